@@ -1,0 +1,39 @@
+# On a fresh machine with Python 3.10+ and make: `make run` measures, `make test` tests. Nothing has to come first.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Packages come from wherever pip is set up to get them; torch is pinned there, see constraints.txt.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: run test lint types bench clean
+
+run: $(VENV)/.installed  ## run the quick suite on the CPU
+	$(BIN)/opmark run --suite quick --effort quick
+
+test: $(VENV)/.installed-dev lint types  ## everything that needs no GPU
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-dev  ## what opmark itself costs; results are kept in benchmarks/README.md
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP_INSTALL) --editable '.[torch]'
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PIP_INSTALL) --editable '.[torch,dev]'
+	touch $@

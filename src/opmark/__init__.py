@@ -1,0 +1,40 @@
+"""opmark measures deep-learning operators: one workload, any framework, any device, true numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opmark.api import Result, describe, plan, run, show
+    from opmark.api import list_ as list
+    from opmark.errors import OpmarkError, TaskError, UserError
+    from opmark.runner.doctor import doctor
+
+# Public name -> where it is. Loaded on first use, so that `import opmark` and `opmark --help` cost nothing.
+_PUBLIC = {
+    "OpmarkError": "opmark.errors:OpmarkError",
+    "Result": "opmark.api:Result",
+    "TaskError": "opmark.errors:TaskError",
+    "UserError": "opmark.errors:UserError",
+    "describe": "opmark.api:describe",
+    "doctor": "opmark.runner.doctor:doctor",
+    "list": "opmark.api:list_",
+    "plan": "opmark.api:plan",
+    "run": "opmark.api:run",
+    "show": "opmark.api:show",
+}
+
+__all__ = ["OpmarkError", "Result", "TaskError", "UserError", "describe", "doctor", "list", "plan", "run", "show"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from opmark.version import VERSION
+
+        return VERSION
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'opmark' has no attribute {name!r}")
+    from importlib import import_module
+
+    module, _, attribute = _PUBLIC[name].partition(":")
+    return getattr(import_module(module), attribute)

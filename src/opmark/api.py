@@ -1,0 +1,167 @@
+"""What the command line does, as functions: the same names, the same defaults."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opmark.errors import UnknownName, UserError
+from opmark.interfaces import BackendInfo, Store
+from opmark.registry import backends, catalogue
+from opmark.registry import operator as find_operator
+from opmark.runner.plan import Plan, make_plan
+from opmark.runner.request import cases_for, default_backends, settings_for
+from opmark.runner.session import new_run, perform, recorded, run_to_resume
+from opmark.schema import Operator, Record, Run, Workload
+from opmark.store.location import store_path
+
+DEFAULT_EFFORT = "standard"
+DEFAULT_TIMEOUT = 60.0
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run with its records, oldest first."""
+
+    run: Run
+    records: list[Record]
+    db: Path
+    environments: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Facts by environment id."""
+
+    @property
+    def failed(self) -> bool:
+        return any(record.failed for record in self.records)
+
+
+def talk(message: str) -> None:
+    """Talk goes to stderr, data to stdout."""
+    print(message, file=sys.stderr)
+
+
+def plan(
+    ops: str | Sequence[str] = (),
+    *,
+    workload: PathLike | None = None,
+    suite: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    size: str | Sequence[str] = (),
+    phase: str | Sequence[str] = (),
+    backend: str | Sequence[str] = (),
+    threads: int | Sequence[int] = (),
+    effort: str = DEFAULT_EFFORT,
+    seed: int = 0,
+    verify: bool = True,
+) -> Plan:
+    """What `run` would do: `--dry-run`."""
+    cases = cases_for(
+        _many(ops), params or {}, _many(size), _many(phase), None if workload is None else Path(workload), suite
+    )
+    settings = settings_for([threads] if isinstance(threads, int) else threads, effort, seed, verify=verify)
+    return make_plan(cases, _many(backend) or default_backends(), settings)
+
+
+def run(
+    ops: str | Sequence[str] = (),
+    *,
+    workload: PathLike | None = None,
+    suite: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    size: str | Sequence[str] = (),
+    phase: str | Sequence[str] = (),
+    backend: str | Sequence[str] = (),
+    threads: int | Sequence[int] = (),
+    effort: str = DEFAULT_EFFORT,
+    seed: int = 0,
+    verify: bool = True,
+    timeout: float = DEFAULT_TIMEOUT,
+    label: str = "",
+    db: PathLike | None = None,
+    resume: bool = False,
+    on_start: Callable[[Plan, int], None] | None = None,
+    on_record: Callable[[Record], None] | None = None,
+    say: Callable[[str], None] = talk,
+) -> Result:
+    """Measure, store, return. Ctrl-C passes through; what was measured until then is in the store."""
+    if timeout <= 0:
+        raise UserError(f"timeout: expected seconds above 0, got {timeout:g}")
+    whole = plan(
+        ops, workload=workload, suite=suite, params=params, size=size, phase=phase, backend=backend,
+        threads=threads, effort=effort, seed=seed, verify=verify,
+    )  # fmt: skip
+    with closing(open_store(db, create=True)) as store:
+        this = run_to_resume(store, whole, label) if resume else new_run(whole, label)
+        records = store.records(this.id) if resume else []
+        rest = whole.without({record.task.id for record in records})
+        if on_start:
+            on_start(rest, len(records))
+        for record in recorded(store, this, perform(rest, timeout, say, store.add_environment), begun=resume):
+            records.append(record)
+            if on_record:
+                on_record(record)
+        return Result(this, records, store_path(db), _facts(store, records))
+
+
+def show(run: str | None = None, *, db: PathLike | None = None) -> Result:
+    """A stored run: the last one, or one by its id (or the beginning of it) or its label."""
+    path = store_path(db)
+    with closing(open_store(db)) as store:
+        this = _find_run(store, run)
+        records = store.records(this.id)
+        return Result(this, records, path, _facts(store, records))
+
+
+def _find_run(store: Store, name: str | None) -> Run:
+    known = store.runs()
+    if not known:
+        raise UserError("the store holds no run yet", "`opmark run --suite quick` makes one")
+    if name is None:
+        return known[0]
+    for run in known:
+        if name in (run.id, run.label):
+            return run
+    starting = [run for run in known if run.id.startswith(name)]
+    if len(starting) == 1:
+        return starting[0]
+    if starting:
+        raise UserError(f"`{name}` begins {len(starting)} runs: {', '.join(r.id for r in starting[:5])}")
+    raise UnknownName("run", name, [run.label for run in known if run.label] + [run.id for run in known])
+
+
+def list_(kind: str) -> Sequence[Operator] | Sequence[Workload] | Sequence[BackendInfo]:
+    """`ops`, `suites` or `backends`. Whether a backend can run here: `opmark.runner.probe`."""
+    if kind == "ops":
+        return list(catalogue().values())
+    if kind == "backends":
+        return list(backends().values())
+    if kind == "suites":
+        from opmark.workloads.load import suites
+
+        return suites()
+    raise UnknownName("listing", kind, ("ops", "suites", "backends"))
+
+
+def describe(op: str) -> Operator:
+    return find_operator(op)
+
+
+def open_store(db: PathLike | None = None, *, create: bool = False) -> Store:
+    from opmark.store.sql import SqlStore
+
+    return SqlStore(store_path(db), create=create)
+
+
+def _facts(store: Store, records: Sequence[Record]) -> dict[str, dict[str, Any]]:
+    found = store.environments({record.environment for record in records if record.environment})
+    return {key: environment.facts for key, environment in found.items()}
+
+
+def _many(value: str | Sequence[str]) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)

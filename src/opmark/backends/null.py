@@ -1,0 +1,90 @@
+"""No hardware: tensors without data, launches without work, a clock that is only counted."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from opmark.interfaces import BackendInfo, MemoryProbe
+from opmark.schema import Implementation, Launch, Params, Status, TensorSpec
+
+_BYTES_PER_SECOND = 1e11
+_LAUNCH_SECONDS = 1e-6
+_JITTER = 0.005
+
+
+class NullLaunch:
+    """Does nothing, and knows how long that is to take."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __call__(self) -> None:
+        return None
+
+
+def _build(p: Params, **tensors: TensorSpec) -> Launch:
+    nbytes = sum(tensor.nbytes for tensor in tensors.values())
+    return NullLaunch(_LAUNCH_SECONDS + nbytes / _BYTES_PER_SECOND)
+
+
+NOTHING = Implementation("null", _build)
+"""Computes any operator, by not computing it."""
+
+
+class VirtualTimer:
+    """Time passes only by what launches say they take, with a little seeded jitter."""
+
+    name = "virtual"
+    quantity = "latency"
+    resolution = 1e-9
+
+    def __init__(self, seed: int = 0, jitter: float = _JITTER) -> None:
+        self._random = random.Random(seed)
+        self._jitter = jitter
+
+    def time(self, launch: Launch, calls: int) -> float:
+        launch()
+        seconds = float(getattr(launch, "seconds", _LAUNCH_SECONDS))
+        return calls * seconds * (1 + self._jitter * abs(self._random.gauss(0, 1)))
+
+    def overhead(self, calls: int) -> float:
+        return 0.0
+
+
+class NullBackend:
+    asynchronous = False
+
+    def __init__(self, info: BackendInfo, threads: int) -> None:
+        self._threads = threads
+
+    def why_unavailable(self) -> str | None:
+        return None
+
+    def environment(self) -> dict[str, Any]:
+        return {"device": "none", "threads": self._threads}
+
+    def tensor(self, spec: TensorSpec, seed: int) -> TensorSpec:
+        return spec
+
+    def to_numpy(self, value: Any) -> Any:
+        raise TypeError("the null backend computes nothing that could be looked at")
+
+    def backward(self, launch: Launch, inputs: Sequence[Any], seed: int) -> tuple[Launch, Sequence[Any]]:
+        return NullLaunch(2 * getattr(launch, "seconds", _LAUNCH_SECONDS)), ()
+
+    def timer(self) -> VirtualTimer:
+        return VirtualTimer()
+
+    def synchronize(self) -> None:
+        return None
+
+    def memory(self) -> MemoryProbe | None:
+        return None
+
+    def available_bytes(self) -> int | None:
+        return None
+
+    def classify(self, error: Exception) -> Status | None:
+        return "oom" if isinstance(error, MemoryError) else None

@@ -1,0 +1,66 @@
+"""NumPy on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import psutil
+import scipy
+
+from opmark.errors import Unsupported
+from opmark.interfaces import BackendInfo, MemoryProbe
+from opmark.schema import Launch, Status, TensorSpec
+from opmark.schema.dtype import is_float
+
+
+class NumpyBackend:
+    asynchronous = False
+
+    def __init__(self, info: BackendInfo, threads: int) -> None:
+        self._threads = threads
+
+    def why_unavailable(self) -> str | None:
+        return None
+
+    def environment(self) -> dict[str, Any]:
+        blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+        return {
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+            "blas": f"{blas.get('name')} {blas.get('version')}",
+            "device": "cpu",
+            "threads": self._threads,
+        }
+
+    def tensor(self, spec: TensorSpec, seed: int) -> Any:
+        generator = np.random.default_rng(seed)
+        if not is_float(spec.dtype):
+            return generator.integers(int(spec.low), int(spec.high), spec.shape, dtype=spec.dtype)
+        values = generator.random(spec.shape, dtype="float64" if spec.dtype == "float64" else "float32")
+        values *= spec.high - spec.low  # in place: no second copy of a large input
+        values += spec.low
+        return values.astype(spec.dtype, copy=False)
+
+    def to_numpy(self, value: Any) -> Any:
+        array = np.asarray(value)
+        return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+    def backward(self, launch: Launch, inputs: Sequence[Any], seed: int) -> tuple[Launch, Sequence[Any]]:
+        raise Unsupported("NumPy has no automatic differentiation")
+
+    def timer(self) -> None:
+        return None
+
+    def synchronize(self) -> None:
+        return None
+
+    def memory(self) -> MemoryProbe | None:
+        return None
+
+    def available_bytes(self) -> int | None:
+        return int(psutil.virtual_memory().available)
+
+    def classify(self, error: Exception) -> Status | None:
+        return "oom" if isinstance(error, MemoryError) else None

@@ -1,0 +1,154 @@
+"""PyTorch, eager, on any device that torch knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import psutil
+import torch
+
+from opmark.errors import Unsupported
+from opmark.interfaces import BackendInfo, MemoryProbe
+from opmark.schema import Launch, Status, TensorSpec
+from opmark.schema.dtype import is_float
+
+# Parts of messages by which torch says, without a type of its own, what an error is about.
+_OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
+_NOT_THERE = ("not implemented for", "not supported on", "could not run", "no kernel found", "unsupported dtype")
+
+
+class TorchBackend:
+    def __init__(self, info: BackendInfo, threads: int) -> None:
+        self._threads = threads
+        self._device = _device_type(info.device)
+        self.asynchronous = self._device != "cpu"
+        torch.set_num_threads(threads)
+        # No graph is kept unless the backward phase asks for one.
+        torch.set_grad_enabled(False)
+        # float32 means float32: with TF32 allowed, convolutions would quietly keep 10 bits of 23.
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+
+    def why_unavailable(self) -> str | None:
+        if self._device == "cpu":
+            return None
+        if self._device == "none":
+            return f"torch {torch.__version__} reports no accelerator on this machine"
+        if self._device == "cuda" and not torch.cuda.is_available():
+            build = torch.version.cuda or torch.version.hip
+            return f"torch {torch.__version__} " + (
+                "finds no GPU (is there a driver?)" if build else "is a build without CUDA"
+            )
+        if not _module(self._device).is_available():
+            return f"torch {torch.__version__} has no {self._device} device on this machine"
+        return None
+
+    def environment(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            "torch": str(torch.__version__),
+            "device": self._device,
+            "threads": torch.get_num_threads(),
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+        }
+        if self._device == "cpu":
+            facts["capability"] = torch.backends.cpu.get_cpu_capability()
+            facts["mkldnn"] = torch.backends.mkldnn.is_available()
+        if self._device == "cuda":
+            properties = torch.cuda.get_device_properties()
+            facts |= {
+                "gpu": properties.name,
+                "gpu_memory": properties.total_memory,
+                "gpu_l2": properties.L2_cache_size,
+                "gpu_sms": properties.multi_processor_count,
+                "cuda": torch.version.cuda,
+                "cudnn": torch.backends.cudnn.version(),
+                "tf32": torch.backends.cudnn.allow_tf32,
+            }
+        return facts
+
+    def tensor(self, spec: TensorSpec, seed: int) -> Any:
+        dtype = getattr(torch, spec.dtype)
+        generator = torch.Generator(self._device).manual_seed(seed)
+        if is_float(spec.dtype):
+            empty = torch.empty(spec.shape, dtype=dtype, device=self._device)
+            return empty.uniform_(spec.low, spec.high, generator=generator)
+        low, high = int(spec.low), int(spec.high)
+        return torch.randint(low, high, spec.shape, dtype=dtype, device=self._device, generator=generator)
+
+    def to_numpy(self, value: Any) -> Any:
+        value = value.detach().cpu()
+        return (value.to(torch.float64) if value.is_floating_point() else value).numpy()
+
+    def backward(self, launch: Launch, inputs: Sequence[Any], seed: int) -> tuple[Launch, Sequence[Any]]:
+        """One graph, kept; each launch walks it back and returns new gradients, so nothing adds up or grows."""
+        for tensor in inputs:
+            tensor.requires_grad_(True)
+        with torch.enable_grad():
+            outputs = launch()
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        gradients = [self._like(out, seed + i) if out.requires_grad else None for i, out in enumerate(outputs)]
+        pairs = [(out, grad) for out, grad in zip(outputs, gradients, strict=True) if grad is not None]
+        if not pairs:
+            raise Unsupported("no output of this implementation has a gradient")
+        roots, seeds = zip(*pairs, strict=True)
+        return partial(torch.autograd.grad, roots, tuple(inputs), seeds, retain_graph=True), gradients
+
+    def _like(self, value: Any, seed: int) -> Any:
+        dtype = str(value.dtype).removeprefix("torch.")
+        return self.tensor(TensorSpec(tuple(value.shape), dtype), seed)
+
+    def timer(self) -> None:
+        return None
+
+    def synchronize(self) -> None:
+        if self.asynchronous:
+            _module(self._device).synchronize()
+
+    def memory(self) -> MemoryProbe | None:
+        return AllocatorProbe(self._device) if self.asynchronous else None
+
+    def available_bytes(self) -> int | None:
+        if self._device == "cpu":
+            return int(psutil.virtual_memory().available)
+        if self._device == "cuda":
+            cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+            return int(torch.cuda.mem_get_info()[0] + cached)
+        return None
+
+    def classify(self, error: Exception) -> Status | None:
+        text = str(error).lower()
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(part in text for part in _OUT_OF_MEMORY):
+            return "oom"
+        if isinstance(error, NotImplementedError) or any(part in text for part in _NOT_THERE):
+            return "skipped"
+        return None
+
+
+class AllocatorProbe:
+    """Counts what torch's own allocator hands out on a device: exact to the byte, caches left out."""
+
+    source = "allocator"
+    resolution = 512  # the caching allocator rounds every request up to this
+
+    def __init__(self, device: str) -> None:
+        self._module = _module(device)
+
+    def start(self) -> int:
+        self._module.reset_peak_memory_stats()
+        return int(self._module.memory_allocated())
+
+    def peak(self) -> int:
+        return int(self._module.max_memory_allocated())
+
+
+def _device_type(device: str) -> str:
+    if device != "accelerator":
+        return device
+    current = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return str(current.type) if current else "none"
+
+
+def _module(device: str) -> Any:
+    return torch.get_device_module(device)

@@ -1,0 +1,77 @@
+"""opmark list"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from opmark.cli.output import console, print_json_lines
+
+
+class Kind(str, Enum):
+    ops = "ops"
+    suites = "suites"
+    backends = "backends"
+
+
+def list_(
+    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object an item.")] = False,
+) -> None:
+    """List operators, suites or backends; of a backend, whether it can run here."""
+    rows = {Kind.ops: _ops, Kind.suites: _suites, Kind.backends: _backends}[kind]()
+    if as_json:
+        print_json_lines(rows)
+        return
+    _print_table(rows)
+
+
+def _ops() -> list[dict[str, Any]]:
+    from opmark.registry import catalogue
+
+    found = sorted(catalogue().values(), key=lambda op: (op.category, op.name))
+    return [
+        {
+            "operator": op.name,
+            "category": op.category,
+            "phases": ["forward", "backward"] if op.gradients else ["forward"],
+            "summary": op.summary,
+        }
+        for op in found
+    ]
+
+
+def _suites() -> list[dict[str, Any]]:
+    from opmark.registry import operator
+    from opmark.workloads.expand import expand
+    from opmark.workloads.load import suites
+
+    return [{"suite": w.name, "cases": len(expand(w, operator)), "description": w.description} for w in suites()]
+
+
+def _backends() -> list[dict[str, Any]]:
+    from opmark.runner.probe import probe
+
+    return [
+        {"backend": a.name, "here": a.reason is None, "reason": a.reason or "", "summary": a.summary} for a in probe()
+    ]
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in rows[0] if rows else ():
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_text(value)) for value in row.values()))
+    console().print(table)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(value) if isinstance(value, list) else str(value)

@@ -1,0 +1,43 @@
+"""Data to stdout, talk to stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from opmark.api import Result
+
+
+def console() -> Console:
+    """For tables. Where nobody looks at a screen, lines are as long as they need to be."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=1000, highlight=False)
+
+
+def print_json_lines(items: Iterable[Any]) -> None:
+    for item in items:
+        sys.stdout.write(msgspec.json.encode(item).decode() + "\n")
+    sys.stdout.flush()
+
+
+def print_result(result: Result, *, as_json: bool) -> None:
+    if as_json:
+        from opmark.report.view import view
+
+        print_json_lines(view(record, result.run.id) for record in result.records)
+        return
+    from opmark.report.console import print_records
+
+    print_records(result.records, console())
+
+
+def split(values: Iterable[str]) -> list[str]:
+    """Options that take several values take them by comma, by repetition, or both."""
+    return [part.strip() for value in values for part in value.split(",") if part.strip()]

@@ -1,0 +1,94 @@
+"""opmark run"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opmark.cli.output import console, print_json_lines, print_result, split
+from opmark.errors import InvalidParameter
+
+
+def run(
+    ops: Annotated[list[str] | None, typer.Argument(help="Operators, as in `opmark list ops`.")] = None,
+    workload: Annotated[Path | None, typer.Option("-w", "--workload", help="A workload file.")] = None,
+    suite: Annotated[str | None, typer.Option(help="A workload that ships with opmark.")] = None,
+    params: Annotated[
+        list[str] | None, typer.Option("-p", "--param", help="NAME=VALUE or NAME=VALUE,VALUE; lists multiply.")
+    ] = None,
+    size: Annotated[list[str] | None, typer.Option(help="small, typical, large: presets.")] = None,
+    phase: Annotated[list[str] | None, typer.Option(help="forward, backward. [default: forward]")] = None,
+    backend: Annotated[
+        list[str] | None, typer.Option(help="As in `opmark list backends`. [default: torch-cpu, or numpy-cpu]")
+    ] = None,
+    threads: Annotated[list[str] | None, typer.Option(help="Threads to use. [default: all cores]")] = None,
+    effort: Annotated[str, typer.Option(help="quick, standard, thorough.")] = "standard",
+    seed: Annotated[int, typer.Option(help="Of the input data.")] = 0,
+    verify: Annotated[bool, typer.Option(help="Check results before timing.")] = True,
+    timeout: Annotated[float, typer.Option(help="Seconds that a task may take.")] = 60.0,
+    label: Annotated[str, typer.Option(help="A name for this run.")] = "",
+    db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, run nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record.")] = False,
+) -> None:
+    """Measure operators; print a table, store a run."""
+    from opmark import api
+    from opmark.cli.progress import Progress
+    from opmark.runner.request import parse_params
+
+    names = split(ops or [])
+    asked = {
+        "ops": names,
+        "workload": workload,
+        "suite": suite,
+        "params": parse_params(names, params or []) if names else dict.fromkeys(params or []),
+        "size": split(size or []),
+        "phase": split(phase or []),
+        "backend": split(backend or []),
+        "threads": _whole_numbers(split(threads or [])),
+        "effort": effort,
+        "seed": seed,
+        "verify": verify,
+    }
+    if dry_run:
+        _print_plan(api.plan(**asked), as_json=as_json)  # type: ignore[arg-type]
+        return
+    progress = Progress()
+    try:
+        with progress:
+            result = api.run(
+                **asked,  # type: ignore[arg-type]
+                timeout=timeout,
+                label=label,
+                db=db,
+                resume=resume,
+                on_start=progress.start,
+                on_record=progress.advance,
+                say=progress.say,
+            )
+    except KeyboardInterrupt:
+        api.talk("interrupted: what was measured is stored; the same command with --resume goes on from there")
+        raise typer.Exit(130) from None
+    print_result(result, as_json=as_json)
+    api.talk(f"stored as run {result.run.id} in {result.db}")
+    if result.failed:
+        raise typer.Exit(1)
+
+
+def _whole_numbers(values: list[str]) -> list[int]:
+    for value in values:
+        if not value.isdecimal():
+            raise InvalidParameter(f"--threads: expected whole numbers, got `{value}`", "as in --threads 1,2")
+    return [int(value) for value in values]
+
+
+def _print_plan(plan, *, as_json: bool) -> None:  # type: ignore[no-untyped-def]
+    from opmark.report.plan import plan_rows, plan_table
+
+    if as_json:
+        print_json_lines(plan_rows(plan.tasks, plan.skipped))
+    else:
+        console().print(plan_table(plan.tasks, plan.skipped))

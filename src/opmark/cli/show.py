@@ -1,0 +1,26 @@
+"""opmark show"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opmark.cli.output import print_result
+
+
+def show(
+    run: Annotated[str | None, typer.Argument(help="Id (or its beginning) or label. [default: the last run]")] = None,
+    db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record.")] = False,
+) -> None:
+    """Print a stored run."""
+    from opmark import api
+
+    result = api.show(run, db=db)
+    named = f" ({result.run.label})" if result.run.label else ""
+    missing = result.run.tasks - len(result.records)
+    unfinished = f", {missing} of {result.run.tasks} tasks not run" if missing else ""
+    api.talk(f"run {result.run.id}{named} of {result.run.started}{unfinished}")
+    print_result(result, as_json=as_json)

@@ -1,0 +1,82 @@
+"""Every error that opmark raises on purpose.
+
+OpmarkError
+├── UserError             the user's mistake: one message, a hint, exit code 2
+│   ├── UnknownName       no operator, backend, suite, run ... of that name; carries the nearest one
+│   ├── InvalidFile       a file that cannot be read as what it should be; says where in the file
+│   ├── InvalidParameter  a parameter that is unknown, missing, of the wrong type or out of its domain
+│   └── StoreError        a store that cannot be opened, read or written
+└── TaskError             ends one task, never the run: it becomes a record
+    ├── OutOfMemory       record status `oom`
+    ├── Unsupported       record status `skipped`
+    └── WrongResult       record status `wrong`
+
+Anything else that reaches the top is a defect of opmark and shows its traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class OpmarkError(Exception):
+    """A message for a person, and a hint about what to do next."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+
+class UserError(OpmarkError):
+    pass
+
+
+class UnknownName(UserError):
+    """`kind` is what was looked for, in words: "operator", "backend", "suite"."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], listing: str | None = None) -> None:
+        near = nearest(name, known)
+        hint = f"did you mean `{near}`?" if near else None
+        if listing:
+            hint = f"{hint} `{listing}` lists them all" if hint else f"`{listing}` lists them all"
+        super().__init__(f"no {kind} named `{name}`", hint)
+
+
+class InvalidFile(UserError):
+    pass
+
+
+class InvalidParameter(UserError):
+    pass
+
+
+class StoreError(UserError):
+    pass
+
+
+class TaskError(OpmarkError):
+    pass
+
+
+class OutOfMemory(TaskError):
+    pass
+
+
+class Unsupported(TaskError):
+    pass
+
+
+class WrongResult(TaskError):
+    pass
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` was most likely meant to be, if there is one."""
+    by_folded = {item.casefold(): item for item in known}
+    matches = get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    return by_folded[matches[0]] if matches else None

@@ -1,0 +1,111 @@
+"""What on this machine would disturb a measurement, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+
+from opmark.hardware import detect
+from opmark.schema import Finding
+from opmark.units import count_bytes, percent
+
+BUSY_SHARE = 0.1
+"""Of one core: a process above this is worth naming."""
+
+
+def disturbances(seconds: float = 0.3) -> list[Finding]:
+    """Looks at the machine for that long."""
+    busy, steal = _watch(seconds)
+    return [_load(), _busy(busy), _steal(steal), *(finding for check in _STATIC for finding in check())]
+
+
+def _load() -> Finding:
+    load, cores = os.getloadavg()[0], len(detect.affinity())
+    return Finding(
+        "load", load < 0.5 * cores, f"{load:.2f} over the last minute on {cores} cores",
+        "stop other work, or wait until it is done",
+    )  # fmt: skip
+
+
+def _busy(busy: list[tuple[str, float]]) -> Finding:
+    if not busy:
+        return Finding("other processes", ok=True, found=f"none above {percent(BUSY_SHARE)} of a core")
+    listed = ", ".join(f"{name} {percent(share)}" for name, share in busy[:3])
+    return Finding("other processes", ok=False, found=f"busy: {listed}", hint="stop them while measuring")
+
+
+def _steal(share: float) -> Finding:
+    return Finding(
+        "steal", share < 0.01, f"the hypervisor took {percent(share)} of the time",
+        "another virtual machine shares these cores; repeat, or use a dedicated host",
+    )  # fmt: skip
+
+
+def _governor() -> Iterator[Finding]:
+    governor = detect.governor()
+    if governor is None:
+        yield Finding("governor", ok=True, found="not told by the kernel (usual in a virtual machine)")
+    else:
+        hint = "sudo cpupower frequency-set --governor performance"
+        yield Finding("governor", governor == "performance", governor, hint)
+
+
+def _turbo() -> Iterator[Finding]:
+    turbo = detect.turbo()
+    if turbo is not None:
+        hint = "clocks depend on temperature and on other cores; switch turbo off for steadier numbers"
+        yield Finding("turbo", not turbo, "on" if turbo else "off", hint)
+
+
+def _hyperthreads() -> Iterator[Finding]:
+    active = detect.hyperthreads()
+    if active is not None:
+        hint = "two threads share a core: use --threads with the number of real cores"
+        yield Finding("hyper-threads", not active, "on" if active else "off", hint)
+
+
+def _quota() -> Iterator[Finding]:
+    """A container may have less time than cores; it is then stopped in the middle of a sample."""
+    path = Path("/sys/fs/cgroup/cpu.max")
+    if not path.exists():
+        return
+    quota, period = path.read_text().split()
+    if quota != "max":
+        cores = int(quota) / int(period)
+        enough = cores >= len(detect.affinity())
+        hint = f"use --threads {max(1, int(cores))} at most, or raise the container's limit"
+        yield Finding("container quota", enough, f"{cores:g} cores", hint)
+
+
+def _swap() -> Iterator[Finding]:
+    used = psutil.swap_memory().used
+    yield Finding("swap", used < 64 * 2**20, f"{count_bytes(used)} in use", "free memory before measuring")
+
+
+_STATIC: tuple[Callable[[], Iterator[Finding]], ...] = (_governor, _turbo, _hyperthreads, _quota, _swap)
+
+
+def _watch(seconds: float) -> tuple[list[tuple[str, float]], float]:
+    """(processes that use a core, largest first; share of time stolen) over that time."""
+    processes = {p.pid: p for p in psutil.process_iter(["name"]) if p.pid != os.getpid()}
+    for process in list(processes.values()):
+        _share(process)
+    before = psutil.cpu_times()
+    psutil.cpu_percent(interval=seconds)
+    after = psutil.cpu_times()
+    shares = [(process.info["name"] or "?", _share(process)) for process in processes.values()]
+    total = sum(after) - sum(before)
+    steal = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
+    busy = sorted((s for s in shares if s[1] > BUSY_SHARE), key=lambda s: -s[1])
+    return busy, steal / total if total > 0 else 0.0
+
+
+def _share(process: psutil.Process) -> float:
+    """Cores used since the last question; 0 for a process that is gone or not ours to look at."""
+    try:
+        return process.cpu_percent() / 100
+    except psutil.Error:
+        return 0.0

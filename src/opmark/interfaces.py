@@ -1,0 +1,127 @@
+"""Every socket of opmark. A plug-in imports this module, `opmark.schema` and `opmark.errors`, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+from opmark.schema import Environment, Launch, Record, Run, Status, TensorSpec
+
+
+@dataclass(frozen=True)
+class BackendInfo:
+    """What is known of a backend without importing its framework. Entry-point group `opmark.backends`."""
+
+    name: str
+    framework: str
+    """Implementations of this framework run on it."""
+    device: str
+    summary: str
+    dtypes: frozenset[str]
+    loads: str
+    """`module:Class`, imported in the worker only; called with this description and the number of threads."""
+    requires: str | None = None
+    """The module that must be installed."""
+    install: str = ""
+    """How to get it."""
+    environ: Mapping[str, str] | None = None
+    """Variables for the worker; `{threads}` is filled in. They must be set before the framework starts."""
+    differentiates: bool = True
+    """Whether it can run a backward phase."""
+    computes: bool = True
+    """False for a backend whose outputs mean nothing, so that there is nothing to verify."""
+
+    def why_missing(self) -> str | None:
+        """Why it certainly cannot run here, as far as that can be told without an import."""
+        if self.requires and find_spec(self.requires) is None:
+            return f"{self.requires} is not installed ({self.install})" if self.install else f"no {self.requires}"
+        return None
+
+    def load(self, threads: int) -> Backend:
+        module, _, name = self.loads.partition(":")
+        backend: Backend = getattr(import_module(module), name)(self, threads)
+        return backend
+
+
+class Backend(Protocol):
+    """One framework on one kind of device, alive in a worker process. It supplies clocks; it never times."""
+
+    def why_unavailable(self) -> str | None:
+        """Why it cannot run on this machine, or None."""
+
+    def environment(self) -> dict[str, Any]:
+        """Versions, device, driver, clocks, threads: what may explain a number."""
+
+    def tensor(self, spec: TensorSpec, seed: int) -> Any:
+        """A native tensor on the device, filled as the spec says."""
+
+    def to_numpy(self, value: Any) -> Any:
+        """A NumPy array of the same values: float64 for floating-point types."""
+
+    def backward(self, launch: Launch, inputs: Sequence[Any], seed: int) -> tuple[Launch, Sequence[Any]]:
+        """(launch of the backward pass alone, returning a gradient an input; the gradients of its outputs)."""
+
+    def timer(self) -> Timer | None:
+        """A clock of its own; None for the host's monotonic clock around `synchronize`."""
+
+    def synchronize(self) -> Any:
+        """Wait until everything that was launched is done."""
+
+    asynchronous: bool
+    """Whether a call may return before its work is done."""
+
+    def memory(self) -> MemoryProbe | None:
+        """How its memory is counted; None for the resident pages of the process."""
+
+    def available_bytes(self) -> int | None:
+        """Memory that is free on the device; None if unknown."""
+
+    def classify(self, error: Exception) -> Status | None:
+        """`oom` or `skipped` where the framework's error says so; None for an ordinary error."""
+
+
+class Timer(Protocol):
+    name: str
+    quantity: str
+    resolution: float
+    """Seconds between two readings that differ."""
+
+    def time(self, launch: Launch, calls: int) -> float:
+        """Seconds for that many back-to-back calls, harness included."""
+
+    def overhead(self, calls: int) -> float:
+        """Seconds of such a measurement that are the harness's own."""
+
+
+class MemoryProbe(Protocol):
+    source: str
+    resolution: int
+
+    def start(self) -> int:
+        """Forget the peak so far; bytes in use now."""
+
+    def peak(self) -> int:
+        """Highest number of bytes in use since `start`."""
+
+
+class Store(Protocol):
+    """Append-only: what was written is never changed and never removed."""
+
+    def begin(self, run: Run) -> None: ...
+
+    def add_environment(self, environment: Environment) -> None: ...
+
+    def append(self, run_id: str, record: Record) -> None: ...
+
+    def runs(self, limit: int | None = None) -> list[Run]:
+        """Newest first."""
+
+    def records(self, run_id: str) -> list[Record]:
+        """In the order written."""
+
+    def environments(self, ids: Iterable[str]) -> dict[str, Environment]: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,154 @@
+"""What makes a number doubtful: all checks in one place, each with what was measured, the limit and what to do."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from opmark.schema import Caution, Sampling
+from opmark.schema.measurement import Stop
+from opmark.stats import median, noise, relative_half_width, robust_deviation
+from opmark.units import percent, seconds
+
+NOISE_LIMIT = 0.10
+DRIFT_LIMIT = 0.05
+# As many robust standard deviations as hyperfine takes for an outlier, where that is a difference that matters.
+OUTLIER_LIMIT = 14.826
+OUTLIER_MATTERS = 1.2
+OUTLIER_SHARE = 0.05
+SWITCHES_PER_SECOND = 100.0
+# Below this share of the harness's own cost, what is left after taking it off means nothing.
+OVERHEAD_SHARE = 0.5
+
+
+class Machine(NamedTuple):
+    """What the operating system counts against this process."""
+
+    switches: int
+    """Times another process took the core away."""
+    load: float
+    """Processes that wanted to run, over the last minute."""
+
+    @classmethod
+    def now(cls) -> Machine:
+        return cls(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, os.getloadavg()[0])
+
+
+class Observed(NamedTuple):
+    """Everything the checks look at."""
+
+    samples: Sequence[float]
+    rule: Sampling
+    stop: Stop
+    settled: bool
+    overhead: float
+    elapsed: float
+    before: Machine
+    after: Machine
+    real_clock: bool
+
+
+def cautions(seen: Observed) -> tuple[Caution, ...]:
+    return tuple(_all(seen))
+
+
+def _all(seen: Observed) -> Iterator[Caution]:
+    yield from _unsettled(seen)
+    yield from _imprecise(seen)
+    yield from _noisy(seen)
+    yield from _drifting(seen)
+    yield from _outliers(seen)
+    yield from _below_overhead(seen)
+    if seen.real_clock:
+        yield from _disturbed(seen)
+
+
+def _unsettled(seen: Observed) -> Iterator[Caution]:
+    if not seen.settled:
+        limit, spent = percent(seen.rule.warmup_agreement), seconds(seen.rule.warmup_max)
+        yield Caution(
+            "unsettled",
+            f"warm-up ended after {spent} without two windows within {limit} of each other",
+            "use a higher --effort, or quieten the machine (`opmark doctor`)",
+        )
+
+
+def _imprecise(seen: Observed) -> Iterator[Caution]:
+    if seen.stop != "budget":
+        return
+    width = relative_half_width(seen.samples)
+    if width > seen.rule.rel_ci:
+        found = percent(width) if width < 1e9 else "unknown"
+        yield Caution(
+            "imprecise",
+            f"the median is known to ± {found} after {len(seen.samples)} samples in {seconds(seen.elapsed)}; "
+            f"{percent(seen.rule.rel_ci)} was asked for",
+            "use a higher --effort",
+        )
+
+
+def _noisy(seen: Observed) -> Iterator[Caution]:
+    spread = noise(seen.samples)
+    if spread > NOISE_LIMIT:
+        yield Caution(
+            "noisy",
+            f"samples spread by {percent(spread)} of the median; up to {percent(NOISE_LIMIT)} is usual",
+            "look for other load (`opmark doctor`), or pin the process to cores",
+        )
+
+
+def _drifting(seen: Observed) -> Iterator[Caution]:
+    half = len(seen.samples) // 2
+    if half < 10:
+        return
+    first, second = median(seen.samples[:half]), median(seen.samples[half:])
+    change = (second - first) / first if first > 0 else 0.0
+    if abs(change) > DRIFT_LIMIT:
+        word = "slower" if change > 0 else "faster"
+        yield Caution(
+            "drifting",
+            f"the second half of the samples is {percent(abs(change))} {word} than the first; "
+            f"up to {percent(DRIFT_LIMIT)} is usual",
+            "clocks or load changed while sampling: measure again, with a higher --effort",
+        )
+
+
+def _outliers(seen: Observed) -> Iterator[Caution]:
+    centre = median(seen.samples)
+    far = max(OUTLIER_MATTERS * centre, centre + OUTLIER_LIMIT * robust_deviation(seen.samples))
+    found = sum(value > far for value in seen.samples)
+    if len(seen.samples) >= 10 and found > OUTLIER_SHARE * len(seen.samples):
+        yield Caution(
+            "outliers",
+            f"{found} of {len(seen.samples)} samples took longer than {seconds(far)}, the median is {seconds(centre)}",
+            "something interrupts this machine regularly; the median stands, a mean would not",
+        )
+
+
+def _below_overhead(seen: Observed) -> Iterator[Caution]:
+    centre = median(seen.samples)
+    if centre < OVERHEAD_SHARE * seen.overhead:
+        yield Caution(
+            "below-overhead",
+            f"a call takes {seconds(centre)}, less than half of the harness's own {seconds(seen.overhead)}",
+            "too little work to measure: enlarge the case",
+        )
+
+
+def _disturbed(seen: Observed) -> Iterator[Caution]:
+    switches = seen.after.switches - seen.before.switches
+    if seen.elapsed > 0.05 and switches / seen.elapsed > SWITCHES_PER_SECOND:
+        yield Caution(
+            "interrupted",
+            f"another process took the core {switches} times in {seconds(seen.elapsed)}",
+            "stop other work, or use fewer --threads than cores",
+        )
+    cores = os.cpu_count() or 1
+    if seen.before.load > cores + 0.5:
+        yield Caution(
+            "loaded",
+            f"the load of the last minute is {seen.before.load:.1f} on {cores} cores",
+            "wait until the machine is idle (`opmark doctor`)",
+        )

@@ -1,0 +1,45 @@
+"""When to stop, as objects that can be asked with invented numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opmark.schema import Sampling
+from opmark.schema.measurement import Stop
+from opmark.stats import median, relative_half_width
+
+# One sample says nothing about noise. A budget is overdrawn for three, unless the calls are very long.
+_FEWEST = 3
+_OVERDRAFT = 10
+
+
+class WarmUp:
+    """Warm when the medians of two successive windows agree, not after a fixed count."""
+
+    def __init__(self, rule: Sampling) -> None:
+        self._rule = rule
+        self._before: float | None = None
+        self.settled = False
+
+    def done(self, window: Sequence[float], elapsed: float) -> bool:
+        """After each window: its samples, and the time spent on warming up so far."""
+        now = median(window)
+        if self._before is not None:
+            self.settled = abs(now - self._before) <= self._rule.warmup_agreement * self._before
+        self._before = now
+        return (self.settled and elapsed >= self._rule.warmup_min) or elapsed >= self._rule.warmup_max
+
+
+class Precision:
+    """Enough when the median's interval is narrow, or when the budget is spent."""
+
+    def __init__(self, rule: Sampling) -> None:
+        self._rule = rule
+
+    def reached(self, samples: Sequence[float], elapsed: float) -> Stop | None:
+        rule = self._rule
+        if elapsed >= rule.max_time and (len(samples) >= _FEWEST or elapsed >= _OVERDRAFT * rule.max_time):
+            return "budget"
+        if len(samples) < rule.min_samples or elapsed < rule.min_time:
+            return None
+        return "precise" if relative_half_width(samples) <= rule.rel_ci else None

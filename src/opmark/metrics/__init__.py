@@ -1,0 +1,1 @@
+"""Cost x measurement -> values with units, computed when read: a wrong formula is repaired without measuring again."""

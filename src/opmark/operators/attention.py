@@ -1,0 +1,108 @@
+"""Attention: scaled_dot_product_attention."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec, Tolerance
+from opmark.schema.cost import nbytes
+from opmark.schema.dtype import FLOATS
+from opmark.schema.param import dtype, flag, integer, size
+
+
+def _kv_heads(p: Params) -> int:
+    return int(p["kv_heads"] or p["heads"])
+
+
+def _inputs(p: Params) -> dict[str, TensorSpec]:
+    kv = (p["batch"], _kv_heads(p), p["kv_len"], p["head_dim"])
+    return {
+        "q": TensorSpec((p["batch"], p["heads"], p["q_len"], p["head_dim"]), p["dtype"]),
+        "k": TensorSpec(kv, p["dtype"]),
+        "v": TensorSpec(kv, p["dtype"]),
+    }
+
+
+def _pairs(p: Params) -> int:
+    """Pairs of a query and a key that see each other."""
+    seen = p["q_len"] * (p["q_len"] + 1) // 2 if p["causal"] else p["q_len"] * p["kv_len"]
+    return int(p["batch"] * p["heads"] * seen)
+
+
+def _cost(p: Params) -> Cost:
+    """Two products of head_dim multiply-adds a pair; the softmax between them is not counted, as is the custom."""
+    specs = _inputs(p)
+    return Cost(4 * _pairs(p) * p["head_dim"], nbytes(specs.values()), specs["q"].nbytes)
+
+
+def _backward_cost(p: Params) -> Cost:
+    """Four products for the gradients and one to compute the scores again; the output and its gradient are read."""
+    specs = _inputs(p)
+    read = nbytes(specs.values()) + 2 * specs["q"].nbytes
+    return Cost(10 * _pairs(p) * p["head_dim"], read, nbytes(specs.values()))
+
+
+def _attention(p: Params, q: Any, k: Any, v: Any) -> Any:
+    shared = p["heads"] // _kv_heads(p)
+    k, v = np.repeat(k, shared, axis=1), np.repeat(v, shared, axis=1)
+    scores = q @ np.swapaxes(k, -1, -2) * q.dtype.type(1 / sqrt(p["head_dim"]))
+    if p["causal"]:
+        scores = np.where(np.tri(p["q_len"], p["kv_len"], dtype=bool), scores, q.dtype.type(-np.inf))
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ v
+
+
+def _torch(p: Params, q: Any, k: Any, v: Any) -> Launch:
+    from torch.nn.functional import scaled_dot_product_attention
+
+    grouped = _kv_heads(p) != p["heads"]
+    return partial(scaled_dot_product_attention, q, k, v, is_causal=p["causal"], enable_gqa=grouped)
+
+
+def _preset(batch: int, heads: int, length: int, head_dim: int) -> dict[str, Any]:
+    return {"batch": batch, "heads": heads, "q_len": length, "kv_len": length, "head_dim": head_dim}
+
+
+SDPA = Operator(
+    name="scaled_dot_product_attention",
+    summary="softmax(q k' / sqrt(head_dim)) v, for each head",
+    category="attention",
+    params=(
+        size("batch", "sequences"),
+        size("heads", "heads of the queries"),
+        size("q_len", "queries a sequence"),
+        size("kv_len", "keys and values a sequence"),
+        size("head_dim", "elements of a head"),
+        integer("kv_heads", "heads of keys and values, each shared by a group of query heads; 0: as many as heads",
+                0, kind="count"),
+        flag("causal", "a query sees no later key"),
+        dtype(*FLOATS),
+    ),
+    inputs=_inputs,
+    cost=_cost,
+    backward_cost=_backward_cost,
+    reference=_attention,
+    tolerance=Tolerance(terms=lambda p: int(p["head_dim"])),
+    presets={
+        "small": _preset(1, 4, 128, 64),
+        "typical": _preset(4, 8, 512, 64),
+        "large": _preset(4, 16, 2048, 128),
+    },
+    rules=(
+        Rule("kv_heads", "divide heads={heads} (got {kv_heads})", lambda p: p["heads"] % _kv_heads(p) == 0),
+        Rule("causal", "be false unless q_len equals kv_len (got {q_len} and {kv_len})",
+             lambda p: not p["causal"] or p["q_len"] == p["kv_len"]),
+    ),
+    gradients=("q", "k", "v"),
+    implementations=(
+        Implementation("numpy", lambda p, q, k, v: partial(_attention, p, q, k, v)),
+        Implementation("torch", _torch),
+    ),
+    aliases=("sdpa", "flash_attention"),
+)  # fmt: skip
+
+OPERATORS = (SDPA,)

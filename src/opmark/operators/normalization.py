@@ -1,0 +1,134 @@
+"""Operators that normalise along the last axis: softmax, layer_norm, rms_norm."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from opmark.operators._build import calls
+from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec
+from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.param import dtype, integer, real, shape
+
+PRESETS = {
+    "small": {"shape": [64, 256]},
+    "typical": {"shape": [2048, 1024]},
+    "large": {"shape": [8192, 4096]},
+}
+AXIS = integer("axis", "axis that is reduced; negative counts from the last", -1)
+AXIS_EXISTS = Rule("axis", "name an axis of shape {shape} (got {axis})",
+                   lambda p: -len(p["shape"]) <= p["axis"] < len(p["shape"]))  # fmt: skip
+
+
+def _softmax(p: Params, x: Any) -> Any:
+    shifted = np.exp(x - x.max(axis=p["axis"], keepdims=True))
+    return shifted / shifted.sum(axis=p["axis"], keepdims=True)
+
+
+SOFTMAX = Operator(
+    name="softmax",
+    summary="exp(x) over its sum along an axis",
+    category="activation",
+    params=(shape("shape", "shape of x"), AXIS, dtype(*FLOATS)),
+    inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"])},
+    # Maximum, difference, exponential, sum, quotient.
+    cost=lambda p: _row_cost(p, flops=5, tensors_read=1),
+    backward_cost=lambda p: _row_cost(p, flops=4, tensors_read=2),
+    reference=_softmax,
+    presets=PRESETS,
+    rules=(AXIS_EXISTS,),
+    gradients=("x",),
+    implementations=(
+        Implementation("numpy", lambda p, x: partial(_softmax, p, x)),
+        calls("torch.softmax", "x", dim="axis"),
+    ),
+)
+
+
+def _row_cost(p: Params, flops: int, tensors_read: int, vectors_read: int = 0, vectors_written: int = 0) -> Cost:
+    """Work on a tensor and on vectors as long as its last axis."""
+    n, hidden, nbytes = prod(p["shape"]), p["shape"][-1], sizeof(p["dtype"])
+    read = tensors_read * n + vectors_read * hidden
+    return Cost(flops * n, read * nbytes, (n + vectors_written * hidden) * nbytes)
+
+
+def _layer_norm(p: Params, x: Any, weight: Any, bias: Any) -> Any:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    variance = np.square(centred).mean(axis=-1, keepdims=True)
+    return centred / np.sqrt(variance + p["eps"]) * weight + bias
+
+
+def _torch_layer_norm(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
+    from torch.nn.functional import layer_norm
+
+    return partial(layer_norm, x, (p["shape"][-1],), weight, bias, p["eps"])
+
+
+def _rms_norm(p: Params, x: Any, weight: Any) -> Any:
+    return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + p["eps"]) * weight
+
+
+def _torch_rms_norm(p: Params, x: Any, weight: Any) -> Launch:
+    from torch.nn.functional import rms_norm
+
+    return partial(rms_norm, x, (p["shape"][-1],), weight, p["eps"])
+
+
+def _in_dtype(formula: Any) -> Any:
+    """A NumPy implementation out of a reference: the same formula, with the result in the type of x."""
+
+    def build(p: Params, x: Any, **rest: Any) -> Launch:
+        typed = {**p, "eps": x.dtype.type(p["eps"])}
+        return lambda: formula(typed, x, **rest).astype(x.dtype, copy=False)
+
+    return Implementation("numpy", build)
+
+
+def _norm_inputs(*vectors: str) -> Any:
+    def inputs(p: Params) -> dict[str, TensorSpec]:
+        weights = {name: TensorSpec((p["shape"][-1],), p["dtype"], 0.5, 1.5) for name in vectors}
+        return {"x": TensorSpec(tuple(p["shape"]), p["dtype"]), **weights}
+
+    return inputs
+
+
+NORM_PARAMS = (
+    shape("shape", "shape of x; the last axis is normalised"),
+    real("eps", "added to the variance before the root", 1e-5),
+    dtype(*FLOATS),
+)
+
+LAYER_NORM = Operator(
+    name="layer_norm",
+    summary="zero mean and unit variance along the last axis, then scale and shift",
+    category="normalization",
+    params=NORM_PARAMS,
+    inputs=_norm_inputs("weight", "bias"),
+    # Mean 1, difference 1, variance 2, quotient 1, scale and shift 2.
+    cost=lambda p: _row_cost(p, flops=7, tensors_read=1, vectors_read=2),
+    backward_cost=lambda p: _row_cost(p, flops=12, tensors_read=2, vectors_read=1, vectors_written=2),
+    reference=_layer_norm,
+    presets=PRESETS,
+    gradients=("x", "weight", "bias"),
+    implementations=(_in_dtype(_layer_norm), Implementation("torch", _torch_layer_norm)),
+)
+
+RMS_NORM = Operator(
+    name="rms_norm",
+    summary="unit root mean square along the last axis, then scale",
+    category="normalization",
+    params=NORM_PARAMS,
+    inputs=_norm_inputs("weight"),
+    # Square and sum 2, quotient 1, scale 1.
+    cost=lambda p: _row_cost(p, flops=4, tensors_read=1, vectors_read=1),
+    backward_cost=lambda p: _row_cost(p, flops=9, tensors_read=2, vectors_read=1, vectors_written=1),
+    reference=_rms_norm,
+    presets=PRESETS,
+    gradients=("x", "weight"),
+    implementations=(_in_dtype(_rms_norm), Implementation("torch", _torch_rms_norm)),
+)
+
+OPERATORS = (SOFTMAX, LAYER_NORM, RMS_NORM)

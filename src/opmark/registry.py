@@ -1,0 +1,99 @@
+"""Names to objects through entry points: lazily, ours exactly as a stranger's, a broken one named and skipped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pkgutil import iter_modules
+from types import ModuleType
+
+from opmark.errors import UnknownName, UserError
+from opmark.interfaces import BackendInfo
+from opmark.schema import Operator
+
+OPERATORS_GROUP = "opmark.operators"
+BACKENDS_GROUP = "opmark.backends"
+
+
+@cache
+def catalogue() -> dict[str, Operator]:
+    """Every operator by name. An entry point names a module or a package; `OPERATORS` of each module is taken."""
+    found: dict[str, Operator] = {}
+    for entry in _entries(OPERATORS_GROUP):
+        for operator in _guarded(entry, lambda entry=entry: list(_operators(import_module(entry.value)))) or ():
+            _insert(found, operator.name, operator, entry)
+    return found
+
+
+@cache
+def backends() -> dict[str, BackendInfo]:
+    """Every backend by name, described without importing its framework."""
+    found: dict[str, BackendInfo] = {}
+    for entry in _entries(BACKENDS_GROUP):
+        info = _guarded(entry, entry.load)
+        if isinstance(info, BackendInfo):
+            _insert(found, entry.name, info, entry)
+        elif info is not None:
+            _warn(entry, f"expected a BackendInfo, got {type(info).__name__}")
+    return found
+
+
+def operator(name: str) -> Operator:
+    known = catalogue()
+    by_alias = {alias: op for op in known.values() for alias in op.aliases}
+    if name not in known and name not in by_alias:
+        raise UnknownName("operator", name, [*known, *by_alias], "opmark list ops")
+    return known.get(name) or by_alias[name]
+
+
+def backend(name: str) -> BackendInfo:
+    known = backends()
+    if name not in known:
+        raise UnknownName("backend", name, known, "opmark list backends")
+    return known[name]
+
+
+def forget() -> None:
+    """Look again at what is installed."""
+    catalogue.cache_clear()
+    backends.cache_clear()
+
+
+def _entries(group: str) -> list[EntryPoint]:
+    """Ours first, so that a stranger cannot take one of our names by being read earlier."""
+    return sorted(entry_points(group=group), key=lambda e: (not e.value.startswith("opmark."), e.name))
+
+
+def _operators(module: ModuleType) -> Iterator[Operator]:
+    yield from getattr(module, "OPERATORS", ())
+    for child in iter_modules(getattr(module, "__path__", ())):
+        if not child.name.startswith("_"):
+            yield from _operators(import_module(f"{module.__name__}.{child.name}"))
+
+
+def _insert(found: dict[str, object] | dict[str, Operator] | dict[str, BackendInfo], name: str, item: object,
+            entry: EntryPoint) -> None:  # fmt: skip
+    if name in found:
+        raise UserError(
+            f"`{name}` of group `{entry.group}` is registered twice, the second time by `{entry.value}`",
+            "uninstall one of the two packages",
+        )
+    found[name] = item  # type: ignore[assignment]
+
+
+def _guarded(entry: EntryPoint, load):  # type: ignore[no-untyped-def]
+    """What `load` gives, or None with a warning: one broken plug-in must not take the others with it."""
+    try:
+        return load()
+    except Exception as error:  # noqa: BLE001 - a stranger's module may raise anything while it is imported
+        _warn(entry, f"{type(error).__name__}: {error}")
+        return None
+
+
+def _warn(entry: EntryPoint, what: str) -> None:
+    package = entry.dist.name if entry.dist else entry.value
+    print(f"warning: plug-in `{entry.name}` of `{package}` ({entry.value}) is broken and left out: {what}",
+          file=sys.stderr)  # fmt: skip

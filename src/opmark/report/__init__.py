@@ -1,0 +1,1 @@
+"""Records for people and for programs. Computes nothing that `metrics` does not."""

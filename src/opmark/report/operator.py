@@ -1,0 +1,127 @@
+"""An operator, described: what it takes, what it costs, who implements it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from opmark import units
+from opmark.registry import backends
+from opmark.report.tables import plain_table
+from opmark.schema import Cost, Operator, Param
+from opmark.schema.dtype import is_float
+
+
+def operator_view(operator: Operator) -> dict[str, Any]:
+    return {
+        "op": operator.name,
+        "summary": operator.summary,
+        "category": operator.category,
+        "aliases": list(operator.aliases),
+        "phases": ["forward", "backward"] if operator.gradients else ["forward"],
+        "params": [_param(param) for param in operator.params],
+        "rules": [{"param": rule.param, "must": rule.says} for rule in operator.rules],
+        "presets": {size: _preset(operator, size) for size in operator.presets},
+        "implementations": {info.name: _labels(operator, info.framework) for info in backends().values()},
+    }
+
+
+def _param(param: Param) -> dict[str, Any]:
+    described = {"name": param.name, "kind": param.kind, "doc": param.doc, "required": param.required}
+    if not param.required:
+        described["default"] = param.default
+    if param.choices:
+        described["choices"] = list(param.choices)
+    return described
+
+
+def _preset(operator: Operator, size: str) -> dict[str, Any]:
+    params = operator.complete(operator.presets[size])
+    backward = operator.phase_cost(params, "backward") if operator.gradients else None
+    return {
+        "params": params,
+        "inputs": {name: f"{spec.dtype}{list(spec.shape)}" for name, spec in operator.inputs(params).items()},
+        "cost": msgspec.to_builtins(operator.cost(params)),
+        "backward_cost": msgspec.to_builtins(backward),
+    }
+
+
+def _labels(operator: Operator, framework: str) -> list[str]:
+    return [implementation.label for implementation in operator.implementations_for(framework)]
+
+
+def operator_text(operator: Operator) -> Group:
+    title = Text.assemble((operator.name, "bold"), f" ({operator.category}): {operator.summary}")
+    also = [Text(f"also called {', '.join(operator.aliases)}")] if operator.aliases else []
+    sections: list[RenderableType] = [
+        _params_table(operator),
+        *_rules(operator),
+        Text(),
+        _costs_table(operator),
+        Text(),
+        _tolerances(operator),
+        Text(),
+        _implementations(operator),
+    ]
+    return Group(title, *also, Text(), *sections)
+
+
+def _params_table(operator: Operator) -> Table:
+    table = plain_table("parameter", "type", "default", "meaning")
+    for param in operator.params:
+        default = "required" if param.required else msgspec.json.encode(param.default).decode()
+        meaning = param.doc + (f": {', '.join(param.choices)}" if param.choices else "")
+        table.add_row(param.name, param.kind, Text(default), Text(meaning))
+    return table
+
+
+def _rules(operator: Operator) -> list[Text]:
+    return [Text(f"{rule.param} must {_plain(rule.says)}") for rule in operator.rules]
+
+
+def _plain(says: str) -> str:
+    """A rule without the values of a case."""
+    return says.split(" (got")[0].replace("{", "").replace("}", "")
+
+
+def _costs_table(operator: Operator) -> Table:
+    table = plain_table("size", "phase", "parameters", "flops", "read", "written", "flops/byte")
+    for size, given in operator.presets.items():
+        params = operator.complete(given)
+        shown = ", ".join(f"{key}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for key, v in given.items())
+        for phase in ("forward", "backward") if operator.gradients else ("forward",):
+            cost = operator.phase_cost(params, phase)
+            table.add_row(size, phase, Text(shown), *_cost_cells(cost))
+    return table
+
+
+def _cost_cells(cost: Cost | None) -> tuple[str, ...]:
+    if cost is None:
+        return ("unknown",) * 4
+    intensity = cost.flops / cost.bytes_moved if cost.bytes_moved else 0.0
+    return (
+        units.rate(cost.flops, "").strip() or "0",
+        units.count_bytes(cost.bytes_read),
+        units.count_bytes(cost.bytes_written),
+        units.significant(intensity),
+    )
+
+
+def _tolerances(operator: Operator) -> Text:
+    params = operator.complete(operator.presets["typical"])
+    dtypes = next((p.choices for p in operator.params if p.name == "dtype"), ())
+    bounds = {dtype: operator.tolerance.bounds(dtype, params) for dtype in dtypes if is_float(dtype)}
+    listed = ", ".join(f"{dtype} {rel:g} x |expected| + {absolute:.2g}" for dtype, (rel, absolute) in bounds.items())
+    return Text(f"may differ from the float64 reference (typical size) by {listed}; integers by nothing")
+
+
+def _implementations(operator: Operator) -> Table:
+    table = plain_table("backend", "implementations")
+    for info in backends().values():
+        labels = _labels(operator, info.framework) or (["any"] if not info.computes else ["none"])
+        table.add_row(info.name, ", ".join(labels))
+    return table

@@ -1,0 +1,49 @@
+"""What would run, and what would not and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from opmark.report.console import parameters
+from opmark.schema import Record, Task
+
+
+def plan_rows(tasks: Sequence[Task], skipped: Sequence[Record]) -> Iterator[dict[str, Any]]:
+    for record in _all(tasks, skipped):
+        task = record.task
+        yield {
+            "case": task.case.id,
+            "op": task.case.op,
+            "params": task.case.params,
+            "phase": task.case.phase,
+            "backend": task.backend,
+            "implementation": task.implementation,
+            "threads": task.settings.threads,
+            "effort": task.settings.effort,
+            "skipped": record.reason or None,
+        }
+
+
+def plan_table(tasks: Sequence[Task], skipped: Sequence[Record]) -> Table:
+    table = Table(
+        box=None, header_style="bold", pad_edge=False, caption=_caption(tasks, skipped), caption_justify="left"
+    )
+    for name in ("operator", "parameters", "backend", "phase", "plan"):
+        table.add_column(name, overflow="fold")
+    for record in _all(tasks, skipped):
+        task = record.task
+        backend = f"{task.backend} ×{task.settings.threads}"
+        fate = f"skipped: {record.reason}" if record.reason else task.settings.effort
+        table.add_row(task.case.op, parameters(record), backend, task.case.phase, fate)
+    return table
+
+
+def _all(tasks: Sequence[Task], skipped: Sequence[Record]) -> list[Record]:
+    return [*(Record(task, "ok") for task in tasks), *skipped]
+
+
+def _caption(tasks: Sequence[Task], skipped: Sequence[Record]) -> str:
+    return f"{len(tasks)} tasks to run, {len(skipped)} skipped"

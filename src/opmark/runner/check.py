@@ -1,0 +1,87 @@
+"""Verifies one task: its outputs (or gradients) against the reference of its operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opmark.interfaces import Backend
+from opmark.runner.prepare import Prepared, prepare
+from opmark.schema import Implementation, Operator, Params, Task, Verification
+from opmark.schema.dtype import sizeof
+from opmark.verify.compare import Errors, compare
+from opmark.verify.gradient import any_direction, check_gradients
+from opmark.verify.scale import scale_down, too_large
+
+
+def verify(task: Task, operator: Operator, implementation: Implementation, backend: Backend) -> Verification:
+    """How it was checked and how far off it is; WrongResult where it is too far."""
+    params: Params = task.case.params
+    scaled = too_large(operator, params)
+    if scaled:
+        params = scale_down(operator, params)
+    prepared = prepare(params, task, operator, implementation, backend)
+    arrays = {name: backend.to_numpy(tensor) for name, tensor in prepared.inputs.items()}
+    dtype = _coarsest(operator, params)
+    relative, absolute = operator.tolerance.bounds(dtype, params)
+    if task.case.phase == "backward":
+        errors, absolute = _check_backward(prepared, operator, params, arrays, backend, relative), 0.0
+    else:
+        errors = _check_forward(prepared, operator, params, arrays, backend, (relative, absolute))
+    return Verification(
+        checked="scaled" if scaled else "full",
+        params=dict(params) if scaled else None,
+        max_abs_error=errors.max_abs,
+        max_rel_error=errors.max_rel,
+        tolerance=(relative, absolute),
+    )
+
+
+def _check_forward(
+    prepared: Prepared,
+    operator: Operator,
+    params: Params,
+    arrays: Mapping[str, Any],
+    backend: Backend,
+    tolerance: tuple[float, float],
+) -> Errors:
+    outputs = tuple(backend.to_numpy(output) for output in _as_tuple(prepared.launch()))
+    if operator.observe:
+        seen = outputs if len(outputs) > 1 else outputs[0]
+        outputs = _as_tuple(operator.observe(params, seen, **arrays))
+    expected = _as_tuple(operator.reference(params, **arrays))
+    return compare(outputs, expected, *tolerance)
+
+
+def _check_backward(
+    prepared: Prepared,
+    operator: Operator,
+    params: Params,
+    arrays: Mapping[str, Any],
+    backend: Backend,
+    relative: float,
+) -> Errors:
+    found = [backend.to_numpy(gradient) for gradient in prepared.launch()]
+    seeds = [None if seed is None else backend.to_numpy(seed) for seed in prepared.seeds]
+    custom = operator.direction
+
+    def reference(inputs: Mapping[str, Any]) -> Sequence[Any]:
+        return _as_tuple(operator.reference(params, **inputs))
+
+    def direction(name: str, generator: Any, array: Any) -> Any:
+        return custom(params, name, generator, array) if custom else any_direction(name, generator, array)
+
+    gradients = dict(zip(operator.gradients, found, strict=True))
+    return check_gradients(reference, arrays, gradients, seeds, relative, direction)
+
+
+def _coarsest(operator: Operator, params: Params) -> str:
+    """The element type with the least precision among result and inputs: rounding happens to that."""
+    result = operator.result_dtype(params)
+    inputs = (spec.dtype for spec in operator.inputs(params).values())
+    relative = operator.tolerance.bounds
+    return max((result, *inputs), key=lambda dtype: (relative(dtype, params)[0], -sizeof(dtype)))
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)

@@ -1,0 +1,52 @@
+"""Instructions that a processor advertises and the machine does not allow.
+
+A virtual machine may pass on the flags of its host (AMX, for instance) and trap the instructions. oneDNN then dies of
+SIGILL in the first bfloat16 product. A limit on the instruction set avoids it; the mildest one that works is looked
+for by running the very task that died, and remembered for this processor and this framework.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import platformdirs
+
+from opmark.hardware.detect import cpu_model
+
+VARIABLE = "ONEDNN_MAX_CPU_ISA"
+
+LIMITS = ("AVX512_CORE_BF16", "AVX512_CORE_VNNI", "AVX512_CORE", "AVX2")
+"""From the mildest to the strictest."""
+
+
+def recall() -> dict[str, str]:
+    """The limit that was found on this machine before, as environment for a worker; empty if none was needed."""
+    limit = _remembered().get(_machine())
+    return {VARIABLE: limit} if limit else {}
+
+
+def remember(limit: str) -> None:
+    path = _path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**_remembered(), _machine(): limit}, indent=1))
+
+
+def _remembered() -> dict[str, str]:
+    try:
+        return dict(json.loads(_path().read_text()))
+    except (OSError, ValueError):
+        return {}  # a lost note is found again by the next SIGILL
+
+
+def _path() -> Path:
+    return platformdirs.user_cache_path("opmark") / "instruction_limits.json"
+
+
+def _machine() -> str:
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        torch = "none"
+    return f"{cpu_model()}, torch {torch}"

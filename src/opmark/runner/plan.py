@@ -1,0 +1,94 @@
+"""Cases x implementations x backends x settings -> tasks; what cannot run -> records that say why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from opmark.backends.null import NOTHING
+from opmark.errors import UserError
+from opmark.interfaces import BackendInfo
+from opmark.registry import backend as find_backend
+from opmark.registry import operator as find_operator
+from opmark.schema import Case, Implementation, Operator, Record, Settings, Task
+from opmark.schema.case import content_id
+
+
+@dataclass(frozen=True)
+class Plan:
+    tasks: tuple[Task, ...]
+    """Ordered so that each worker is started once."""
+    skipped: tuple[Record, ...]
+
+    @property
+    def id(self) -> str:
+        """The same for the same tasks, in whatever order they were asked for."""
+        ids = [task.id for task in self.tasks] + [record.task.id for record in self.skipped]
+        return content_id(sorted(ids))
+
+    def groups(self) -> Iterator[tuple[str, int, list[Task]]]:
+        """(backend, threads, tasks): what one worker process does."""
+        for (backend, threads), tasks in groupby(self.tasks, key=lambda t: (t.backend, t.settings.threads)):
+            yield backend, threads, list(tasks)
+
+    def without(self, done: set[str]) -> Plan:
+        return Plan(
+            tuple(task for task in self.tasks if task.id not in done),
+            tuple(record for record in self.skipped if record.task.id not in done),
+        )
+
+
+def make_plan(cases: Sequence[Case], backends: Sequence[str], settings: Sequence[Settings]) -> Plan:
+    tasks, skipped = [], []
+    for name in dict.fromkeys(backends):
+        info = find_backend(name)
+        for setting in settings:
+            for case in cases:
+                for task, reason in _tasks(case, info, setting):
+                    if reason:
+                        skipped.append(Record(task, "skipped", reason))
+                    else:
+                        tasks.append(task)
+    if not tasks:
+        raise _nothing_to_run(skipped)
+    return Plan(tuple(tasks), tuple(skipped))
+
+
+def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementation, ...]:
+    """What computes an operator on a backend; a backend that computes nothing takes any operator."""
+    return operator.implementations_for(info.framework) or (() if info.computes else (NOTHING,))
+
+
+def _tasks(case: Case, info: BackendInfo, settings: Settings) -> Iterator[tuple[Task, str | None]]:
+    operator = find_operator(case.op)
+    found = implementations(operator, info)
+    if not found:
+        reason = f"`{operator.name}` has no implementation for {info.framework}"
+        yield Task(case, info.name, "", settings), reason
+    for implementation in found:
+        task = Task(case, info.name, implementation.label, settings)
+        yield task, _why_not(case, operator, info)
+
+
+def _why_not(case: Case, operator: Operator, info: BackendInfo) -> str | None:
+    missing = info.why_missing()
+    if missing:
+        return missing
+    named = {case.params[param.name] for param in operator.params if param.kind == "dtype"}
+    lacking = sorted(named - info.dtypes)
+    if lacking:
+        return f"{info.name} has no {', '.join(lacking)}"
+    if case.phase == "backward" and not info.differentiates:
+        return f"{info.name} has no automatic differentiation, so no backward phase"
+    return operator.why_no_phase(case.params, case.phase)
+
+
+def _nothing_to_run(skipped: Sequence[Record]) -> UserError:
+    """Asking only for what cannot be had is a mistake, not a run of skipped records."""
+    reasons = dict.fromkeys(record.reason for record in skipped)
+    listed = "; ".join(list(reasons)[:3]) + ("; ..." if len(reasons) > 3 else "")
+    return UserError(
+        f"none of the {len(skipped)} tasks can run: {listed}",
+        "`opmark list backends` says what can run here, `opmark describe OP` what an operator takes",
+    )

@@ -1,0 +1,121 @@
+"""The parent's end of a worker: start it, give it tasks, survive whatever becomes of it."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from typing import IO
+
+import msgspec
+
+from opmark.interfaces import BackendInfo
+from opmark.runner.execute import utc_now
+from opmark.runner.worker import Hello
+from opmark.schema import Record, Status, Task
+from opmark.units import seconds
+
+_LOG_TAIL = 2000
+
+
+class WorkerDied(Exception):
+    """The process ended, or was ended, before it answered."""
+
+    def __init__(self, status: Status, reason: str, *, illegal: bool = False) -> None:
+        super().__init__(reason)
+        self.status: Status = status
+        self.reason = reason
+        self.illegal = illegal
+        """It met an instruction that this machine does not have or does not allow."""
+
+
+class WorkerProcess:
+    def __init__(self, info: BackendInfo, threads: int, environ: Mapping[str, str] | None = None) -> None:
+        self._log: IO[bytes] = tempfile.TemporaryFile()
+        reading, writing = os.pipe()
+        fixed = {key: value.format(threads=threads) for key, value in (info.environ or {}).items()}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "opmark.runner.worker", info.name, str(threads), str(writing)],
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=self._log,
+            pass_fds=(writing,),
+            env={**os.environ, **fixed, **(environ or {})},
+            start_new_session=True,  # Ctrl-C is for the parent, which then ends the worker in order
+        )
+        os.close(writing)
+        self._lines: queue.Queue[bytes | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, args=(reading,), daemon=True)
+        self._reader.start()
+
+    def hello(self, timeout: float) -> Hello:
+        """Its first line, once the framework is imported."""
+        return msgspec.json.decode(self._answer(timeout, "starting"), type=Hello)
+
+    def run(self, task: Task, timeout: float) -> Record:
+        """The record that it made of the task; WorkerDied if it could not."""
+        try:
+            assert self._process.stdin is not None
+            self._process.stdin.write(msgspec.json.encode(task) + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._death("taking the task") from None
+        return msgspec.json.decode(self._answer(timeout, "running the task"), type=Record)
+
+    def close(self) -> None:
+        """End it at once, with everything that it started."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._reader.join()
+        if self._process.stdin:
+            self._process.stdin.close()
+        self._log.close()
+
+    def _read(self, pipe: int) -> None:
+        with os.fdopen(pipe, "rb") as lines:
+            for line in lines:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def _answer(self, timeout: float, doing: str) -> bytes:
+        try:
+            line = self._lines.get(timeout=timeout)
+        except queue.Empty:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            raise WorkerDied("timeout", f"no answer within {seconds(timeout)} while {doing}; killed") from None
+        if line is None:
+            raise self._death(doing)
+        return line
+
+    def _death(self, doing: str) -> WorkerDied:
+        code = self._process.wait()
+        last = self._last_words()
+        said = f"; it said: {last}" if last else ""
+        if code >= 0:
+            return WorkerDied("error", f"its process ended with exit code {code} while {doing}{said}")
+        name = signal.Signals(-code).name
+        if -code == signal.SIGKILL:
+            return WorkerDied("oom", f"its process was killed ({name}) while {doing}, most likely for want of memory")
+        text = signal.strsignal(-code) or "unknown signal"
+        return WorkerDied(
+            "error", f"its process died of {name} ({text}) while {doing}{said}", illegal=-code == signal.SIGILL
+        )
+
+    def _last_words(self) -> str:
+        """The last line that it printed: usually the one that says why."""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - _LOG_TAIL))
+        lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
+        return lines[-1].strip() if lines else ""
+
+
+def lost(task: Task, death: WorkerDied, since: float) -> Record:
+    """What is stored of a task whose worker died."""
+    return Record(task, death.status, death.reason, started=utc_now(), duration=time.perf_counter() - since)

@@ -1,0 +1,105 @@
+"""What a person asks for, in words, as cases and settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from opmark.errors import InvalidParameter, UnknownName, UserError
+from opmark.hardware.detect import affinity
+from opmark.registry import operator as find_operator
+from opmark.schema import EFFORTS, PHASES, Case, Entry, Operator, Settings, Workload
+from opmark.schema.workload import VERSION
+from opmark.workloads.expand import expand
+from opmark.workloads.load import load, suite
+
+
+def cases_for(
+    ops: Sequence[str],
+    params: Mapping[str, Any],
+    sizes: Sequence[str],
+    phases: Sequence[str],
+    workload: str | Path | None,
+    suite_name: str | None,
+) -> list[Case]:
+    """The cases of operators with parameters, or of a workload file, or of a suite: exactly one of the three."""
+    _exactly_one(ops, workload, suite_name)
+    for phase in phases:
+        if phase not in PHASES:
+            raise UnknownName("phase", phase, PHASES)
+    if ops:
+        entries = [_entry(find_operator(name), params, sizes, phases or ["forward"]) for name in ops]
+        return expand(Workload(VERSION, "command line", entries), find_operator, "command line")
+    if params or sizes:
+        raise UserError(
+            "parameters and sizes go with operators; a workload brings its own",
+            "name operators, as in `opmark run matmul -p M=256 ...`",
+        )
+    if workload:
+        cases = expand(load(Path(workload)), find_operator, str(workload))
+    else:
+        assert suite_name is not None
+        cases = expand(suite(suite_name), find_operator, f"suite {suite_name}")
+    return _of_phases(cases, phases)
+
+
+def settings_for(threads: Sequence[int], effort: str, seed: int, *, verify: bool) -> list[Settings]:
+    if effort not in EFFORTS:
+        raise UnknownName("effort", effort, EFFORTS)
+    for count in threads:
+        if count < 1:
+            raise InvalidParameter(f"threads: expected a whole number of at least 1, got {count}")
+    counts = list(dict.fromkeys(threads)) or [len(affinity())]
+    return [Settings(count, effort, EFFORTS[effort], seed, verify) for count in counts]
+
+
+def default_backends() -> list[str]:
+    """torch where it is installed, else NumPy, which always is. A device is never taken unasked."""
+    return ["torch-cpu" if find_spec("torch") else "numpy-cpu"]
+
+
+def parse_params(ops: Sequence[str], given: Sequence[str]) -> dict[str, Any]:
+    """`K=64,128` for each -p: typed by the operators, which must all know the name."""
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, values = text.partition("=")
+        if not equals or not values:
+            raise InvalidParameter(f"-p {text}: expected NAME=VALUE or NAME=VALUE,VALUE", "as in -p K=64,128")
+        if name in found:
+            raise InvalidParameter(f"-p {text}: `{name}` is given twice", f"-p {name}=A,B makes an axis")
+        for op in ops:
+            param = find_operator(op).param(name)
+            found[name] = [param.parse(value) for value in _split(values)]
+    return found
+
+
+def _split(values: str) -> list[str]:
+    """At commas that are not inside brackets."""
+    return [part.strip() for part in re.split(r",(?![^\[(]*[\])])", values)]
+
+
+def _entry(operator: Operator, params: Mapping[str, Any], sizes: Sequence[str], phases: Sequence[str]) -> Entry:
+    """Sizes fill in what is not given; with nothing given at all, that is `typical`."""
+    required = {param.name for param in operator.params if param.required}
+    chosen = list(sizes) or ([] if required & set(params) else ["typical"])
+    return Entry(operator.name, dict(params), chosen, list(phases))  # type: ignore[arg-type]
+
+
+def _exactly_one(ops: Sequence[str], workload: str | Path | None, suite_name: str | None) -> None:
+    given = [name for name, value in (("operators", ops), ("a workload", workload), ("a suite", suite_name)) if value]
+    if len(given) != 1:
+        what = " and ".join(given) if given else "nothing"
+        raise UserError(
+            f"expected operators, a workload or a suite, got {what}",
+            "as in `opmark run matmul`, `opmark run -w my.yaml`, `opmark run --suite quick`",
+        )
+
+
+def _of_phases(cases: list[Case], phases: Sequence[str]) -> list[Case]:
+    chosen = [case for case in cases if not phases or case.phase in phases]
+    if not chosen:
+        raise UserError(f"no case has the phase {' or '.join(phases)}", "leave --phase out to run all of them")
+    return chosen

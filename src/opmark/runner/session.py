@@ -1,0 +1,81 @@
+"""One run from its plan to its last record: a worker at a time, every record stored as soon as it is made."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime, timezone
+
+from opmark.errors import UserError
+from opmark.interfaces import Store
+from opmark.registry import backend as find_backend
+from opmark.runner.execute import utc_now
+from opmark.runner.plan import Plan
+from opmark.runner.process import WorkerDied
+from opmark.runner.supervisor import Keep, Say, Supervisor
+from opmark.schema import Record, Run, Task
+from opmark.version import VERSION
+
+
+def perform(plan: Plan, timeout: float, say: Say, keep: Keep) -> Iterator[Record]:
+    """The records of a plan, as they come. `keep` is given each environment before the records that name it."""
+    only_one = len({task.backend for task in plan.tasks}) == 1
+    for name, threads, tasks in plan.groups():
+        with closing(Supervisor(find_backend(name), threads, timeout, say, keep)) as supervisor:
+            try:
+                hello = supervisor.start()
+            except WorkerDied as death:
+                yield from _all(tasks, Record(tasks[0], death.status, f"{name} cannot start: {death.reason}"))
+                continue
+            if hello.unavailable:
+                if only_one:
+                    raise UserError(
+                        f"backend `{name}` cannot run here: {hello.unavailable}", "`opmark list backends` says what can"
+                    )
+                yield from _all(tasks, Record(tasks[0], "skipped", hello.unavailable))
+                continue
+            for task in tasks:
+                yield supervisor.run(task)
+    yield from plan.skipped
+
+
+def recorded(store: Store, run: Run, records: Iterator[Record], *, begun: bool) -> Iterator[Record]:
+    """Each record, stored. The run itself is written with the first of them: a mistake leaves no empty run."""
+    for record in records:
+        if not begun:
+            store.begin(run)
+            begun = True
+        store.append(run.id, record)
+        yield record
+
+
+def _all(tasks: list[Task], like: Record) -> Iterator[Record]:
+    for task in tasks:
+        yield Record(task, like.status, like.reason, started=utc_now())
+
+
+def new_run(plan: Plan, label: str) -> Run:
+    now = datetime.now(timezone.utc)
+    return Run(
+        id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+        started=now.isoformat(timespec="milliseconds"),
+        plan=plan.id,
+        tasks=len(plan.tasks) + len(plan.skipped),
+        label=label,
+        command=shlex.join(sys.argv),
+        version=VERSION,
+    )
+
+
+def run_to_resume(store: Store, plan: Plan, label: str) -> Run:
+    """The newest run of the same plan, and of the label if one is given."""
+    for run in store.runs():
+        if run.plan == plan.id and (not label or run.label == label):
+            return run
+    raise UserError(
+        "no stored run has this plan" + (f" and the label `{label}`" if label else ""),
+        "--resume needs the same operators, parameters, backends and effort as the run that was interrupted",
+    )

@@ -1,0 +1,93 @@
+"""Keeps a worker alive across tasks: replaces one that died, and finds a limit where an instruction is not allowed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from opmark.interfaces import BackendInfo
+from opmark.runner import instructions
+from opmark.runner.process import WorkerDied, WorkerProcess, lost
+from opmark.runner.worker import Hello
+from opmark.schema import Environment, Record, Task
+
+_START_TIMEOUT = 120.0
+
+Say = Callable[[str], None]
+Keep = Callable[[Environment], None]
+"""Is given each environment before the records that name it."""
+
+
+class Supervisor:
+    """The worker of one backend with one number of threads."""
+
+    def __init__(self, info: BackendInfo, threads: int, timeout: float, say: Say, keep: Keep) -> None:
+        self._info = info
+        self._threads = threads
+        self._timeout = timeout
+        self._say = say
+        self._keep = keep
+        self._limit = instructions.recall() if info.device == "cpu" else {}
+        self._worker: WorkerProcess | None = None
+        self._hello: Hello | None = None
+        if self._limit:
+            self._say_limit()
+
+    def start(self) -> Hello:
+        """Its hello; WorkerDied if the framework cannot even be imported."""
+        if self._worker is None or self._hello is None:
+            self._worker = WorkerProcess(self._info, self._threads, self._limit)
+            try:
+                self._hello = self._worker.hello(_START_TIMEOUT)
+            except WorkerDied:
+                self.close()
+                raise
+            if not self._hello.unavailable:
+                self._keep(self._hello.environment)
+        return self._hello
+
+    def run(self, task: Task) -> Record:
+        """A record, whatever happens."""
+        since = time.perf_counter()
+        try:
+            return self._attempt(task)
+        except WorkerDied as death:
+            record = lost(task, death, since)
+            retry = death.illegal and self._info.device == "cpu" and not self._limit
+            return (self._retry_with_limit(task) or record) if retry else record
+
+    def close(self) -> None:
+        if self._worker:
+            self._worker.close()
+        self._worker = self._hello = None
+
+    def _attempt(self, task: Task) -> Record:
+        self.start()
+        assert self._worker is not None
+        try:
+            return self._worker.run(task, self._timeout)
+        except WorkerDied:
+            self.close()  # the next task gets a new one
+            raise
+
+    def _retry_with_limit(self, task: Task) -> Record | None:
+        """The record under the mildest limit with which the task survives; None if it survives none."""
+        for limit in instructions.LIMITS:
+            self._limit = {instructions.VARIABLE: limit}
+            try:
+                record = self._attempt(task)
+            except WorkerDied as death:
+                if death.illegal:
+                    continue
+                break
+            instructions.remember(limit)
+            self._say_limit()
+            return record
+        self._limit = {}
+        return None
+
+    def _say_limit(self) -> None:
+        self._say(
+            f"this machine traps instructions that its processor advertises: {self._info.name} runs with "
+            + " ".join(f"{key}={value}" for key, value in self._limit.items())
+        )

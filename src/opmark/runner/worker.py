@@ -1,0 +1,72 @@
+"""The child process: tasks in on stdin, records out on a pipe of its own, one JSON line each.
+
+Standard output and standard error belong to whatever the framework prints; the parent keeps them for its reasons.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opmark.hardware.detect import host
+from opmark.registry import backend as find_backend
+from opmark.runner.execute import Bench
+from opmark.schema import Environment, Task
+from opmark.version import VERSION
+
+_PR_SET_PDEATHSIG = 1
+# Variables that change what a framework computes with, so that they belong to the record.
+_TELLING = ("ONEDNN_MAX_CPU_ISA", "CUDA_VISIBLE_DEVICES", "OMP_PROC_BIND", "KMP_AFFINITY", "GOMP_CPU_AFFINITY")
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """A worker's first line."""
+
+    unavailable: str | None
+    environment: Environment
+
+
+def main(backend_name: str, threads: int, pipe: int) -> None:
+    _die_with_parent()
+    _be_killed_first()
+    with os.fdopen(pipe, "wb", buffering=0) as out:
+        info = find_backend(backend_name)
+        backend = info.load(threads)
+        reason = backend.why_unavailable()
+        facts = {} if reason else backend.environment()
+        environment = Environment.of({**host(), **_common(backend_name), **facts})
+        out.write(msgspec.json.encode(Hello(reason, environment)) + b"\n")
+        if reason:
+            return
+        bench = Bench(info, backend, environment.id)
+        decoder, encoder = msgspec.json.Decoder(Task), msgspec.json.Encoder()
+        for line in sys.stdin.buffer:
+            out.write(encoder.encode(bench.record(decoder.decode(line))) + b"\n")
+
+
+def _common(backend_name: str) -> dict[str, Any]:
+    variables = {name: os.environ[name] for name in _TELLING if name in os.environ}
+    return {"opmark": VERSION, "backend": backend_name, "variables": variables}
+
+
+def _die_with_parent() -> None:
+    """A parent that is killed cannot tidy up; a worker that hangs would then stay for ever."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _be_killed_first() -> None:
+    """When memory runs out the kernel picks a process; it is to be this one, not its parent or a bystander."""
+    score = Path("/proc/self/oom_score_adj")
+    if os.access(score, os.W_OK):
+        score.write_text("1000")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

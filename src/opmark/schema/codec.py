@@ -1,0 +1,48 @@
+"""Strict conversion of plain data into nouns: an error names the place and the nearest known key."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from opmark.errors import InvalidFile, nearest
+
+T = TypeVar("T")
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.+?)`")
+_PLACE = re.compile(r" - at `(?P<path>\$.*)`$")
+_STEP = re.compile(r"\.(\w+)|\[\.{3}\]|\[(\d+)\]")
+
+
+def convert(data: object, noun: type[T], where: str) -> T:
+    """`data` as a `noun`; `where` is the file to name in a complaint."""
+    try:
+        return msgspec.convert(data, noun)
+    except msgspec.ValidationError as error:
+        raise _explain(str(error), data, noun, where) from None
+
+
+def _explain(text: str, data: object, noun: type, where: str) -> InvalidFile:
+    place = _PLACE.search(text)
+    path = place["path"] if place else "$"
+    message = text[: place.start()] if place else text
+    unknown = _UNKNOWN.match(message)
+    if not unknown:
+        return InvalidFile(f"{where}: {message[0].lower()}{message[1:]}, at `{path}`")
+    known = _fields(noun, path)
+    near = nearest(unknown["field"], known)
+    hint = f"did you mean `{near}`? " if near else ""
+    return InvalidFile(
+        f"{where}: unknown key `{unknown['field']}`, at `{path}`", f"{hint}known keys are {', '.join(known)}"
+    )
+
+
+def _fields(noun: Any, path: str) -> list[str]:
+    """The keys that are allowed at `path` below `noun`."""
+    for step in _STEP.finditer(path):
+        noun = get_type_hints(noun)[step[1]] if step[1] else get_args(noun)[0]
+        if get_origin(noun) is not list and not isinstance(noun, type):
+            return []
+    return [field.encode_name for field in msgspec.structs.fields(noun)]

@@ -1,0 +1,26 @@
+"""Cost: the work that an operator cannot avoid, whoever computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from opmark.schema.tensor import TensorSpec
+
+
+class Cost(Struct, frozen=True):
+    """Each input element read once, each output element written once; temporaries do not count."""
+
+    flops: int
+    """Floating-point operations; a transcendental function counts as one."""
+    bytes_read: int
+    bytes_written: int
+
+    @property
+    def bytes_moved(self) -> int:
+        return self.bytes_read + self.bytes_written
+
+
+def nbytes(tensors: Iterable[TensorSpec]) -> int:
+    return sum(tensor.nbytes for tensor in tensors)

@@ -1,0 +1,153 @@
+"""Operator: an entry of the catalogue. It knows parameters, data, cost and the right answer, but no framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from opmark.errors import InvalidParameter, UnknownName, nearest
+from opmark.schema.cost import Cost
+from opmark.schema.dtype import is_float
+from opmark.schema.param import Param, Params
+from opmark.schema.tensor import TensorSpec
+
+Phase = Literal["forward", "backward"]
+PHASES: tuple[Phase, ...] = ("forward", "backward")
+
+Launch = Callable[[], Any]
+"""What is timed: no arguments, everything prepared."""
+
+SIZES = ("small", "typical", "large")
+
+# The error that rounding explains, relative to the magnitude of a result, by element type. Integers are exact.
+_RELATIVE_ERROR = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far an output may be from the float64 reference.
+
+    Rounding errors of a sum of n terms grow like the square root of n; `terms` says how many terms that is.
+    """
+
+    terms: Callable[[Params], int] = lambda _: 1
+    factor: float = 1.0
+    """For operators whose formula loses digits (cancellation); 1 where it does not."""
+
+    def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
+        """(relative, absolute): an error passes within relative x |reference| + absolute."""
+        relative = self.factor * _RELATIVE_ERROR.get(dtype, 0.0)
+        return relative, relative * max(1, self.terms(params)) ** 0.5
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A condition over several parameters, named after the one to blame."""
+
+    param: str
+    says: str
+    """Completes "parameter `k` must ..."; may use parameters in braces."""
+    holds: Callable[[Params], bool]
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One framework's way to compute an operator."""
+
+    framework: str
+    build: Callable[..., Launch]
+    """build(params, **inputs) prepares everything and returns the launch."""
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        return self.name or self.framework
+
+
+@dataclass(frozen=True)
+class Operator:
+    name: str
+    summary: str
+    category: str
+    params: tuple[Param, ...]
+    inputs: Callable[[Params], dict[str, TensorSpec]]
+    cost: Callable[[Params], Cost]
+    reference: Callable[..., Any]
+    """reference(params, **inputs) with float64 (or integer) NumPy arrays: one array, or a tuple of them."""
+    presets: Mapping[str, Mapping[str, Any]]
+    implementations: tuple[Implementation, ...]
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    result_dtype: Callable[[Params], str] = lambda p: str(p["dtype"])
+    """The element type whose precision the output has."""
+    gradients: tuple[str, ...] = ()
+    """Inputs that have a gradient; none: the operator has no backward phase."""
+    backward_cost: Callable[[Params], Cost] | None = None
+    rules: tuple[Rule, ...] = ()
+    observe: Callable[..., Any] | None = None
+    """observe(params, outputs, **inputs): what of the outputs is compared, where not simply all of them."""
+    direction: Callable[..., Any] | None = None
+    """direction(params, name, generator, array): a change of an input along which the reference is smooth, for
+    operators that are not smooth in every direction; by default each element goes its own way."""
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def by_name(self) -> dict[str, Param]:
+        return {param.name: param for param in self.params}
+
+    def param(self, name: str) -> Param:
+        known = self.by_name
+        if name not in known:
+            near = nearest(name, known)
+            raise InvalidParameter(
+                f"operator `{self.name}` has no parameter `{name}`",
+                f"did you mean `{near}`?" if near else f"it has {', '.join(known)}",
+            )
+        return known[name]
+
+    def preset(self, size: str) -> Mapping[str, Any]:
+        if size not in self.presets:
+            raise UnknownName(f"size of `{self.name}`", size, self.presets)
+        return self.presets[size]
+
+    def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Checked values plus defaults, in the order of declaration."""
+        missing = [p.name for p in self.params if p.required and p.name not in given]
+        if missing:
+            names = ", ".join(f"`{name}`" for name in missing)
+            raise InvalidParameter(
+                f"operator `{self.name}` needs {names}",
+                f"give {' '.join(f'-p {name}=...' for name in missing)}, or a size such as `typical` "
+                f"that supplies what is not given",
+            )
+        return {p.name: given.get(p.name, p.default) for p in self.params}
+
+    def check_rules(self, params: Params) -> None:
+        for rule in self.rules:
+            if not rule.holds(params):
+                raise InvalidParameter(
+                    f"operator `{self.name}`: parameter `{rule.param}` must {rule.says.format(**params)}"
+                )
+
+    def phase_cost(self, params: Params, phase: Phase) -> Cost | None:
+        """None where nobody has written the formula: an unknown cost is empty, not zero."""
+        if phase == "forward":
+            return self.cost(params)
+        return self.backward_cost(params) if self.backward_cost else None
+
+    def why_no_phase(self, params: Params, phase: Phase) -> str | None:
+        """Why this phase does not exist, or None if it does."""
+        if phase == "forward":
+            return None
+        if not self.gradients:
+            return f"`{self.name}` has no gradient"
+        inputs = self.inputs(params)
+        dtypes = {self.result_dtype(params), *(inputs[name].dtype for name in self.gradients)}
+        exact = sorted(dtype for dtype in dtypes if not is_float(dtype))
+        return f"`{self.name}` has no gradient through {', '.join(exact)}" if exact else None
+
+    def implementations_for(self, framework: str) -> tuple[Implementation, ...]:
+        return tuple(i for i in self.implementations if i.framework == framework)
+
+
+Catalogue = Mapping[str, Operator]

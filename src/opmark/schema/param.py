@@ -1,0 +1,153 @@
+"""Param: a parameter of an operator, with its type, its default and how it is written on a command line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from opmark.errors import InvalidParameter, nearest
+from opmark.schema.dtype import DTYPES
+
+Params = Mapping[str, Any]
+"""The complete parameters of a case: every name of the operator, defaults filled in."""
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED: Final = _Required()
+
+
+@dataclass(frozen=True)
+class Param:
+    name: str
+    kind: str
+    """A key of KINDS."""
+    doc: str
+    default: Any = REQUIRED
+    choices: tuple[str, ...] = ()
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+    @property
+    def is_shape(self) -> bool:
+        return self.kind == "shape"
+
+    def check(self, value: object) -> Any:
+        """`value` in canonical form; InvalidParameter if it is not of this parameter's type or domain."""
+        kind = KINDS[self.kind]
+        if not kind.accepts(value):
+            raise InvalidParameter(
+                f"parameter `{self.name}`: expected {kind.expected}, got {_quote(value)}", self._domain_hint(value)
+            )
+        if self.choices and value not in self.choices:
+            near = nearest(str(value), self.choices)
+            listed = f"one of {', '.join(self.choices)}"
+            raise InvalidParameter(
+                f"parameter `{self.name}`: expected {listed}, got {_quote(value)}",
+                f"did you mean `{near}`?" if near else None,
+            )
+        return kind.canonical(value)
+
+    def parse(self, text: str) -> Any:
+        """A value as written on a command line, checked."""
+        try:
+            value = KINDS[self.kind].parse(text)
+        except ValueError:
+            value = text  # `check` words the complaint, with what was expected
+        return self.check(value)
+
+    def _domain_hint(self, value: object) -> str | None:
+        if self.kind == "dtype":
+            near = nearest(str(value), DTYPES)
+            return f"did you mean `{near}`?" if near else f"known: {', '.join(DTYPES)}"
+        return self.doc
+
+
+class _Kind(NamedTuple):
+    expected: str
+    accepts: Callable[[Any], bool]
+    parse: Callable[[str], Any]
+    canonical: Callable[[Any], Any] = lambda value: value
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_shape(value: object) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(_is_int(n) and n >= 1 for n in value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _parse_shape(text: str) -> list[int]:
+    """`4x4`, or `[4, 4]`."""
+    return [int(n) for n in text.strip("[]()").replace("x", ",").split(",")]
+
+
+def _parse_bool(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()] if text.lower() in ("true", "false") else _refuse(text)
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(text)
+
+
+KINDS: dict[str, _Kind] = {
+    "size": _Kind("a whole number of at least 1", lambda v: _is_int(v) and v >= 1, int),
+    "count": _Kind("a whole number of at least 0", lambda v: _is_int(v) and v >= 0, int),
+    "int": _Kind("a whole number", _is_int, int),
+    "shape": _Kind("a list of sizes of at least 1, as in 32x64 or [32, 64]", _is_shape, _parse_shape, list),
+    "float": _Kind("a finite number", _is_number, float, float),
+    "bool": _Kind("true or false", lambda v: isinstance(v, bool), _parse_bool),
+    "choice": _Kind("a name", lambda v: isinstance(v, str), str),
+    "dtype": _Kind("a data type", lambda v: isinstance(v, str) and v in DTYPES, str),
+}
+
+
+def _quote(value: object) -> str:
+    kind = {bool: "a boolean", str: "text", float: "a number", type(None): "nothing"}.get(type(value))
+    text = f"`{msgspec.json.encode(value, enc_hook=str).decode()}`"
+    return f"{text} ({kind})" if kind else text
+
+
+# Short spellings, so that an operator's parameters read as a table.
+
+
+def size(name: str, doc: str, default: Any = REQUIRED) -> Param:
+    return Param(name, "size", doc, default)
+
+
+def shape(name: str, doc: str, default: Any = REQUIRED) -> Param:
+    return Param(name, "shape", doc, default)
+
+
+def dtype(*choices: str, name: str = "dtype", default: str = "float32", doc: str = "element type") -> Param:
+    return Param(name, "dtype", doc, default, choices)
+
+
+def flag(name: str, doc: str, *, default: bool = False) -> Param:
+    return Param(name, "bool", doc, default)
+
+
+def real(name: str, doc: str, default: Any = REQUIRED) -> Param:
+    return Param(name, "float", doc, default)
+
+
+def integer(name: str, doc: str, default: Any = REQUIRED, *, kind: str = "int") -> Param:
+    return Param(name, kind, doc, default)
+
+
+def choice(name: str, doc: str, choices: tuple[str, ...], default: Any = REQUIRED) -> Param:
+    return Param(name, "choice", doc, default, choices)

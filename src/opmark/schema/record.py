@@ -1,0 +1,70 @@
+"""Record: what is stored of a task, whatever became of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from opmark.schema.cost import Cost
+from opmark.schema.measurement import Measurement
+from opmark.schema.task import Task
+
+Status = Literal["ok", "wrong", "skipped", "error", "timeout", "oom"]
+"""
+ok       measured, and verified where verification was possible
+wrong    computed a wrong result; not measured
+skipped  cannot run here; nothing was tried, or the framework said that it lacks this
+error    raised, or took its process down
+timeout  did not finish in time; its process was killed
+oom      needed more memory than there was
+"""
+
+FAILED: frozenset[Status] = frozenset({"wrong", "error", "timeout", "oom"})
+
+
+class Memory(Struct, frozen=True):
+    """Bytes of the device that the task needed, inputs included."""
+
+    peak: int
+    """Highest use during the first call, minus the use before the inputs were made."""
+    baseline: int
+    source: str
+    """Who counted: the framework's allocator, or the kernel (resident pages)."""
+    resolution: int = 1
+    """Steps in which the counter counts; a smaller need reads as 0."""
+
+
+class Verification(Struct, frozen=True):
+    checked: Literal["full", "scaled", "none"]
+    """`scaled`: the case was too large, the same operator and dtype was checked at smaller sizes."""
+    note: str = ""
+    params: dict[str, Any] | None = None
+    """What was checked, where it was not the case itself."""
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+    tolerance: tuple[float, float] | None = None
+    """(relative, absolute)."""
+
+
+class Record(Struct, frozen=True):
+    task: Task
+    status: Status
+    reason: str = ""
+    measurements: tuple[Measurement, ...] = ()
+    cost: Cost | None = None
+    memory: Memory | None = None
+    verification: Verification | None = None
+    environment: str = ""
+    """Id of the environment it ran in; empty where nothing ran."""
+    started: str = ""
+    """UTC, ISO 8601."""
+    duration: float = 0.0
+    """Seconds from the order to the record, everything included."""
+
+    @property
+    def failed(self) -> bool:
+        return self.status in FAILED
+
+    def measurement(self, quantity: str = "latency") -> Measurement | None:
+        return next((m for m in self.measurements if m.quantity == quantity), None)

@@ -1,0 +1,32 @@
+"""Workload: what a file asks for. Axes, not cases: lists multiply, dotted keys zip."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from opmark.schema.operator import Phase
+
+VERSION = 1
+
+
+class Entry(Struct, frozen=True, forbid_unknown_fields=True):
+    """One operator with its axes."""
+
+    op: str
+    params: dict[str, Any] = field(default_factory=dict)
+    sizes: list[str] = field(default_factory=list)
+    """Presets to start from (`small`, `typical`, `large`); `params` go on top."""
+    phases: list[Phase] = field(default_factory=lambda: ["forward"])
+    tags: list[str] = field(default_factory=list)
+    source: str = ""
+    """Where these shapes come from."""
+
+
+class Workload(Struct, frozen=True, forbid_unknown_fields=True):
+    schema: int
+    """Version of this format."""
+    name: str
+    cases: list[Entry]
+    description: str = ""

@@ -1,0 +1,56 @@
+"""Confidence interval of the median from order statistics: exact for any distribution, no resampling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from statistics import NormalDist
+from typing import NamedTuple
+
+from opmark.stats.summary import median
+
+
+class Interval(NamedTuple):
+    low: float
+    high: float
+    coverage: float
+    """Probability that the true median lies inside, if samples are independent. Below 0.95 for fewer than 6."""
+
+
+def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
+    """The narrowest symmetric pair of order statistics that covers the median with at least `confidence`.
+
+    With fewer than 6 samples no pair does; then it is the whole range, with the coverage that this has.
+    """
+    ordered = sorted(values)
+    rank, coverage = _rank(len(ordered), confidence)
+    return Interval(ordered[rank], ordered[-1 - rank], coverage)
+
+
+def relative_half_width(values: Sequence[float], confidence: float = 0.95) -> float:
+    """Half the width of the interval over the median; infinite where the confidence cannot be had."""
+    interval = median_interval(values, confidence)
+    centre = median(values)
+    if interval.coverage < confidence or centre <= 0:
+        return math.inf
+    return (interval.high - interval.low) / 2 / centre
+
+
+@lru_cache(maxsize=4096)
+def _rank(n: int, confidence: float) -> tuple[int, float]:
+    """(r, coverage): the interval from the r-th smallest to the r-th largest, counted from 0.
+
+    The number of samples below the median is binomial(n, 1/2); r grows while both tails stay small enough.
+    """
+    if n >= 1000:  # the exact sum would underflow; the normal approximation is good to a rank
+        z = NormalDist().inv_cdf((1 + confidence) / 2)
+        return math.floor(n / 2 - z * math.sqrt(n) / 2) - 1, confidence
+    rank, probability = 0, 0.5**n
+    tail = probability
+    while True:
+        probability *= (n - rank) / (rank + 1)
+        if 1 - 2 * (tail + probability) < confidence or rank + 1 >= (n + 1) // 2:
+            return rank, max(0.0, 1 - 2 * tail)
+        tail += probability
+        rank += 1

@@ -1,0 +1,17 @@
+"""Where the store is: as told, or as OPMARK_DB says, or in the user's data directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+VARIABLE = "OPMARK_DB"
+
+
+def store_path(told: str | os.PathLike[str] | None = None) -> Path:
+    chosen = told or os.environ.get(VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    return platformdirs.user_data_path("opmark") / "opmark.db"

@@ -1,0 +1,150 @@
+"""The store in an SQL database: one SQLite file. Several processes may write to it at once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select
+from sqlalchemy.dialects.sqlite import insert as insert_or_ignore
+from sqlalchemy.exc import DBAPIError
+
+from opmark.errors import StoreError
+from opmark.schema import Environment, Record, Run
+from opmark.store.pack import from_row, to_row
+from opmark.store.tables import ENVIRONMENT, META, METADATA, RECORD, RUN, VERSION
+
+_BUSY_SECONDS = 30
+"""How long one writer waits for another."""
+
+
+class SqlStore:
+    def __init__(self, path: Path, *, create: bool) -> None:
+        """Open the store at `path`; with `create`, make it if there is none."""
+        self._path = path
+        if not path.exists():
+            if not create:
+                raise StoreError(f"{path}: there is no store yet", "`opmark run` makes one, or name another with --db")
+            _make_folder(path)
+        self._engine = _engine(path)
+        with self._explained("open"):
+            self._check_or_create()
+        if create:
+            with self._writing():
+                pass  # whoever is going to write wants to know now, not after an hour of measuring
+
+    def begin(self, run: Run) -> None:
+        with self._writing() as connection:
+            connection.execute(insert(RUN), msgspec.to_builtins(run))
+
+    def add_environment(self, environment: Environment) -> None:
+        row = {"id": environment.id, "facts": msgspec.json.encode(environment.facts).decode()}
+        with self._writing() as connection:
+            connection.execute(insert_or_ignore(ENVIRONMENT).on_conflict_do_nothing(), row)
+
+    def append(self, run_id: str, record: Record) -> None:
+        with self._writing() as connection:
+            connection.execute(insert(RECORD), to_row(run_id, record))
+
+    def runs(self, limit: int | None = None) -> list[Run]:
+        query = select(RUN).order_by(RUN.c.number.desc()).limit(limit)
+        with self._reading() as connection:
+            return [_run(row) for row in connection.execute(query).mappings()]
+
+    def records(self, run_id: str) -> list[Record]:
+        query = select(RECORD.c.body, RECORD.c.samples).where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
+        with self._reading() as connection:
+            return [from_row(body, samples) for body, samples in connection.execute(query)]
+
+    def environments(self, ids: Iterable[str]) -> dict[str, Environment]:
+        query = select(ENVIRONMENT).where(ENVIRONMENT.c.id.in_(list(ids)))
+        with self._reading() as connection:
+            rows = connection.execute(query).mappings()
+            return {row["id"]: Environment(row["id"], msgspec.json.decode(row["facts"])) for row in rows}
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with self._explained("write to"), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with self._explained("read"), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _explained(self, doing: str) -> Iterator[None]:
+        """The driver's error as a message about this file."""
+        try:
+            yield
+        except DBAPIError as error:
+            raise _explain(self._path, doing, str(error.orig)) from None
+
+    def _check_or_create(self) -> None:
+        names = set(inspect(self._engine).get_table_names())
+        if not names:
+            with self._engine.begin() as connection:
+                METADATA.create_all(connection)
+                # Another process may have been quicker; then its row is as good.
+                row = {"key": "version", "value": str(VERSION)}
+                connection.execute(insert_or_ignore(META).on_conflict_do_nothing(), row)
+            return
+        if META.name not in names:
+            raise StoreError(
+                f"{self._path}: is a database, but not one of opmark (it has {', '.join(sorted(names)[:4])})",
+                "name another file with --db",
+            )
+        with self._engine.connect() as connection:
+            found = int(connection.execute(select(META.c.value).where(META.c.key == "version")).scalar_one())
+        if found > VERSION:
+            raise StoreError(
+                f"{self._path}: is a store of version {found}; this opmark reads up to {VERSION}", "upgrade opmark"
+            )
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path.parent}: cannot be made: {error.strerror}", "name another file with --db") from None
+
+
+def _engine(path: Path) -> Engine:
+    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": _BUSY_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: Any) -> None:
+        assert isinstance(connection, sqlite3.Connection)
+        connection.isolation_level = None  # SQLAlchemy says BEGIN, below
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that may write takes its turn at once, instead of failing when it first writes.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _explain(path: Path, doing: str, text: str) -> StoreError:
+    hints = {
+        "not a database": "this file is something else: name another with --db",
+        "readonly": "the file or its folder cannot be written: name another with --db, or change its permissions",
+        "unable to open": "is its folder there, and may you write to it? --db or OPMARK_DB names another place",
+        "locked": f"another process held it for more than {_BUSY_SECONDS} s",
+    }
+    hint = next((hint for part, hint in hints.items() if part in text), None)
+    return StoreError(f"{path}: cannot {doing} the store: {text}", hint)
+
+
+def _run(row: Any) -> Run:
+    return Run(**{key: row[key] for key in Run.__struct_fields__})

@@ -1,0 +1,55 @@
+"""The tables. Facts and raw samples only: every statistic and every rate is computed when read."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
+
+VERSION = 1
+"""Of this layout. A store of an older version is upgraded step by step, one of a newer version is refused."""
+
+METADATA = MetaData()
+
+META = Table("opmark_meta", METADATA, Column("key", String(32), primary_key=True), Column("value", Text))
+
+RUN = Table(
+    "run",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("id", String(32), nullable=False, unique=True),
+    Column("started", String(40), nullable=False),
+    Column("plan", String(16), nullable=False),
+    Column("tasks", Integer, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("command", Text, nullable=False),
+    Column("version", String(32), nullable=False),
+)
+
+ENVIRONMENT = Table(
+    "environment",
+    METADATA,
+    Column("id", String(16), primary_key=True),
+    Column("facts", Text, nullable=False),
+)
+
+RECORD = Table(
+    "record",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("run_id", String(32), ForeignKey("run.id"), nullable=False),
+    Column("task_id", String(16), nullable=False),
+    Column("case_id", String(16), nullable=False),
+    Column("op", Text, nullable=False),
+    Column("phase", String(16), nullable=False),
+    Column("backend", Text, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("environment_id", String(16), nullable=False),
+    Column("started", String(40), nullable=False),
+    Column("duration", Float, nullable=False),
+    Column("body", Text, nullable=False),
+    # The record as JSON, without the samples.
+    Column("samples", LargeBinary, nullable=False),
+    # The samples of its measurements: little-endian float64, one after the other, deflated.
+)
+
+Index("record_run", RECORD.c.run_id)
+Index("record_case", RECORD.c.case_id, RECORD.c.backend)

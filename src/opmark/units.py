@@ -1,0 +1,55 @@
+"""Base units inside (seconds, bytes, flops); prefixes only here, on the way out."""
+
+from __future__ import annotations
+
+import math
+
+_DECIMAL = ("", "k", "M", "G", "T", "P")
+_BINARY = ("", "Ki", "Mi", "Gi", "Ti")
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`value` with that many significant digits and no exponent where a person would write none."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{decimals}f}"
+
+
+def seconds(value: float, digits: int = 3) -> str:
+    scale, unit = seconds_unit(value)
+    return f"{significant(value / scale, digits)} {unit}"
+
+
+def seconds_unit(value: float) -> tuple[float, str]:
+    """The unit in which a duration reads best: its size in seconds and its name."""
+    for scale, unit in _SECONDS:
+        if abs(value) >= scale:
+            return scale, unit
+    return _SECONDS[-1]
+
+
+def count_bytes(value: float) -> str:
+    """Memory, in powers of 1024."""
+    return _prefixed(value, 1024, _BINARY, "B")
+
+
+def rate(value: float, unit: str) -> str:
+    """Throughput, in powers of 1000: `rate(1.5e9, "B/s")` is `1.50 GB/s`."""
+    return _prefixed(value, 1000, _DECIMAL, unit)
+
+
+def percent(fraction: float) -> str:
+    return f"{significant(100 * fraction, 2)} %"
+
+
+def _prefixed(value: float, base: int, prefixes: tuple[str, ...], unit: str) -> str:
+    if not math.isfinite(value):
+        return f"{value:g} {unit}"
+    power = 0
+    while abs(value) >= base and power < len(prefixes) - 1:
+        value, power = value / base, power + 1
+    if power == 0 and value == int(value):
+        return f"{int(value)} {unit}"
+    return f"{significant(value)} {prefixes[power]}{unit}"

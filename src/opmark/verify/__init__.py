@@ -1,0 +1,1 @@
+"""Outputs against the float64 reference, before anything is timed."""

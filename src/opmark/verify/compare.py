@@ -1,0 +1,68 @@
+"""Arrays against arrays, within a tolerance. NaN and infinity never pass by accident."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from opmark.errors import WrongResult
+
+
+class Errors(NamedTuple):
+    max_abs: float
+    max_rel: float
+    """Relative to the reference, where that is not zero."""
+
+
+def compare(outputs: Sequence[Any], expected: Sequence[Any], relative: float, absolute: float) -> Errors:
+    """The largest errors; WrongResult where one is outside relative x |expected| + absolute."""
+    if len(outputs) != len(expected):
+        raise WrongResult(f"{len(outputs)} outputs, expected {len(expected)}")
+    found = [_compare_one(i, *pair, relative, absolute) for i, pair in enumerate(zip(outputs, expected, strict=True))]
+    return Errors(max(e.max_abs for e in found), max(e.max_rel for e in found))
+
+
+def _compare_one(index: int, output: Any, expected: Any, relative: float, absolute: float) -> Errors:
+    if output.shape != expected.shape:
+        raise WrongResult(f"output {index} has shape {output.shape}, expected {expected.shape}")
+    if output.size == 0:
+        return Errors(0.0, 0.0)
+    _same_specials(index, output, expected)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.where(np.isfinite(expected), np.abs(output - expected), 0.0)
+        ratio = np.where(expected != 0, error / np.abs(expected), 0.0)
+    ratio = np.where(np.isfinite(expected), ratio, 0.0)
+    excess = error - (relative * np.abs(np.where(np.isfinite(expected), expected, 0.0)) + absolute)
+    if (excess > 0).any():
+        raise WrongResult(_describe(index, output, expected, error, excess, relative, absolute))
+    return Errors(float(error.max()), float(ratio.max()))
+
+
+def _same_specials(index: int, output: Any, expected: Any) -> None:
+    """NaN where NaN is due, the same infinity where one is due, and nowhere else."""
+    if output.dtype.kind not in "fc":
+        return
+    special = ~np.isfinite(output) | ~np.isfinite(expected)
+    same = (output == expected) | (np.isnan(output) & np.isnan(expected))
+    bad = special & ~same
+    if bad.any():
+        at = _place(bad)
+        raise WrongResult(
+            f"output {index} has {int(bad.sum())} of {output.size} elements that are not finite where the reference "
+            f"is, or the other way round; first at {list(at)}: {output[at]}, expected {expected[at]}"
+        )
+
+
+def _describe(index: int, output: Any, expected: Any, error: Any, excess: Any, rel: float, absolute: float) -> str:
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(excess)), excess.shape))
+    return (
+        f"output {index}: {int((excess > 0).sum())} of {output.size} elements are off by more than "
+        f"{rel:g} x |expected| + {absolute:g}; worst at {list(at)}: {output[at]:.6g}, expected {expected[at]:.6g}, "
+        f"off by {error[at]:.3g}"
+    )
+
+
+def _place(mask: Any) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.argwhere(mask)[0])

@@ -1,0 +1,109 @@
+"""Reads workload files, and the suites that ship with opmark."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from opmark.errors import InvalidFile, UnknownName
+from opmark.schema import Workload
+from opmark.schema.codec import convert
+from opmark.schema.workload import VERSION
+
+
+def load(path: Path) -> Workload:
+    """A workload file, in YAML or (by its ending) JSON."""
+    return _parse(_read(path), str(path), is_json=path.suffix == ".json")
+
+
+def suite(name: str) -> Workload:
+    """A workload that ships with opmark."""
+    known = {item.name.removesuffix(".yaml"): item for item in _suite_files()}
+    if name not in known:
+        raise UnknownName("suite", name, known, "opmark list suites")
+    return _parse(known[name].read_text(), f"suite {name}", is_json=False)
+
+
+def suites() -> list[Workload]:
+    return [suite(item.name.removesuffix(".yaml")) for item in _suite_files()]
+
+
+def _suite_files() -> list[Any]:
+    folder = files("opmark.workloads") / "suites"
+    return sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidFile(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidFile(f"{path}: is not text: byte {error.start} is not UTF-8") from None
+
+
+def _parse(text: str, where: str, *, is_json: bool) -> Workload:
+    data = _plain_json(text, where) if is_json else _plain_yaml(text, where)
+    if not isinstance(data, dict):
+        got = "nothing" if data is None else f"a {type(data).__name__}"
+        raise InvalidFile(f"{where}: expected a mapping with `schema`, `name` and `cases`, got {got}")
+    version = data.get("schema")
+    if isinstance(version, int) and version > VERSION:
+        raise InvalidFile(
+            f"{where}: is of format version {version}; this opmark reads up to {VERSION}", "upgrade opmark"
+        )
+    workload = convert(data, Workload, where)
+    if workload.schema != VERSION:
+        raise InvalidFile(f"{where}: there is no format version {version}, at `$.schema`", f"write schema: {VERSION}")
+    return workload
+
+
+def _plain_json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, where))
+    except json.JSONDecodeError as error:
+        raise InvalidFile(f"{where}:{error.lineno}:{error.colno}: {error.msg}") from None
+
+
+def _unique(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise InvalidFile(f"{where}: key `{twice}` stands twice in one object")
+    return found
+
+
+def _plain_yaml(text: str, where: str) -> Any:
+    try:
+        return yaml.load(text, Loader=_StrictLoader)  # a safe loader, made stricter
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
+        raise InvalidFile(f"{place}: {error.problem}") from None
+    except yaml.YAMLError as error:
+        raise InvalidFile(f"{where}: {error}") from None
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML as people read it: a key stands once, and 1e-5 is a number."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"key `{key}` stands twice in one mapping", problem_mark=key_node.start_mark
+                )
+            seen.add(key if isinstance(key, str) else id(key))
+        return super().construct_mapping(node, deep)
+
+
+_StrictLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)

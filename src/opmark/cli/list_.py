@@ -60,12 +60,11 @@ def _backends() -> list[dict[str, Any]]:
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in rows[0] if rows else ():
-        table.add_column(name, overflow="fold")
+    from opmark.report.tables import plain_table
+
+    table = plain_table(*(rows[0] if rows else ()))
     for row in rows:
         table.add_row(*(Text(_text(value)) for value in row.values()))
     console().print(table)

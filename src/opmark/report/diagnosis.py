@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from opmark.report.tables import plain_table
 from opmark.schema import Availability, Diagnosis, Finding
 from opmark.units import count_bytes
 
@@ -24,9 +25,7 @@ def _host(facts: dict[str, Any]) -> Text:
 
 
 def _backends(backends: list[Availability]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("backend")
-    table.add_column("runs here", overflow="fold")
+    table = plain_table("backend", "runs here")
     for backend in backends:
         versions = [f"{key} {backend.facts[key]}" for key in ("numpy", "torch", "cuda", "gpu") if key in backend.facts]
         state = Text("yes" + (f", {', '.join(versions)}" if versions else ""), style="green")
@@ -35,9 +34,7 @@ def _backends(backends: list[Availability]) -> Table:
 
 
 def _findings(findings: list[Finding]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("", "check", "found"):
-        table.add_column(name, overflow="fold")
+    table = plain_table("", "check", "found")
     for finding in findings:
         mark = Text("ok", style="green") if finding.ok else Text("!", style="bold yellow")
         text = finding.found if finding.ok or not finding.hint else f"{finding.found}\nhint: {finding.hint}"

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from opmark.report.console import parameters
+from opmark.report.tables import plain_table
 from opmark.schema import Record, Task
 
 
@@ -28,11 +29,8 @@ def plan_rows(tasks: Sequence[Task], skipped: Sequence[Record]) -> Iterator[dict
 
 
 def plan_table(tasks: Sequence[Task], skipped: Sequence[Record]) -> Table:
-    table = Table(
-        box=None, header_style="bold", pad_edge=False, caption=_caption(tasks, skipped), caption_justify="left"
-    )
-    for name in ("operator", "parameters", "backend", "phase", "plan"):
-        table.add_column(name, overflow="fold")
+    caption = f"{len(tasks)} tasks to run, {len(skipped)} skipped"
+    table = plain_table("operator", "parameters", "backend", "phase", "plan", caption=caption)
     for record in _all(tasks, skipped):
         task = record.task
         backend = f"{task.backend} ×{task.settings.threads}"
@@ -43,7 +41,3 @@ def plan_table(tasks: Sequence[Task], skipped: Sequence[Record]) -> Table:
 
 def _all(tasks: Sequence[Task], skipped: Sequence[Record]) -> list[Record]:
     return [*(Record(task, "ok") for task in tasks), *skipped]
-
-
-def _caption(tasks: Sequence[Task], skipped: Sequence[Record]) -> str:
-    return f"{len(tasks)} tasks to run, {len(skipped)} skipped"

@@ -37,7 +37,7 @@ class WorkerDied(Exception):
 
 class WorkerProcess:
     def __init__(self, info: BackendInfo, threads: int, environ: Mapping[str, str] | None = None) -> None:
-        self._log: IO[bytes] = tempfile.TemporaryFile()
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         reading, writing = os.pipe()
         fixed = {key: value.format(threads=threads) for key, value in (info.environ or {}).items()}
         self._process = subprocess.Popen(

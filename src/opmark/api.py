@@ -85,7 +85,7 @@ def run(
     label: str = "",
     db: PathLike | None = None,
     resume: bool = False,
-    on_start: Callable[[Plan, int], None] | None = None,
+    on_start: Callable[[Run, Plan, list[Record]], None] | None = None,
     on_record: Callable[[Record], None] | None = None,
     say: Callable[[str], None] = talk,
 ) -> Result:
@@ -96,12 +96,12 @@ def run(
         ops, workload=workload, suite=suite, params=params, size=size, phase=phase, backend=backend,
         threads=threads, effort=effort, seed=seed, verify=verify,
     )  # fmt: skip
-    with closing(open_store(db, create=True)) as store:
+    with closing(open_store(db, create=not resume)) as store:
         this = run_to_resume(store, whole, label) if resume else new_run(whole, label)
         records = store.records(this.id) if resume else []
         rest = whole.without({record.task.id for record in records})
         if on_start:
-            on_start(rest, len(records))
+            on_start(this, rest, list(records))
         for record in recorded(store, this, perform(rest, timeout, say, store.add_environment), begun=resume):
             records.append(record)
             if on_record:

@@ -19,6 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+# So many names fit into a hint.
+_FEW = 8
+
 
 class OpmarkError(Exception):
     """A message for a person, and a hint about what to do next."""
@@ -40,11 +43,14 @@ class UnknownName(UserError):
     """`kind` is what was looked for, in words: "operator", "backend", "suite"."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], listing: str | None = None) -> None:
+        known = list(known)
         near = nearest(name, known)
-        hint = f"did you mean `{near}`?" if near else None
-        if listing:
-            hint = f"{hint} `{listing}` lists them all" if hint else f"`{listing}` lists them all"
-        super().__init__(f"no {kind} named `{name}`", hint)
+        if near is None and listing is None and len(known) <= _FEW:
+            listing_hint = f"known: {', '.join(known)}" if known else ""
+        else:
+            listing_hint = f"`{listing}` lists them all" if listing else ""
+        meant = f"did you mean `{near}`?" if near else ""
+        super().__init__(f"no {kind} named `{name}`", " ".join(filter(None, (meant, listing_hint))) or None)
 
 
 class InvalidFile(UserError):

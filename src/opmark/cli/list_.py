@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Annotated, Any
 
 import typer
 
 from opmark.cli.output import console, print_json_lines
-
-
-class Kind(str, Enum):
-    ops = "ops"
-    suites = "suites"
-    backends = "backends"
+from opmark.errors import UnknownName
 
 
 def list_(
-    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    kind: Annotated[str, typer.Argument(help="ops, suites or backends.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object an item.")] = False,
 ) -> None:
     """List operators, suites or backends; of a backend, whether it can run here."""
-    rows = {Kind.ops: _ops, Kind.suites: _suites, Kind.backends: _backends}[kind]()
+    listings = {"ops": _ops, "suites": _suites, "backends": _backends}
+    if kind not in listings:
+        raise UnknownName("listing", kind, listings)
+    rows = listings[kind]()
     if as_json:
         print_json_lines(rows)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from opmark.api import Result
+    from opmark.schema import Record
 
 
 def console() -> Console:
@@ -27,15 +27,10 @@ def print_json_lines(items: Iterable[Any]) -> None:
     sys.stdout.flush()
 
 
-def print_result(result: Result, *, as_json: bool) -> None:
-    if as_json:
-        from opmark.report.view import view
+def print_records(records: Sequence[Record]) -> None:
+    from opmark.report.console import print_records as print_table
 
-        print_json_lines(view(record, result.run.id) for record in result.records)
-        return
-    from opmark.report.console import print_records
-
-    print_records(result.records, console())
+    print_table(records, console())
 
 
 def split(values: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A bar with the time left on stderr, where somebody is looking; nothing where nobody is."""
+"""How far a run is: a bar with the time left where somebody is looking, JSON lines as they come where asked for."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from opmark.cli.output import print_json_lines, print_records
+from opmark.report.view import view
+
 if TYPE_CHECKING:
     from opmark.runner.plan import Plan
-    from opmark.schema import Record
+    from opmark.schema import Record, Run
 
 
 class Progress:
-    def __init__(self) -> None:
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._records: list[Record] = []
+        self._run_id = ""
         self._console = Console(stderr=True)
         self._bar = Bar(
             TextColumn("{task.description}", markup=False),
@@ -38,12 +44,29 @@ class Progress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._bar.stop()
 
-    def start(self, plan: Plan, done: int) -> None:
-        total = done + len(plan.tasks) + len(plan.skipped)
-        self._bar.update(self._task, total=total, completed=done, description="measuring")
+    def start(self, run: Run, plan: Plan, done: list[Record]) -> None:
+        self._run_id = run.id
+        total = len(done) + len(plan.tasks) + len(plan.skipped)
+        self._bar.update(self._task, total=total, description="measuring")
+        for record in done:
+            self.advance(record)
 
     def advance(self, record: Record) -> None:
+        self._records.append(record)
         self._bar.update(self._task, advance=1, description=f"{record.task.backend} {record.task.case.op}")
+        if self._as_json:
+            print_json_lines([view(record, self._run_id)])
+
+    def interrupted(self) -> None:
+        """Ctrl-C: what there is so far, and how to go on."""
+        self._bar.stop()
+        if self._records and not self._as_json:
+            print_records(self._records)
+        self.say(
+            "interrupted: what was measured is stored; the same command with --resume goes on from there"
+            if self._records
+            else "interrupted before the first record: nothing was stored"
+        )
 
     def say(self, message: str) -> None:
         self._console.print(message, soft_wrap=True, markup=False, highlight=False)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from opmark.cli.output import console, print_json_lines, print_result, split
+from opmark.cli.output import console, print_json_lines, print_records, split
 from opmark.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from opmark.runner.plan import Plan
 
 
 def run(
@@ -40,11 +43,11 @@ def run(
     from opmark.runner.request import parse_params
 
     names = split(ops or [])
-    asked = {
+    asked: dict[str, Any] = {
         "ops": names,
         "workload": workload,
         "suite": suite,
-        "params": parse_params(names, params or []) if names else dict.fromkeys(params or []),
+        "params": parse_params(names, params or []),
         "size": split(size or []),
         "phase": split(phase or []),
         "backend": split(backend or []),
@@ -54,13 +57,12 @@ def run(
         "verify": verify,
     }
     if dry_run:
-        _print_plan(api.plan(**asked), as_json=as_json)  # type: ignore[arg-type]
+        _print_plan(api.plan(**asked), as_json=as_json)
         return
-    progress = Progress()
-    try:
-        with progress:
+    with Progress(as_json=as_json) as progress:
+        try:
             result = api.run(
-                **asked,  # type: ignore[arg-type]
+                **asked,
                 timeout=timeout,
                 label=label,
                 db=db,
@@ -69,10 +71,11 @@ def run(
                 on_record=progress.advance,
                 say=progress.say,
             )
-    except KeyboardInterrupt:
-        api.talk("interrupted: what was measured is stored; the same command with --resume goes on from there")
-        raise typer.Exit(130) from None
-    print_result(result, as_json=as_json)
+        except KeyboardInterrupt:
+            progress.interrupted()
+            raise typer.Exit(130) from None
+    if not as_json:
+        print_records(result.records)
     api.talk(f"stored as run {result.run.id} in {result.db}")
     if result.failed:
         raise typer.Exit(1)
@@ -85,7 +88,7 @@ def _whole_numbers(values: list[str]) -> list[int]:
     return [int(value) for value in values]
 
 
-def _print_plan(plan, *, as_json: bool) -> None:  # type: ignore[no-untyped-def]
+def _print_plan(plan: Plan, *, as_json: bool) -> None:
     from opmark.report.plan import plan_rows, plan_table
 
     if as_json:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from opmark.cli.output import print_result
+from opmark.cli.output import print_json_lines, print_records
 
 
 def show(
@@ -17,10 +17,14 @@ def show(
 ) -> None:
     """Print a stored run."""
     from opmark import api
+    from opmark.report.view import view
 
     result = api.show(run, db=db)
     named = f" ({result.run.label})" if result.run.label else ""
     missing = result.run.tasks - len(result.records)
     unfinished = f", {missing} of {result.run.tasks} tasks not run" if missing else ""
     api.talk(f"run {result.run.id}{named} of {result.run.started}{unfinished}")
-    print_result(result, as_json=as_json)
+    if as_json:
+        print_json_lines(view(record, result.run.id) for record in result.records)
+    else:
+        print_records(result.records)

@@ -32,7 +32,7 @@ def cases_for(
             raise UnknownName("phase", phase, PHASES)
     if ops:
         entries = [_entry(find_operator(name), params, sizes, phases or ["forward"]) for name in ops]
-        return expand(Workload(VERSION, "command line", entries), find_operator, "command line")
+        return expand(Workload(VERSION, "command line", entries), find_operator)
     if params or sizes:
         raise UserError(
             "parameters and sizes go with operators; a workload brings its own",
@@ -63,6 +63,8 @@ def default_backends() -> list[str]:
 
 def parse_params(ops: Sequence[str], given: Sequence[str]) -> dict[str, Any]:
     """`K=64,128` for each -p: typed by the operators, which must all know the name."""
+    if given and not ops:
+        raise UserError("-p goes with operators; a workload brings its own parameters", "as in `opmark run exp -p ...`")
     found: dict[str, Any] = {}
     for text in given:
         name, equals, values = text.partition("=")

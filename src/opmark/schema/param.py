@@ -69,7 +69,7 @@ class Param:
         if self.kind == "dtype":
             near = nearest(str(value), DTYPES)
             return f"did you mean `{near}`?" if near else f"known: {', '.join(DTYPES)}"
-        return self.doc
+        return f"`{self.name}`: {self.doc}"
 
 
 class _Kind(NamedTuple):

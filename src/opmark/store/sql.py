@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,16 +27,17 @@ class SqlStore:
     def __init__(self, path: Path, *, create: bool) -> None:
         """Open the store at `path`; with `create`, make it if there is none."""
         self._path = path
-        if not path.exists():
-            if not create:
-                raise StoreError(f"{path}: there is no store yet", "`opmark run` makes one, or name another with --db")
-            _make_folder(path)
         self._engine = _engine(path)
-        with self._explained("open"):
-            self._check_or_create()
-        if create:
-            with self._writing():
-                pass  # whoever is going to write wants to know now, not after an hour of measuring
+        if path.exists():
+            with self._explained("open"):
+                self._check()
+            if create:
+                with self._writing():
+                    pass  # whoever is going to write wants to know now, not after an hour of measuring
+        elif create:
+            _try_to_write(path)  # the file itself comes with the first thing to store
+        else:
+            raise StoreError(f"{path}: there is no store yet", "`opmark run` makes one, or name another with --db")
 
     def begin(self, run: Run) -> None:
         with self._writing() as connection:
@@ -71,8 +73,11 @@ class SqlStore:
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        with self._explained("write to"), self._engine.begin() as connection:
-            yield connection
+        with self._explained("write to"):
+            if not self._path.exists():
+                self._create()
+            with self._engine.begin() as connection:
+                yield connection
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
@@ -87,14 +92,17 @@ class SqlStore:
         except DBAPIError as error:
             raise _explain(self._path, doing, str(error.orig)) from None
 
-    def _check_or_create(self) -> None:
+    def _create(self) -> None:
+        with self._engine.begin() as connection:
+            METADATA.create_all(connection)
+            # Another process may have been quicker; then its row is as good.
+            row = {"key": "version", "value": str(VERSION)}
+            connection.execute(insert_or_ignore(META).on_conflict_do_nothing(), row)
+
+    def _check(self) -> None:
         names = set(inspect(self._engine).get_table_names())
-        if not names:
-            with self._engine.begin() as connection:
-                METADATA.create_all(connection)
-                # Another process may have been quicker; then its row is as good.
-                row = {"key": "version", "value": str(VERSION)}
-                connection.execute(insert_or_ignore(META).on_conflict_do_nothing(), row)
+        if not names:  # an empty file, or one that another process is just making
+            self._create()
             return
         if META.name not in names:
             raise StoreError(
@@ -109,11 +117,17 @@ class SqlStore:
             )
 
 
-def _make_folder(path: Path) -> None:
+def _try_to_write(path: Path) -> None:
+    """Makes the folder, and a file in it that is gone at once."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
     except OSError as error:
-        raise StoreError(f"{path.parent}: cannot be made: {error.strerror}", "name another file with --db") from None
+        raise StoreError(
+            f"{path}: cannot be made: {error.strerror} ({error.filename or path.parent})",
+            "name another place with --db or OPMARK_DB",
+        ) from None
 
 
 def _engine(path: Path) -> Engine:

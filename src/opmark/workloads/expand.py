@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from opmark.errors import InvalidFile, InvalidParameter, UnknownName
 from opmark.schema import Case, Entry, Operator, Param, Workload
@@ -17,11 +17,11 @@ Axis = list[dict[str, Any]]
 """The values of an axis, each a few parameters that change together."""
 
 
-def expand(workload: Workload, find: Find, where: str = "") -> list[Case]:
-    """Every case of a workload, each once, in the order of the file."""
+def expand(workload: Workload, find: Find, where: str | None = None) -> list[Case]:
+    """Every case of a workload, each once, in the order of the file; `where` is that file, if there is one."""
     cases: dict[str, Case] = {}
     for index, entry in enumerate(workload.cases):
-        place = f"{where or workload.name}: $.cases[{index}]"
+        place = _Place(where, f"$.cases[{index}]")
         for case in _expand_entry(entry, find, place):
             cases.setdefault(case.id, case)
     if not cases:
@@ -29,79 +29,91 @@ def expand(workload: Workload, find: Find, where: str = "") -> list[Case]:
     return list(cases.values())
 
 
-def _expand_entry(entry: Entry, find: Find, place: str) -> Iterator[Case]:
-    with _at(f"{place}.op"):
+class _Place(NamedTuple):
+    """A spot in a file, to name in complaints; a workload that no file holds has none."""
+
+    where: str | None
+    path: str
+
+    def __truediv__(self, step: str) -> _Place:
+        return _Place(self.where, self.path + step)
+
+    def complaint(self, message: str, hint: str | None = None) -> InvalidFile:
+        return InvalidFile(f"{self.where}: {self.path}: {message}" if self.where else message, hint)
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """A complaint from inside is repeated with its place in front."""
+        try:
+            yield
+        except (InvalidParameter, UnknownName) as error:
+            raise self.complaint(error.message, error.hint) from None
+
+
+def _expand_entry(entry: Entry, find: Find, place: _Place) -> Iterator[Case]:
+    with (place / ".op").named():
         operator = find(entry.op)
     if not entry.phases:
-        raise InvalidFile(f"{place}.phases: expands to no case", "leave it out, or give `forward`")
-    axes = [_axis(operator, key, value, f"{place}.params.{key}") for key, value in entry.params.items()]
-    _no_name_twice(axes, f"{place}.params")
+        raise (place / ".phases").complaint("expands to no case", "leave it out, or give `forward`")
+    axes = [_axis(operator, key, value, place / f".params.{key}") for key, value in entry.params.items()]
+    _no_name_twice(axes, place / ".params")
     tags = tuple(entry.tags)
     for preset in _presets(operator, entry, place):
         for point in product(*axes):
-            params = _complete(operator, [preset, *point], f"{place}.params")
+            params = _complete(operator, [preset, *point], place / ".params")
             for phase in entry.phases:
                 yield Case.of(operator.name, params, phase, tags)
 
 
-def _complete(operator: Operator, parts: Sequence[Mapping[str, Any]], place: str) -> dict[str, Any]:
+def _complete(operator: Operator, parts: Sequence[Mapping[str, Any]], place: _Place) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for part in parts:
         given.update(part)
-    with _at(place):
+    with place.named():
         params = operator.complete(given)
         operator.check_rules(params)
     return params
 
 
-def _presets(operator: Operator, entry: Entry, place: str) -> list[Mapping[str, Any]]:
+def _presets(operator: Operator, entry: Entry, place: _Place) -> list[Mapping[str, Any]]:
     """What `sizes` supply; nothing where there are none."""
-    with _at(f"{place}.sizes"):
+    with (place / ".sizes").named():
         return [operator.preset(size) for size in entry.sizes] or [{}]
 
 
-def _axis(operator: Operator, key: str, value: Any, place: str) -> Axis:
-    with _at(place):
+def _axis(operator: Operator, key: str, value: Any, place: _Place) -> Axis:
+    with place.named():
         params = [operator.param(name) for name in key.split(".")]
     if len(params) > 1:
         rows = _rows(value, [param.name for param in params], place)
     elif not isinstance(value, list) or (params[0].is_shape and not any(isinstance(item, list) for item in value)):
-        with _at(place):
+        with place.named():
             return [{params[0].name: params[0].check(value)}]
     else:
         rows = [[item] for item in value]
     if not rows:
-        raise InvalidFile(f"{place}: an empty list expands to no case")
-    return [_checked(params, row, f"{place}[{i}]") for i, row in enumerate(rows)]
+        raise place.complaint("an empty list expands to no case")
+    return [_checked(params, row, place / f"[{i}]") for i, row in enumerate(rows)]
 
 
-def _checked(params: Sequence[Param], row: Sequence[Any], place: str) -> dict[str, Any]:
-    with _at(place):
+def _checked(params: Sequence[Param], row: Sequence[Any], place: _Place) -> dict[str, Any]:
+    with place.named():
         return {param.name: param.check(value) for param, value in zip(params, row, strict=True)}
 
 
-def _rows(value: Any, names: list[str], place: str) -> list[list[Any]]:
+def _rows(value: Any, names: list[str], place: _Place) -> list[list[Any]]:
     """The rows of a dotted key: lists of as many values as there are names."""
     if not isinstance(value, list):
-        raise InvalidFile(f"{place}: expected a list of [{', '.join(names)}] rows, got `{value}`")
+        raise place.complaint(f"expected a list of [{', '.join(names)}] rows, got `{value}`")
     for i, row in enumerate(value):
         if not isinstance(row, list) or len(row) != len(names):
-            raise InvalidFile(f"{place}[{i}]: expected [{', '.join(names)}], got `{row}`")
+            raise (place / f"[{i}]").complaint(f"expected [{', '.join(names)}], got `{row}`")
     return value
 
 
-def _no_name_twice(axes: list[Axis], place: str) -> None:
+def _no_name_twice(axes: list[Axis], place: _Place) -> None:
     seen: set[str] = set()
     for name in (name for axis in axes for name in axis[0]):
         if name in seen:
-            raise InvalidFile(f"{place}: parameter `{name}` stands on two axes")
+            raise place.complaint(f"parameter `{name}` stands on two axes")
         seen.add(name)
-
-
-@contextmanager
-def _at(place: str) -> Iterator[None]:
-    """A complaint from inside is repeated with its place in front."""
-    try:
-        yield
-    except (InvalidParameter, UnknownName) as error:
-        raise InvalidFile(f"{place}: {error.message}", error.hint) from None

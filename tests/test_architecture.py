@@ -1,0 +1,221 @@
+"""The directions of the imports, kept by reading the sources: nothing is imported here."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "opmark"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+FRAMEWORKS = frozenset(
+    {"torch", "jax", "jaxlib", "tensorflow", "onnx", "onnxruntime", "openvino", "triton", "tvm", "mxnet", "paddle"}
+)
+"""What only the file of its own backend may import when it is loaded."""
+
+GROUND = frozenset({"schema", "errors", "units", "stats"})
+SOCKETS = frozenset({"interfaces", "registry"})
+PARTS = frozenset(
+    {"operators", "workloads", "importers", "backends", "hardware", "measure", "verify", "metrics", "store"}
+)
+READERS = frozenset({"analysis", "report"})
+MEETING = frozenset({"runner", "api"})
+TOP = frozenset({"cli", "compat"})
+
+ALLOWED: dict[str, frozenset[str]] = {
+    **dict.fromkeys(GROUND, GROUND),
+    "version": frozenset(),
+    "interfaces": GROUND,
+    "registry": GROUND | {"interfaces"},
+    **dict.fromkeys(PARTS, GROUND | SOCKETS | {"version"}),
+    **dict.fromkeys(READERS, GROUND | {"registry", "metrics", "store", "version"}),
+    "runner": GROUND | SOCKETS | PARTS | {"version"},
+    "api": GROUND | SOCKETS | {"runner", "workloads", "store", "version"},
+    "__init__": GROUND | {"api", "runner", "version"},
+    **dict.fromkeys(TOP, GROUND | SOCKETS | PARTS | READERS | MEETING | {"version"}),
+}
+
+
+class Import(NamedTuple):
+    module: str
+    """`opmark.schema.case`, or what stands behind `from`, with the name appended."""
+    line: int
+    top: bool
+    """Whether it is executed when the file is loaded."""
+    typing: bool
+    """Whether only a type checker sees it."""
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports(node: ast.AST, *, top: bool = True, typing: bool = False) -> Iterator[Import]:
+    """Every import below a node, with what decides when it is executed."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (Import(alias.name, child.lineno, top, typing) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            dots = "." * child.level
+            names = [f"{dots}{child.module or ''}.{alias.name}" for alias in child.names]
+            yield from (Import(name, child.lineno, top, typing) for name in names)
+        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+            for statement in child.body:
+                yield from imports(ast.Module([statement], []), top=top, typing=True)
+            for statement in child.orelse:
+                yield from imports(ast.Module([statement], []), top=top, typing=typing)
+        else:
+            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from imports(child, top=top and not inside, typing=typing)
+
+
+def package(path: Path) -> str:
+    """The package directly below opmark that a file belongs to, or its own name."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def target(module: str) -> str | None:
+    """The part of opmark that an import is of; None for somebody else's module."""
+    parts = module.split(".")
+    if parts[0] != "opmark":
+        return None
+    known = (SOURCE / parts[1]).is_dir() or (SOURCE / f"{parts[1]}.py").is_file()
+    return parts[1] if known else "__init__"
+
+
+def where(path: Path, found: Import) -> str:
+    return f"{path.relative_to(SOURCE.parent)}:{found.line}: {found.module}"
+
+
+def test_the_sources_are_found() -> None:
+    assert {"schema", "operators", "backends", "runner", "cli", "store", "report"} <= {package(path) for path in FILES}
+
+
+def test_every_package_has_its_directions() -> None:
+    assert {package(path) for path in FILES} <= ALLOWED.keys()
+
+
+def test_imports_go_in_the_directions_of_the_design() -> None:
+    wrong = []
+    for path in FILES:
+        here = package(path)
+        for found in imports(tree(path)):
+            there = target(found.module)
+            if there is not None and there != here and there not in ALLOWED[here]:
+                wrong.append(where(path, found))
+    assert wrong == []
+
+
+def test_only_the_runner_knows_operators_and_backends() -> None:
+    knowing = set()
+    for path in FILES:
+        targets = {target(found.module) for found in imports(tree(path))}
+        if {"operators", "backends"} & targets - {package(path)}:
+            knowing.add(package(path))
+    assert knowing == {"runner"}
+
+
+def test_nothing_imports_the_command_line() -> None:
+    wrong = [
+        where(path, found)
+        for path in FILES
+        if package(path) not in TOP
+        for found in imports(tree(path))
+        if target(found.module) in TOP
+    ]
+    assert wrong == []
+
+
+def test_a_framework_is_loaded_only_by_the_file_of_its_backend() -> None:
+    wrong = []
+    for path in FILES:
+        for found in imports(tree(path)):
+            framework = found.module.split(".")[0]
+            own_file = package(path) == "backends" and path.stem.startswith(framework)
+            if framework in FRAMEWORKS and found.top and not found.typing and not own_file:
+                wrong.append(where(path, found))
+    assert wrong == []
+
+
+def test_a_framework_stays_inside_backends_and_operators() -> None:
+    wrong = [
+        where(path, found)
+        for path in FILES
+        if package(path) not in {"backends", "operators"}
+        for found in imports(tree(path))
+        if found.module.split(".")[0] in FRAMEWORKS
+    ]
+    assert wrong == []
+
+
+def test_imports_are_absolute() -> None:
+    wrong = [where(path, found) for path in FILES for found in imports(tree(path)) if found.module.startswith(".")]
+    assert wrong == []
+
+
+def test_the_parts_a_plug_in_builds_on_need_no_framework() -> None:
+    """Beyond the standard library, the sockets and the nouns stand on msgspec alone."""
+    ours = GROUND | {"interfaces"}
+    strangers = {
+        found.module.split(".")[0]
+        for path in FILES
+        if package(path) in ours
+        for found in imports(tree(path))
+        if found.module.split(".")[0] not in {"opmark", *sys.stdlib_module_names}
+    }
+    assert strangers <= {"msgspec"}
+
+
+@pytest.mark.parametrize("limit", [400])
+def test_files_are_of_a_size_that_people_can_read(limit: int) -> None:
+    sizes = {str(path.relative_to(SOURCE)): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    assert {name: size for name, size in sizes.items() if size > limit} == {}
+
+
+@pytest.mark.parametrize("limit", [60])
+def test_functions_are_of_a_size_that_people_can_read(limit: int) -> None:
+    long = {}
+    for path in FILES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                size = (node.end_lineno or node.lineno) - node.lineno + 1
+                if size > limit:
+                    long[f"{path.relative_to(SOURCE)}:{node.name}"] = size
+    assert long == {}
+
+
+def test_the_reader_of_imports_sees_all_kinds() -> None:
+    """The tests above are worth as much as this one."""
+    source = """
+import torch
+from opmark.schema import Case
+from . import near
+if TYPE_CHECKING:
+    import jax
+else:
+    import numpy
+try:
+    import triton
+except ImportError:
+    pass
+def build():
+    import onnxruntime
+class Backend:
+    import tensorflow
+"""
+    found = {entry.module: (entry.top, entry.typing) for entry in imports(ast.parse(source))}
+    assert found == {
+        "torch": (True, False),
+        "opmark.schema.Case": (True, False),
+        "..near": (True, False),
+        "jax": (True, True),
+        "numpy": (True, False),
+        "triton": (True, False),
+        "onnxruntime": (False, False),
+        "tensorflow": (True, False),
+    }

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
 from types import ModuleType
+from typing import Any, TypeVar
 
-from opmark.errors import UnknownName, UserError
+from opmark.errors import UnknownName
 from opmark.interfaces import BackendInfo
 from opmark.schema import Operator
+
+T = TypeVar("T")
 
 OPERATORS_GROUP = "opmark.operators"
 BACKENDS_GROUP = "opmark.backends"
@@ -23,8 +26,8 @@ def catalogue() -> dict[str, Operator]:
     """Every operator by name. An entry point names a module or a package; `OPERATORS` of each module is taken."""
     found: dict[str, Operator] = {}
     for entry in _entries(OPERATORS_GROUP):
-        for operator in _guarded(entry, lambda entry=entry: list(_operators(import_module(entry.value)))) or ():
-            _insert(found, operator.name, operator, entry)
+        for operator in _loaded(entry, lambda entry: list(_operators(import_module(entry.value)))) or ():
+            _insert(found, operator.name, operator, Operator, entry)
     return found
 
 
@@ -33,11 +36,9 @@ def backends() -> dict[str, BackendInfo]:
     """Every backend by name, described without importing its framework."""
     found: dict[str, BackendInfo] = {}
     for entry in _entries(BACKENDS_GROUP):
-        info = _guarded(entry, entry.load)
-        if isinstance(info, BackendInfo):
-            _insert(found, entry.name, info, entry)
-        elif info is not None:
-            _warn(entry, f"expected a BackendInfo, got {type(info).__name__}")
+        info = _loaded(entry, EntryPoint.load)
+        if info is not None:
+            _insert(found, entry.name, info, BackendInfo, entry)
     return found
 
 
@@ -74,20 +75,19 @@ def _operators(module: ModuleType) -> Iterator[Operator]:
             yield from _operators(import_module(f"{module.__name__}.{child.name}"))
 
 
-def _insert(found: dict[str, object] | dict[str, Operator] | dict[str, BackendInfo], name: str, item: object,
-            entry: EntryPoint) -> None:  # fmt: skip
-    if name in found:
-        raise UserError(
-            f"`{name}` of group `{entry.group}` is registered twice, the second time by `{entry.value}`",
-            "uninstall one of the two packages",
-        )
-    found[name] = item  # type: ignore[assignment]
+def _insert(found: dict[str, T], name: str, item: object, noun: type[T], entry: EntryPoint) -> None:
+    if not isinstance(item, noun):
+        _warn(entry, f"expected a {noun.__name__}, got {type(item).__name__}")
+    elif name in found:
+        _warn(entry, f"the name `{name}` is taken already")
+    else:
+        found[name] = item
 
 
-def _guarded(entry: EntryPoint, load):  # type: ignore[no-untyped-def]
+def _loaded(entry: EntryPoint, load: Callable[[EntryPoint], Any]) -> Any:
     """What `load` gives, or None with a warning: one broken plug-in must not take the others with it."""
     try:
-        return load()
+        return load(entry)
     except Exception as error:  # noqa: BLE001 - a stranger's module may raise anything while it is imported
         _warn(entry, f"{type(error).__name__}: {error}")
         return None

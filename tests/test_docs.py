@@ -1,0 +1,109 @@
+"""Documents are run: commands print what they are said to print, and Python blocks work."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from opmark.registry import backend as find_backend
+from opmark.registry import operator as find_operator
+from opmark.runner.check import verify
+from opmark.schema import EFFORTS, Case, Operator, Settings, Task, Workload
+from opmark.schema.codec import convert
+from opmark.workloads.expand import expand
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:]+)\)")
+# Numbers with their units, warning marks and padding differ from run to run; the words do not.
+VARYING = re.compile(r"[<(]?[\d.,]+(–[\d.]+)?( ?(ns|µs|ms|s|KiB|MiB|B|%)\b)?| !|\s+")
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    found = [
+        (path.name, text) for path in DOCUMENTS for kind, text in BLOCK.findall(path.read_text()) if kind == language
+    ]
+    assert found, language
+    return found
+
+
+def words(text: str) -> list[str]:
+    """The lines of an output without what varies; warnings depend on the machine's mood and are left out."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(("! ", "  hint:", "stored as"))]
+    return [" ".join(VARYING.sub(" ", line).split()) for line in lines]
+
+
+def run(command: str, folder: Path) -> str:
+    """Standard output and standard error, as on a terminal."""
+    environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        shlex.split(command), cwd=folder, env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        timeout=120, check=False,
+    )  # fmt: skip
+    return done.stdout
+
+
+@pytest.mark.parametrize(("name", "text"), blocks("console"))
+def test_commands_print_what_the_document_says(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "typo.yaml").write_text("schema: 1\nname: typo\ncases:\n  - op: matmul\n    parms: {M: 1}\n")
+    commands = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
+    assert commands, name
+    for part in commands:
+        command, _, expected = part.partition("\n")
+        assert words(run(command, tmp_path)) == words(expected), command
+
+
+def test_the_readme_shows_every_case_of_the_quick_suite() -> None:
+    (shown,) = [text for kind, text in BLOCK.findall((ROOT / "README.md").read_text()) if kind == "text"]
+    suite = yaml.safe_load((ROOT / "src/opmark/workloads/suites/quick.yaml").read_text())
+    cases = expand(convert(suite, Workload, "quick"), find_operator)
+    rows = [line.split()[0] for line in shown.splitlines()[1:] if " torch-cpu " in line]
+    assert rows == [case.op for case in cases]
+
+
+@pytest.mark.parametrize(("name", "text"), blocks("python"))
+def test_python_blocks_run(name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {"__name__": "block"}
+    exec(compile(text, name, "exec"), scope)
+    for operator in scope.get("OPERATORS", ()):  # type: ignore[attr-defined]
+        check(operator)
+
+
+def check(operator: Operator) -> None:
+    """The operator of the guide is right, forward and backward, wherever it claims to run."""
+    params = operator.complete(operator.preset("small"))
+    settings = Settings(1, "quick", EFFORTS["quick"])
+    for name, phase in (("numpy-cpu", "forward"), ("torch-cpu", "forward"), ("torch-cpu", "backward")):
+        info = find_backend(name)
+        task = Task(Case.of(operator.name, params, phase), name, info.framework, settings)  # type: ignore[arg-type]
+        (implementation,) = operator.implementations_for(info.framework)
+        assert verify(task, operator, implementation, info.load(1)).checked == "full"
+
+
+def test_the_workload_of_the_guide_expands_as_it_says() -> None:
+    (text,) = [text for _, text in blocks("yaml")]
+    cases = expand(convert(yaml.safe_load(text), Workload, "guide"), find_operator)
+    assert [sum(case.op == op for case in cases) for op in ("matmul", "softmax", "conv2d")] == [24, 2, 2]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    assert [target for target in LINK.findall(path.read_text()) if not (path.parent / target).exists()] == []
+
+
+def test_every_command_and_every_option_named_in_the_readme_exists() -> None:
+    text = (ROOT / "README.md").read_text()
+    commands = set(re.findall(r"^(?:\$ )?opmark ([a-z]+)", text, re.MULTILINE))
+    assert {"run", "list", "describe", "show", "doctor"} <= commands
+    options = set(re.findall(r"--[a-z][a-z-]+", text))
+    helps = "".join(run(f"opmark {command} --help", ROOT) for command in sorted(commands))
+    assert [option for option in sorted(options) if option not in helps] == []

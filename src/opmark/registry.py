@@ -27,7 +27,7 @@ def catalogue() -> dict[str, Operator]:
     found: dict[str, Operator] = {}
     for entry in _entries(OPERATORS_GROUP):
         for operator in _loaded(entry, lambda entry: list(_operators(import_module(entry.value)))) or ():
-            _insert(found, operator.name, operator, Operator, entry)
+            _insert(found, getattr(operator, "name", ""), operator, Operator, entry)
     return found
 
 

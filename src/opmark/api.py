@@ -22,6 +22,7 @@ from opmark.store.location import store_path
 
 DEFAULT_EFFORT = "standard"
 DEFAULT_TIMEOUT = 60.0
+LONGEST_TIMEOUT = 1e6
 
 PathLike = str | os.PathLike[str]
 
@@ -90,8 +91,10 @@ def run(
     say: Callable[[str], None] = talk,
 ) -> Result:
     """Measure, store, return. Ctrl-C passes through; what was measured until then is in the store."""
-    if timeout <= 0:
-        raise UserError(f"timeout: expected seconds above 0, got {timeout:g}")
+    if not label.isprintable():
+        raise UserError(f"label: expected printable text, got {label!a}")
+    if not 0 < timeout <= LONGEST_TIMEOUT:
+        raise UserError(f"timeout: expected seconds above 0 and up to {LONGEST_TIMEOUT:g}, got {timeout:g}")
     whole = plan(
         ops, workload=workload, suite=suite, params=params, size=size, phase=phase, backend=backend,
         threads=threads, effort=effort, seed=seed, verify=verify,

@@ -36,14 +36,21 @@ class BackendInfo:
 
     def why_missing(self) -> str | None:
         """Why it certainly cannot run here, as far as that can be told without an import."""
-        if self.requires and find_spec(self.requires) is None:
-            return f"{self.requires} is not installed ({self.install})" if self.install else f"no {self.requires}"
-        return None
+        if self.requires is None or _installed(self.requires):
+            return None
+        return f"{self.requires} is not installed" + (f" ({self.install})" if self.install else "")
 
     def load(self, threads: int) -> Backend:
         module, _, name = self.loads.partition(":")
         backend: Backend = getattr(import_module(module), name)(self, threads)
         return backend
+
+
+def _installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it would be a part of is missing
+        return False
 
 
 class Backend(Protocol):
@@ -57,6 +64,9 @@ class Backend(Protocol):
 
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
         """A native tensor on the device, filled as the spec says."""
+
+    def dtype(self, value: Any) -> str:
+        """The element type of a tensor, as opmark spells it."""
 
     def to_numpy(self, value: Any) -> Any:
         """A NumPy array of the same values: float64 for floating-point types."""

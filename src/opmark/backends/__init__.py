@@ -3,8 +3,8 @@
 from opmark.interfaces import BackendInfo
 from opmark.schema.dtype import FLOATS, INTS
 
-_NUMPY_DTYPES = frozenset({"float64", "float32", "float16", *INTS, "bool", "complex64", "complex128"})
-_TORCH_DTYPES = frozenset({*FLOATS, *INTS, "bool", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2"})
+_NUMPY_DTYPES = frozenset({"float64", "float32", "float16", *INTS, "bool"})
+_TORCH_DTYPES = frozenset({*FLOATS, *INTS, "bool", "float8_e4m3fn", "float8_e5m2"})
 
 # Every math library that the frameworks may bring; each reads its own variable, once, when it starts.
 _THREADS = dict.fromkeys(

@@ -68,6 +68,9 @@ class NullBackend:
     def tensor(self, spec: TensorSpec, seed: int) -> TensorSpec:
         return spec
 
+    def dtype(self, value: TensorSpec) -> str:
+        return value.dtype
+
     def to_numpy(self, value: Any) -> Any:
         raise TypeError("the null backend computes nothing that could be looked at")
 

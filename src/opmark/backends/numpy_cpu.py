@@ -43,6 +43,9 @@ class NumpyBackend:
         values += spec.low
         return values.astype(spec.dtype, copy=False)
 
+    def dtype(self, value: Any) -> str:
+        return str(np.asarray(value).dtype)
+
     def to_numpy(self, value: Any) -> Any:
         array = np.asarray(value)
         return array.astype(np.float64) if array.dtype.kind == "f" else array

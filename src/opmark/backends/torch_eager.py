@@ -16,7 +16,7 @@ from opmark.schema.dtype import is_float
 
 # Parts of messages by which torch says, without a type of its own, what an error is about.
 _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
-_NOT_THERE = ("not implemented for", "not supported on", "could not run", "no kernel found", "unsupported dtype")
+_NOT_THERE = ("not implemented for", "not supported", "does not support", "could not run", "no kernel found")
 
 
 class TorchBackend:
@@ -72,10 +72,15 @@ class TorchBackend:
         dtype = getattr(torch, spec.dtype)
         generator = torch.Generator(self._device).manual_seed(seed)
         if is_float(spec.dtype):
-            empty = torch.empty(spec.shape, dtype=dtype, device=self._device)
-            return empty.uniform_(spec.low, spec.high, generator=generator)
+            # Generators know no 8-bit floats; their values are rounded from float32.
+            drawn = torch.float32 if dtype.itemsize == 1 else dtype
+            empty = torch.empty(spec.shape, dtype=drawn, device=self._device)
+            return empty.uniform_(spec.low, spec.high, generator=generator).to(dtype)
         low, high = int(spec.low), int(spec.high)
         return torch.randint(low, high, spec.shape, dtype=dtype, device=self._device, generator=generator)
+
+    def dtype(self, value: Any) -> str:
+        return str(value.dtype).removeprefix("torch.")
 
     def to_numpy(self, value: Any) -> Any:
         value = value.detach().cpu()
@@ -96,8 +101,7 @@ class TorchBackend:
         return partial(torch.autograd.grad, roots, tuple(inputs), seeds, retain_graph=True), gradients
 
     def _like(self, value: Any, seed: int) -> Any:
-        dtype = str(value.dtype).removeprefix("torch.")
-        return self.tensor(TensorSpec(tuple(value.shape), dtype), seed)
+        return self.tensor(TensorSpec(tuple(value.shape), self.dtype(value)), seed)
 
     def timer(self) -> None:
         return None

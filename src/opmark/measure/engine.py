@@ -26,16 +26,15 @@ def measure(launch: Launch, timer: Timer, rule: Sampling) -> Measurement:
         batch = _batch(launch, timer, rule)
         warm = _warm_up(launch, timer, rule, batch)
         before = Machine.now()
-        samples, elapsed, stop = _sample(launch, timer, rule, batch.calls)
+        overhead = timer.overhead(batch.calls) / batch.calls
+        samples, elapsed, stop = _sample(launch, timer, rule, batch.calls, overhead)
     after = Machine.now()
-    overhead = timer.overhead(batch.calls) / batch.calls
-    net = [max(0.0, sample - overhead) for sample in samples]
-    seen = Observed(net, rule, stop, warm.settled, overhead, elapsed, before, after, timer.name != "virtual")
+    seen = Observed(samples, rule, stop, warm.settled, overhead, elapsed, before, after, timer.name != "virtual")
     return Measurement(
         quantity=timer.quantity,
         cache="warm",
         timer=timer.name,
-        samples=net,
+        samples=samples,
         calls=batch.calls,
         overhead=overhead,
         warmup_calls=warm.calls,
@@ -64,32 +63,39 @@ class _Warm(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """How many calls make a sample, what the last such sample took, and what finding out has cost."""
+    """How many calls make a sample, what the last two such samples took, and what finding out has cost."""
 
     calls: int
-    sample: float
+    samples: tuple[float, float]
     spent: _Warm
 
 
 def _batch(launch: Launch, timer: Timer, rule: Sampling) -> _Batch:
+    """A batch is long enough if it is so twice: a first call may be slow for reasons of its own."""
     target = max(rule.sample_time, _CLOCK_STEPS * timer.resolution)
     calls, spent, made = 1, 0.0, 0
     while True:
-        elapsed = timer.time(launch, calls)
+        elapsed = first = timer.time(launch, calls)
         spent, made = spent + elapsed, made + calls
-        if elapsed >= target or calls >= _MAX_CALLS:
-            return _Batch(calls, elapsed, _Warm(False, made, spent))
-        # Aim a little beyond the target, and never grow more than tenfold on the word of a cold first call.
+        if first >= target or calls >= _MAX_CALLS:
+            elapsed = timer.time(launch, calls)
+            spent, made = spent + elapsed, made + calls
+            if elapsed >= target / 2 or calls >= _MAX_CALLS:
+                return _Batch(calls, (first, elapsed), _Warm(False, made, spent))
+        # Aim a little beyond the target, and never grow more than tenfold on the word of a cold call.
         wanted = 1.1 * target / max(elapsed, timer.resolution) * calls
         calls = min(_MAX_CALLS, max(calls + 1, min(10 * calls, round(wanted))))
 
 
 def _warm_up(launch: Launch, timer: Timer, rule: Sampling, batch: _Batch) -> _Warm:
-    """The sample that settled the batch is the first window; finding the batch was warm-up too."""
+    """The samples that settled the batch are the first windows; finding the batch was warm-up too."""
     until, calls, (_, made, elapsed) = WarmUp(rule), batch.calls, batch.spent
-    until.done([batch.sample], elapsed)
+    first, second = batch.samples
+    until.done([first], elapsed - second)
+    if until.done([second], elapsed):
+        return _Warm(until.settled, made, elapsed)
     # Long calls get short windows: ten samples of a second each would be all warm-up.
-    size = max(1, min(_WINDOW, int(rule.warmup_max / 4 / batch.sample)))
+    size = max(1, min(_WINDOW, int(rule.warmup_max / 4 / second)))
     while True:
         window = [timer.time(launch, calls) for _ in range(size)]
         elapsed, made = elapsed + sum(window), made + calls * size
@@ -97,13 +103,15 @@ def _warm_up(launch: Launch, timer: Timer, rule: Sampling, batch: _Batch) -> _Wa
             return _Warm(until.settled, made, elapsed)
 
 
-def _sample(launch: Launch, timer: Timer, rule: Sampling, calls: int) -> tuple[list[float], float, Stop]:
+def _sample(
+    launch: Launch, timer: Timer, rule: Sampling, calls: int, overhead: float
+) -> tuple[list[float], float, Stop]:
     until, elapsed, ask_at = Precision(rule), 0.0, _WINDOW
     samples: list[float] = []
     while True:
         took = timer.time(launch, calls)
         elapsed += took
-        samples.append(took / calls)
+        samples.append(max(0.0, took / calls - overhead))
         if len(samples) >= ask_at or elapsed >= rule.max_time:
             if stop := until.reached(samples, elapsed):
                 return samples, elapsed, stop

@@ -97,7 +97,7 @@ def _norm_inputs(*vectors: str) -> Any:
 
 NORM_PARAMS = (
     shape("shape", "shape of x; the last axis is normalised"),
-    real("eps", "added to the variance before the root", 1e-5),
+    real("eps", "added to the variance before the root", 1e-5, kind="amount"),
     dtype(*FLOATS),
 )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -25,11 +26,16 @@ _COLUMNS = (
 def print_records(records: Sequence[Record], console: Console) -> None:
     rows = [_cells(record) for record in records]
     table = _wide(rows)
-    if console.is_terminal and console.measure(table).minimum > console.width:
+    if console.is_terminal and _natural_width(table, console) > console.width:
         table = _narrow(rows)
     console.print(table, soft_wrap=not console.is_terminal)
     _print_reasons(records, console)
     _print_cautions(records, console)
+
+
+def _natural_width(table: Table, console: Console) -> int:
+    """How wide it would be where there was room enough."""
+    return Measurement.get(console, console.options.update(width=10_000), table).maximum
 
 
 def parameters(record: Record) -> str:

@@ -29,7 +29,7 @@ def _backends(backends: list[Availability]) -> Table:
     for backend in backends:
         versions = [f"{key} {backend.facts[key]}" for key in ("numpy", "torch", "cuda", "gpu") if key in backend.facts]
         state = Text("yes" + (f", {', '.join(versions)}" if versions else ""), style="green")
-        table.add_row(backend.name, Text(f"no: {backend.reason}", style="yellow") if backend.reason else state)
+        table.add_row(Text(backend.name), Text(f"no: {backend.reason}", style="yellow") if backend.reason else state)
     return table
 
 
@@ -38,5 +38,5 @@ def _findings(findings: list[Finding]) -> Table:
     for finding in findings:
         mark = Text("ok", style="green") if finding.ok else Text("!", style="bold yellow")
         text = finding.found if finding.ok or not finding.hint else f"{finding.found}\nhint: {finding.hint}"
-        table.add_row(mark, finding.name, Text(text))
+        table.add_row(mark, Text(finding.name), Text(text))
     return table

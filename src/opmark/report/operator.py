@@ -75,7 +75,7 @@ def _params_table(operator: Operator) -> Table:
     for param in operator.params:
         default = "required" if param.required else msgspec.json.encode(param.default).decode()
         meaning = param.doc + (f": {', '.join(param.choices)}" if param.choices else "")
-        table.add_row(param.name, param.kind, Text(default), Text(meaning))
+        table.add_row(Text(param.name), param.kind, Text(default), Text(meaning))
     return table
 
 
@@ -115,7 +115,7 @@ def _tolerances(operator: Operator) -> Text:
     params = operator.complete(operator.presets["typical"])
     dtypes = next((p.choices for p in operator.params if p.name == "dtype"), ())
     bounds = {dtype: operator.tolerance.bounds(dtype, params) for dtype in dtypes if is_float(dtype)}
-    listed = ", ".join(f"{dtype} {rel:g} x |expected| + {absolute:.2g}" for dtype, (rel, absolute) in bounds.items())
+    listed = ", ".join(f"{name} {near:g} x |expected| + {far:.2g} x rms" for name, (near, far) in bounds.items())
     return Text(f"may differ from the float64 reference (typical size) by {listed}; integers by nothing")
 
 
@@ -123,5 +123,5 @@ def _implementations(operator: Operator) -> Table:
     table = plain_table("backend", "implementations")
     for info in backends().values():
         labels = _labels(operator, info.framework) or (["any"] if not info.computes else ["none"])
-        table.add_row(info.name, ", ".join(labels))
+        table.add_row(Text(info.name), Text(", ".join(labels)))
     return table

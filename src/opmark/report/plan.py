@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from opmark.report.console import parameters
 from opmark.report.tables import plain_table
@@ -35,7 +36,8 @@ def plan_table(tasks: Sequence[Task], skipped: Sequence[Record]) -> Table:
         task = record.task
         backend = f"{task.backend} ×{task.settings.threads}"
         fate = f"skipped: {record.reason}" if record.reason else task.settings.effort
-        table.add_row(task.case.op, parameters(record), backend, task.case.phase, fate)
+        cells = (task.case.op, parameters(record), backend, task.case.phase, fate)
+        table.add_row(*(Text(cell) for cell in cells))
     return table
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opmark.errors import WrongResult
 from opmark.interfaces import Backend
 from opmark.runner.prepare import Prepared, prepare
 from opmark.schema import Implementation, Operator, Params, Task, Verification
@@ -23,17 +24,17 @@ def verify(task: Task, operator: Operator, implementation: Implementation, backe
     prepared = prepare(params, task, operator, implementation, backend)
     arrays = {name: backend.to_numpy(tensor) for name, tensor in prepared.inputs.items()}
     dtype = _coarsest(operator, params)
-    relative, absolute = operator.tolerance.bounds(dtype, params)
+    relative, typical = operator.tolerance.bounds(dtype, params)
     if task.case.phase == "backward":
-        errors, absolute = _check_backward(prepared, operator, params, arrays, backend, relative), 0.0
+        errors, typical = _check_backward(prepared, operator, params, arrays, backend, relative), 0.0
     else:
-        errors = _check_forward(prepared, operator, params, arrays, backend, (relative, absolute))
+        errors = _check_forward(prepared, operator, params, arrays, backend, (relative, typical))
     return Verification(
         checked="scaled" if scaled else "full",
         params=dict(params) if scaled else None,
         max_abs_error=errors.max_abs,
         max_rel_error=errors.max_rel,
-        tolerance=(relative, absolute),
+        tolerance=(relative, typical),
     )
 
 
@@ -45,12 +46,24 @@ def _check_forward(
     backend: Backend,
     tolerance: tuple[float, float],
 ) -> Errors:
-    outputs = tuple(backend.to_numpy(output) for output in _as_tuple(prepared.launch()))
+    native = _as_tuple(prepared.launch())
+    found, due = backend.dtype(native[0]), operator.result_dtype(params)
+    if found != due:
+        raise WrongResult(f"output 0 is {found}, expected {due}")
+    outputs = tuple(backend.to_numpy(output) for output in native)
     if operator.observe:
-        seen = outputs if len(outputs) > 1 else outputs[0]
-        outputs = _as_tuple(operator.observe(params, seen, **arrays))
+        outputs = _observed(operator, params, outputs, arrays)
     expected = _as_tuple(operator.reference(params, **arrays))
     return compare(outputs, expected, *tolerance)
+
+
+def _observed(operator: Operator, params: Params, outputs: tuple[Any, ...], arrays: Mapping[str, Any]) -> Any:
+    """What is compared of the outputs; outputs that cannot even be looked at are wrong."""
+    assert operator.observe is not None
+    try:
+        return _as_tuple(operator.observe(params, outputs if len(outputs) > 1 else outputs[0], **arrays))
+    except (IndexError, TypeError, ValueError) as error:
+        raise WrongResult(f"the outputs make no sense: {type(error).__name__}: {error}") from None
 
 
 def _check_backward(

@@ -35,9 +35,10 @@ def remember(limit: str) -> None:
 
 def _remembered() -> dict[str, str]:
     try:
-        return dict(json.loads(_path().read_text()))
+        notes = json.loads(_path().read_text())
     except (OSError, ValueError):
         return {}  # a lost note is found again by the next SIGILL
+    return notes if isinstance(notes, dict) else {}
 
 
 def _path() -> Path:

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import IO
 
 import msgspec
@@ -22,6 +23,8 @@ from opmark.schema import Record, Status, Task
 from opmark.units import seconds
 
 _LOG_TAIL = 2000
+_LOOK_AGAIN = 0.5
+"""Seconds between two looks whether a silent worker is alive."""
 
 
 class WorkerDied(Exception):
@@ -70,12 +73,12 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End it at once, with everything that it started."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._kill()
         self._process.wait()
         self._reader.join()
         if self._process.stdin:
-            self._process.stdin.close()
+            with suppress(BrokenPipeError):  # it may have died with a task still in the pipe
+                self._process.stdin.close()
         self._log.close()
 
     def _read(self, pipe: int) -> None:
@@ -85,14 +88,26 @@ class WorkerProcess:
         self._lines.put(None)
 
     def _answer(self, timeout: float, doing: str) -> bytes:
-        try:
-            line = self._lines.get(timeout=timeout)
-        except queue.Empty:
+        deadline = time.monotonic() + timeout
+        while True:
+            dead = self._process.poll() is not None
+            try:
+                line = self._lines.get(timeout=max(0.0, min(_LOOK_AGAIN, deadline - time.monotonic())))
+            except queue.Empty:
+                # The pipe stays open while a process that the worker started lives on; its own death counts.
+                if dead:
+                    raise self._death(doing) from None
+                if time.monotonic() < deadline:
+                    continue
+                self._kill()
+                raise WorkerDied("timeout", f"no answer within {seconds(timeout)} while {doing}; killed") from None
+            if line is None:
+                raise self._death(doing)
+            return line
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-            raise WorkerDied("timeout", f"no answer within {seconds(timeout)} while {doing}; killed") from None
-        if line is None:
-            raise self._death(doing)
-        return line
 
     def _death(self, doing: str) -> WorkerDied:
         code = self._process.wait()

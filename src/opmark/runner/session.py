@@ -16,30 +16,46 @@ from opmark.runner.execute import utc_now
 from opmark.runner.plan import Plan
 from opmark.runner.process import WorkerDied
 from opmark.runner.supervisor import Keep, Say, Supervisor
-from opmark.schema import Record, Run, Task
+from opmark.schema import Record, Run, Status, Task
 from opmark.version import VERSION
 
 
 def perform(plan: Plan, timeout: float, say: Say, keep: Keep) -> Iterator[Record]:
-    """The records of a plan, as they come. `keep` is given each environment before the records that name it."""
-    only_one = len({task.backend for task in plan.tasks}) == 1
+    """The records of a plan, as they come; what is skipped comes last.
+
+    UserError where no backend can run at all: asking only for what cannot be had is a mistake.
+    """
+    say = _once(say)
+    unavailable: dict[str, list[Task]] = {}
     for name, threads, tasks in plan.groups():
         with closing(Supervisor(find_backend(name), threads, timeout, say, keep)) as supervisor:
             try:
                 hello = supervisor.start()
             except WorkerDied as death:
-                yield from _all(tasks, Record(tasks[0], death.status, f"{name} cannot start: {death.reason}"))
+                yield from _all(tasks, death.status, f"{name} cannot start: {death.reason}")
                 continue
             if hello.unavailable:
-                if only_one:
-                    raise UserError(
-                        f"backend `{name}` cannot run here: {hello.unavailable}", "`opmark list backends` says what can"
-                    )
-                yield from _all(tasks, Record(tasks[0], "skipped", hello.unavailable))
+                unavailable.setdefault(f"`{name}` cannot run here: {hello.unavailable}", []).extend(tasks)
                 continue
             for task in tasks:
                 yield supervisor.run(task)
+    if plan.tasks and sum(map(len, unavailable.values())) == len(plan.tasks):
+        raise UserError(f"backend {'; '.join(unavailable)}", "`opmark list backends` says what can")
+    for reason, tasks in unavailable.items():
+        yield from _all(tasks, "skipped", reason)
     yield from plan.skipped
+
+
+def _once(say: Say) -> Say:
+    """The same message is said once, however many workers have it to say."""
+    said: set[str] = set()
+
+    def saying(message: str) -> None:
+        if message not in said:
+            said.add(message)
+            say(message)
+
+    return saying
 
 
 def recorded(store: Store, run: Run, records: Iterator[Record], *, begun: bool) -> Iterator[Record]:
@@ -52,9 +68,9 @@ def recorded(store: Store, run: Run, records: Iterator[Record], *, begun: bool) 
         yield record
 
 
-def _all(tasks: list[Task], like: Record) -> Iterator[Record]:
+def _all(tasks: list[Task], status: Status, reason: str) -> Iterator[Record]:
     for task in tasks:
-        yield Record(task, like.status, like.reason, started=utc_now())
+        yield Record(task, status, reason, started=utc_now())
 
 
 def new_run(plan: Plan, label: str) -> Run:

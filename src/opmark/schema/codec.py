@@ -12,7 +12,7 @@ from opmark.errors import InvalidFile, nearest
 T = TypeVar("T")
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.+?)`")
-_PLACE = re.compile(r" - at `(?P<path>\$.*)`$")
+_PLACE = re.compile(r" - at `(?:key` in `)?(?P<path>\$.*)`$")
 _STEP = re.compile(r"\.(\w+)|\[\.{3}\]|\[(\d+)\]")
 
 

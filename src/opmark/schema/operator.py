@@ -28,7 +28,8 @@ _RELATIVE_ERROR = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16
 class Tolerance:
     """How far an output may be from the float64 reference.
 
-    Rounding errors of a sum of n terms grow like the square root of n; `terms` says how many terms that is.
+    Rounding errors of a sum of n terms grow like the square root of n; `terms` says how many terms that is. Frameworks
+    add up with more digits than they store, so that the growth is slow.
     """
 
     terms: Callable[[Params], int] = lambda _: 1
@@ -36,9 +37,14 @@ class Tolerance:
     """For operators whose formula loses digits (cancellation); 1 where it does not."""
 
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
-        """(relative, absolute): an error passes within relative x |reference| + absolute."""
+        """(relative, typical): an error passes within relative x |expected| + typical x rms(expected)."""
         relative = self.factor * _RELATIVE_ERROR.get(dtype, 0.0)
-        return relative, relative * max(1, self.terms(params)) ** 0.5
+        return relative, relative * growth(self.terms(params))
+
+
+def growth(terms: float) -> float:
+    """How much larger a rounding error is than that of a single operation, where so many terms are added up."""
+    return float(max(1.0, terms**0.5 / 8))
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,7 @@ KINDS: dict[str, _Kind] = {
     "int": _Kind("a whole number", _is_int, int),
     "shape": _Kind("a list of sizes of at least 1, as in 32x64 or [32, 64]", _is_shape, _parse_shape, list),
     "float": _Kind("a finite number", _is_number, float, float),
+    "amount": _Kind("a finite number of at least 0", lambda v: _is_number(v) and v >= 0, float, float),
     "bool": _Kind("true or false", lambda v: isinstance(v, bool), _parse_bool),
     "choice": _Kind("a name", lambda v: isinstance(v, str), str),
     "dtype": _Kind("a data type", lambda v: isinstance(v, str) and v in DTYPES, str),
@@ -141,8 +142,8 @@ def flag(name: str, doc: str, *, default: bool = False) -> Param:
     return Param(name, "bool", doc, default)
 
 
-def real(name: str, doc: str, default: Any = REQUIRED) -> Param:
-    return Param(name, "float", doc, default)
+def real(name: str, doc: str, default: Any = REQUIRED, *, kind: str = "float") -> Param:
+    return Param(name, kind, doc, default)
 
 
 def integer(name: str, doc: str, default: Any = REQUIRED, *, kind: str = "int") -> Param:

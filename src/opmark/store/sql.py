@@ -28,6 +28,7 @@ class SqlStore:
         """Open the store at `path`; with `create`, make it if there is none."""
         self._path = path
         self._engine = _engine(path)
+        self._writer = self._engine.execution_options(writes=True)
         if path.exists():
             with self._explained("open"):
                 self._check()
@@ -76,7 +77,7 @@ class SqlStore:
         with self._explained("write to"):
             if not self._path.exists():
                 self._create()
-            with self._engine.begin() as connection:
+            with self._writer.begin() as connection:
                 yield connection
 
     @contextmanager
@@ -93,7 +94,10 @@ class SqlStore:
             raise _explain(self._path, doing, str(error.orig)) from None
 
     def _create(self) -> None:
-        with self._engine.begin() as connection:
+        with self._engine.connect() as connection:
+            # Readers and a writer do not wait for each other. The file remembers it; no other file is touched.
+            connection.connection.driver_connection.execute("PRAGMA journal_mode=WAL")  # type: ignore[union-attr]
+        with self._writer.begin() as connection:
             METADATA.create_all(connection)
             # Another process may have been quicker; then its row is as good.
             row = {"key": "version", "value": str(VERSION)}
@@ -137,14 +141,14 @@ def _engine(path: Path) -> Engine:
     def prepare(connection: Any, _: Any) -> None:
         assert isinstance(connection, sqlite3.Connection)
         connection.isolation_level = None  # SQLAlchemy says BEGIN, below
-        connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA foreign_keys=ON")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A transaction that may write takes its turn at once, instead of failing when it first writes.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        # A transaction that writes takes its turn at once, instead of failing when it first writes.
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
 

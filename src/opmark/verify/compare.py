@@ -16,39 +16,49 @@ class Errors(NamedTuple):
     """Relative to the reference, where that is not zero."""
 
 
-def compare(outputs: Sequence[Any], expected: Sequence[Any], relative: float, absolute: float) -> Errors:
-    """The largest errors; WrongResult where one is outside relative x |expected| + absolute."""
+def compare(outputs: Sequence[Any], expected: Sequence[Any], relative: float, typical: float) -> Errors:
+    """The largest errors; WrongResult where one is outside relative x |expected| + typical x rms(expected)."""
     if len(outputs) != len(expected):
         raise WrongResult(f"{len(outputs)} outputs, expected {len(expected)}")
-    found = [_compare_one(i, *pair, relative, absolute) for i, pair in enumerate(zip(outputs, expected, strict=True))]
+    found = [_compare_one(i, *pair, relative, typical) for i, pair in enumerate(zip(outputs, expected, strict=True))]
     return Errors(max(e.max_abs for e in found), max(e.max_rel for e in found))
 
 
-def _compare_one(index: int, output: Any, expected: Any, relative: float, absolute: float) -> Errors:
+def _compare_one(index: int, output: Any, expected: Any, relative: float, typical: float) -> Errors:
     if output.shape != expected.shape:
         raise WrongResult(f"output {index} has shape {output.shape}, expected {expected.shape}")
     if output.size == 0:
         return Errors(0.0, 0.0)
     _same_specials(index, output, expected)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.where(np.isfinite(expected), np.abs(output - expected), 0.0)
-        ratio = np.where(expected != 0, error / np.abs(expected), 0.0)
-    ratio = np.where(np.isfinite(expected), ratio, 0.0)
-    excess = error - (relative * np.abs(np.where(np.isfinite(expected), expected, 0.0)) + absolute)
+    finite = np.isfinite(expected)
+    known = np.where(finite, expected, 0)
+    error = np.where(finite, _distance(output, known), 0.0)
+    size = np.abs(known).astype(np.float64)
+    absolute = typical * float(np.sqrt(np.square(size).mean()))
+    excess = error - (relative * size + absolute)
     if (excess > 0).any():
         raise WrongResult(_describe(index, output, expected, error, excess, relative, absolute))
+    with np.errstate(all="ignore"):
+        ratio = np.where(size > 0, error / size, 0.0)
     return Errors(float(error.max()), float(ratio.max()))
+
+
+def _distance(output: Any, expected: Any) -> Any:
+    """|output - expected| as float64. Whole numbers that a float64 cannot tell apart are told apart all the same."""
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(output.astype(np.result_type(output, np.float64)) - expected)
+    if output.dtype.kind in "iub" and expected.dtype.kind in "iub":
+        distance = np.where(output == expected, 0.0, np.maximum(distance, 1.0))
+    return distance.astype(np.float64)
 
 
 def _same_specials(index: int, output: Any, expected: Any) -> None:
     """NaN where NaN is due, the same infinity where one is due, and nowhere else."""
-    if output.dtype.kind not in "fc":
-        return
     special = ~np.isfinite(output) | ~np.isfinite(expected)
     same = (output == expected) | (np.isnan(output) & np.isnan(expected))
     bad = special & ~same
     if bad.any():
-        at = _place(bad)
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
         raise WrongResult(
             f"output {index} has {int(bad.sum())} of {output.size} elements that are not finite where the reference "
             f"is, or the other way round; first at {list(at)}: {output[at]}, expected {expected[at]}"
@@ -62,7 +72,3 @@ def _describe(index: int, output: Any, expected: Any, error: Any, excess: Any, r
         f"{rel:g} x |expected| + {absolute:g}; worst at {list(at)}: {output[at]:.6g}, expected {expected[at]:.6g}, "
         f"off by {error[at]:.3g}"
     )
-
-
-def _place(mask: Any) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.argwhere(mask)[0])

@@ -11,6 +11,9 @@ from opmark.schema import Operator, Params
 MAX_FLOPS = 500_000_000
 MAX_ELEMENTS = 1_000_000
 
+Place = tuple[str, int | None]
+"""A parameter, and the index within it where it is a shape."""
+
 
 def too_large(operator: Operator, params: Params) -> bool:
     elements = sum(spec.elements for spec in operator.inputs(params).values())
@@ -21,39 +24,44 @@ def too_large(operator: Operator, params: Params) -> bool:
 def scale_down(operator: Operator, params: Params) -> dict[str, Any]:
     """Halves the largest size again and again until the case is small enough to check.
 
-    Rules of the operator hold at every step: a size that they do not let go is left alone.
+    Rules of the operator hold at every step. Where they do not let a size go alone, all sizes of the same value go
+    together (queries and keys of a causal attention, channels and groups of a depthwise convolution), or it stays.
     """
-    scaled, fixed = dict(params), set[tuple[str, int | None]]()
+    scaled, fixed = dict(params), set[Place]()
     while too_large(operator, scaled):
-        sizes = [entry for entry in _sizes(operator, scaled) if entry[0] not in fixed and entry[1] > 1]
+        sizes = {place: n for place, n in _sizes(operator, scaled).items() if place not in fixed and n > 1}
         if not sizes:
             return scaled
-        place, value = max(sizes, key=lambda entry: entry[1])
-        smaller = _with(scaled, place, value // 2)
-        if _allowed(operator, smaller):
-            scaled = smaller
+        largest = max(sizes, key=lambda place: sizes[place])
+        alike = [place for place, n in sizes.items() if n == sizes[largest]]
+        for places in ([largest], alike):
+            smaller = _halved(scaled, places)
+            if _allowed(operator, smaller):
+                scaled = smaller
+                break
         else:
-            fixed.add(place)
+            fixed.add(largest)
     return scaled
 
 
-def _sizes(operator: Operator, params: Params) -> list[tuple[tuple[str, int | None], int]]:
-    """((parameter, index within a shape), value) of everything that is a size."""
-    found: list[tuple[tuple[str, int | None], int]] = []
+def _sizes(operator: Operator, params: Params) -> dict[Place, int]:
+    """The value of everything that is a size."""
+    found: dict[Place, int] = {}
     for param in operator.params:
         value = params[param.name]
         if param.kind == "size":
-            found.append(((param.name, None), value))
+            found[param.name, None] = value
         elif param.kind == "shape":
-            found += [((param.name, i), n) for i, n in enumerate(value)]
+            found |= {(param.name, i): n for i, n in enumerate(value)}
     return found
 
 
-def _with(params: Params, place: tuple[str, int | None], value: int) -> dict[str, Any]:
-    name, index = place
-    if index is None:
-        return {**params, name: value}
-    return {**params, name: [value if i == index else n for i, n in enumerate(params[name])]}
+def _halved(params: Params, places: list[Place]) -> dict[str, Any]:
+    smaller = dict(params)
+    for name, index in places:
+        value = smaller[name]
+        smaller[name] = value // 2 if index is None else [n // 2 if i == index else n for i, n in enumerate(value)]
+    return smaller
 
 
 def _allowed(operator: Operator, params: Params) -> bool:

@@ -105,7 +105,8 @@ def run(
         rest = whole.without({record.task.id for record in records})
         if on_start:
             on_start(this, rest, list(records))
-        for record in recorded(store, this, perform(rest, timeout, say, store.add_environment), begun=resume):
+        made = perform(rest, timeout, say, store.add_environment, fresh=not records)
+        for record in recorded(store, this, made, begun=resume):
             records.append(record)
             if on_record:
                 on_record(record)

@@ -91,11 +91,11 @@ def _warm_up(launch: Launch, timer: Timer, rule: Sampling, batch: _Batch) -> _Wa
     """The samples that settled the batch are the first windows; finding the batch was warm-up too."""
     until, calls, (_, made, elapsed) = WarmUp(rule), batch.calls, batch.spent
     first, second = batch.samples
-    until.done([first], elapsed - second)
-    if until.done([second], elapsed):
-        return _Warm(until.settled, made, elapsed)
     # Long calls get short windows: ten samples of a second each would be all warm-up.
     size = max(1, min(_WINDOW, int(rule.warmup_max / 4 / second)))
+    until.done([first], elapsed - second)
+    if until.done([second], elapsed) and size == 1:
+        return _Warm(until.settled, made, elapsed)
     while True:
         window = [timer.time(launch, calls) for _ in range(size)]
         elapsed, made = elapsed + sum(window), made + calls * size

@@ -8,6 +8,7 @@ for by running the very task that died, and remembered for this processor and th
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -29,8 +30,9 @@ def recall() -> dict[str, str]:
 
 def remember(limit: str) -> None:
     path = _path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**_remembered(), _machine(): limit}, indent=1))
+    with suppress(OSError):  # where no note can be kept, the limit is found again next time
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({**_remembered(), _machine(): limit}, indent=1))
 
 
 def _remembered() -> dict[str, str]:

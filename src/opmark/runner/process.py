@@ -131,6 +131,6 @@ class WorkerProcess:
         return lines[-1].strip() if lines else ""
 
 
-def lost(task: Task, death: WorkerDied, since: float) -> Record:
+def lost(task: Task, death: WorkerDied, duration: float, environment: str) -> Record:
     """What is stored of a task whose worker died."""
-    return Record(task, death.status, death.reason, started=utc_now(), duration=time.perf_counter() - since)
+    return Record(task, death.status, death.reason, environment=environment, started=utc_now(), duration=duration)

@@ -20,13 +20,14 @@ from opmark.schema import Record, Run, Status, Task
 from opmark.version import VERSION
 
 
-def perform(plan: Plan, timeout: float, say: Say, keep: Keep) -> Iterator[Record]:
+def perform(plan: Plan, timeout: float, say: Say, keep: Keep, *, fresh: bool = True) -> Iterator[Record]:
     """The records of a plan, as they come; what is skipped comes last.
 
-    UserError where no backend can run at all: asking only for what cannot be had is a mistake.
+    UserError where no backend can run at all: asking only for what cannot be had is a mistake. Not so for the rest of
+    a run that has records already, which is not `fresh`.
     """
     say = _once(say)
-    unavailable: dict[str, list[Task]] = {}
+    unavailable: dict[tuple[str, str], list[Task]] = {}
     for name, threads, tasks in plan.groups():
         with closing(Supervisor(find_backend(name), threads, timeout, say, keep)) as supervisor:
             try:
@@ -35,13 +36,14 @@ def perform(plan: Plan, timeout: float, say: Say, keep: Keep) -> Iterator[Record
                 yield from _all(tasks, death.status, f"{name} cannot start: {death.reason}")
                 continue
             if hello.unavailable:
-                unavailable.setdefault(f"`{name}` cannot run here: {hello.unavailable}", []).extend(tasks)
+                unavailable.setdefault((name, hello.unavailable), []).extend(tasks)
                 continue
             for task in tasks:
                 yield supervisor.run(task)
-    if plan.tasks and sum(map(len, unavailable.values())) == len(plan.tasks):
-        raise UserError(f"backend {'; '.join(unavailable)}", "`opmark list backends` says what can")
-    for reason, tasks in unavailable.items():
+    if fresh and sum(map(len, unavailable.values())) == len(plan.tasks):
+        listed = "; ".join(f"backend `{name}` cannot run here: {reason}" for name, reason in unavailable)
+        raise UserError(listed, "`opmark list backends` says what can")
+    for (_, reason), tasks in unavailable.items():
         yield from _all(tasks, "skipped", reason)
     yield from plan.skipped
 

@@ -30,6 +30,7 @@ class Supervisor:
         self._limit = instructions.recall() if info.device == "cpu" else {}
         self._worker: WorkerProcess | None = None
         self._hello: Hello | None = None
+        self._environment = ""
         if self._limit:
             self._say_limit()
 
@@ -43,6 +44,7 @@ class Supervisor:
                 self.close()
                 raise
             if not self._hello.unavailable:
+                self._environment = self._hello.environment.id
                 self._keep(self._hello.environment)
         return self._hello
 
@@ -52,7 +54,7 @@ class Supervisor:
         try:
             return self._attempt(task)
         except WorkerDied as death:
-            record = lost(task, death, since)
+            record = lost(task, death, time.perf_counter() - since, self._environment)
             retry = death.illegal and self._info.device == "cpu" and not self._limit
             return (self._retry_with_limit(task) or record) if retry else record
 

@@ -88,7 +88,12 @@ def _is_shape(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond every float
+        return False
 
 
 def _parse_shape(text: str) -> list[int]:
@@ -119,7 +124,7 @@ KINDS: dict[str, _Kind] = {
 
 def _quote(value: object) -> str:
     kind = {bool: "a boolean", str: "text", float: "a number", type(None): "nothing"}.get(type(value))
-    text = f"`{msgspec.json.encode(value, enc_hook=str).decode()}`"
+    text = f"`{value if isinstance(value, float) else msgspec.json.encode(value, enc_hook=str).decode()}`"
     return f"{text} ({kind})" if kind else text
 
 

@@ -13,8 +13,8 @@ def significant(value: float, digits: int = 3) -> str:
     """`value` with that many significant digits and no exponent where a person would write none."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:.{decimals}f}"
+    exponent = int(f"{value:.{digits - 1}e}".split("e")[1])  # after rounding: 9.996 becomes 10.0
+    return f"{value:.{max(0, digits - 1 - exponent)}f}"
 
 
 def seconds(value: float, digits: int = 3) -> str:

@@ -39,7 +39,6 @@ def run(
 ) -> None:
     """Measure operators; print a table, store a run."""
     from opmark import api
-    from opmark.cli.progress import Progress
     from opmark.runner.request import parse_params
 
     names = split(ops or [])
@@ -59,18 +58,16 @@ def run(
     if dry_run:
         _print_plan(api.plan(**asked), as_json=as_json)
         return
+    _measure(asked | {"timeout": timeout, "label": label, "db": db, "resume": resume}, as_json=as_json)
+
+
+def _measure(asked: dict[str, Any], *, as_json: bool) -> None:
+    from opmark import api
+    from opmark.cli.progress import Progress
+
     with Progress(as_json=as_json) as progress:
         try:
-            result = api.run(
-                **asked,
-                timeout=timeout,
-                label=label,
-                db=db,
-                resume=resume,
-                on_start=progress.start,
-                on_record=progress.advance,
-                say=progress.say,
-            )
+            result = api.run(**asked, on_start=progress.start, on_record=progress.advance, say=progress.say)
         except KeyboardInterrupt:
             progress.interrupted()
             raise typer.Exit(130) from None

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec, Tolerance
+from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.cost import nbytes
 from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.operator import sum_of_products
 from opmark.schema.param import dtype, integer, shape, size
 
 
@@ -112,7 +113,7 @@ CONV2D = Operator(
     cost=_cost,
     backward_cost=_backward_cost,
     reference=_reference,
-    tolerance=Tolerance(terms=_terms),
+    tolerance=sum_of_products(_terms),
     presets={
         "small": _preset(1, 16, 32, 16),
         "typical": _preset(8, 64, 56, 64),

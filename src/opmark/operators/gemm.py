@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from opmark.operators._build import calls
-from opmark.schema import Cost, Operator, Params, TensorSpec, Tolerance
+from opmark.schema import Cost, Operator, Params, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.operator import sum_of_products
 from opmark.schema.param import dtype, size
 
 MNK = (size("M", "rows of a and c"), size("N", "columns of b and c"), size("K", "columns of a, rows of b"))
-TERMS = Tolerance(terms=lambda p: int(p["K"]))
+TERMS = sum_of_products(lambda p: int(p["K"]))
 
 
 def _matrices(p: Params, *batch: int) -> dict[str, TensorSpec]:

@@ -24,8 +24,10 @@ AXIS_EXISTS = Rule("axis", "name an axis of shape {shape} (got {axis})",
 
 
 def _softmax(p: Params, x: Any) -> Any:
+    """With a sum that keeps at least 24 bits: NumPy would add up float16 in float16."""
     shifted = np.exp(x - x.max(axis=p["axis"], keepdims=True))
-    return shifted / shifted.sum(axis=p["axis"], keepdims=True)
+    total = shifted.sum(axis=p["axis"], keepdims=True, dtype=np.promote_types(x.dtype, np.float32))
+    return (shifted / total).astype(x.dtype, copy=False)
 
 
 SOFTMAX = Operator(

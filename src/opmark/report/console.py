@@ -26,16 +26,17 @@ _COLUMNS = (
 def print_records(records: Sequence[Record], console: Console) -> None:
     rows = [_cells(record) for record in records]
     table = _wide(rows)
-    if console.is_terminal and _natural_width(table, console) > console.width:
-        table = _narrow(rows)
-    console.print(table, soft_wrap=not console.is_terminal)
+    width = _natural_width(table, console)
+    if not console.is_terminal:
+        console.width = max(console.width, width)  # a file has room for any line
+    console.print(table if width <= console.width else _narrow(rows))
     _print_reasons(records, console)
     _print_cautions(records, console)
 
 
 def _natural_width(table: Table, console: Console) -> int:
     """How wide it would be where there was room enough."""
-    return Measurement.get(console, console.options.update(width=10_000), table).maximum
+    return Measurement.get(console, console.options.update(width=1_000_000), table).maximum
 
 
 def parameters(record: Record) -> str:

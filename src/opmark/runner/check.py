@@ -11,16 +11,17 @@ from opmark.runner.prepare import Prepared, prepare
 from opmark.schema import Implementation, Operator, Params, Task, Verification
 from opmark.schema.dtype import sizeof
 from opmark.verify.compare import Errors, compare
-from opmark.verify.gradient import any_direction, check_gradients
+from opmark.verify.gradient import EVALUATIONS, any_direction, check_gradients
 from opmark.verify.scale import scale_down, too_large
 
 
 def verify(task: Task, operator: Operator, implementation: Implementation, backend: Backend) -> Verification:
     """How it was checked and how far off it is; WrongResult where it is too far."""
     params: Params = task.case.params
-    scaled = too_large(operator, params)
+    evaluations = 1 if task.case.phase == "forward" else EVALUATIONS * len(operator.gradients)
+    scaled = too_large(operator, params, evaluations)
     if scaled:
-        params = scale_down(operator, params)
+        params = scale_down(operator, params, evaluations)
     prepared = prepare(params, task, operator, implementation, backend)
     arrays = {name: backend.to_numpy(tensor) for name, tensor in prepared.inputs.items()}
     dtype = _coarsest(operator, params)
@@ -28,7 +29,8 @@ def verify(task: Task, operator: Operator, implementation: Implementation, backe
     if task.case.phase == "backward":
         errors, typical = _check_backward(prepared, operator, params, arrays, backend, relative), 0.0
     else:
-        errors = _check_forward(prepared, operator, params, arrays, backend, (relative, typical))
+        absolute = typical * operator.tolerance.magnitude(params)
+        errors = _check_forward(prepared, operator, params, arrays, backend, (relative, absolute, typical))
     return Verification(
         checked="scaled" if scaled else "full",
         params=dict(params) if scaled else None,
@@ -44,7 +46,7 @@ def _check_forward(
     params: Params,
     arrays: Mapping[str, Any],
     backend: Backend,
-    tolerance: tuple[float, float],
+    tolerance: tuple[float, float, float],
 ) -> Errors:
     native = _as_tuple(prepared.launch())
     found, due = backend.dtype(native[0]), operator.result_dtype(params)

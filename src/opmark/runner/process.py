@@ -75,7 +75,7 @@ class WorkerProcess:
         """End it at once, with everything that it started."""
         self._kill()
         self._process.wait()
-        self._reader.join()
+        self._reader.join(timeout=1.0)  # a process that left the group may hold the pipe open: it is not waited for
         if self._process.stdin:
             with suppress(BrokenPipeError):  # it may have died with a task still in the pipe
                 self._process.stdin.close()

@@ -83,7 +83,7 @@ def new_run(plan: Plan, label: str) -> Run:
         plan=plan.id,
         tasks=len(plan.tasks) + len(plan.skipped),
         label=label,
-        command=shlex.join(sys.argv),
+        command=shlex.join(sys.argv).encode(errors="backslashreplace").decode(),
         version=VERSION,
     )
 

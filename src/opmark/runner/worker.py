@@ -35,6 +35,7 @@ class Hello(msgspec.Struct, frozen=True):
 def main(backend_name: str, threads: int, pipe: int) -> None:
     _die_with_parent()
     _be_killed_first()
+    os.set_inheritable(pipe, False)  # processes that a framework starts must not hold it open
     with os.fdopen(pipe, "wb", buffering=0) as out:
         info = find_backend(backend_name)
         backend = info.load(threads)

@@ -33,13 +33,20 @@ class Tolerance:
     """
 
     terms: Callable[[Params], int] = lambda _: 1
+    magnitude: Callable[[Params], float] = lambda _: 0.0
+    """How large results are on the average, where that is known: one near zero is as far off as the others."""
     factor: float = 1.0
     """For operators whose formula loses digits (cancellation); 1 where it does not."""
 
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
-        """(relative, typical): an error passes within relative x |expected| + typical x rms(expected)."""
+        """(relative, typical): an error passes within relative x |expected| + typical x the magnitude of results."""
         relative = self.factor * _RELATIVE_ERROR.get(dtype, 0.0)
         return relative, relative * growth(self.terms(params))
+
+
+def sum_of_products(terms: Callable[[Params], int]) -> Tolerance:
+    """For sums of so many products of inputs between -1 and 1, whose mean square is 1/3."""
+    return Tolerance(terms, magnitude=lambda p: terms(p) ** 0.5 / 3)
 
 
 def growth(terms: float) -> float:

@@ -44,7 +44,7 @@ class Verification(Struct, frozen=True):
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     tolerance: tuple[float, float] | None = None
-    """(relative to the value, relative to the root mean square of all values)."""
+    """(relative to the value, relative to the magnitude of all values)."""
 
 
 class Record(Struct, frozen=True):

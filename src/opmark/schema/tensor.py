@@ -17,7 +17,7 @@ class TensorSpec(Struct, frozen=True):
     low: float = -1.0
     """Smallest value."""
     high: float = 1.0
-    """Values stay below this one; integers too."""
+    """Values stay below this one; a float may be rounded up to it."""
 
     @property
     def elements(self) -> int:

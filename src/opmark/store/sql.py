@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select
+from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, inspect, select
 from sqlalchemy.dialects.sqlite import insert as insert_or_ignore
 from sqlalchemy.exc import DBAPIError
 
@@ -29,6 +29,8 @@ class SqlStore:
         self._path = path
         self._engine = _engine(path)
         self._writer = self._engine.execution_options(writes=True)
+        self._ready = False
+        """Whether the tables are known to be there."""
         if path.exists():
             with self._explained("open"):
                 self._check()
@@ -75,7 +77,7 @@ class SqlStore:
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         with self._explained("write to"):
-            if not self._path.exists():
+            if not self._ready:
                 self._create()
             with self._writer.begin() as connection:
                 yield connection
@@ -102,6 +104,7 @@ class SqlStore:
             # Another process may have been quicker; then its row is as good.
             row = {"key": "version", "value": str(VERSION)}
             connection.execute(insert_or_ignore(META).on_conflict_do_nothing(), row)
+        self._ready = True
 
     def _check(self) -> None:
         names = set(inspect(self._engine).get_table_names())
@@ -114,11 +117,15 @@ class SqlStore:
                 "name another file with --db",
             )
         with self._engine.connect() as connection:
-            found = int(connection.execute(select(META.c.value).where(META.c.key == "version")).scalar_one())
+            text = connection.execute(select(META.c.value).where(META.c.key == "version")).scalar()
+        if text is None or not text.isdecimal():
+            raise StoreError(f"{self._path}: does not say of which version it is", "name another file with --db")
+        found = int(text)
         if found > VERSION:
             raise StoreError(
                 f"{self._path}: is a store of version {found}; this opmark reads up to {VERSION}", "upgrade opmark"
             )
+        self._ready = True
 
 
 def _try_to_write(path: Path) -> None:
@@ -135,7 +142,7 @@ def _try_to_write(path: Path) -> None:
 
 
 def _engine(path: Path) -> Engine:
-    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": _BUSY_SECONDS})
+    engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": _BUSY_SECONDS})
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:

@@ -16,15 +16,18 @@ class Errors(NamedTuple):
     """Relative to the reference, where that is not zero."""
 
 
-def compare(outputs: Sequence[Any], expected: Sequence[Any], relative: float, typical: float) -> Errors:
-    """The largest errors; WrongResult where one is outside relative x |expected| + typical x rms(expected)."""
+def compare(
+    outputs: Sequence[Any], expected: Sequence[Any], relative: float, absolute: float = 0.0, typical: float = 0.0
+) -> Errors:
+    """The largest errors; WrongResult where one is above relative x |expected| + absolute + typical x rms(expected)."""
     if len(outputs) != len(expected):
         raise WrongResult(f"{len(outputs)} outputs, expected {len(expected)}")
-    found = [_compare_one(i, *pair, relative, typical) for i, pair in enumerate(zip(outputs, expected, strict=True))]
+    pairs = enumerate(zip(outputs, expected, strict=True))
+    found = [_compare_one(i, *pair, relative, absolute, typical) for i, pair in pairs]
     return Errors(max(e.max_abs for e in found), max(e.max_rel for e in found))
 
 
-def _compare_one(index: int, output: Any, expected: Any, relative: float, typical: float) -> Errors:
+def _compare_one(index: int, output: Any, expected: Any, relative: float, absolute: float, typical: float) -> Errors:
     if output.shape != expected.shape:
         raise WrongResult(f"output {index} has shape {output.shape}, expected {expected.shape}")
     if output.size == 0:
@@ -34,13 +37,19 @@ def _compare_one(index: int, output: Any, expected: Any, relative: float, typica
     known = np.where(finite, expected, 0)
     error = np.where(finite, _distance(output, known), 0.0)
     size = np.abs(known).astype(np.float64)
-    absolute = typical * float(np.sqrt(np.square(size).mean()))
+    absolute += typical * _root_mean_square(size)
     excess = error - (relative * size + absolute)
     if (excess > 0).any():
         raise WrongResult(_describe(index, output, expected, error, excess, relative, absolute))
     with np.errstate(all="ignore"):
         ratio = np.where(size > 0, error / size, 0.0)
     return Errors(float(error.max()), float(ratio.max()))
+
+
+def _root_mean_square(size: Any) -> float:
+    """Of values that are not negative; scaled, so that the square of a large one does not overflow."""
+    largest = float(size.max())
+    return largest * float(np.sqrt(np.square(size / largest).mean())) if largest > 0 else 0.0
 
 
 def _distance(output: Any, expected: Any) -> Any:

@@ -1,8 +1,9 @@
 """Gradients against the reference, for any operator, without a formula for its gradient.
 
 The change of the reference along a random direction v is known from a few more evaluations of it (a central difference
-in float64); it must equal the gradient times v. Each element of the direction is +1 or -1, so an error in any element
-of the gradient shows.
+in float64); it must equal the gradient times v. Each element of the direction is +1 or -1, so every element of the
+gradient counts; a single wrong one shows as long as it stands out from the rounding of all of them together, which in
+16-bit types it may not.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from opmark.schema.operator import growth
 from opmark.verify.compare import Errors
 
 _DIRECTIONS = 4
-_STEP = 3e-4
+_STEP = 2e-5
 _FIVE_POINTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
+EVALUATIONS = _DIRECTIONS * len(_FIVE_POINTS)
+"""Of the reference, for the gradient of one input."""
 # What the difference itself may be off by: its truncation and rounding, relative to the terms that it adds up.
-_OWN_ERROR = 1e-9
+_OWN_ERROR = 1e-7
 
 Reference = Callable[[Mapping[str, Any]], Sequence[Any]]
 Direction = Callable[[str, np.random.Generator, Any], Any]

@@ -15,20 +15,21 @@ Place = tuple[str, int | None]
 """A parameter, and the index within it where it is a shape."""
 
 
-def too_large(operator: Operator, params: Params) -> bool:
+def too_large(operator: Operator, params: Params, evaluations: int = 1) -> bool:
+    """Whether computing the reference so many times would take too long, or too much memory once."""
     elements = sum(spec.elements for spec in operator.inputs(params).values())
     cost = operator.cost(params)
-    return cost.flops > MAX_FLOPS or max(elements, cost.bytes_written // 2) > MAX_ELEMENTS
+    return evaluations * cost.flops > MAX_FLOPS or max(elements, cost.bytes_written // 2) > MAX_ELEMENTS
 
 
-def scale_down(operator: Operator, params: Params) -> dict[str, Any]:
+def scale_down(operator: Operator, params: Params, evaluations: int = 1) -> dict[str, Any]:
     """Halves the largest size again and again until the case is small enough to check.
 
     Rules of the operator hold at every step. Where they do not let a size go alone, all sizes of the same value go
     together (queries and keys of a causal attention, channels and groups of a depthwise convolution), or it stays.
     """
     scaled, fixed = dict(params), set[Place]()
-    while too_large(operator, scaled):
+    while too_large(operator, scaled, evaluations):
         sizes = {place: n for place, n in _sizes(operator, scaled).items() if place not in fixed and n > 1}
         if not sizes:
             return scaled

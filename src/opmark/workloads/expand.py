@@ -84,6 +84,8 @@ def _presets(operator: Operator, entry: Entry, place: _Place) -> list[Mapping[st
 def _axis(operator: Operator, key: str, value: Any, place: _Place) -> Axis:
     with place.named():
         params = [operator.param(name) for name in key.split(".")]
+    if len({param.name for param in params}) < len(params):
+        raise place.complaint("names one parameter twice")
     if len(params) > 1:
         rows = _rows(value, [param.name for param in params], place)
     elif not isinstance(value, list) or (params[0].is_shape and not any(isinstance(item, list) for item in value)):

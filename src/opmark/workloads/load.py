@@ -68,6 +68,8 @@ def _plain_json(text: str, where: str) -> Any:
         return json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, where))
     except json.JSONDecodeError as error:
         raise InvalidFile(f"{where}:{error.lineno}:{error.colno}: {error.msg}") from None
+    except (ValueError, RecursionError) as error:  # numbers and nestings beyond reason
+        raise InvalidFile(f"{where}: {error}") from None
 
 
 def _unique(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
@@ -85,16 +87,22 @@ def _plain_yaml(text: str, where: str) -> Any:
         mark = error.problem_mark or error.context_mark
         place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
         raise InvalidFile(f"{place}: {error.problem}") from None
-    except yaml.YAMLError as error:
-        raise InvalidFile(f"{where}: {error}") from None
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        line, column = before.count("\n") + 1, error.position - before.rfind("\n")
+        raise InvalidFile(f"{where}:{line}:{column}: {error.reason}: #x{error.character:04x}") from None
+    except RecursionError:
+        raise InvalidFile(f"{where}: is nested too deeply") from None
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML as people read it: a key stands once, and 1e-5 is a number."""
+    """YAML as people read it: a key stands once, 1e-5 is a number, and a value that cannot be read says where."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
+            if key_node.tag == _MERGE:
+                continue
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, str) and key in seen:
                 raise yaml.MarkedYAMLError(
@@ -103,7 +111,14 @@ class _StrictLoader(yaml.SafeLoader):
             seen.add(key if isinstance(key, str) else id(key))
         return super().construct_mapping(node, deep)
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, AttributeError) as error:  # what PyYAML's own constructors raise on a malformed scalar
+            raise yaml.MarkedYAMLError(problem=str(error), problem_mark=node.start_mark) from None
 
+
+_MERGE = "tag:yaml.org,2002:merge"
 _StrictLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
 )

@@ -1,0 +1,1 @@
+"""What opmark itself costs: `python -m benchmarks`, or `make bench`."""

@@ -1,0 +1,92 @@
+"""What the benchmarks share: a row of the table, opmark from the shell, a quiet machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from opmark.schema import Measurement
+
+OPMARK = str(Path(sys.executable).with_name("opmark"))
+
+# Share of the cores that others may take for a machine to count as quiet, and for how long it has to be so.
+_QUIET = 0.05
+_QUIET_SECONDS = 3.0
+_PATIENCE = 60.0
+
+
+class Row(NamedTuple):
+    what: str
+    target: str
+    measured: str
+    reached: bool | None
+    """None where there is no target."""
+
+
+class Shell:
+    """Runs commands as a person would, but with a store and a cache of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.db = folder / "benchmarks.db"
+        self.environ = {**os.environ, "XDG_CACHE_HOME": str(folder), "XDG_DATA_HOME": str(folder)}
+        self.environ.pop("OPMARK_DB", None)
+
+    def run(self, *command: str) -> str:
+        """Its standard output; what it says on the way is shown only if it fails."""
+        done = subprocess.run(command, env=self.environ, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
+        return done.stdout
+
+    def time(self, *command: str) -> float:
+        start = time.perf_counter()
+        self.run(*command)
+        return time.perf_counter() - start
+
+
+class Bystanders:
+    """The share of all cores that processes other than ours and our children's took since the start."""
+
+    def __init__(self) -> None:
+        self._start = self._now()
+
+    def share(self) -> float:
+        wall, busy, own = (now - then for now, then in zip(self._now(), self._start, strict=True))
+        return max(0.0, busy - own) / (wall * (os.cpu_count() or 1))
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        times = psutil.cpu_times()
+        idle = times.idle + getattr(times, "iowait", 0.0)
+        return time.perf_counter(), sum(times[:8]) - idle, sum(os.times()[:4])
+
+
+def wait_for_quiet() -> None:
+    """Until other processes leave the cores alone for a while, or patience ends."""
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        bystanders = Bystanders()
+        time.sleep(_QUIET_SECONDS)
+        if bystanders.share() < _QUIET:
+            return
+
+
+def inside_the_clock(measurement: Measurement) -> float:
+    """Seconds that passed between two readings of the clock, over warm-up and all samples."""
+    kept = sum(sample + measurement.overhead for sample in measurement.samples) * measurement.calls
+    return kept + measurement.warmup_time
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    verdict = {True: "yes", False: "**no**", None: ""}
+    lines = ["| what | target | measured | reached |", "|---|---|---|---|"]
+    lines += [f"| {row.what} | {row.target} | {row.measured} | {verdict[row.reached]} |" for row in rows]
+    return "\n".join(lines)

@@ -1,0 +1,142 @@
+"""NumPy on the CPU."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opmark.errors import Unsupported
+from opmark.registry import backend
+from opmark.schema import TensorSpec
+from opmark.schema.dtype import DTYPES, INTS, is_float
+
+INFO = backend("numpy-cpu")
+LIVE = INFO.load(threads=1)
+
+
+def _spec(dtype: str, shape: tuple[int, ...] = (200, 3)) -> TensorSpec:
+    return TensorSpec(shape, dtype, *((-1.0, 1.0) if is_float(dtype) else (0, 2)))
+
+
+@pytest.mark.parametrize("dtype", sorted(INFO.dtypes))
+def test_a_tensor_of_every_claimed_element_type_can_be_made(dtype: str, numpy_cpu: Any) -> None:
+    array = numpy_cpu.tensor(_spec(dtype), 0)
+    assert array.dtype == np.dtype(dtype)
+    assert array.dtype.itemsize == DTYPES[dtype].size
+    assert array.shape == (200, 3)
+    assert len(np.unique(array)) > 1
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "uint8"])
+def test_a_seed_gives_the_same_data_again_and_another_seed_other_data(dtype: str, numpy_cpu: Any) -> None:
+    first, again, other = (numpy_cpu.tensor(_spec(dtype), seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_the_global_generator_is_left_alone(numpy_cpu: Any) -> None:
+    np.random.seed(0)
+    expected = np.random.random()
+    np.random.seed(0)
+    numpy_cpu.tensor(_spec("float32"), 5)
+    assert np.random.random() == expected
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    shape=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    dtype=st.sampled_from(["float64", "float32", "float16"]),
+    low=st.floats(-100, 100),
+    width=st.floats(0.5, 100),
+    seed=st.integers(0, 2**32),
+)
+def test_floats_lie_in_their_domain(shape: list[int], dtype: str, low: float, width: float, seed: int) -> None:
+    array = LIVE.tensor(TensorSpec(tuple(shape), dtype, low, low + width), seed)
+    assert array.shape == tuple(shape)
+    assert array.dtype == dtype
+    rounding = np.finfo(dtype).eps * 200
+    assert (array >= low - rounding).all()
+    assert (array <= low + width + rounding).all()
+
+
+def test_floats_fill_their_domain_evenly(numpy_cpu: Any) -> None:
+    array = numpy_cpu.tensor(TensorSpec((10000,), "float32", -3.0, 5.0), 0)
+    counts, _ = np.histogram(array, bins=4, range=(-3, 5))
+    assert counts.sum() == 10000
+    assert counts.min() > 2200
+
+
+@pytest.mark.parametrize("dtype", INTS)
+def test_integers_take_every_value_of_their_range_and_no_other(dtype: str, numpy_cpu: Any) -> None:
+    assert set(numpy_cpu.tensor(TensorSpec((2000,), dtype, 3, 9), 0).tolist()) == {3, 4, 5, 6, 7, 8}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_integers_reach_both_ends_of_their_type(dtype: str, numpy_cpu: Any) -> None:
+    limits = np.iinfo(dtype)
+    array = numpy_cpu.tensor(TensorSpec((20000,), dtype, limits.min, limits.max + 1), 0)
+    assert (array.min(), array.max()) == (limits.min, limits.max)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_floats_are_looked_at_in_float64(dtype: str, numpy_cpu: Any) -> None:
+    array = np.array([0.1, -2.5], dtype)
+    seen = numpy_cpu.to_numpy(array)
+    assert seen.dtype == np.float64
+    assert seen.tolist() == [float(value) for value in array]
+
+
+@pytest.mark.parametrize("dtype", sorted(INFO.dtypes))
+def test_an_element_type_is_named_as_opmark_spells_it(dtype: str, numpy_cpu: Any) -> None:
+    assert numpy_cpu.dtype(np.ones(3, dtype)) == dtype
+
+
+@pytest.mark.parametrize("dtype", [*INTS, "bool", "complex64"])
+def test_other_types_are_looked_at_as_they_are(dtype: str, numpy_cpu: Any) -> None:
+    assert numpy_cpu.to_numpy(np.ones(3, dtype)).dtype == np.dtype(dtype)
+
+
+def test_a_scalar_is_looked_at_as_an_array(numpy_cpu: Any) -> None:
+    """A sum over a vector comes back as a scalar."""
+    seen = numpy_cpu.to_numpy(np.float32(1.5))
+    assert isinstance(seen, np.ndarray)
+    assert (seen.shape, seen.dtype, seen.item()) == ((), np.float64, 1.5)
+
+
+def test_there_is_no_backward_phase(numpy_cpu: Any) -> None:
+    with pytest.raises(Unsupported, match="no automatic differentiation"):
+        numpy_cpu.backward(lambda: None, (), 0)
+
+
+def test_a_real_lack_of_memory_is_recognised(numpy_cpu: Any) -> None:
+    with pytest.raises(MemoryError) as caught:
+        np.empty(1 << 60, np.uint8)
+    assert numpy_cpu.classify(caught.value) == "oom"
+
+
+def test_an_ordinary_error_is_not_taken_for_anything_else(numpy_cpu: Any) -> None:
+    with pytest.raises(ValueError, match="matmul") as caught:
+        np.ones((2, 3)) @ np.ones((2, 3))
+    assert numpy_cpu.classify(caught.value) is None
+
+
+def test_the_host_clock_and_the_resident_pages_serve_it(numpy_cpu: Any) -> None:
+    assert numpy_cpu.timer() is None
+    assert numpy_cpu.memory() is None
+    assert numpy_cpu.why_unavailable() is None
+    assert not numpy_cpu.asynchronous
+    assert numpy_cpu.available_bytes() > 0
+
+
+def test_its_environment_says_what_may_explain_a_number() -> None:
+    facts = INFO.load(threads=7).environment()
+    assert facts["numpy"] == np.__version__
+    assert facts["threads"] == 7
+    assert facts["device"] == "cpu"
+    assert {"scipy", "blas"} <= set(facts)
+    assert json.loads(json.dumps(facts)) == facts

@@ -1,0 +1,331 @@
+"""PyTorch, eager, on the CPU."""
+
+from __future__ import annotations
+
+import gc
+import json
+import weakref
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opmark.errors import Unsupported
+from opmark.registry import backend
+from opmark.schema import TensorSpec
+from opmark.schema.dtype import DTYPES, FLOATS, INTS, is_float
+
+INFO = backend("torch-cpu")
+OTHERS = ("torch-cuda", "torch-xpu", "torch-mps", "torch-accelerator")
+
+
+def _spec(dtype: str, shape: tuple[int, ...] = (200, 3)) -> TensorSpec:
+    return TensorSpec(shape, dtype, *((-1.0, 1.0) if is_float(dtype) else (0, 2)))
+
+
+@pytest.mark.parametrize("dtype", sorted(INFO.dtypes))
+def test_a_tensor_of_every_claimed_element_type_can_be_made(dtype: str, torch_cpu: Any) -> None:
+    tensor = torch_cpu.tensor(_spec(dtype), 0)
+    assert tensor.dtype == getattr(torch, dtype)
+    assert tensor.element_size() == DTYPES[dtype].size
+    assert tuple(tensor.shape) == (200, 3)
+    assert tensor.device.type == "cpu"
+    seen = torch_cpu.to_numpy(tensor)
+    assert len(np.unique(seen)) > 1
+    assert np.isfinite(seen).all()
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "int64", "uint8"])
+def test_a_seed_gives_the_same_data_again_and_another_seed_other_data(dtype: str, torch_cpu: Any) -> None:
+    first, again, other = (torch_cpu.tensor(_spec(dtype), seed) for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_the_global_generator_is_left_alone(torch_cpu: Any) -> None:
+    before = torch.get_rng_state()
+    torch_cpu.tensor(_spec("float32"), 5)
+    torch_cpu.tensor(_spec("int64"), 5)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    shape=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    dtype=st.sampled_from(FLOATS),
+    low=st.integers(-100, 100),
+    width=st.integers(1, 100),
+    seed=st.integers(0, 2**32),
+)
+def test_floats_lie_in_their_domain(shape: list[int], dtype: str, low: int, width: int, seed: int) -> None:
+    tensor = INFO.load(threads=1).tensor(TensorSpec(tuple(shape), dtype, low, low + width), seed).double()
+    assert list(tensor.shape) == shape
+    rounding = torch.finfo(getattr(torch, dtype)).eps * 200
+    assert (tensor >= low - rounding).all()
+    assert (tensor <= low + width + rounding).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_floats_fill_their_domain_evenly(dtype: str, torch_cpu: Any) -> None:
+    values = torch_cpu.to_numpy(torch_cpu.tensor(TensorSpec((10000,), dtype, -3.0, 5.0), 0))
+    counts, _ = np.histogram(values, bins=4, range=(-3, 5))
+    assert counts.sum() == 10000
+    assert counts.min() > 2200
+
+
+@pytest.mark.parametrize("dtype", INTS)
+def test_integers_take_every_value_of_their_range_and_no_other(dtype: str, torch_cpu: Any) -> None:
+    assert set(torch_cpu.tensor(TensorSpec((2000,), dtype, 3, 9), 0).tolist()) == {3, 4, 5, 6, 7, 8}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_integers_reach_both_ends_of_their_type(dtype: str, torch_cpu: Any) -> None:
+    limits = torch.iinfo(getattr(torch, dtype))
+    tensor = torch_cpu.tensor(TensorSpec((20000,), dtype, limits.min, limits.max + 1), 0)
+    assert (tensor.min().item(), tensor.max().item()) == (limits.min, limits.max)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_floats_are_looked_at_in_float64(dtype: str, torch_cpu: Any) -> None:
+    tensor = torch.tensor([0.1, -2.5, 3e4], dtype=getattr(torch, dtype))
+    seen = torch_cpu.to_numpy(tensor)
+    assert seen.dtype == np.float64
+    assert seen.tolist() == tensor.tolist()
+
+
+@pytest.mark.parametrize("dtype", sorted(INFO.dtypes))
+def test_an_element_type_is_named_as_opmark_spells_it(dtype: str, torch_cpu: Any) -> None:
+    assert torch_cpu.dtype(torch.ones(3).to(getattr(torch, dtype))) == dtype
+
+
+@pytest.mark.parametrize("dtype", [*INTS, "bool", "complex64"])
+def test_other_types_are_looked_at_as_they_are(dtype: str, torch_cpu: Any) -> None:
+    assert torch_cpu.to_numpy(torch.ones(3, dtype=getattr(torch, dtype))).dtype == np.dtype(dtype)
+
+
+def test_a_tensor_with_a_graph_can_be_looked_at(torch_cpu: Any) -> None:
+    with torch.enable_grad():
+        value = torch.ones(3, dtype=torch.float64, requires_grad=True) * 2
+        assert torch_cpu.to_numpy(value).tolist() == [2, 2, 2]
+
+
+def test_a_forward_pass_keeps_no_graph() -> None:
+    torch.set_grad_enabled(True)
+    live = INFO.load(threads=1)
+    x = live.tensor(_spec("float32"), 0)
+    assert not x.requires_grad
+    y = torch.exp(x.requires_grad_(True))
+    assert not y.requires_grad
+    assert y.grad_fn is None
+
+
+def test_a_backward_phase_leaves_the_forward_ones_without_a_graph(torch_cpu: Any) -> None:
+    x = torch_cpu.tensor(_spec("float32"), 0)
+    torch_cpu.backward(lambda: torch.exp(x), [x], 1)
+    assert not torch.is_grad_enabled()
+    assert torch.exp(x).grad_fn is None
+
+
+def test_the_number_of_threads_is_set() -> None:
+    for threads in (1, 2):
+        assert INFO.load(threads).environment()["threads"] == threads
+        assert torch.get_num_threads() == threads
+
+
+def test_float32_means_float32() -> None:
+    """TF32 keeps 10 bits of 23; a product in it would be measured under the wrong name."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    INFO.load(threads=1)
+    assert not torch.backends.cuda.matmul.allow_tf32
+    assert not torch.backends.cudnn.allow_tf32
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.fixture
+def product(torch_cpu: Any) -> Any:
+    a, b = (torch_cpu.tensor(TensorSpec(shape, "float32"), i) for i, shape in enumerate([(5, 7), (7, 3)]))
+    launch, seeds = torch_cpu.backward(lambda: torch.mm(a, b), [a, b], 9)
+    return a, b, launch, seeds
+
+
+def test_backward_returns_a_gradient_an_input(product: Any) -> None:
+    a, b, launch, (seed,) = product
+    for found, expected in zip(launch(), (seed @ b.T, a.T @ seed), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_the_gradient_of_the_output_is_neither_constant_nor_always_the_same(product: Any) -> None:
+    a, b, _, (seed,) = product
+    assert seed.shape == (5, 3)
+    assert seed.dtype == torch.float32
+    assert seed.unique().numel() == seed.numel()
+    live = INFO.load(threads=1)
+    (again,), (other,) = (live.backward(lambda: torch.mm(a, b), [a, b], number)[1] for number in (9, 10))
+    assert torch.equal(seed, again)
+    assert not torch.equal(seed, other)
+
+
+def test_backward_can_be_repeated_and_nothing_adds_up(product: Any) -> None:
+    a, b, launch, _ = product
+    first = [gradient.clone() for gradient in launch()]
+    for _ in range(10):
+        assert all(torch.equal(*pair) for pair in zip(first, launch(), strict=True))
+    assert a.grad is None
+    assert b.grad is None
+
+
+def test_each_backward_launch_gives_new_gradients(product: Any) -> None:
+    *_, launch, _ = product
+    first, second = launch(), launch()
+    assert {g.data_ptr() for g in first}.isdisjoint(g.data_ptr() for g in second)
+
+
+def test_backward_does_not_run_the_forward_pass_again(torch_cpu: Any) -> None:
+    x, calls = torch_cpu.tensor(_spec("float32"), 0), []
+
+    def forward() -> Any:
+        calls.append(1)
+        return torch.exp(x)
+
+    launch, _ = torch_cpu.backward(forward, [x], 0)
+    launch()
+    launch()
+    assert len(calls) == 1
+
+
+def test_memory_does_not_grow_over_backward_launches(torch_cpu: Any) -> None:
+    """50 gradients of 4 MiB each: if they were kept, 200 MiB."""
+    x = torch_cpu.tensor(TensorSpec((1 << 20,), "float32"), 0)
+    launch, _ = torch_cpu.backward(lambda: torch.exp(x), [x], 0)
+    process = psutil.Process()
+    launch()
+    gc.collect()
+    before = process.memory_info().rss
+    for _ in range(50):
+        launch()
+    assert process.memory_info().rss - before < 60 << 20
+
+
+def test_the_graph_goes_with_the_launch(torch_cpu: Any) -> None:
+    x, outputs = torch_cpu.tensor(_spec("float32"), 0), []
+
+    def forward() -> Any:
+        y = torch.exp(x)
+        outputs.append(weakref.ref(y))
+        return y
+
+    launch, _ = torch_cpu.backward(forward, [x], 0)
+    launch()
+    assert outputs[0]() is not None
+    del launch
+    gc.collect()
+    assert outputs[0]() is None
+
+
+def test_an_output_without_a_gradient_has_no_seed(torch_cpu: Any) -> None:
+    x = torch_cpu.tensor(_spec("float32"), 0)
+    launch, seeds = torch_cpu.backward(lambda: tuple(torch.topk(x, 2)), [x], 0)
+    assert seeds[0].shape == (200, 2)
+    assert seeds[1] is None
+    assert launch()[0].shape == x.shape
+
+
+def test_nothing_to_differentiate_is_not_supported(torch_cpu: Any) -> None:
+    x = torch_cpu.tensor(_spec("float32"), 0)
+    with pytest.raises(Unsupported, match="no output"):
+        torch_cpu.backward(lambda: x.argmax(-1), [x], 0)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_seed_has_the_element_type_of_the_output(dtype: str, torch_cpu: Any) -> None:
+    x = torch_cpu.tensor(_spec("float32"), 0)
+    _, (seed,) = torch_cpu.backward(lambda: x.to(getattr(torch, dtype)), [x], 0)
+    assert seed.dtype == getattr(torch, dtype)
+
+
+def test_a_real_lack_of_memory_is_recognised(torch_cpu: Any) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 50, dtype=torch.uint8)
+    assert torch_cpu.classify(caught.value) == "oom"
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")]
+)
+def test_a_lack_of_memory_by_its_type_is_recognised(error: Exception, torch_cpu: Any) -> None:
+    assert torch_cpu.classify(error) == "oom"
+
+
+# Things that torch refuses on a CPU, each with a wording of its own.
+LACKING = {
+    "gelu of integers": lambda: torch.nn.functional.gelu(torch.ones(3, dtype=torch.int64)),
+    "exp of float8": lambda: torch.exp(torch.ones(3).to(torch.float8_e4m3fn)),
+    "softmax of integers": lambda: torch.softmax(torch.ones(3, dtype=torch.int32), 0),
+    "topk of a sparse tensor": lambda: torch.topk(torch.ones(3).to_sparse(), 1),
+    "inverse in float16": lambda: torch.linalg.inv(torch.eye(3).half()),
+    "topk of complex numbers": lambda: torch.topk(torch.ones(3, dtype=torch.complex64), 1),
+}
+
+
+@pytest.mark.parametrize("what", LACKING)
+def test_what_torch_lacks_is_recognised(what: str, torch_cpu: Any) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        LACKING[what]()
+    assert torch_cpu.classify(caught.value) == "skipped"
+
+
+def test_what_is_not_implemented_is_recognised_whatever_it_says(torch_cpu: Any) -> None:
+    assert torch_cpu.classify(NotImplementedError("later")) == "skipped"
+
+
+ORDINARY = {
+    "shapes that do not fit": lambda: torch.ones(2, 3) @ torch.ones(2, 3),
+    "an index beyond the end": lambda: torch.ones(3)[torch.tensor([5])],
+    "a value that is refused": lambda: torch.ones(3).softmax(4),
+}
+
+
+@pytest.mark.parametrize("what", ORDINARY)
+def test_an_ordinary_error_is_not_taken_for_anything_else(what: str, torch_cpu: Any) -> None:
+    with pytest.raises((RuntimeError, IndexError)) as caught:
+        ORDINARY[what]()
+    assert torch_cpu.classify(caught.value) is None
+
+
+def test_the_cpu_is_always_there(torch_cpu: Any) -> None:
+    assert torch_cpu.why_unavailable() is None
+    assert not torch_cpu.asynchronous
+    assert torch_cpu.timer() is None
+    assert torch_cpu.memory() is None
+    assert torch_cpu.synchronize() is None
+    assert 0 < torch_cpu.available_bytes() <= psutil.virtual_memory().total
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_device_that_is_not_there_is_named_with_the_reason(name: str) -> None:
+    if torch.accelerator.is_available():
+        pytest.skip("this machine has an accelerator")
+    live = backend(name).load(threads=1)
+    reason = live.why_unavailable()
+    assert reason
+    assert torch.__version__ in reason
+    assert name.removeprefix("torch-") in reason.lower()
+    assert live.asynchronous
+
+
+def test_a_build_without_cuda_says_so() -> None:
+    if torch.version.cuda or torch.version.hip:
+        pytest.skip("this build of torch has CUDA")
+    assert backend("torch-cuda").load(threads=1).why_unavailable().endswith("is a build without CUDA")
+
+
+def test_its_environment_says_what_may_explain_a_number(torch_cpu: Any) -> None:
+    facts = torch_cpu.environment()
+    assert facts["torch"] == str(torch.__version__)
+    assert facts["device"] == "cpu"
+    assert {"capability", "mkldnn", "deterministic"} <= set(facts)
+    assert json.loads(json.dumps(facts)) == facts

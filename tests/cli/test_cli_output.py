@@ -1,0 +1,63 @@
+"""Data to stdout."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from opmark.cli.output import console, print_json_lines, split
+
+Command = Callable[..., Any]
+
+
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [
+        ([], []),
+        (["a,b"], ["a", "b"]),
+        (["a", "b,c"], ["a", "b", "c"]),
+        ([" a , b "], ["a", "b"]),
+        (["a,,b,"], ["a", "b"]),
+    ],
+)
+def test_several_values_come_by_comma_or_by_repetition(values: list[str], parts: list[str]) -> None:
+    assert split(values) == parts
+
+
+def test_an_object_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json_lines([{"a": 1.5, "b": "é\n"}, {"c": None}])
+    assert capsys.readouterr().out == '{"a":1.5,"b":"é\\n"}\n{"c":null}\n'
+
+
+def test_where_nobody_looks_lines_are_as_long_as_they_need_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    console().print("word " * 150)
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_a_row_in_a_file_is_never_cut_off(main: Command) -> None:
+    """However long: whoever reads the file may look for any part of it."""
+    shape = "x".join("1" * 700)
+    done = main("run", "exp", "-p", f"shape={shape}", "--backend", "null", "--effort", "quick")
+    head, row = done.out.splitlines()
+    assert head.split()[-1] == "status"
+    assert row.split()[:2] == ["exp", shape]
+    assert row.split()[-1] == "ok"
+
+
+def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+    """As in `opmark list ops | head -1`."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "opmark.cli.main", "list", "ops"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    process.wait(60)
+    assert err == ""

@@ -1,0 +1,54 @@
+"""opmark show"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from opmark import api
+from opmark.schema import Run
+
+Command = Callable[..., Any]
+
+
+def test_what_was_run_is_shown_as_it_was_printed(main: Command, db: Path) -> None:
+    ran = main("run", "exp", "add", "--size", "small", "--backend", "null", "--effort", "quick", "--label", "mine")
+    shown = main("show")
+    assert shown.code == 0
+    assert shown.out == ran.out
+    run = api.show(db=db).run
+    assert shown.err == f"run {run.id} (mine) of {run.started}\n"
+
+
+def test_json_is_the_same_as_that_of_the_run(main: Command) -> None:
+    ran = main("run", "exp", "--size", "small", "--backend", "null", "--effort", "quick", "--json")
+    assert main("show", "--json").out == ran.out
+    assert len(ran.objects) == 1
+
+
+def test_a_run_is_chosen_by_id_beginning_or_label(main: Command, db: Path) -> None:
+    with closing(api.open_store(db, create=True)) as store:
+        for run_id, label in (("20300101-000000-aaaa", "first"), ("20300202-000000-bbbb", "")):
+            store.begin(Run(run_id, "2030", "plan", 3, label))
+    for name, chosen in (
+        ([], "bbbb"), (["20300101-000000-aaaa"], "aaaa"), (["202"], None), (["203001"], "aaaa"), (["first"], "aaaa"),
+    ):  # fmt: skip
+        done = main("show", *name)
+        assert done.code == (2 if chosen is None else 0)
+        assert chosen is None or chosen in done.err
+
+
+def test_what_is_missing_is_said(main: Command, db: Path) -> None:
+    with closing(api.open_store(db, create=True)) as store:
+        store.begin(Run("20300101-000000-aaaa", "2030", "plan", 3))
+    assert "3 of 3 tasks not run" in main("show").err
+
+
+def test_showing_changes_nothing(main: Command, db: Path) -> None:
+    main("run", "exp", "--size", "small", "--backend", "null", "--effort", "quick")
+    before = db.read_bytes()
+    for _ in range(2):
+        assert main("show").code == 0
+    assert db.read_bytes() == before

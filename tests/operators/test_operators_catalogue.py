@@ -1,0 +1,289 @@
+"""What holds for every operator, whatever it computes: a new operator is tested by being in the catalogue."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import product
+from math import isfinite, prod
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opmark.registry import backend, catalogue
+from opmark.registry import operator as find_operator
+from opmark.schema import Operator
+from opmark.schema.cost import nbytes
+from opmark.schema.dtype import DTYPES, is_float
+from opmark.schema.operator import PHASES, SIZES
+
+OPERATORS = list(catalogue().values())
+BACKENDS = ("numpy-cpu", "torch-cpu")
+FRAMEWORKS = ("torch", "jax", "tensorflow", "onnxruntime", "openvino", "tvm", "mxnet", "cupy")
+
+every_operator = pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
+every_size = pytest.mark.parametrize("size", SIZES)
+every_backend = pytest.mark.parametrize("backend_name", BACKENDS)
+
+
+def with_dtypes(op: Operator, size: str, allowed: frozenset[str] = frozenset(DTYPES)) -> Iterator[dict[str, Any]]:
+    """The preset in every combination of element types that the operator takes."""
+    dtypes = [param for param in op.params if param.kind == "dtype"]
+    for chosen in product(*([name for name in param.choices if name in allowed] for param in dtypes)):
+        yield op.complete({**op.preset(size), **{p.name: name for p, name in zip(dtypes, chosen, strict=True)}})
+
+
+def in_float32(op: Operator) -> dict[str, Any]:
+    """The small preset with float32 for every element type."""
+    return next(with_dtypes(op, "small", frozenset({"float32"})))
+
+
+def make_inputs(op: Operator, params: dict[str, Any], live: Any, seed: int = 0) -> dict[str, Any]:
+    return {name: live.tensor(spec, seed + i) for i, (name, spec) in enumerate(op.inputs(params).items())}
+
+
+def reference_inputs(op: Operator, params: dict[str, Any], live: Any) -> dict[str, Any]:
+    return {name: live.to_numpy(tensor) for name, tensor in make_inputs(op, params, live).items()}
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def test_the_catalogue_has_the_operators_that_were_promised() -> None:
+    promised = {
+        "add", "exp", "gelu", "cast", "matmul", "batched_matmul", "softmax", "layer_norm", "rms_norm", "reduce_sum",
+        "topk", "embedding", "conv2d", "scaled_dot_product_attention",
+    }  # fmt: skip
+    assert promised <= set(catalogue())
+
+
+def test_a_name_or_alias_means_one_operator() -> None:
+    names = [name for op in OPERATORS for name in (op.name, *op.aliases)]
+    assert len(names) == len(set(names))
+    assert all(find_operator(name) is op for op in OPERATORS for name in (op.name, *op.aliases))
+
+
+@every_operator
+def test_an_operator_describes_itself(op: Operator) -> None:
+    assert op.summary.strip()
+    assert op.category.strip()
+    assert all(param.doc.strip() for param in op.params)
+
+
+@every_operator
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_an_operator_has_implementations_with_names_of_their_own(op: Operator, framework: str) -> None:
+    labels = [implementation.label for implementation in op.implementations_for(framework)]
+    assert labels
+    assert len(labels) == len(set(labels))
+
+
+@every_operator
+def test_presets_are_small_typical_and_large(op: Operator) -> None:
+    assert tuple(op.presets) == SIZES
+
+
+@every_operator
+@every_size
+def test_a_preset_is_complete_and_keeps_the_rules(op: Operator, size: str) -> None:
+    params = op.complete(op.preset(size))
+    assert list(params) == [param.name for param in op.params]
+    assert set(op.preset(size)) <= set(params)
+    assert {param.name: param.check(params[param.name]) for param in op.params} == params
+    op.check_rules(params)
+
+
+@every_operator
+def test_float32_is_the_default_element_type(op: Operator) -> None:
+    assert op.param("dtype").default == "float32"
+
+
+@every_operator
+@every_size
+def test_inputs_are_tensors_that_can_exist(op: Operator, size: str) -> None:
+    for params in with_dtypes(op, size):
+        specs = op.inputs(params)
+        assert specs
+        for spec in specs.values():
+            assert spec.dtype in DTYPES
+            assert spec.shape
+            assert all(isinstance(n, int) and n >= 1 for n in spec.shape)
+            assert isfinite(spec.low)
+            assert isfinite(spec.high)
+            assert spec.low < spec.high
+            if not is_float(spec.dtype):
+                limits = np.iinfo(spec.dtype)
+                assert limits.min <= spec.low
+                assert spec.high - 1 <= limits.max
+
+
+@every_operator
+@every_backend
+def test_data_lies_in_its_domain_and_is_not_constant(op: Operator, backend_name: str, request: Any) -> None:
+    live = request.getfixturevalue(backend_name.replace("-", "_"))
+    for params in with_dtypes(op, "small", backend(backend_name).dtypes):
+        specs = op.inputs(params)
+        for name, tensor in make_inputs(op, params, live).items():
+            spec, values = specs[name], live.to_numpy(tensor)
+            assert str(tensor.dtype).removeprefix("torch.") == spec.dtype
+            assert values.shape == spec.shape
+            assert np.isfinite(values).all()
+            assert values.min() >= spec.low
+            assert values.max() <= (spec.high if is_float(spec.dtype) else spec.high - 1)
+            assert values.min() < values.max()
+
+
+# Their gradient is the incoming one, or a view of it: there is no work to state.
+NOTHING_BACKWARDS = {"add", "reduce_sum"}
+
+
+@every_operator
+@every_size
+@pytest.mark.parametrize("phase", PHASES)
+def test_cost_is_whole_and_something_is_moved(op: Operator, size: str, phase: Any) -> None:
+    for params in with_dtypes(op, size):
+        cost = op.phase_cost(params, phase)
+        if cost is None:
+            assert not op.gradients or op.name in NOTHING_BACKWARDS, "an operator with a gradient needs a cost"
+            continue
+        assert all(type(n) is int for n in (cost.flops, cost.bytes_read, cost.bytes_written))
+        assert cost.flops >= 0
+        assert cost.bytes_read > 0
+        assert cost.bytes_written > 0
+
+
+@every_operator
+@pytest.mark.parametrize("phase", PHASES)
+def test_cost_grows_from_small_to_large(op: Operator, phase: Any) -> None:
+    costs = [op.phase_cost(op.complete(op.preset(size)), phase) for size in SIZES]
+    if phase == "backward" and (not op.gradients or op.name in NOTHING_BACKWARDS):
+        assert costs == [None] * 3
+        return
+    moved, flops = [c.bytes_moved for c in costs if c], [c.flops for c in costs if c]
+    assert moved[0] < moved[1] < moved[2]
+    assert flops[0] < flops[1] < flops[2] or flops == [0, 0, 0]
+
+
+# A lookup reads the rows that it is asked for and not the whole table.
+READS_LESS = {"embedding"}
+
+
+@every_operator
+def test_every_input_is_read_once(op: Operator) -> None:
+    for params in with_dtypes(op, "small"):
+        if op.name in READS_LESS:
+            assert op.cost(params).bytes_read < nbytes(op.inputs(params).values())
+        else:
+            assert op.cost(params).bytes_read == nbytes(op.inputs(params).values())
+
+
+@every_operator
+def test_every_output_is_written_once(op: Operator, numpy_cpu: Any) -> None:
+    """The NumPy implementation says how large the outputs really are, and in which element type they come."""
+    (implementation,) = op.implementations_for("numpy")
+    for params in with_dtypes(op, "small", backend("numpy-cpu").dtypes):
+        outputs = as_tuple(implementation.build(params, **make_inputs(op, params, numpy_cpu))())
+        assert str(outputs[0].dtype) == op.result_dtype(params)
+        assert op.cost(params).bytes_written == sum(output.nbytes for output in outputs)
+
+
+@every_operator
+def test_backward_writes_every_gradient_once(op: Operator) -> None:
+    for params in with_dtypes(op, "small"):
+        specs = op.inputs(params)
+        assert set(op.gradients) <= set(specs)
+        if op.backward_cost:
+            assert op.backward_cost(params).bytes_written == nbytes(specs[name] for name in op.gradients)
+
+
+@every_operator
+def test_twice_the_element_size_is_twice_the_bytes(op: Operator) -> None:
+    single = op.complete({**op.preset("small"), "dtype": "float32"})
+    double = {**single, "dtype": "float64"}
+    inputs = op.inputs(single)
+    floats = sum(prod(spec.shape) for spec in inputs.values() if spec.dtype == "float32")
+    assert op.cost(double).flops == op.cost(single).flops
+    if op.name not in READS_LESS:
+        assert op.cost(double).bytes_read - op.cost(single).bytes_read == 4 * floats
+
+
+@every_operator
+def test_the_reference_is_finite_float64_and_leaves_its_inputs_alone(op: Operator, numpy_cpu: Any) -> None:
+    for params in with_dtypes(op, "small", frozenset({"float32", "float64"})):
+        inputs = reference_inputs(op, params, numpy_cpu)
+        before = {name: array.copy() for name, array in inputs.items()}
+        for output in as_tuple(op.reference(params, **inputs)):
+            assert output.dtype == np.float64
+            assert np.isfinite(output).all()
+        assert all(np.array_equal(inputs[name], before[name]) for name in inputs)
+
+
+@every_operator
+@every_backend
+def test_a_launch_can_be_repeated_and_leaves_its_inputs_alone(op: Operator, backend_name: str, request: Any) -> None:
+    live = request.getfixturevalue(backend_name.replace("-", "_"))
+    params = in_float32(op)
+    for implementation in op.implementations_for(backend(backend_name).framework):
+        inputs = make_inputs(op, params, live)
+        before = {name: np.copy(live.to_numpy(tensor)) for name, tensor in inputs.items()}
+        launch = implementation.build(params, **inputs)
+        first, second = as_tuple(launch()), as_tuple(launch())
+        for one, other in zip(first, second, strict=True):
+            np.testing.assert_array_equal(live.to_numpy(one), live.to_numpy(other))
+        for name, tensor in inputs.items():
+            np.testing.assert_array_equal(live.to_numpy(tensor), before[name])
+
+
+@every_operator
+def test_a_backward_phase_exists_exactly_for_floats(op: Operator) -> None:
+    for params in with_dtypes(op, "small"):
+        specs = op.inputs(params)
+        dtypes = [op.result_dtype(params), *(specs[name].dtype for name in op.gradients)]
+        possible = bool(op.gradients) and all(is_float(dtype) for dtype in dtypes)
+        assert (op.why_no_phase(params, "backward") is None) == possible
+        assert op.why_no_phase(params, "forward") is None
+
+
+def in_child(code: str) -> Any:
+    """What a fresh interpreter prints as JSON."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_catalogue_imports_no_framework() -> None:
+    loaded = in_child(
+        "import json, sys\n"
+        "from opmark.registry import catalogue\n"
+        "for op in catalogue().values():\n"
+        "    for size in op.presets:\n"
+        "        params = op.complete(op.preset(size))\n"
+        "        op.check_rules(params), op.inputs(params), op.cost(params), op.phase_cost(params, 'backward')\n"
+        "print(json.dumps([len(catalogue()), sorted({name.partition('.')[0] for name in sys.modules})]))"
+    )
+    count, modules = loaded
+    assert count == len(OPERATORS)
+    assert not set(FRAMEWORKS) & set(modules)
+
+
+def test_references_and_numpy_need_no_framework() -> None:
+    """Where none is installed, the NumPy implementations and every reference still run."""
+    checked = in_child(
+        "import json, sys\n"
+        f"sys.modules.update(dict.fromkeys({FRAMEWORKS}))\n"  # None in sys.modules: importing it fails
+        "from opmark.registry import backend, catalogue\n"
+        "live, checked = backend('numpy-cpu').load(1), []\n"
+        "for op in catalogue().values():\n"
+        "    dtypes = {param.name: 'float32' for param in op.params if param.kind == 'dtype'}\n"
+        "    params = op.complete({**op.preset('small'), **dtypes})\n"
+        "    inputs = {name: live.tensor(spec, 0) for name, spec in op.inputs(params).items()}\n"
+        "    op.reference(params, **{name: live.to_numpy(tensor) for name, tensor in inputs.items()})\n"
+        "    [implementation.build(params, **inputs)() for implementation in op.implementations_for('numpy')]\n"
+        "    checked.append(op.name)\n"
+        "print(json.dumps(checked))"
+    )
+    assert checked == [op.name for op in OPERATORS]

@@ -1,0 +1,81 @@
+"""An operator, described."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from opmark.registry import backends, catalogue, operator
+from opmark.report.operator import operator_text, operator_view
+
+OPERATORS = sorted(catalogue())
+
+
+def text(name: str, width: int = 300) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(operator_text(operator(name)))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_operator_can_be_described_in_full(name: str) -> None:
+    found, described = operator(name), text(name)
+    assert described.startswith(f"{name} ({found.category}): {found.summary}")
+    for param in found.params:
+        assert any(line.split()[:2] == [param.name, param.kind] for line in described.splitlines()), param.name
+        assert param.doc in described
+    for size in found.presets:
+        assert any(line.startswith(size) for line in described.splitlines()), size
+    for backend in backends():
+        assert any(line.split()[:1] == [backend] for line in described.splitlines()), backend
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_the_description_is_also_data(name: str) -> None:
+    seen = json.loads(msgspec.json.encode(operator_view(operator(name))))
+    assert seen["op"] == name
+    assert [param["name"] for param in seen["params"]] == [param.name for param in operator(name).params]
+    assert seen["presets"].keys() == operator(name).presets.keys()
+    assert all(preset["cost"]["bytes_written"] > 0 for preset in seen["presets"].values())
+    assert seen["implementations"].keys() == backends().keys()
+
+
+def test_a_parameter_tells_its_default_or_that_it_is_required() -> None:
+    params = {param["name"]: param for param in operator_view(operator("matmul"))["params"]}
+    assert params["M"]["required"] is True
+    assert "default" not in params["M"]
+    assert (params["dtype"]["required"], params["dtype"]["default"]) == (False, "float32")
+    assert "bfloat16" in params["dtype"]["choices"]
+    lines = {line.split()[0]: line for line in text("matmul").splitlines() if line.strip()}
+    assert "required" in lines["M"]
+    assert '"float32"' in lines["dtype"]
+
+
+def test_the_cost_of_a_product_is_two_flops_a_term() -> None:
+    preset = operator_view(operator("matmul"))["presets"]["small"]
+    assert preset["cost"]["flops"] == 2 * 128**3
+    assert preset["backward_cost"]["flops"] == 4 * 128**3
+    assert preset["inputs"] == {"a": "float32[128, 128]", "b": "float32[128, 128]"}
+
+
+def test_an_operator_without_a_gradient_has_one_phase() -> None:
+    assert operator_view(operator("fault"))["phases"] == ["forward"]
+    assert operator_view(operator("matmul"))["phases"] == ["forward", "backward"]
+    assert "backward" not in text("fault")
+
+
+def test_an_alias_is_told() -> None:
+    assert operator_view(operator("mm"))["aliases"] == ["gemm", "mm", "dot"]
+    assert "also called gemm, mm, dot" in text("matmul")
+
+
+@pytest.mark.parametrize("name", ["conv2d", "scaled_dot_product_attention"])
+def test_a_narrow_terminal_cuts_nothing_off(name: str) -> None:
+    narrow, wide = text(name, width=60), text(name)
+    assert "…" not in narrow
+    assert max(len(line) for line in narrow.splitlines()) <= 60
+    assert sorted("".join(narrow.split())) == sorted("".join(wide.split()))

@@ -1,0 +1,150 @@
+"""One task to one record, inside a worker: here without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from opmark.backends.null import NullBackend
+from opmark.backends.numpy_cpu import NumpyBackend
+from opmark.errors import OutOfMemory, TaskError, Unsupported, WrongResult
+from opmark.registry import backend, operator
+from opmark.runner.execute import Bench
+from opmark.schema import Status, Task
+
+MakeTask = Callable[..., Task]
+
+
+class Failing(NullBackend):
+    """Raises when it is asked for an input."""
+
+    def __init__(self, error: Exception, status: Status | None = None) -> None:
+        super().__init__(backend("null"), 1)
+        self._error = error
+        self._status = status
+
+    def tensor(self, spec: Any, seed: int) -> Any:
+        raise self._error
+
+    def classify(self, error: Exception) -> Status | None:
+        return self._status
+
+
+@pytest.fixture
+def null() -> Bench:
+    return Bench(backend("null"), NullBackend(backend("null"), 1), "an environment")
+
+
+@pytest.fixture
+def numpy() -> Bench:
+    return Bench(backend("numpy-cpu"), NumpyBackend(backend("numpy-cpu"), 1), "an environment")
+
+
+def test_a_record_has_everything_about_its_task(null: Bench, make_task: MakeTask) -> None:
+    task = make_task("matmul", M=8, N=8, K=8)
+    before = datetime.now(timezone.utc)
+    record = null.record(task)
+    assert (record.task, record.status, record.reason) == (task, "ok", "")
+    assert [m.quantity for m in record.measurements] == ["latency"]
+    assert record.cost == operator("matmul").cost(task.case.params)
+    assert record.environment == "an environment"
+    assert abs((datetime.fromisoformat(record.started) - before).total_seconds()) < 10
+    assert record.duration > 0
+    assert record.memory is not None
+
+
+def test_the_cost_is_that_of_the_phase(null: Bench, make_task: MakeTask) -> None:
+    task = make_task("matmul", M=8, N=8, K=8)
+    backward = replace(task, case=replace(task.case, phase="backward"))
+    assert null.record(backward).cost == operator("matmul").phase_cost(task.case.params, "backward")
+
+
+def test_what_computes_nothing_is_not_verified_and_says_so(null: Bench, make_task: MakeTask) -> None:
+    verification = null.record(make_task()).verification
+    assert verification is not None
+    assert (verification.checked, verification.note) == ("none", "null computes nothing")
+
+
+def test_a_result_is_verified_before_it_is_timed(numpy: Bench, make_task: MakeTask) -> None:
+    record = numpy.record(make_task("fault", "numpy-cpu", kind="wrong"))
+    assert record.status == "wrong"
+    assert "off by 1" in record.reason
+    assert record.measurements == ()
+    assert record.cost is not None
+
+
+def test_without_verification_a_wrong_result_is_timed(numpy: Bench, make_task: MakeTask) -> None:
+    task = make_task("fault", "numpy-cpu", kind="wrong")
+    record = numpy.record(replace(task, settings=replace(task.settings, verify=False)))
+    assert record.status == "ok"
+    assert record.verification is not None
+    assert (record.verification.checked, record.verification.note) == ("none", "not asked for")
+
+
+def test_a_right_result_says_how_it_was_checked(numpy: Bench, make_task: MakeTask) -> None:
+    verification = numpy.record(make_task("fault", "numpy-cpu", kind="none")).verification
+    assert verification is not None
+    assert (verification.checked, verification.max_abs_error) == ("full", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (OutOfMemory("too large"), "oom"),
+        (Unsupported("not here"), "skipped"),
+        (WrongResult("off by one"), "wrong"),
+        (TaskError("something"), "error"),
+    ],
+)
+def test_an_error_of_opmark_is_a_status_and_its_message_the_reason(
+    make_task: MakeTask, error: TaskError, status: str
+) -> None:
+    record = Bench(backend("null"), Failing(error)).record(make_task())
+    assert (record.status, record.reason) == (status, error.message)
+    assert record.measurements == ()
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RuntimeError("it broke"), "RuntimeError: it broke"),
+        (RuntimeError("first line\nframe 1\nframe 2"), "RuntimeError: first line"),
+        (RuntimeError("\n  after a blank line"), "RuntimeError: after a blank line"),
+        (KeyError("x"), "KeyError: 'x'"),
+        (AssertionError(), "AssertionError"),
+    ],
+)
+def test_whatever_a_framework_raises_is_a_record(make_task: MakeTask, error: Exception, reason: str) -> None:
+    record = Bench(backend("null"), Failing(error)).record(make_task())
+    assert (record.status, record.reason) == ("error", reason)
+
+
+@pytest.mark.parametrize("status", ["oom", "skipped"])
+def test_the_backend_says_what_its_errors_mean(make_task: MakeTask, status: Status) -> None:
+    record = Bench(backend("null"), Failing(RuntimeError("CUDA out of memory"), status)).record(make_task())
+    assert (record.status, record.reason) == (status, "RuntimeError: CUDA out of memory")
+
+
+def test_a_failure_costs_one_record(numpy: Bench, make_task: MakeTask) -> None:
+    kinds = ["none", "error", "none", "oom", "none", "wrong", "none"]
+    statuses = [numpy.record(make_task("fault", "numpy-cpu", kind=kind)).status for kind in kinds]
+    assert statuses == ["ok", "error", "ok", "oom", "ok", "wrong", "ok"]
+
+
+@pytest.mark.parametrize(("free", "status"), [(48, "error"), (47, "oom")])
+def test_more_memory_than_there_is_is_refused_before_anything_is_made(
+    make_task: MakeTask, free: int, status: str
+) -> None:
+    """Two inputs and an output of four float32 are 48 bytes."""
+
+    class Small(Failing):
+        def available_bytes(self) -> int:
+            return free
+
+    record = Bench(backend("null"), Small(RuntimeError("an input was made"))).record(make_task())
+    assert record.status == status
+    assert ("48 B" in record.reason) is (status == "oom")

@@ -1,0 +1,67 @@
+"""The note about instructions that this machine traps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from opmark.runner import instructions
+
+
+@pytest.fixture
+def note(isolated: Path) -> Path:
+    """The file; it is below the cache directory of this test."""
+    path = instructions._path()
+    assert path.is_relative_to(isolated / "cache")
+    return path
+
+
+def test_nothing_is_remembered_at_first(note: Path) -> None:
+    assert instructions.recall() == {}
+    assert not note.exists()
+
+
+def test_a_limit_is_remembered_as_environment_for_a_worker(note: Path) -> None:
+    instructions.remember("AVX2")
+    assert note.exists()
+    assert instructions.recall() == {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+
+
+def test_a_new_limit_takes_the_place_of_the_old_one(note: Path) -> None:
+    instructions.remember("AVX512_CORE")
+    instructions.remember("AVX2")
+    assert instructions.recall() == {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    assert len(json.loads(note.read_text())) == 1
+
+
+def test_a_note_is_for_one_processor_and_one_framework(note: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    instructions.remember("AVX2")
+    with monkeypatch.context() as patch:
+        patch.setattr(instructions, "cpu_model", lambda: "another processor")
+        assert instructions.recall() == {}
+        instructions.remember("AVX512_CORE")
+    assert instructions.recall() == {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    monkeypatch.setattr(instructions, "version", lambda _: "99.0")
+    assert instructions.recall() == {}
+
+
+@pytest.mark.parametrize("damage", ["", "{", "5", "null", "[1]", '"text"', "\x00"])
+def test_a_damaged_note_is_no_note(note: Path, damage: str) -> None:
+    note.parent.mkdir(parents=True)
+    note.write_text(damage)
+    assert instructions.recall() == {}
+    instructions.remember("AVX2")
+    assert instructions.recall() == {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+
+
+def test_a_note_that_is_no_text_is_no_note(note: Path) -> None:
+    note.parent.mkdir(parents=True)
+    note.write_bytes(b"\xff\xfe\x00")
+    assert instructions.recall() == {}
+
+
+def test_the_mildest_limit_comes_first() -> None:
+    assert instructions.LIMITS[0] == "AVX512_CORE_BF16"
+    assert instructions.LIMITS[-1] == "AVX2"

@@ -1,0 +1,200 @@
+"""Cases to tasks, and what cannot run to records that say why."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from opmark.errors import UnknownName, UserError
+from opmark.interfaces import BackendInfo
+from opmark.registry import backend, operator
+from opmark.runner.plan import Plan, implementations, make_plan
+from opmark.runner.request import settings_for
+from opmark.schema import Case, Settings
+from opmark.schema.operator import Phase
+
+Plugin = Callable[..., BackendInfo]
+
+
+def case(op: str = "exp", phase: Phase = "forward", **params: object) -> Case:
+    given = params or {"shape": [4]}
+    return Case.of(op, operator(op).complete(given), phase)
+
+
+def settings(*threads: int, effort: str = "quick") -> list[Settings]:
+    return settings_for(threads or (1,), effort, 0, verify=True)
+
+
+def reasons(plan: Plan) -> list[str]:
+    return [record.reason for record in plan.skipped]
+
+
+CASES = [case("exp"), case("matmul", M=2, N=2, K=2), case("add")]
+
+
+# Tasks.
+
+
+def test_there_is_a_task_for_every_case_backend_and_setting() -> None:
+    plan = make_plan(CASES, ["null", "numpy-cpu"], settings(1, 2))
+    assert len(plan.tasks) == 3 * 2 * 2
+    assert len({task.id for task in plan.tasks}) == 12
+    assert plan.skipped == ()
+
+
+def test_tasks_are_ordered_so_that_each_worker_starts_once() -> None:
+    plan = make_plan(CASES, ["null", "numpy-cpu"], settings(1, 2))
+    groups = list(plan.groups())
+    assert [(name, threads) for name, threads, _ in groups] == [
+        ("null", 1), ("null", 2), ("numpy-cpu", 1), ("numpy-cpu", 2),
+    ]  # fmt: skip
+    for name, threads, tasks in groups:
+        assert [task.case for task in tasks] == CASES
+        assert {(task.backend, task.settings.threads) for task in tasks} == {(name, threads)}
+
+
+def test_a_backend_that_is_named_twice_runs_once() -> None:
+    assert len(make_plan(CASES, ["null", "null"], settings()).tasks) == 3
+
+
+def test_a_task_names_the_implementation() -> None:
+    plan = make_plan([case()], ["null", "numpy-cpu"], settings())
+    assert [task.implementation for task in plan.tasks] == ["null", "numpy"]
+
+
+def test_a_backend_that_computes_nothing_takes_every_operator() -> None:
+    assert [i.framework for i in implementations(operator("conv2d"), backend("null"))] == ["null"]
+    assert [i.framework for i in implementations(operator("conv2d"), backend("numpy-cpu"))] == ["numpy"]
+
+
+# Identity.
+
+
+def test_the_id_of_a_case_stays_what_it_was() -> None:
+    """Every store that was ever written refers to cases by this: a new value loses all history."""
+    assert case("exp", shape=[2048, 2048]).id == "147c2f0e5abfe9b8"
+
+
+def test_ids_are_the_same_in_another_process() -> None:
+    script = "import opmark; p = opmark.plan('exp', backend='null', threads=1); print(p.id, p.tasks[0].id)"
+    environ = {**os.environ, "PYTHONHASHSEED": "12345"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environ)
+    plan = make_plan([case("exp", shape=[2048, 2048])], ["null"], settings(effort="standard"))
+    assert done.stdout.split() == [plan.id, plan.tasks[0].id]
+
+
+def test_the_id_of_a_plan_does_not_depend_on_the_order() -> None:
+    one = make_plan(CASES, ["null", "numpy-cpu"], settings(1, 2))
+    two = make_plan(CASES[::-1], ["numpy-cpu", "null"], settings(2, 1))
+    assert one.id == two.id
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: make_plan(CASES[:2], ["null"], settings()),
+        lambda: make_plan(CASES, ["numpy-cpu"], settings()),
+        lambda: make_plan(CASES, ["null"], settings(2)),
+        lambda: make_plan(CASES, ["null"], settings(effort="standard")),
+        lambda: make_plan(CASES, ["null"], settings_for([1], "quick", 1, verify=True)),
+        lambda: make_plan(CASES, ["null"], settings_for([1], "quick", 0, verify=False)),
+    ],
+    ids=["cases", "backend", "threads", "effort", "seed", "verify"],
+)
+def test_another_plan_has_another_id(other: Callable[[], Plan]) -> None:
+    assert make_plan(CASES, ["null"], settings()).id != other().id
+
+
+def test_what_is_skipped_belongs_to_the_identity_of_a_plan() -> None:
+    with_skipped = make_plan([*CASES, case("exp", "backward")], ["numpy-cpu"], settings())
+    assert len(with_skipped.tasks) == 3
+    assert with_skipped.id != make_plan(CASES, ["numpy-cpu"], settings()).id
+
+
+def test_what_is_done_can_be_taken_away() -> None:
+    plan = make_plan([*CASES, case("exp", "backward")], ["numpy-cpu"], settings())
+    rest = plan.without({plan.tasks[1].id})
+    assert rest.tasks == (plan.tasks[0], plan.tasks[2])
+    assert rest.skipped == plan.skipped
+    assert plan.without({plan.skipped[0].task.id}).skipped == ()
+
+
+# What cannot run.
+
+
+def test_an_operator_without_an_implementation_is_skipped(plugin: Plugin) -> None:
+    plugin("stranger", framework="nobody", computes=True)
+    plan = make_plan([case("exp")], ["null", "stranger"], settings())
+    assert reasons(plan) == ["`exp` has no implementation for nobody"]
+
+
+def test_an_element_type_that_the_backend_lacks_is_skipped() -> None:
+    plan = make_plan([case("exp"), case("exp", shape=[4], dtype="bfloat16")], ["numpy-cpu"], settings())
+    assert [task.case.params["dtype"] for task in plan.tasks] == ["float32"]
+    assert reasons(plan) == ["numpy-cpu has no bfloat16"]
+
+
+def test_every_element_type_of_a_case_counts() -> None:
+    cast = case("cast", shape=[4], dtype="float32", to="bfloat16")
+    assert reasons(make_plan([case("exp"), cast], ["numpy-cpu"], settings())) == ["numpy-cpu has no bfloat16"]
+
+
+def test_a_backend_that_cannot_differentiate_skips_the_backward_phase() -> None:
+    plan = make_plan([case("exp"), case("exp", "backward")], ["numpy-cpu", "null"], settings())
+    (reason,) = reasons(plan)
+    assert "numpy-cpu" in reason
+    assert "backward" in reason
+    assert [(task.backend, task.case.phase) for task in plan.tasks] == [
+        ("numpy-cpu", "forward"), ("null", "forward"), ("null", "backward"),
+    ]  # fmt: skip
+
+
+def test_an_operator_without_a_gradient_has_no_backward_phase() -> None:
+    fault = case("fault", "backward", kind="none")
+    assert reasons(make_plan([case(), fault], ["null"], settings())) == ["`fault` has no gradient"]
+
+
+def test_there_is_no_gradient_through_integers() -> None:
+    cast = case("cast", "backward", shape=[4], dtype="float32", to="int32")
+    assert reasons(make_plan([case(), cast], ["null"], settings())) == ["`cast` has no gradient through int32"]
+
+
+def test_a_framework_that_is_missing_is_told_with_the_way_to_get_it(plugin: Plugin) -> None:
+    plugin("absent", requires="module_that_nobody_has", install="pip install 'opmark[absent]'")
+    plan = make_plan([case()], ["absent", "null"], settings())
+    assert reasons(plan) == ["module_that_nobody_has is not installed (pip install 'opmark[absent]')"]
+
+
+def test_a_skipped_record_is_the_task_it_would_have_been() -> None:
+    plan = make_plan([case(), case("exp", "backward")], ["numpy-cpu"], settings(3))
+    (record,) = plan.skipped
+    assert record.status == "skipped"
+    assert (record.task.backend, record.task.settings.threads, record.task.case.phase) == ("numpy-cpu", 3, "backward")
+    assert record.measurements == ()
+
+
+def test_a_plan_of_nothing_but_skipped_is_a_mistake() -> None:
+    with pytest.raises(UserError, match="none of the 2 tasks can run") as caught:
+        make_plan([case("exp", "backward"), case("exp", shape=[4], dtype="bfloat16")], ["numpy-cpu"], settings())
+    assert "no automatic differentiation" in caught.value.message
+    assert "numpy-cpu has no bfloat16" in caught.value.message
+    assert caught.value.hint
+
+
+def test_many_reasons_are_cut_short() -> None:
+    dtypes = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]
+    cases = [Case.of("exp", {"shape": [4], "dtype": dtype}, "forward") for dtype in dtypes]
+    with pytest.raises(UserError) as caught:
+        make_plan([case("exp", "backward"), *cases], ["numpy-cpu"], settings())
+    assert caught.value.message.endswith("; ...")
+    assert caught.value.message.count(";") == 3
+
+
+def test_an_unknown_backend_is_named_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="no backend named `nunpy-cpu`") as caught:
+        make_plan(CASES, ["nunpy-cpu"], settings())
+    assert "`numpy-cpu`" in (caught.value.hint or "")

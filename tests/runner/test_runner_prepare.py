@@ -1,0 +1,128 @@
+"""Inputs and a launch for one task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from opmark.errors import OutOfMemory
+from opmark.registry import backend, operator
+from opmark.runner.prepare import prepare, refuse_if_too_large
+from opmark.schema import EFFORTS, Case, Phase, Settings, Task
+
+MATMUL = operator("matmul")
+SMALL = MATMUL.complete({"M": 3, "N": 5, "K": 7})
+(NUMPY,) = MATMUL.implementations_for("numpy")
+(TORCH,) = MATMUL.implementations_for("torch")
+
+
+@pytest.fixture
+def numpy_cpu() -> Any:
+    return backend("numpy-cpu").load(threads=1)
+
+
+@pytest.fixture
+def torch_cpu() -> Iterator[Any]:
+    grad, threads = torch.is_grad_enabled(), torch.get_num_threads()
+    yield backend("torch-cpu").load(threads=1)
+    torch.set_grad_enabled(grad)
+    torch.set_num_threads(threads)
+
+
+def _task(phase: Phase = "forward", seed: int = 0) -> Task:
+    return Task(Case.of("matmul", SMALL, phase), "", "", Settings(1, "quick", EFFORTS["quick"], seed))
+
+
+def test_a_forward_launch_computes_from_its_inputs(numpy_cpu: Any) -> None:
+    prepared = prepare(SMALL, _task(), MATMUL, NUMPY, numpy_cpu)
+    assert {name: array.shape for name, array in prepared.inputs.items()} == {"a": (3, 7), "b": (7, 5)}
+    np.testing.assert_array_equal(prepared.launch(), prepared.inputs["a"] @ prepared.inputs["b"])
+    assert tuple(prepared.seeds) == ()
+
+
+def test_the_parameters_given_count_and_not_those_of_the_case(numpy_cpu: Any) -> None:
+    """A case that is checked scaled down is prepared with other parameters than its own."""
+    prepared = prepare({**SMALL, "M": 2}, _task(), MATMUL, NUMPY, numpy_cpu)
+    assert prepared.launch().shape == (2, 5)
+
+
+def test_a_seed_gives_the_same_data_again_and_another_seed_other_data(numpy_cpu: Any) -> None:
+    first, again, other = (prepare(SMALL, _task(seed=seed), MATMUL, NUMPY, numpy_cpu).inputs["a"] for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_no_two_inputs_hold_the_same_numbers(numpy_cpu: Any) -> None:
+    """Neither within a task nor where the next seed begins."""
+    square = {**SMALL, "M": 4, "N": 4, "K": 4}
+    arrays = [
+        array
+        for seed in (0, 1, 2)
+        for array in prepare(square, _task(seed=seed), MATMUL, NUMPY, numpy_cpu).inputs.values()
+    ]
+    assert len({array.tobytes() for array in arrays}) == 6
+
+
+def test_a_backward_launch_gives_a_gradient_for_each_input_that_has_one(torch_cpu: Any) -> None:
+    prepared = prepare(SMALL, _task("backward"), MATMUL, TORCH, torch_cpu)
+    a, b = prepared.inputs.values()
+    (seed,) = prepared.seeds
+    assert seed.shape == (3, 5)
+    for found, expected in zip(prepared.launch(), (seed @ b.T, a.T @ seed), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_an_input_without_a_gradient_is_left_out(torch_cpu: Any) -> None:
+    embedding = operator("embedding")
+    params = embedding.complete({"rows": 7, "dim": 3, "indices": 5})
+    (implementation,) = embedding.implementations_for("torch")
+    task = Task(Case.of("embedding", params, "backward"), "", "", Settings(1, "quick", EFFORTS["quick"]))
+    prepared = prepare(params, task, embedding, implementation, torch_cpu)
+    assert [tuple(gradient.shape) for gradient in prepared.launch()] == [(7, 3)]
+    assert not prepared.inputs["indices"].requires_grad
+
+
+def test_the_gradient_of_the_output_is_no_copy_of_an_input(torch_cpu: Any) -> None:
+    square = {**SMALL, "M": 4, "N": 4, "K": 4}
+    prepared = prepare(square, _task("backward"), MATMUL, TORCH, torch_cpu)
+    (seed,) = prepared.seeds
+    assert not any(torch.equal(seed, tensor) for tensor in prepared.inputs.values())
+
+
+def test_a_forward_launch_keeps_no_graph(torch_cpu: Any) -> None:
+    assert prepare(SMALL, _task(), MATMUL, TORCH, torch_cpu).launch().grad_fn is None
+
+
+class Memory:
+    """All of a backend that the refusal asks for."""
+
+    def __init__(self, free: int | None) -> None:
+        self._free = free
+
+    def available_bytes(self) -> int | None:
+        return self._free
+
+
+NEED = 4 * (3 * 7 + 7 * 5 + 3 * 5)
+
+
+def test_what_fits_is_not_refused() -> None:
+    refuse_if_too_large(SMALL, MATMUL, Memory(NEED))
+
+
+def test_what_does_not_fit_is_refused_with_both_numbers() -> None:
+    with pytest.raises(OutOfMemory, match="need 284 B, 283 B are free"):
+        refuse_if_too_large(SMALL, MATMUL, Memory(NEED - 1))
+
+
+def test_where_nobody_knows_what_is_free_nothing_is_refused() -> None:
+    refuse_if_too_large({**SMALL, "M": 10**15}, MATMUL, Memory(None))
+
+
+def test_nothing_is_allocated_to_find_out(numpy_cpu: Any) -> None:
+    with pytest.raises(OutOfMemory):
+        refuse_if_too_large({**SMALL, "M": 10**15}, MATMUL, numpy_cpu)

@@ -1,0 +1,233 @@
+"""What a person asks for, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opmark.errors import InvalidFile, InvalidParameter, UnknownName, UserError
+from opmark.hardware.detect import affinity
+from opmark.registry import operator
+from opmark.runner import request
+from opmark.runner.request import cases_for, default_backends, parse_params, settings_for
+from opmark.schema import EFFORTS, Case
+
+
+def cases(
+    *ops: str,
+    params: dict[str, object] | None = None,
+    sizes: tuple[str, ...] = (),
+    phases: tuple[str, ...] = (),
+    workload: Path | None = None,
+    suite: str | None = None,
+) -> list[Case]:
+    return cases_for(ops, params or {}, sizes, phases, workload, suite)
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "schema: 1\nname: mine\ncases:\n"
+        "  - {op: exp, params: {shape: [4]}, phases: [forward, backward]}\n"
+        "  - {op: add, params: {shape: [4]}}\n"
+    )
+    return path
+
+
+# Cases.
+
+
+def test_an_operator_alone_is_its_typical_size_forward() -> None:
+    (case,) = cases("matmul")
+    assert case == Case.of("matmul", operator("matmul").complete({"M": 1024, "N": 1024, "K": 1024}), "forward")
+
+
+def test_lists_multiply() -> None:
+    found = cases("matmul", params={"M": 256, "N": 256, "K": [64, 128], "dtype": ["float32", "bfloat16"]})
+    assert [(case.params["K"], case.params["dtype"]) for case in found] == [
+        (64, "float32"), (64, "bfloat16"), (128, "float32"), (128, "bfloat16"),
+    ]  # fmt: skip
+
+
+def test_several_operators_sizes_and_phases_multiply() -> None:
+    found = cases("exp", "softmax", sizes=("small", "typical", "large"), phases=("forward", "backward"))
+    assert len(found) == 12
+    assert [case.op for case in found] == ["exp"] * 6 + ["softmax"] * 6
+
+
+def test_parameters_go_on_top_of_a_size() -> None:
+    (case,) = cases("matmul", params={"K": 7}, sizes=("small",))
+    assert (case.params["M"], case.params["K"]) == (128, 7)
+
+
+def test_a_parameter_that_has_a_default_leaves_the_size_typical() -> None:
+    (case,) = cases("matmul", params={"dtype": "float64"})
+    assert (case.params["M"], case.params["dtype"]) == (1024, "float64")
+
+
+def test_a_size_that_is_given_in_part_is_not_filled_in_silently() -> None:
+    with pytest.raises(UserError, match="needs `N`, `K`") as caught:
+        cases("matmul", params={"M": 4})
+    assert "-p N=" in (caught.value.hint or "")
+
+
+def test_an_alias_is_the_operator() -> None:
+    assert cases("mm") == cases("matmul")
+
+
+def test_the_cases_of_a_workload_keep_their_phases(workload: Path) -> None:
+    assert [(case.op, case.phase) for case in cases(workload=workload)] == [
+        ("exp", "forward"), ("exp", "backward"), ("add", "forward"),
+    ]  # fmt: skip
+
+
+def test_a_phase_chooses_among_the_cases_of_a_workload(workload: Path) -> None:
+    assert [(case.op, case.phase) for case in cases(workload=workload, phases=("backward",))] == [("exp", "backward")]
+
+
+def test_a_phase_that_no_case_has_is_a_mistake(workload: Path) -> None:
+    workload.write_text("schema: 1\nname: mine\ncases: [{op: exp, params: {shape: [4]}}]\n")
+    with pytest.raises(UserError, match="no case has the phase backward"):
+        cases(workload=workload, phases=("backward",))
+
+
+def test_a_suite_is_found_by_its_name() -> None:
+    assert {"add", "matmul", "conv2d"} <= {case.op for case in cases(suite="quick")}
+    with pytest.raises(UnknownName, match="no suite named `quik`") as caught:
+        cases(suite="quik")
+    assert "`quick`" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("ops", "with_workload", "suite", "got"),
+    [
+        ((), False, None, "nothing"),
+        (("exp",), True, None, "operators and a workload"),
+        (("exp",), False, "quick", "operators and a suite"),
+        ((), True, "quick", "a workload and a suite"),
+    ],
+)
+def test_it_is_either_operators_or_a_workload_or_a_suite(
+    workload: Path, ops: tuple[str, ...], with_workload: bool, suite: str | None, got: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        cases(*ops, workload=workload if with_workload else None, suite=suite)
+    assert caught.value.message.endswith(f"got {got}")
+    assert "opmark run matmul" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("given", [{"params": {"M": 1}}, {"sizes": ("small",)}])
+def test_a_workload_takes_no_parameters_and_no_sizes(workload: Path, given: dict[str, object]) -> None:
+    with pytest.raises(UserError, match="a workload brings its own"):
+        cases(workload=workload, **given)  # type: ignore[arg-type]
+
+
+def test_an_unknown_phase_is_named_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="no phase named `foward`") as caught:
+        cases("exp", phases=("foward",))
+    assert "`forward`" in (caught.value.hint or "")
+
+
+def test_an_unknown_size_is_named_with_the_nearest() -> None:
+    with pytest.raises(UserError, match="`smal`") as caught:
+        cases("exp", sizes=("smal",))
+    assert "`small`" in (caught.value.hint or "")
+
+
+def test_a_mistake_in_a_workload_names_the_file(workload: Path) -> None:
+    workload.write_text("schema: 1\nname: mine\ncases: [{op: exq}]\n")
+    with pytest.raises(InvalidFile, match=r"mine\.yaml: \$\.cases\[0\]\.op: no operator named `exq`"):
+        cases(workload=workload)
+
+
+# Settings.
+
+
+def test_without_threads_it_is_every_core_that_may_be_used() -> None:
+    (settings,) = settings_for([], "quick", 0, verify=True)
+    assert settings.threads == len(affinity())
+
+
+def test_a_number_of_threads_counts_once() -> None:
+    assert [s.threads for s in settings_for([2, 1, 2], "quick", 0, verify=True)] == [2, 1]
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_threads_below_one_are_refused(count: int) -> None:
+    with pytest.raises(InvalidParameter, match="threads: expected a whole number of at least 1"):
+        settings_for([1, count], "quick", 0, verify=True)
+
+
+@pytest.mark.parametrize("effort", EFFORTS)
+def test_an_effort_is_its_sampling(effort: str) -> None:
+    (settings,) = settings_for([1], effort, 7, verify=False)
+    assert (settings.effort, settings.sampling) == (effort, EFFORTS[effort])
+    assert (settings.seed, settings.verify) == (7, False)
+
+
+def test_an_unknown_effort_is_named_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="no effort named `quik`") as caught:
+        settings_for([1], "quik", 0, verify=True)
+    assert "`quick`" in (caught.value.hint or "")
+
+
+def test_the_default_is_torch_where_there_is_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    for found, expected in ((object(), ["torch-cpu"]), (None, ["numpy-cpu"])):
+        monkeypatch.setattr(request, "find_spec", lambda name, found=found: found)
+        assert default_backends() == expected
+
+
+# Parameters as written on a command line.
+
+
+def test_values_are_typed_by_the_operator() -> None:
+    assert parse_params(["matmul"], ["M=256", "K=64,128", "dtype=float32,bfloat16"]) == {
+        "M": [256],
+        "K": [64, 128],
+        "dtype": ["float32", "bfloat16"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("32x64", [[32, 64]]),
+        ("32x64,8", [[32, 64], [8]]),
+        ("[32,64],[8,8]", [[32, 64], [8, 8]]),
+        ("[32, 64]", [[32, 64]]),
+        ("(2,3)", [[2, 3]]),
+    ],
+)
+def test_commas_inside_brackets_do_not_split(text: str, shapes: list[list[int]]) -> None:
+    assert parse_params(["exp"], [f"shape={text}"]) == {"shape": shapes}
+
+
+@pytest.mark.parametrize("text", ["M", "M=", "=4", ""])
+def test_a_parameter_needs_a_name_and_a_value(text: str) -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        parse_params(["matmul"], [text])
+    assert caught.value.hint
+
+
+def test_a_parameter_is_given_once() -> None:
+    with pytest.raises(InvalidParameter, match="`M` is given twice") as caught:
+        parse_params(["matmul"], ["M=1", "M=2"])
+    assert "-p M=A,B" in (caught.value.hint or "")
+
+
+def test_every_operator_must_know_the_parameter() -> None:
+    with pytest.raises(InvalidParameter, match="operator `exp` has no parameter `M`"):
+        parse_params(["matmul", "exp"], ["M=4"])
+
+
+def test_an_unknown_parameter_is_named_with_the_nearest() -> None:
+    with pytest.raises(InvalidParameter, match="operator `exp` has no parameter `shap`") as caught:
+        parse_params(["exp"], ["shap=4"])
+    assert "`shape`" in (caught.value.hint or "")
+
+
+def test_parameters_go_with_operators() -> None:
+    with pytest.raises(UserError, match="-p goes with operators"):
+        parse_params([], ["M=4"])

@@ -1,0 +1,103 @@
+"""A case is known by its content."""
+
+from __future__ import annotations
+
+import string
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opmark.schema import Case, Environment
+from opmark.schema.case import content_id
+
+PARAMS = {"M": 4, "shape": [2, 3], "eps": 1e-5, "causal": False, "dtype": "float32"}
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def reversed_keys(value):
+    """The same content with every mapping written in the other order."""
+    if isinstance(value, dict):
+        return {key: reversed_keys(item) for key, item in reversed(value.items())}
+    return [reversed_keys(item) for item in value] if isinstance(value, list) else value
+
+
+def test_an_id_stays_the_same_over_versions():
+    # Stored records are found by it: a different way to hash would orphan all of them.
+    assert content_id({"op": "add", "params": {"shape": [4, 4], "dtype": "float32"}, "phase": "forward"}) == (
+        "73dc65e626e95845"
+    )
+
+
+@given(plain)
+@settings(deadline=None)
+def test_an_id_is_16_hex_digits(content):
+    found = content_id(content)
+    assert len(found) == 16
+    assert set(found) <= set(string.hexdigits.lower())
+
+
+@given(plain)
+@settings(deadline=None)
+def test_the_order_of_keys_does_not_matter(content):
+    assert content_id(reversed_keys(content)) == content_id(content)
+
+
+@given(plain, plain)
+@settings(deadline=None)
+def test_what_is_added_changes_the_id(content, more):
+    assert content_id([content, more]) != content_id([content])
+    assert content_id({"a": content, "b": more}) != content_id({"a": content})
+
+
+def test_same_content_same_id():
+    assert Case.of("matmul", dict(PARAMS), "forward") == Case.of("matmul", dict(PARAMS), "forward")
+
+
+@pytest.mark.parametrize(
+    ("op", "params", "phase"),
+    [
+        ("mm", PARAMS, "forward"),
+        ("matmul", PARAMS, "backward"),
+        ("matmul", {**PARAMS, "M": 5}, "forward"),
+        ("matmul", {**PARAMS, "M": 4.0}, "forward"),
+        ("matmul", {**PARAMS, "M": "4"}, "forward"),
+        ("matmul", {**PARAMS, "shape": [3, 2]}, "forward"),
+        ("matmul", {**PARAMS, "shape": [2, 3, 1]}, "forward"),
+        ("matmul", {**PARAMS, "eps": 1.0000000000000002e-5}, "forward"),
+        ("matmul", {**PARAMS, "causal": True}, "forward"),
+        ("matmul", {**PARAMS, "causal": 0}, "forward"),
+        ("matmul", {**PARAMS, "new": None}, "forward"),
+        ("matmul", {key: PARAMS[key] for key in PARAMS if key != "M"}, "forward"),
+    ],
+)
+def test_any_change_is_another_id(op, params, phase):
+    assert Case.of(op, params, phase).id != Case.of("matmul", PARAMS, "forward").id
+
+
+def test_tags_are_no_part_of_what_is_measured():
+    plain, tagged = Case.of("add", PARAMS, "forward"), Case.of("add", PARAMS, "forward", ("llm",))
+    assert tagged.id == plain.id
+    assert tagged.tags == ("llm",)
+
+
+def test_a_case_survives_the_way_through_json():
+    case = Case.of("add", PARAMS, "backward", ("a", "b"))
+    assert msgspec.json.decode(msgspec.json.encode(case), type=Case) == case
+
+
+def test_a_case_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        Case.of("add", PARAMS, "forward").op = "sub"
+
+
+def test_an_environment_is_known_by_its_facts():
+    one, same, other = (Environment.of(facts) for facts in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 1, "b": 3}))
+    assert one.id == same.id != other.id
+    assert one.facts == {"a": 1, "b": 2}

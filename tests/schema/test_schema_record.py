@@ -1,0 +1,117 @@
+"""What is kept of a task."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+import pytest
+
+from opmark.schema import (
+    EFFORTS,
+    FAILED,
+    Case,
+    Caution,
+    Cost,
+    Diagnosis,
+    Finding,
+    Measurement,
+    Memory,
+    Record,
+    Settings,
+    Status,
+    Task,
+    Verification,
+)  # fmt: skip
+
+SETTINGS = Settings(threads=2, effort="quick", sampling=EFFORTS["quick"])
+CASE = Case.of("add", {"shape": [4], "dtype": "float32"}, "forward")
+TASK = Task(CASE, "numpy-cpu", "numpy", SETTINGS)
+
+
+def measured(quantity: str = "latency", samples: tuple[float, ...] = (1e-6, 2e-6)) -> Measurement:
+    return Measurement(
+        quantity, "warm", "monotonic", list(samples), 10, 1e-8, 20, 0.01, "precise", (Caution("noisy", "m"),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "failed"),
+    [("ok", False), ("skipped", False), ("wrong", True), ("error", True), ("timeout", True), ("oom", True)],
+)
+def test_a_skipped_task_has_not_failed_and_every_other_trouble_has(status, failed):
+    assert Record(TASK, status).failed is failed
+    assert (status in FAILED) is failed
+
+
+def test_no_status_is_forgotten():
+    assert set(get_args(Status)) == {"ok", "skipped"} | FAILED
+
+
+def test_a_measurement_is_found_by_its_quantity():
+    first, second = measured("latency"), measured("host_time", (3e-6,))
+    record = Record(TASK, "ok", measurements=(first, second))
+    assert record.measurement() is first
+    assert record.measurement("host_time") is second
+    assert record.measurement("device_time") is None
+
+
+def test_a_record_survives_the_way_through_json():
+    record = Record(
+        TASK, "ok", "because", (measured(),), Cost(1, 2, 3), Memory(4096, 10, "resident pages", 4096),
+        Verification("scaled", "n", {"shape": [2]}, 1e-7, 2e-7, (1e-5, 1e-6)), "env", "2020-01-01T00:00:00", 0.5,
+    )  # fmt: skip
+    assert msgspec.json.decode(msgspec.json.encode(record), type=Record) == record
+
+
+def test_a_status_that_does_not_exist_is_not_read():
+    text = msgspec.json.encode(Record(TASK, "ok")).replace(b'"status":"ok"', b'"status":"fine"')
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(text, type=Record)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Task(Case.of("add", {"shape": [5], "dtype": "float32"}, "forward"), "numpy-cpu", "numpy", SETTINGS),
+        Task(CASE, "torch-cpu", "numpy", SETTINGS),
+        Task(CASE, "numpy-cpu", "other", SETTINGS),
+        Task(CASE, "numpy-cpu", "numpy", msgspec.structs.replace(SETTINGS, threads=1)),
+        Task(CASE, "numpy-cpu", "numpy", msgspec.structs.replace(SETTINGS, seed=1)),
+        Task(CASE, "numpy-cpu", "numpy", msgspec.structs.replace(SETTINGS, verify=False)),
+        Task(CASE, "numpy-cpu", "numpy", msgspec.structs.replace(SETTINGS, sampling=EFFORTS["standard"])),
+    ],
+)
+def test_a_task_with_any_difference_is_another_task(other):
+    assert other.id != TASK.id
+
+
+def test_the_same_task_has_the_same_id():
+    assert Task(CASE, "numpy-cpu", "numpy", SETTINGS).id == TASK.id
+
+
+def test_a_diagnosis_is_ok_when_every_finding_is():
+    good, bad = Finding("load", True, "0.1"), Finding("governor", False, "powersave")
+    assert Diagnosis({}, [], [good]).ok
+    assert not Diagnosis({}, [], [good, bad]).ok
+
+
+@pytest.mark.parametrize("name", ["warmup_min", "warmup_max", "sample_time", "min_samples", "min_time", "max_time"])
+def test_more_effort_is_never_less(name):
+    quick, standard, thorough = (getattr(EFFORTS[effort], name) for effort in ("quick", "standard", "thorough"))
+    assert quick <= standard <= thorough
+    assert quick < thorough
+
+
+@pytest.mark.parametrize("name", ["rel_ci", "warmup_agreement"])
+def test_more_effort_asks_for_more_agreement(name):
+    quick, standard, thorough = (getattr(EFFORTS[effort], name) for effort in ("quick", "standard", "thorough"))
+    assert quick > standard > thorough > 0
+
+
+@pytest.mark.parametrize("rule", EFFORTS.values())
+def test_a_rule_does_not_contradict_itself(rule):
+    assert 0 < rule.warmup_min < rule.warmup_max
+    assert 0 < rule.min_time < rule.max_time
+    assert rule.sample_time * rule.min_samples < rule.max_time, "the samples asked for fit into the budget"
+    assert rule.min_samples >= 6, "fewer have no interval of 95 %"

@@ -1,0 +1,104 @@
+"""Records to rows and back."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from opmark.schema import Caution, Cost, Measurement, Memory, Record, Verification
+from opmark.store.pack import from_row, to_row
+
+# The fixture makes records and remembers nothing, so that one serves all examples.
+COMMON = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def back(record: Record) -> Record:
+    row = to_row("a run", record)
+    return from_row(row["body"], row["samples"])
+
+
+def bits(values: list[float]) -> bytes:
+    """NaN is not equal to itself, and -0.0 is to 0.0: only the bits tell."""
+    return struct.pack(f"<{len(values)}d", *values)
+
+
+@COMMON
+@given(samples=st.lists(st.lists(st.floats(width=64), max_size=40), max_size=4))
+def test_samples_come_back_bit_by_bit(make_record: Callable[..., Record], samples: list[list[float]]) -> None:
+    found = back(make_record(1, *samples))
+    assert [bits(m.samples) for m in found.measurements] == [bits(values) for values in samples]
+    assert [m.quantity for m in found.measurements] == [f"quantity {i}" for i in range(len(samples))]
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@COMMON
+@given(
+    reason=st.text(),
+    cautions=st.lists(st.builds(Caution, st.text(), st.text(), st.text()), max_size=3),
+    cost=st.none() | st.builds(Cost, *[st.integers(0, 2**63)] * 3),
+    memory=st.none() | st.builds(Memory, st.integers(0, 2**60), st.integers(0, 2**60), st.text()),
+    error=st.none() | finite,
+    duration=finite,
+)
+def test_everything_else_comes_back_as_it_was(
+    make_record: Callable[..., Record],
+    reason: str,
+    cautions: list[Caution],
+    cost: Cost | None,
+    memory: Memory | None,
+    error: float | None,
+    duration: float,
+) -> None:
+    measurement = Measurement("latency", "cold", "t", [1.0, 2.0], 7, 1e-300, 9, 5e-324, "budget", tuple(cautions))
+    record = make_record(
+        status="wrong",
+        reason=reason,
+        cost=cost,
+        memory=memory,
+        verification=Verification("scaled", "a note", {"shape": [2]}, error, error, (1e-5, 0.1)),
+        environment="fedcba9876543210",
+        started="2030-01-01T00:00:00.000+00:00",
+        duration=duration,
+    )
+    record = Record(**{**{f: getattr(record, f) for f in record.__struct_fields__}, "measurements": (measurement,)})
+    assert back(record) == record
+
+
+def test_the_columns_say_what_people_ask_about(make_record: Callable[..., Record]) -> None:
+    record = make_record(4, [1.0], status="ok", environment="e", started="s", duration=0.5)
+    row = to_row("a run", record)
+    asked = (
+        "run_id",
+        "task_id",
+        "case_id",
+        "op",
+        "phase",
+        "backend",
+        "status",
+        "environment_id",
+        "started",
+        "duration",
+    )
+    assert [row[key] for key in asked] == [
+        "a run", record.task.id, record.task.case.id, "add", "forward", "null", "ok", "e", "s", 0.5,
+    ]  # fmt: skip
+
+
+def test_samples_stand_packed_in_their_own_column_and_not_in_the_body(make_record: Callable[..., Record]) -> None:
+    """Little-endian float64, one measurement after the other, deflated: as the table says."""
+    row = to_row("a run", make_record(1, [0.5, 0.25], [0.125]))
+    assert struct.unpack("<3d", zlib.decompress(row["samples"])) == (0.5, 0.25, 0.125)
+    assert [m["samples"] for m in json.loads(row["body"])["measurements"]] == [2, 1]
+
+
+def test_a_record_keeps_the_identity_of_its_task_and_case(make_record: Callable[..., Record]) -> None:
+    """`--resume` recognizes what is done by the id of a task that was read from the store."""
+    record = make_record(8)
+    assert (back(record).task.id, back(record).task.case.id) == (record.task.id, record.task.case.id)

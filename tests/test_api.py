@@ -1,0 +1,299 @@
+"""The library: what the command line does, as functions."""
+
+from __future__ import annotations
+
+import inspect
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import opmark
+from opmark import api
+from opmark.cli.describe import describe as describe_command
+from opmark.cli.doctor import doctor as doctor_command
+from opmark.cli.list_ import list_ as list_command
+from opmark.cli.run import run as run_command
+from opmark.cli.show import show as show_command
+from opmark.errors import StoreError, UnknownName, UserError
+from opmark.registry import backends, catalogue
+from opmark.schema import Record, Run
+
+QUICK: dict[str, Any] = {"backend": "null", "effort": "quick", "threads": 1}
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+# The same names and the same defaults.
+
+
+def defaults(function: Any) -> dict[str, Any]:
+    return {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
+
+
+# An option that was not given is None on the command line, and empty in the library.
+NOTHING = (None, (), "", {}, [])
+
+ONLY_COMMAND = {"dry_run", "as_json"}
+ONLY_LIBRARY = {"on_start", "on_record", "say"}
+
+
+def test_run_has_the_same_names_in_the_library_and_on_the_command_line() -> None:
+    command, library = defaults(run_command).keys(), defaults(opmark.run).keys()
+    assert command - ONLY_COMMAND == library - ONLY_LIBRARY
+
+
+@pytest.mark.parametrize("name", sorted(defaults(opmark.run).keys() - ONLY_LIBRARY))
+def test_run_has_the_same_defaults_in_the_library_and_on_the_command_line(name: str) -> None:
+    command, library = defaults(run_command)[name], defaults(opmark.run)[name]
+    if command in NOTHING:
+        assert library in NOTHING
+    else:
+        assert (command, type(command)) == (library, type(library))
+
+
+def test_a_plan_takes_what_a_run_takes_and_has_the_same_defaults() -> None:
+    plan, run = defaults(opmark.plan), defaults(opmark.run)
+    assert plan == {name: run[name] for name in plan}
+    assert run.keys() - plan.keys() == {"timeout", "label", "db", "resume"} | ONLY_LIBRARY
+
+
+@pytest.mark.parametrize(
+    ("command", "function"),
+    [
+        (show_command, opmark.show),
+        (describe_command, opmark.describe),
+        (list_command, opmark.list),
+        (doctor_command, opmark.doctor),
+    ],
+)
+def test_the_other_commands_have_the_names_and_defaults_of_their_functions(command: Any, function: Any) -> None:
+    asked = {name: default for name, default in defaults(command).items() if name not in ONLY_COMMAND}
+    assert asked == defaults(function)
+
+
+# Plan.
+
+
+def test_a_plan_is_made_of_one_thing_or_of_several() -> None:
+    one = opmark.plan("exp", backend="null", size="small", threads=1)
+    assert [(task.case.op, task.backend, task.settings.threads) for task in one.tasks] == [("exp", "null", 1)]
+    several = opmark.plan(["exp", "add"], backend=["null", "numpy-cpu"], size=["small", "large"], threads=[1, 2])
+    assert len(several.tasks) == 2 * 2 * 2 * 2
+
+
+def test_a_plan_stores_nothing(isolated: Path) -> None:
+    opmark.plan("exp", backend="null")
+    assert not (isolated / "data").exists()
+
+
+def test_a_plan_of_a_workload_takes_a_path_or_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("schema: 1\nname: mine\ncases: [{op: add, params: {shape: [4]}}]\n")
+    assert opmark.plan(workload=path, backend="null") == opmark.plan(workload=str(path), backend="null")
+
+
+# Run and show.
+
+
+def test_a_run_is_measured_stored_and_shown(db: Path) -> None:
+    result = opmark.run("matmul", params={"M": 8, "N": 8, "K": [4, 8]}, db=db, label="mine", **QUICK)
+    assert [record.task.case.params["K"] for record in result.records] == [4, 8]
+    assert {record.status for record in result.records} == {"ok"}
+    assert not result.failed
+    assert (result.run.label, result.run.tasks, result.db) == ("mine", 2, db)
+    assert opmark.show(db=db) == result
+
+
+def test_a_result_brings_the_facts_of_its_environments(db: Path) -> None:
+    result = opmark.run("add", size="small", db=db, backend="null", effort="quick", threads=[1, 2])
+    threads = [result.environments[record.environment]["threads"] for record in result.records]
+    assert threads == [1, 2]
+
+
+def test_a_failed_case_is_a_failed_result_and_a_skipped_one_is_not(db: Path) -> None:
+    result = opmark.run("fault", params={"kind": ["none", "error"]}, db=db, **{**QUICK, "backend": "numpy-cpu"})
+    assert [record.status for record in result.records] == ["ok", "error"]
+    assert result.failed
+    skipped = opmark.run("exp", phase=["forward", "backward"], params={"shape": [4]}, db=db, **{
+        **QUICK, "backend": "numpy-cpu",
+    })  # fmt: skip
+    assert [record.status for record in skipped.records] == ["ok", "skipped"]
+    assert not skipped.failed
+
+
+def test_a_run_tells_what_it_does(db: Path) -> None:
+    begun: list[tuple[Run, int, int]] = []
+    made: list[Record] = []
+    result = opmark.run(
+        "add", params={"shape": [[1], [2]]}, db=db, on_record=made.append,
+        on_start=lambda run, plan, done: begun.append((run, len(plan.tasks), len(done))), **QUICK,
+    )  # fmt: skip
+    assert begun == [(result.run, 2, 0)]
+    assert made == result.records
+    opmark.run(
+        "add", params={"shape": [[1], [2]]}, db=db, resume=True,
+        on_start=lambda run, plan, done: begun.append((run, len(plan.tasks), len(done))), **QUICK,
+    )  # fmt: skip
+    assert begun[1] == (result.run, 0, 2)
+
+
+def test_the_seed_decides_the_data_and_is_part_of_the_task(db: Path) -> None:
+    results = [opmark.run("add", size="small", db=db, seed=seed, **QUICK) for seed in (0, 1)]
+    tasks = [result.records[0].task for result in results]
+    assert [task.settings.seed for task in tasks] == [0, 1]
+    assert tasks[0].id != tasks[1].id
+    assert tasks[0].case.id == tasks[1].case.id
+
+
+def test_the_variable_names_the_store(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPMARK_DB", str(db))
+    result = opmark.run("add", size="small", **QUICK)
+    assert result.db == db
+    assert opmark.show().run == result.run
+
+
+def test_without_a_place_the_store_is_in_the_data_directory(isolated: Path) -> None:
+    result = opmark.run("add", size="small", **QUICK)
+    assert result.db.is_relative_to(isolated / "data")
+    assert result.db.exists()
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 1e300])
+def test_a_timeout_that_is_no_time_is_refused(db: Path, timeout: float) -> None:
+    with pytest.raises(UserError, match="timeout: expected seconds above 0"):
+        opmark.run("add", size="small", db=db, timeout=timeout, **QUICK)
+    assert not db.exists()
+
+
+def test_a_label_that_is_no_text_is_refused(db: Path) -> None:
+    """As Python makes it of an argument that is not UTF-8."""
+    with pytest.raises(UserError, match="label"):
+        opmark.run("add", size="small", db=db, label="\udcff", **QUICK)
+    assert not db.exists()
+
+
+def test_a_command_that_is_no_text_is_no_obstacle(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["opmark", "run", "-w", "\udcff.yaml"])
+    opmark.run("add", size="small", db=db, **QUICK)
+    assert "-w" in opmark.show(db=db).run.command
+
+
+def test_a_mistake_makes_no_run_and_no_store(db: Path) -> None:
+    with pytest.raises(UnknownName):
+        opmark.run("exq", db=db, **QUICK)
+    with pytest.raises(UserError):
+        opmark.run("exp", phase="backward", db=db, **{**QUICK, "backend": "numpy-cpu"})
+    assert not db.exists()
+
+
+def test_resuming_a_run_that_is_complete_adds_nothing(db: Path) -> None:
+    asked: dict[str, Any] = {"ops": "add", "params": {"shape": [[1], [2]]}, "db": db, **QUICK}
+    first = opmark.run(**asked)
+    again = opmark.run(**asked, resume=True)
+    assert (again.run, again.records) == (first.run, first.records)
+    assert len(opmark.show(db=db).records) == 2
+
+
+def test_resuming_what_was_never_run_is_a_mistake(db: Path) -> None:
+    with pytest.raises(StoreError, match="there is no store yet"):
+        opmark.run("add", size="small", db=db, resume=True, **QUICK)
+    opmark.run("add", size="small", db=db, **QUICK)
+    with pytest.raises(UserError, match="no stored run has this plan"):
+        opmark.run("add", size="large", db=db, resume=True, **QUICK)
+    assert len(opmark.show(db=db).records) == 1
+
+
+# Which run is shown.
+
+
+@pytest.fixture
+def store(db: Path) -> Path:
+    """Four runs without records; the last one has the label of the second."""
+    runs = {"20300101-000000-aaaa": "", "20300101-000000-bbbb": "nightly", "20300202-000000-cccc": "weekly"}
+    with closing(api.open_store(db, create=True)) as opened:
+        for run_id, label in [*runs.items(), ("20300303-000000-dddd", "nightly")]:
+            opened.begin(Run(run_id, "2030", "plan", 0, label))
+    return db
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (None, "dddd"),
+        ("20300101-000000-aaaa", "aaaa"),
+        ("20300202", "cccc"),
+        ("20300101-000000-b", "bbbb"),
+        ("weekly", "cccc"),
+        ("nightly", "dddd"),
+    ],
+)
+def test_a_run_is_found_by_id_by_its_beginning_or_by_label(store: Path, name: str | None, shown: str) -> None:
+    assert opmark.show(name, db=store).run.id.endswith(shown)
+
+
+def test_a_beginning_of_several_runs_is_a_mistake(store: Path) -> None:
+    with pytest.raises(UserError, match="`20300101` begins 2 runs") as caught:
+        opmark.show("20300101", db=store)
+    assert "20300101-000000-aaaa" in caught.value.message
+    assert "20300101-000000-bbbb" in caught.value.message
+
+
+@pytest.mark.parametrize(("name", "meant"), [("weekley", "weekly"), ("20300202-000000-cccd", "20300202-000000-cccc")])
+def test_an_unknown_run_is_named_with_the_nearest(store: Path, name: str, meant: str) -> None:
+    with pytest.raises(UnknownName, match=f"no run named `{name}`") as caught:
+        opmark.show(name, db=store)
+    assert f"`{meant}`" in (caught.value.hint or "")
+
+
+def test_a_store_without_a_run_says_how_to_make_one(db: Path) -> None:
+    with closing(api.open_store(db, create=True)) as opened:
+        opened.begin(Run("x", "2030", "plan", 0))
+    with closing(sqlite3.connect(db)) as raw:
+        raw.execute("DELETE FROM run")
+        raw.commit()
+    with pytest.raises(UserError, match="holds no run yet") as caught:
+        opmark.show(db=db)
+    assert "opmark run" in (caught.value.hint or "")
+
+
+HOSTILE = "'; DROP TABLE run; --\" [red]x[/red] % ? {y} é"
+
+
+def test_a_label_survives_whatever_it_says(db: Path) -> None:
+    opmark.run("add", size="small", db=db, label=HOSTILE, **QUICK)
+    assert opmark.show(HOSTILE, db=db).run.label == HOSTILE
+    assert len(opmark.show(db=db).records) == 1
+
+
+# Lists and descriptions.
+
+
+def test_what_there_is_can_be_listed() -> None:
+    assert list(opmark.list("ops")) == list(catalogue().values())
+    assert list(opmark.list("backends")) == list(backends().values())
+    assert {workload.name for workload in opmark.list("suites")} >= {"quick", "faults"}
+
+
+def test_an_unknown_listing_is_named_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="no listing named `op`") as caught:
+        opmark.list("op")
+    assert "`ops`" in (caught.value.hint or "")
+
+
+def test_an_operator_is_described_by_its_name_or_alias() -> None:
+    assert opmark.describe("matmul") is opmark.describe("mm") is catalogue()["matmul"]
+    with pytest.raises(UnknownName, match="no operator named `matmull`"):
+        opmark.describe("matmull")
+
+
+def test_a_result_can_be_written_as_json(db: Path) -> None:
+    result = opmark.run("add", size="small", db=db, **QUICK)
+    again = msgspec.json.decode(msgspec.json.encode(result.records), type=list[Record])
+    assert again == result.records

@@ -1,0 +1,304 @@
+"""Names to objects through entry points. Plug-ins here are folders on the path, as an installer would leave them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import invalidate_caches
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+import opmark
+from opmark import registry
+from opmark.errors import UnknownName
+from opmark.interfaces import BackendInfo
+from opmark.schema import Operator
+
+# A plug-in in one file: all that it takes to add an operator.
+DOUBLE = """
+    import numpy as np
+    from opmark.schema import Cost, Implementation, Operator, TensorSpec
+    from opmark.schema.param import dtype, size
+
+    OPERATORS = (
+        Operator(
+            name="{name}",
+            summary="twice x",
+            category="element-wise",
+            params=(size("n", "elements"), dtype("float32")),
+            inputs=lambda p: {{"x": TensorSpec((p["n"],), p["dtype"])}},
+            cost=lambda p: Cost(p["n"], 4 * p["n"], 4 * p["n"]),
+            reference=lambda p, x: 2 * x,
+            presets={{"small": {{"n": 16}}, "typical": {{"n": 1024}}, "large": {{"n": 65536}}}},
+            implementations=(Implementation("numpy", lambda p, x: lambda: x + x),),
+            aliases=("twice",),
+        ),
+    )
+"""
+
+
+class Site:
+    """A folder of installed packages that the interpreter looks into."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def install(self, package: str, entry_points: str, files: dict[str, str]) -> None:
+        """`entry_points` as in the file of that name; files by path, with their text."""
+        for name, text in files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(dedent(text))
+        info = self.folder / f"{package.replace('-', '_')}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(dedent(entry_points))
+        invalidate_caches()
+        registry.forget()
+
+    def operator(self, package: str, module: str, text: str) -> None:
+        self.install(package, f"[opmark.operators]\n{package} = {module}\n", {f"{module}.py": text})
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    known = set(sys.modules)
+    yield Site(folder)
+    for name in set(sys.modules) - known:
+        if getattr(sys.modules[name], "__file__", None) and str(folder) in str(sys.modules[name].__file__):
+            del sys.modules[name]
+    monkeypatch.undo()
+    registry.forget()
+
+
+# What ships
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"), [("mm", "matmul"), ("gemm", "matmul"), ("bmm", "batched_matmul"), ("sum", "reduce_sum")]
+)
+def test_an_operator_is_found_by_its_aliases(alias, name):
+    assert registry.operator(alias) is registry.operator(name) is registry.catalogue()[name]
+
+
+def test_no_alias_is_taken_twice_and_none_hides_a_name():
+    found = registry.catalogue()
+    aliases = [alias for op in found.values() for alias in op.aliases]
+    assert len(set(aliases)) == len(aliases)
+    assert not set(aliases) & set(found)
+
+
+def test_every_operator_stands_under_its_own_name():
+    assert all(name == op.name for name, op in registry.catalogue().items())
+    assert all(isinstance(op, Operator) for op in registry.catalogue().values())
+
+
+def test_every_backend_stands_under_its_own_name():
+    assert all(name == info.name for name, info in registry.backends().items())
+    assert {"null", "numpy-cpu", "torch-cpu", "torch-cuda"} <= set(registry.backends())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"), [("matmull", "matmul"), ("Softmax", "softmax"), ("flash_atention", "flash_attention")]
+)
+def test_an_unknown_operator_is_named_with_the_nearest_name_or_alias(wrong, near):
+    with pytest.raises(UnknownName) as caught:
+        registry.operator(wrong)
+    assert caught.value.message == f"no operator named `{wrong}`"
+    assert caught.value.hint == f"did you mean `{near}`? `opmark list ops` lists them all"
+
+
+def test_an_unknown_backend_is_named_with_the_nearest():
+    with pytest.raises(UnknownName) as caught:
+        registry.backend("torch-cpuu")
+    assert caught.value.message == "no backend named `torch-cpuu`"
+    assert caught.value.hint == "did you mean `torch-cpu`? `opmark list backends` lists them all"
+
+
+def test_a_backend_is_found_by_name():
+    assert registry.backend("numpy-cpu").framework == "numpy"
+
+
+# A stranger's
+
+
+def test_an_operator_in_one_file_is_found_described_and_expanded(site):
+    site.operator("opmark-double", "double_plugin", DOUBLE.format(name="double"))
+    found = registry.operator("double")
+    assert opmark.describe("twice") is found
+    assert found in opmark.list("ops")
+    assert found.complete(found.preset("small")) == {"n": 16, "dtype": "float32"}
+    assert "matmul" in registry.catalogue(), "ours are still there"
+
+
+def test_a_package_is_searched_module_by_module_but_not_where_the_name_is_private(site):
+    site.install(
+        "opmark-many",
+        "[opmark.operators]\nmany = many_plugin\n",
+        {
+            "many_plugin/__init__.py": "",
+            "many_plugin/one.py": DOUBLE.format(name="one"),
+            "many_plugin/sub/__init__.py": "",
+            "many_plugin/sub/two.py": DOUBLE.format(name="two"),
+            "many_plugin/_hidden.py": "raise RuntimeError('never imported')",
+        },
+    )
+    assert {"one", "two"} <= set(registry.catalogue())
+
+
+def test_a_backend_of_a_strangers_is_found_without_loading_its_framework(site):
+    text = """
+        from opmark.interfaces import BackendInfo
+        NPU = BackendInfo("my-npu", "npu", "npu", "a chip", frozenset({"float32"}), "no_such_module:Backend",
+                          requires="no_such_module", install="ask the vendor")
+    """
+    site.install("opmark-npu", "[opmark.backends]\nmy-npu = npu_plugin:NPU\n", {"npu_plugin.py": text})
+    info = registry.backend("my-npu")
+    assert isinstance(info, BackendInfo)
+    assert info.why_missing() == "no_such_module is not installed (ask the vendor)"
+
+
+def test_what_is_installed_is_looked_at_once_until_told_otherwise(site):
+    before = registry.catalogue()
+    assert registry.catalogue() is before
+    registry.forget()
+    again = registry.catalogue()
+    assert again is not before
+    assert list(again) == list(before)
+
+
+# A broken one
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("raise RuntimeError('out of order')", "RuntimeError: out of order"),
+        ("import no_such_framework", "ModuleNotFoundError: No module named 'no_such_framework'"),
+        ("def f(:", "SyntaxError: "),
+        ("OPERATORS = ('double',)", "Operator, got str"),
+        ("OPERATORS = 7", "TypeError: "),
+    ],
+    ids=["raises", "lacks a module", "does not parse", "no operators", "no list"],
+)
+def test_a_broken_plug_in_is_named_and_left_out_while_the_rest_works(site, capsys, text, reason):
+    site.operator("opmark-broken", "broken_plugin", text)
+    site.operator("opmark-zdouble", "double_plugin", DOUBLE.format(name="double"))
+    assert {"double", "matmul"} <= set(registry.catalogue())
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(
+        "warning: plug-in `opmark-broken` of `opmark-broken` (broken_plugin) is broken and left out: "
+    )
+    assert reason in err
+    assert err.count("\n") == 1
+
+
+def test_a_plug_in_that_is_gone_is_named(site, capsys):
+    site.install("opmark-gone", "[opmark.operators]\ngone = gone_plugin\n", {})
+    assert "matmul" in registry.catalogue()
+    assert "plug-in `gone` of `opmark-gone` (gone_plugin) is broken" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("raise RuntimeError('out of order')", "RuntimeError: out of order"),
+        ("NPU = 'a chip'", "expected a BackendInfo, got str"),
+        ("", "AttributeError: "),
+    ],
+)
+def test_a_broken_backend_is_named_and_left_out_while_the_rest_works(site, capsys, text, reason):
+    site.install("opmark-npu", "[opmark.backends]\nmy-npu = npu_plugin:NPU\n", {"npu_plugin.py": text})
+    assert "my-npu" not in registry.backends()
+    assert "numpy-cpu" in registry.backends()
+    err = capsys.readouterr().err
+    assert err.startswith("warning: plug-in `my-npu` of `opmark-npu` (npu_plugin:NPU) is broken and left out: ")
+    assert reason in err
+
+
+def test_a_warning_is_given_once(site, capsys):
+    site.operator("opmark-broken", "broken_plugin", "raise RuntimeError('out of order')")
+    for _ in range(3):
+        registry.catalogue()
+    assert capsys.readouterr().err.count("opmark-broken") == 1 + 1, "one line, with plug-in and package"
+
+
+def test_a_module_of_a_package_that_is_broken_takes_all_of_that_package_out(site, capsys):
+    site.install(
+        "opmark-half",
+        "[opmark.operators]\nhalf = half_plugin\n",
+        {
+            "half_plugin/__init__.py": "",
+            "half_plugin/a.py": DOUBLE.format(name="half"),
+            "half_plugin/b.py": "raise RuntimeError('out of order')",
+        },
+    )
+    assert "half" not in registry.catalogue()
+    assert "plug-in `half`" in capsys.readouterr().err
+
+
+# Two of a name
+
+
+def test_an_operator_name_that_is_taken_stays_with_the_first_and_the_second_is_named(site, capsys):
+    # The name of the package sorts before ours, and ours is still the first.
+    site.operator("aaa-double", "double_plugin", DOUBLE.format(name="matmul"))
+    assert registry.operator("matmul").summary != "twice x"
+    assert capsys.readouterr().err == (
+        "warning: plug-in `aaa-double` of `aaa-double` (double_plugin) is broken and left out: "
+        "the name `matmul` is taken already\n"
+    )
+
+
+def test_a_backend_name_that_is_taken_stays_with_the_first_and_the_second_is_named(site, capsys):
+    text = """
+        from opmark.interfaces import BackendInfo
+        MINE = BackendInfo("numpy-cpu", "numpy", "cpu", "mine", frozenset(), "m:C")
+    """
+    site.install("aaa-npu", "[opmark.backends]\nnumpy-cpu = npu_plugin:MINE\n", {"npu_plugin.py": text})
+    assert registry.backend("numpy-cpu").summary != "mine"
+    assert "of `aaa-npu` (npu_plugin:MINE)" in capsys.readouterr().err
+
+
+def test_of_two_strangers_with_one_name_the_first_counts(site, capsys):
+    site.operator("opmark-two", "two_plugin", DOUBLE.format(name="double").replace("twice x", "the second"))
+    site.operator("opmark-one", "one_plugin", DOUBLE.format(name="double"))
+    assert registry.operator("double").summary == "twice x"
+    err = capsys.readouterr().err
+    assert "plug-in `opmark-two` of `opmark-two` (two_plugin)" in err
+    assert "the name `double` is taken already" in err
+    assert "one_plugin" not in err
+
+
+# From the shell
+
+
+def shell(site: Site, *arguments: str) -> subprocess.CompletedProcess[str]:
+    code = "from opmark.cli.main import main; main()"
+    paths = os.pathsep.join(filter(None, [str(site.folder), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "PYTHONPATH": paths, "COLUMNS": "200"}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_a_plug_in_is_described_on_the_command_line_beside_a_broken_one(site):
+    site.operator("opmark-broken", "broken_plugin", "raise RuntimeError('out of order')")
+    site.operator("opmark-zdouble", "double_plugin", DOUBLE.format(name="double"))
+    done = shell(site, "describe", "double")
+    assert done.returncode == 0
+    assert "twice x" in done.stdout
+    assert "opmark-broken" in done.stderr
+    assert "Traceback" not in done.stderr

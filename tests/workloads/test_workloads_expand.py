@@ -1,0 +1,299 @@
+"""Axes to cases: lists multiply, dotted keys zip, and a mistake is named with its place."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from time import process_time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opmark.errors import InvalidFile, UnknownName
+from opmark.registry import catalogue
+from opmark.registry import operator as find_shipped
+from opmark.schema import Case, Cost, Entry, Operator, Rule, Workload
+from opmark.schema.param import dtype, flag, real, shape, size
+from opmark.workloads.expand import expand
+from opmark.workloads.load import suites
+
+TOY = Operator(
+    name="toy",
+    summary="for tests",
+    category="test",
+    params=(
+        size("a", "first"),
+        size("b", "second", 2),
+        size("c", "third", 3),
+        shape("shape", "shape of x", [1]),
+        real("eps", "small", 1e-5),
+        flag("on", "or off"),
+        dtype("float32", "float16"),
+    ),
+    inputs=lambda p: {},
+    cost=lambda p: Cost(0, 0, 0),
+    reference=lambda p: None,
+    presets={"small": {"a": 1, "b": 1}, "large": {"a": 100, "shape": [9, 9]}},
+    implementations=(),
+    rules=(Rule("a", "not be 13 (got {a})", lambda p: p["a"] != 13),),
+    aliases=("plaything",),
+)
+DEFAULTS = {"b": 2, "c": 3, "shape": [1], "eps": 1e-5, "on": False, "dtype": "float32"}
+
+
+def find(name: str) -> Operator:
+    if name in ("toy", "plaything"):
+        return TOY
+    raise UnknownName("operator", name, ["toy"], "opmark list ops")
+
+
+def cases_of(*entries: Entry) -> list[Case]:
+    return expand(Workload(1, "w", list(entries)), find, "w.yaml")
+
+
+def points(entry: Entry, *names: str) -> list[tuple]:
+    return [tuple(case.params[name] for name in names) for case in cases_of(entry)]
+
+
+def complaint(*entries: Entry, where: str | None = "w.yaml") -> InvalidFile:
+    with pytest.raises(InvalidFile) as caught:
+        expand(Workload(1, "w", list(entries)), find, where)
+    return caught.value
+
+
+# What it gives
+
+
+def test_a_case_is_complete():
+    (case,) = cases_of(Entry("toy", {"a": 7}, tags=["x", "y"]))
+    assert case == Case.of("toy", {"a": 7, **DEFAULTS}, "forward", ("x", "y"))
+
+
+def test_lists_multiply_with_the_last_axis_fastest():
+    assert points(Entry("toy", {"a": [1, 2], "b": [5, 4]}), "a", "b") == [(1, 5), (1, 4), (2, 5), (2, 4)]
+
+
+def test_dotted_keys_zip():
+    assert points(Entry("toy", {"a.b": [[1, 2], [3, 4]]}), "a", "b") == [(1, 2), (3, 4)]
+
+
+def test_three_names_zip_in_the_order_they_are_written():
+    assert points(Entry("toy", {"c.a.b": [[1, 2, 3]]}), "a", "b", "c") == [(2, 3, 1)]
+
+
+def test_a_zipped_axis_multiplies_with_the_others():
+    found = points(Entry("toy", {"a.b": [[1, 2], [3, 4]], "c": [8, 9]}), "a", "b", "c")
+    assert found == [(1, 2, 8), (1, 2, 9), (3, 4, 8), (3, 4, 9)]
+
+
+def test_a_single_value_is_an_axis_of_one():
+    assert points(Entry("toy", {"a": 4, "dtype": "float16", "on": True}), "a", "dtype", "on") == [(4, "float16", True)]
+
+
+def test_a_list_of_sizes_is_one_shape_and_a_list_of_lists_an_axis():
+    assert points(Entry("toy", {"a": 1, "shape": [4, 5]}), "shape") == [([4, 5],)]
+    assert points(Entry("toy", {"a": 1, "shape": [[4, 5], [6]]}), "shape") == [([4, 5],), ([6],)]
+
+
+def test_a_shape_may_be_zipped():
+    found = points(Entry("toy", {"shape.a": [[[4, 5], 1], [[6], 2]]}), "shape", "a")
+    assert found == [([4, 5], 1), ([6], 2)]
+
+
+def test_a_preset_supplies_what_is_not_given_and_params_go_on_top():
+    assert points(Entry("toy", sizes=["small", "large"]), "a", "b", "shape") == [(1, 1, [1]), (100, 2, [9, 9])]
+    assert points(Entry("toy", {"a": [7, 8]}, ["small", "large"]), "a", "b") == [(7, 1), (8, 1), (7, 2), (8, 2)]
+
+
+def test_phases_multiply_and_come_last():
+    found = cases_of(Entry("toy", {"a": [1, 2]}, phases=["forward", "backward"]))
+    assert [(case.params["a"], case.phase) for case in found] == [
+        (1, "forward"), (1, "backward"), (2, "forward"), (2, "backward"),
+    ]  # fmt: skip
+
+
+def test_a_case_comes_once_and_the_first_one_counts():
+    found = cases_of(Entry("toy", {"a": [1, 2, 1]}, tags=["first"]), Entry("toy", {"a": [3, 2]}, tags=["second"]))
+    assert [(case.params["a"], case.tags) for case in found] == [(1, ("first",)), (2, ("first",)), (3, ("second",))]
+
+
+def test_the_same_value_written_in_two_ways_is_one_case():
+    assert len(cases_of(Entry("toy", {"a": 1, "eps": [1, 1.0]}))) == 1
+
+
+def test_presets_that_params_make_equal_are_one_case():
+    assert len(cases_of(Entry("toy", {"a": 7, "b": 1, "shape": [1]}, ["small", "large"]))) == 1
+
+
+def test_an_alias_is_the_operator_itself():
+    assert cases_of(Entry("plaything", {"a": 1})) == cases_of(Entry("toy", {"a": 1}))
+
+
+# How it complains
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"a": [1, 0]}, "$.cases[1].params.a[1]: parameter `a`: expected a whole number of at least 1, got `0`"),
+        ({"a": -1}, "$.cases[1].params.a: parameter `a`: expected a whole number of at least 1, got `-1`"),
+        ({"a": [1, [2]]}, "$.cases[1].params.a[1]: parameter `a`: expected a whole number of at least 1, got `[2]`"),
+        (
+            {"a.b": [[1, 2], [3, 0]]},
+            "$.cases[1].params.a.b[1]: parameter `b`: expected a whole number of at least 1, got `0`",
+        ),
+        ({"a.b": [[1, 2], [3]]}, "$.cases[1].params.a.b[1]: expected [a, b], got `[3]`"),
+        ({"a.b": [[1, 2], 3]}, "$.cases[1].params.a.b[1]: expected [a, b], got `3`"),
+        ({"a.b": 3}, "$.cases[1].params.a.b: expected a list of [a, b] rows, got `3`"),
+        ({"z": 3}, "$.cases[1].params.z: operator `toy` has no parameter `z`"),
+        ({"a.z": [[1, 1]]}, "$.cases[1].params.a.z: operator `toy` has no parameter `z`"),
+        ({"a": []}, "$.cases[1].params.a: an empty list expands to no case"),
+        ({"a.b": []}, "$.cases[1].params.a.b: an empty list expands to no case"),
+        ({"a": 1, "a.b": [[1, 2]]}, "$.cases[1].params: parameter `a` stands on two axes"),
+        ({"b": 1}, "$.cases[1].params: operator `toy` needs `a`"),
+        ({"a": [1, 13]}, "$.cases[1].params: operator `toy`: parameter `a` must not be 13 (got 13)"),
+    ],
+)
+def test_a_mistake_is_named_with_file_and_place(params, message):
+    assert complaint(Entry("toy", {"a": 1}), Entry("toy", params)).message == f"w.yaml: {message}"
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ([], "shape"),
+        ([4, 0], "shape"),
+        ([[4], [0]], "shape[1]"),
+        ([[4], 4], "shape[1]"),
+        ([[]], "shape[0]"),
+        (4, "shape"),
+    ],
+)
+def test_a_wrong_shape_is_named_whether_single_or_on_an_axis(value, place):
+    message = complaint(Entry("toy", {"a": 1, "shape": value})).message
+    assert message.startswith(f"w.yaml: $.cases[0].params.{place}: parameter `shape`: expected a list of sizes")
+
+
+def test_a_name_twice_in_one_dotted_key_is_a_mistake():
+    # The second would silently win, and the first column of the user's table would never be measured.
+    message = complaint(Entry("toy", {"a.a": [[1, 2]]})).message
+    assert message == "w.yaml: $.cases[0].params.a.a: names one parameter twice"
+
+
+def test_an_unknown_operator_is_named_with_its_place_and_the_nearest():
+    error = complaint(Entry("toi"))
+    assert error.message == "w.yaml: $.cases[0].op: no operator named `toi`"
+    assert error.hint == "did you mean `toy`? `opmark list ops` lists them all"
+
+
+def test_an_unknown_size_is_named_with_its_place_and_the_nearest():
+    error = complaint(Entry("toy", sizes=["small", "larg"]))
+    assert error.message == "w.yaml: $.cases[0].sizes: no size of `toy` named `larg`"
+    assert "did you mean `large`?" in error.hint
+
+
+def test_the_hint_of_a_parameter_is_kept():
+    assert complaint(Entry("toy", {"a": 1, "dtype": "float23"})).hint == "did you mean `float32`?"
+
+
+def test_no_phase_is_no_case():
+    assert complaint(Entry("toy", {"a": 1}, phases=[])).message == "w.yaml: $.cases[0].phases: expands to no case"
+
+
+def test_a_workload_without_entries_expands_to_no_case():
+    error = complaint()
+    assert error.message == "w.yaml: expands to no case"
+    assert "at least one entry" in error.hint
+
+
+def test_where_no_file_is_there_is_no_place_to_name():
+    assert complaint(Entry("toy", {"z": 1}), where=None).message == "operator `toy` has no parameter `z`"
+
+
+# Laws
+
+values = st.lists(st.integers(1, 6), min_size=1, max_size=5)
+rows = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)).map(list), min_size=1, max_size=5)
+shapes = st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=3), min_size=1, max_size=3)
+axes = st.one_of(
+    st.fixed_dictionaries({"a": values}, optional={"b": values, "c": values, "shape": shapes}),
+    st.fixed_dictionaries({"a.c": rows}, optional={"b": values, "shape": shapes}),
+)
+phases = st.sampled_from([["forward"], ["backward"], ["forward", "backward"]])
+
+
+def distinct(axis: list) -> int:
+    return len({str(value) for value in axis})
+
+
+@given(axes, phases)
+@settings(deadline=None)
+def test_there_are_as_many_cases_as_the_product_of_the_axes(params, phases):
+    found = cases_of(Entry("toy", params, phases=phases))
+    assert len(found) == prod(distinct(axis) for axis in params.values()) * len(phases)
+
+
+@given(axes, phases)
+@settings(deadline=None)
+def test_every_point_of_the_axes_is_there(params, phases):
+    found = {
+        tuple(str(case.params[name]) for name in ("a", "b", "c", "shape")) for case in cases_of(Entry("toy", params))
+    }
+    for point in product(*params.values()):
+        given = dict(DEFAULTS)
+        for key, value in zip(params, point, strict=True):
+            given.update(zip(key.split("."), value, strict=True) if "." in key else [(key, value)])
+        assert tuple(str(given[name]) for name in ("a", "b", "c", "shape")) in found
+
+
+@given(axes, phases)
+@settings(deadline=None)
+def test_every_case_is_complete_and_its_id_is_its_own(params, phases):
+    found = cases_of(Entry("toy", params, phases=phases))
+    assert all(list(case.params) == [param.name for param in TOY.params] for case in found)
+    assert all(case.id == Case.of("toy", case.params, case.phase).id for case in found)
+    assert len({case.id for case in found}) == len(found)
+
+
+@given(axes, phases)
+@settings(deadline=None)
+def test_expansion_is_deterministic(params, phases):
+    entry = Entry("toy", params, phases=phases)
+    assert cases_of(entry) == cases_of(entry)
+
+
+@given(axes, phases)
+@settings(deadline=None)
+def test_saying_it_twice_changes_nothing(params, phases):
+    entry = Entry("toy", params, phases=phases)
+    assert cases_of(entry, entry) == cases_of(entry)
+
+
+def test_a_hundred_thousand_cases_take_little_more_than_making_them():
+    numbers = list(range(1, 101))
+    entry = Entry("toy", {"b": numbers, "c": numbers, "a": list(range(20, 30))})
+    start = process_time()
+    found = cases_of(entry)
+    expanding = process_time() - start
+    start = process_time()
+    made = [Case.of("toy", dict(case.params), "forward") for case in found]
+    making = process_time() - start
+    assert len(made) == len(found) == 100_000
+    assert expanding < 3 * making
+
+
+# What ships
+
+
+@pytest.mark.parametrize("workload", suites(), ids=lambda workload: workload.name)
+def test_every_suite_expands_and_says_what_it_is_for(workload):
+    found = expand(workload, find_shipped, workload.name)
+    assert {case.op for case in found} == {find_shipped(entry.op).name for entry in workload.cases}
+    assert workload.description
+
+
+def test_the_quick_suite_has_every_operator_but_the_drill():
+    ours = [op for op in catalogue().values() if op.cost.__module__.startswith("opmark.operators.")]
+    (quick,) = (workload for workload in suites() if workload.name == "quick")
+    assert {case.op for case in expand(quick, find_shipped)} == {op.name for op in ours if op.category != "diagnostics"}

@@ -30,7 +30,9 @@ def test_every_operator_in_every_dtype_forward_and_backward(tmp_path: Path) -> N
         tmp_path, *ops, size="small", phase=["forward", "backward"],
         params={"dtype": ["float64", "float32", "float16", "bfloat16"]},
     )  # fmt: skip
-    assert [(r.task.case.op, r.task.case.params["dtype"], r.task.case.phase, r.reason) for r in records if r.failed] == []
+    assert [
+        (r.task.case.op, r.task.case.params["dtype"], r.task.case.phase, r.reason) for r in records if r.failed
+    ] == []
 
 
 def test_memory_is_what_the_tensors_take(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ class FakeSupervisor:
     def run(self, task: Task) -> Record:
         type(self).asked.append(task)
         if self.limit:
-            instructions.remember(self.limit)
+            instructions.remember("torch-cpu", self.limit)
         return Record(task, *self.answer)  # type: ignore[arg-type]
 
     def close(self) -> None:
@@ -68,6 +68,12 @@ def test_instructions_that_all_work_are_well(trial: type[FakeSupervisor]) -> Non
     finding = findings(doctor())["instructions"]
     assert finding.ok
     assert "bfloat16" in finding.found
+
+
+def test_a_limit_of_old_is_not_believed(trial: type[FakeSupervisor]) -> None:
+    instructions.remember("torch-cpu", "AVX2")
+    assert findings(doctor())["instructions"].ok
+    assert instructions.recall("torch-cpu") is None
 
 
 def test_instructions_that_trap_are_found_and_the_limit_is_told(trial: type[FakeSupervisor]) -> None:

@@ -19,47 +19,70 @@ def note(isolated: Path) -> Path:
 
 
 def test_nothing_is_remembered_at_first(note: Path) -> None:
-    assert instructions.recall() == {}
+    assert instructions.recall("torch-cpu") is None
     assert not note.exists()
 
 
-def test_a_limit_is_remembered_as_environment_for_a_worker(note: Path) -> None:
-    instructions.remember("AVX2")
+def test_a_limit_is_remembered(note: Path) -> None:
+    instructions.remember("torch-cpu", "AVX2")
     assert note.exists()
-    assert instructions.recall() == {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    assert instructions.recall("torch-cpu") == "AVX2"
 
 
 def test_a_new_limit_takes_the_place_of_the_old_one(note: Path) -> None:
-    instructions.remember("AVX512_CORE")
-    instructions.remember("AVX2")
-    assert instructions.recall() == {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    instructions.remember("torch-cpu", "AVX512_CORE")
+    instructions.remember("torch-cpu", "AVX2")
+    assert instructions.recall("torch-cpu") == "AVX2"
     assert len(json.loads(note.read_text())) == 1
 
 
 def test_a_note_is_for_one_processor_and_one_framework(note: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    instructions.remember("AVX2")
+    instructions.remember("torch-cpu", "AVX2")
     with monkeypatch.context() as patch:
         patch.setattr(instructions, "cpu_model", lambda: "another processor")
-        assert instructions.recall() == {}
-        instructions.remember("AVX512_CORE")
-    assert instructions.recall() == {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+        assert instructions.recall("torch-cpu") is None
+        instructions.remember("torch-cpu", "AVX512_CORE")
+    assert instructions.recall("torch-cpu") == "AVX2"
     monkeypatch.setattr(instructions, "version", lambda _: "99.0")
-    assert instructions.recall() == {}
+    assert instructions.recall("torch-cpu") is None
 
 
 @pytest.mark.parametrize("damage", ["", "{", "5", "null", "[1]", '"text"', "\x00"])
 def test_a_damaged_note_is_no_note(note: Path, damage: str) -> None:
     note.parent.mkdir(parents=True)
     note.write_text(damage)
-    assert instructions.recall() == {}
-    instructions.remember("AVX2")
-    assert instructions.recall() == {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    assert instructions.recall("torch-cpu") is None
+    instructions.remember("torch-cpu", "AVX2")
+    assert instructions.recall("torch-cpu") == "AVX2"
 
 
 def test_a_note_that_is_no_text_is_no_note(note: Path) -> None:
     note.parent.mkdir(parents=True)
     note.write_bytes(b"\xff\xfe\x00")
-    assert instructions.recall() == {}
+    assert instructions.recall("torch-cpu") is None
+
+
+def test_a_note_is_for_one_backend(note: Path) -> None:
+    instructions.remember("numpy-cpu", "AVX2")
+    assert instructions.recall("torch-cpu") is None
+
+
+def test_a_limit_that_is_no_longer_needed_is_forgotten(note: Path) -> None:
+    instructions.remember("torch-cpu", "AVX2")
+    instructions.remember("torch-cpu", None)
+    assert instructions.recall("torch-cpu") is None
+    assert json.loads(note.read_text()) == {}
+
+
+def test_a_limit_is_a_variable_of_the_worker() -> None:
+    assert instructions.environ("AVX2") == {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    assert instructions.environ(None) == {}
+
+
+def test_limits_beyond_a_known_one_are_stricter() -> None:
+    assert instructions.stricter_than(None) == instructions.LIMITS
+    assert instructions.stricter_than("AVX512_CORE") == ("AVX2",)
+    assert instructions.stricter_than("AVX2") == ()
 
 
 def test_the_mildest_limit_comes_first() -> None:

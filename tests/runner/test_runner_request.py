@@ -154,10 +154,15 @@ def test_a_number_of_threads_counts_once() -> None:
     assert [s.threads for s in settings_for([2, 1, 2], "quick", 0, verify=True)] == [2, 1]
 
 
-@pytest.mark.parametrize("count", [0, -1])
-def test_threads_below_one_are_refused(count: int) -> None:
-    with pytest.raises(InvalidParameter, match="threads: expected a whole number of at least 1"):
+@pytest.mark.parametrize("count", [0, -1, 10**20])
+def test_threads_beyond_reason_are_refused(count: int) -> None:
+    with pytest.raises(InvalidParameter, match="threads: expected a whole number from 1 to"):
         settings_for([1, count], "quick", 0, verify=True)
+
+
+def test_a_seed_below_zero_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="seed: expected a whole number of at least 0, got -1"):
+        settings_for([1], "quick", -1, verify=True)
 
 
 @pytest.mark.parametrize("effort", EFFORTS)

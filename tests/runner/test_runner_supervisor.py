@@ -183,13 +183,13 @@ def test_a_limit_is_found_said_once_remembered_and_part_of_the_environment(
     assert worker.run(fault("none")).status == "ok"
     (said,) = worker.said
     assert "ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16" in said
-    assert instructions.recall() == {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+    assert instructions.recall("numpy-cpu") == "AVX512_CORE_BF16"
     seen = {environment.id: environment.facts["variables"] for environment in worker.environments}
     assert seen[record.environment] == {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
 
 
 def test_a_limit_that_is_known_is_used_from_the_start(supervise: Supervise, fault: Callable[..., Task]) -> None:
-    instructions.remember("AVX512_CORE")
+    instructions.remember("numpy-cpu", "AVX512_CORE")
     worker = supervise(backend("numpy-cpu"))
     worker.start()
     first = worker.pid
@@ -199,6 +199,17 @@ def test_a_limit_that_is_known_is_used_from_the_start(supervise: Supervise, faul
         {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}
     ]
     assert len(worker.said) == 1
+
+
+def test_where_a_known_limit_is_not_enough_a_stricter_one_is_tried(
+    supervise: Supervise, plugin: Plugin, make_task: MakeTask, tmp_path: Path
+) -> None:
+    instructions.remember("trapped", "AVX512_CORE")
+    note = tmp_path / "starts"
+    info = plugin("trapped", TRAPPED.format(note=str(note), allowed=["AVX2"]), device="cpu")
+    assert supervise(info).run(make_task(backend="trapped", shape=[13])).status == "ok"
+    assert note.read_text().split() == ["AVX512_CORE", "AVX2"]
+    assert instructions.recall("trapped") == "AVX2"
 
 
 def test_a_limit_that_cannot_be_remembered_is_used_all_the_same(
@@ -248,7 +259,7 @@ def test_limits_are_tried_from_the_mildest_on(
     worker = supervise(info)
     record = worker.run(make_task(backend="trapped", shape=[13]))
     assert note.read_text().split() == tried
-    assert instructions.recall().get(instructions.VARIABLE) == found
+    assert instructions.recall("trapped") == found
     assert record.status == ("ok" if found else "error")
     assert len(worker.said) == (1 if found else 0)
     if not found:
@@ -261,7 +272,7 @@ def test_limits_are_tried_from_the_mildest_on(
 def test_a_device_that_is_no_processor_gets_no_limit(
     supervise: Supervise, plugin: Plugin, make_task: MakeTask, tmp_path: Path
 ) -> None:
-    instructions.remember("AVX2")
+    instructions.remember("away", "AVX2")
     note = tmp_path / "starts"
     info = plugin("gpu", TRAPPED.format(note=str(note), allowed=[]), device="cuda")
     worker = supervise(info)

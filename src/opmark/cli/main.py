@@ -35,15 +35,12 @@ def options(version: bool = typer.Option(False, "--version", help="Print the ver
 def main() -> None:
     """Exit code 0: all well. 1: a case failed. 2: the user's mistake. 130: interrupted."""
     try:
-        app(standalone_mode=True)
+        app()
     except UserError as error:
         print(f"error: {error.message}", file=sys.stderr)
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
         sys.exit(2)
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has seen enough
-        sys.exit(141)
 
 
 if __name__ == "__main__":

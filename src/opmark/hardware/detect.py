@@ -45,17 +45,6 @@ def cpu_model() -> str:
     return str(cpuinfo.get_cpu_info().get("brand_raw", platform.processor()))
 
 
-def cpu_flags() -> set[str]:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith(("flags", "Features")):
-                return set(line.split(":", 1)[1].split())
-    import cpuinfo
-
-    return set(cpuinfo.get_cpu_info().get("flags", ()))
-
-
 def governor() -> str | None:
     """The policy that sets the clocks; None where the kernel does not tell, as in most virtual machines."""
     return _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")

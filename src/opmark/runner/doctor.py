@@ -41,13 +41,12 @@ def _trapped_instructions(available: list[Availability]) -> list[Finding]:
     """A bfloat16 product in a child process: where AMX is advertised but not allowed, it dies."""
     if not any(backend.name == "torch-cpu" and backend.reason is None for backend in available):
         return []
-    said: list[str] = []
-    task = _trial()
-    with closing(Supervisor(backends()["torch-cpu"], 1, _TRIAL_TIMEOUT, said.append, lambda _: None)) as supervisor:
-        record = supervisor.run(task)
+    instructions.remember("torch-cpu", None)  # to find out whether it still is so
+    with closing(Supervisor(backends()["torch-cpu"], 1, _TRIAL_TIMEOUT, lambda _: None, lambda _: None)) as supervisor:
+        record = supervisor.run(_trial())
     if record.status != "ok":
         return [Finding("instructions", False, f"a bfloat16 product fails: {record.reason}", "update torch")]
-    limit = instructions.recall().get(instructions.VARIABLE)
+    limit = instructions.recall("torch-cpu")
     if limit:
         hint = f"torch-cpu runs with {instructions.VARIABLE}={limit}; numbers are below what the processor could do"
         return [Finding("instructions", False, "some that the processor advertises are trapped", hint)]

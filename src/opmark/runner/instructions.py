@@ -22,17 +22,27 @@ LIMITS = ("AVX512_CORE_BF16", "AVX512_CORE_VNNI", "AVX512_CORE", "AVX2")
 """From the mildest to the strictest."""
 
 
-def recall() -> dict[str, str]:
-    """The limit that was found on this machine before, as environment for a worker; empty if none was needed."""
-    limit = _remembered().get(_machine())
+def stricter_than(limit: str | None) -> tuple[str, ...]:
+    return LIMITS[LIMITS.index(limit) + 1 :] if limit in LIMITS else LIMITS
+
+
+def environ(limit: str | None) -> dict[str, str]:
+    """What a worker is to be started with."""
     return {VARIABLE: limit} if limit else {}
 
 
-def remember(limit: str) -> None:
+def recall(backend: str) -> str | None:
+    """The limit that this backend needed on this machine before; None if it needed none."""
+    return _remembered().get(_machine(backend))
+
+
+def remember(backend: str, limit: str | None) -> None:
+    """None: it needs none any more."""
+    notes = {**_remembered(), _machine(backend): limit}
     path = _path()
     with suppress(OSError):  # where no note can be kept, the limit is found again next time
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({**_remembered(), _machine(): limit}, indent=1))
+        path.write_text(json.dumps({key: value for key, value in notes.items() if value}, indent=1))
 
 
 def _remembered() -> dict[str, str]:
@@ -47,9 +57,9 @@ def _path() -> Path:
     return platformdirs.user_cache_path("opmark") / "instruction_limits.json"
 
 
-def _machine() -> str:
+def _machine(backend: str) -> str:
     try:
         torch = version("torch")
     except PackageNotFoundError:
         torch = "none"
-    return f"{cpu_model()}, torch {torch}"
+    return f"{backend}, {cpu_model()}, torch {torch}"

@@ -16,6 +16,8 @@ from opmark.schema.workload import VERSION
 from opmark.workloads.expand import expand
 from opmark.workloads.load import load, suite
 
+MOST_THREADS = 4096
+
 
 def cases_for(
     ops: Sequence[str],
@@ -49,9 +51,11 @@ def cases_for(
 def settings_for(threads: Sequence[int], effort: str, seed: int, *, verify: bool) -> list[Settings]:
     if effort not in EFFORTS:
         raise UnknownName("effort", effort, EFFORTS)
+    if seed < 0:
+        raise InvalidParameter(f"seed: expected a whole number of at least 0, got {seed}")
     for count in threads:
-        if count < 1:
-            raise InvalidParameter(f"threads: expected a whole number of at least 1, got {count}")
+        if not 1 <= count <= MOST_THREADS:
+            raise InvalidParameter(f"threads: expected a whole number from 1 to {MOST_THREADS}, got {count}")
     counts = list(dict.fromkeys(threads)) or [len(affinity())]
     return [Settings(count, effort, EFFORTS[effort], seed, verify) for count in counts]
 

@@ -27,7 +27,7 @@ class Supervisor:
         self._timeout = timeout
         self._say = say
         self._keep = keep
-        self._limit = instructions.recall() if info.device == "cpu" else {}
+        self._limit = instructions.recall(info.name) if info.device == "cpu" else None
         self._worker: WorkerProcess | None = None
         self._hello: Hello | None = None
         self._environment = ""
@@ -37,7 +37,8 @@ class Supervisor:
     def start(self) -> Hello:
         """Its hello; WorkerDied if the framework cannot even be imported."""
         if self._worker is None or self._hello is None:
-            self._worker = WorkerProcess(self._info, self._threads, self._limit)
+            self._environment = ""
+            self._worker = WorkerProcess(self._info, self._threads, instructions.environ(self._limit))
             try:
                 self._hello = self._worker.hello(_START_TIMEOUT)
             except WorkerDied:
@@ -55,7 +56,7 @@ class Supervisor:
             return self._attempt(task)
         except WorkerDied as death:
             record = lost(task, death, time.perf_counter() - since, self._environment)
-            retry = death.illegal and self._info.device == "cpu" and not self._limit
+            retry = death.illegal and self._info.device == "cpu"
             return (self._retry_with_limit(task) or record) if retry else record
 
     def close(self) -> None:
@@ -74,22 +75,23 @@ class Supervisor:
 
     def _retry_with_limit(self, task: Task) -> Record | None:
         """The record under the mildest limit with which the task survives; None if it survives none."""
-        for limit in instructions.LIMITS:
-            self._limit = {instructions.VARIABLE: limit}
+        before = self._limit
+        for limit in instructions.stricter_than(before):
+            self._limit = limit
             try:
                 record = self._attempt(task)
             except WorkerDied as death:
                 if death.illegal:
                     continue
                 break
-            instructions.remember(limit)
+            instructions.remember(self._info.name, limit)
             self._say_limit()
             return record
-        self._limit = {}
+        self._limit = before
         return None
 
     def _say_limit(self) -> None:
         self._say(
             f"this machine traps instructions that its processor advertises: {self._info.name} runs with "
-            + " ".join(f"{key}={value}" for key, value in self._limit.items())
+            f"{instructions.VARIABLE}={self._limit} (`opmark doctor` looks again)"
         )

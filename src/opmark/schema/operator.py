@@ -161,6 +161,3 @@ class Operator:
 
     def implementations_for(self, framework: str) -> tuple[Implementation, ...]:
         return tuple(i for i in self.implementations if i.framework == framework)
-
-
-Catalogue = Mapping[str, Operator]

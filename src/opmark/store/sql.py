@@ -33,14 +33,14 @@ class SqlStore:
         """Whether the tables are known to be there."""
         if path.exists():
             with self._explained("open"):
-                self._check()
+                self._check(create=create)
             if create:
                 with self._writing():
                     pass  # whoever is going to write wants to know now, not after an hour of measuring
         elif create:
             _try_to_write(path)  # the file itself comes with the first thing to store
         else:
-            raise StoreError(f"{path}: there is no store yet", "`opmark run` makes one, or name another with --db")
+            raise _none_yet(path)
 
     def begin(self, run: Run) -> None:
         with self._writing() as connection:
@@ -106,11 +106,13 @@ class SqlStore:
             connection.execute(insert_or_ignore(META).on_conflict_do_nothing(), row)
         self._ready = True
 
-    def _check(self) -> None:
+    def _check(self, *, create: bool) -> None:
         names = set(inspect(self._engine).get_table_names())
-        if not names:  # an empty file, or one that another process is just making
+        if not names and create:  # an empty file, or one that another process is just making
             self._create()
             return
+        if not names:
+            raise _none_yet(self._path)
         if META.name not in names:
             raise StoreError(
                 f"{self._path}: is a database, but not one of opmark (it has {', '.join(sorted(names)[:4])})",
@@ -126,6 +128,10 @@ class SqlStore:
                 f"{self._path}: is a store of version {found}; this opmark reads up to {VERSION}", "upgrade opmark"
             )
         self._ready = True
+
+
+def _none_yet(path: Path) -> StoreError:
+    return StoreError(f"{path}: there is no store yet", "`opmark run` makes one, or name another with --db")
 
 
 def _try_to_write(path: Path) -> None:

@@ -272,7 +272,7 @@ def test_limits_are_tried_from_the_mildest_on(
 def test_a_device_that_is_no_processor_gets_no_limit(
     supervise: Supervise, plugin: Plugin, make_task: MakeTask, tmp_path: Path
 ) -> None:
-    instructions.remember("away", "AVX2")
+    instructions.remember("gpu", "AVX2")
     note = tmp_path / "starts"
     info = plugin("gpu", TRAPPED.format(note=str(note), allowed=[]), device="cuda")
     worker = supervise(info)

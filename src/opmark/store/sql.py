@@ -31,16 +31,11 @@ class SqlStore:
         self._writer = self._engine.execution_options(writes=True)
         self._ready = False
         """Whether the tables are known to be there."""
-        if path.exists():
-            with self._explained("open"):
-                self._check(create=create)
-            if create:
-                with self._writing():
-                    pass  # whoever is going to write wants to know now, not after an hour of measuring
-        elif create:
-            _try_to_write(path)  # the file itself comes with the first thing to store
-        else:
-            raise _none_yet(path)
+        try:
+            self._open(create=create)
+        except StoreError:
+            self.close()
+            raise
 
     def begin(self, run: Run) -> None:
         with self._writing() as connection:
@@ -73,6 +68,18 @@ class SqlStore:
 
     def close(self) -> None:
         self._engine.dispose()
+
+    def _open(self, *, create: bool) -> None:
+        if self._path.exists():
+            with self._explained("open"):
+                self._check(create=create)
+            if create:
+                with self._writing():
+                    pass  # whoever is going to write wants to know now, not after an hour of measuring
+        elif create:
+            _try_to_write(self._path)  # the file itself comes with the first thing to store
+        else:
+            raise _none_yet(self._path)
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:

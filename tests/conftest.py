@@ -1,4 +1,4 @@
-"""For every test: the user's own store and notes are out of reach."""
+"""For every test: the user's own store and notes are out of reach, and live backends are at hand."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from opmark.hardware.detect import affinity
+from opmark.interfaces import Backend
+from opmark.registry import backend as find_backend
 
 
 @pytest.fixture(autouse=True)
@@ -23,11 +25,36 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def torch_as_it_was() -> Iterator[None]:
-    """A torch backend in this process sets threads and grad mode for all of it; the next test wants them back."""
-    loaded = sys.modules.get("torch")
-    threads = loaded.get_num_threads() if loaded else None
+    """A torch backend in this process sets threads, grad mode and TF32 for all of it; the next test wants them back."""
+    before = _torch_settings()
     yield
+    if "torch" in sys.modules:
+        torch = sys.modules["torch"]
+        grad, threads, matmul, cudnn = before or (True, len(affinity()), False, True)
+        torch.set_grad_enabled(grad)
+        torch.set_num_threads(threads)
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn
+
+
+def _torch_settings() -> tuple[bool, int, bool, bool] | None:
+    """None where torch is not imported: most tests do without."""
     torch = sys.modules.get("torch")
-    if torch:
-        torch.set_grad_enabled(True)
-        torch.set_num_threads(threads or len(affinity()))
+    if torch is None:
+        return None
+    tf32 = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    return (torch.is_grad_enabled(), torch.get_num_threads(), *tf32)
+
+
+@pytest.fixture
+def null() -> Backend:
+    return find_backend("null").load(threads=1)
+
+
+@pytest.fixture
+def numpy_cpu() -> Backend:
+    return find_backend("numpy-cpu").load(threads=1)
+
+
+@pytest.fixture
+def torch_cpu() -> Backend:
+    return find_backend("torch-cpu").load(threads=1)

@@ -93,6 +93,34 @@ class Backend(Protocol):
         """`oom` or `skipped` where the framework's error says so; None for an ordinary error."""
 
 
+class HostBackend:
+    """What backends have in common whose calls are done when they return, on the host's processor and memory."""
+
+    asynchronous = False
+
+    def __init__(self, info: BackendInfo, threads: int) -> None:
+        self._info = info
+        self._threads = threads
+
+    def why_unavailable(self) -> str | None:
+        return None
+
+    def timer(self) -> Timer | None:
+        return None
+
+    def synchronize(self) -> None:
+        return None
+
+    def memory(self) -> MemoryProbe | None:
+        return None
+
+    def available_bytes(self) -> int | None:
+        return None
+
+    def classify(self, error: Exception) -> Status | None:
+        return "oom" if isinstance(error, MemoryError) else None
+
+
 class Timer(Protocol):
     name: str
     quantity: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from opmark.errors import WrongResult
-from opmark.registry import backend, catalogue, operator
+from opmark.registry import catalogue, operator
 from opmark.runner.check import verify
 from opmark.schema import EFFORTS, Case, Implementation, Operator, Phase, Settings, Task, Verification
 from opmark.schema.dtype import INTS
@@ -19,19 +19,6 @@ from opmark.verify.scale import scale_down, too_large
 
 SETTINGS = Settings(1, "quick", EFFORTS["quick"])
 Change = Callable[[Any], Any]
-
-
-@pytest.fixture
-def numpy_cpu() -> Any:
-    return backend("numpy-cpu").load(threads=1)
-
-
-@pytest.fixture
-def torch_cpu() -> Iterator[Any]:
-    grad, threads = torch.is_grad_enabled(), torch.get_num_threads()
-    yield backend("torch-cpu").load(threads=1)
-    torch.set_grad_enabled(grad)
-    torch.set_num_threads(threads)
 
 
 def _check(op: Operator, given: dict[str, Any], live: Any, implementation: Implementation,

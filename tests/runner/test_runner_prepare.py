@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 import torch
 
 from opmark.errors import OutOfMemory
-from opmark.registry import backend, operator
+from opmark.registry import operator
 from opmark.runner.prepare import prepare, refuse_if_too_large
 from opmark.schema import EFFORTS, Case, Phase, Settings, Task
 
@@ -18,19 +17,6 @@ MATMUL = operator("matmul")
 SMALL = MATMUL.complete({"M": 3, "N": 5, "K": 7})
 (NUMPY,) = MATMUL.implementations_for("numpy")
 (TORCH,) = MATMUL.implementations_for("torch")
-
-
-@pytest.fixture
-def numpy_cpu() -> Any:
-    return backend("numpy-cpu").load(threads=1)
-
-
-@pytest.fixture
-def torch_cpu() -> Iterator[Any]:
-    grad, threads = torch.is_grad_enabled(), torch.get_num_threads()
-    yield backend("torch-cpu").load(threads=1)
-    torch.set_grad_enabled(grad)
-    torch.set_num_threads(threads)
 
 
 def _task(phase: Phase = "forward", seed: int = 0) -> Task:

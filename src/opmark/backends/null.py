@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from opmark.interfaces import BackendInfo, MemoryProbe
-from opmark.schema import Implementation, Launch, Params, Status, TensorSpec
+from opmark.interfaces import HostBackend
+from opmark.schema import Implementation, Launch, Params, TensorSpec
 
 _BYTES_PER_SECOND = 1e11
 _LAUNCH_SECONDS = 1e-6
@@ -53,15 +53,7 @@ class VirtualTimer:
         return 0.0
 
 
-class NullBackend:
-    asynchronous = False
-
-    def __init__(self, info: BackendInfo, threads: int) -> None:
-        self._threads = threads
-
-    def why_unavailable(self) -> str | None:
-        return None
-
+class NullBackend(HostBackend):
     def environment(self) -> dict[str, Any]:
         return {"device": "none", "threads": self._threads}
 
@@ -79,15 +71,3 @@ class NullBackend:
 
     def timer(self) -> VirtualTimer:
         return VirtualTimer()
-
-    def synchronize(self) -> None:
-        return None
-
-    def memory(self) -> MemoryProbe | None:
-        return None
-
-    def available_bytes(self) -> int | None:
-        return None
-
-    def classify(self, error: Exception) -> Status | None:
-        return "oom" if isinstance(error, MemoryError) else None

@@ -10,20 +10,12 @@ import psutil
 import scipy
 
 from opmark.errors import Unsupported
-from opmark.interfaces import BackendInfo, MemoryProbe
-from opmark.schema import Launch, Status, TensorSpec
+from opmark.interfaces import HostBackend
+from opmark.schema import Launch, TensorSpec
 from opmark.schema.dtype import is_float
 
 
-class NumpyBackend:
-    asynchronous = False
-
-    def __init__(self, info: BackendInfo, threads: int) -> None:
-        self._threads = threads
-
-    def why_unavailable(self) -> str | None:
-        return None
-
+class NumpyBackend(HostBackend):
     def environment(self) -> dict[str, Any]:
         blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return {
@@ -53,17 +45,5 @@ class NumpyBackend:
     def backward(self, launch: Launch, inputs: Sequence[Any], seed: int) -> tuple[Launch, Sequence[Any]]:
         raise Unsupported("NumPy has no automatic differentiation")
 
-    def timer(self) -> None:
-        return None
-
-    def synchronize(self) -> None:
-        return None
-
-    def memory(self) -> MemoryProbe | None:
-        return None
-
     def available_bytes(self) -> int | None:
         return int(psutil.virtual_memory().available)
-
-    def classify(self, error: Exception) -> Status | None:
-        return "oom" if isinstance(error, MemoryError) else None

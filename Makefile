@@ -27,13 +27,17 @@ bench: $(VENV)/.installed-dev  ## what opmark itself costs; results are kept in 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
 
-$(VENV)/bin/python:
-	$(PYTHON) -m venv $(VENV)
+# A stamp and not the interpreter: a virtual environment whose making was interrupted has one too.
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "opmark needs Python 3.10 or newer: make PYTHON=...")'
+	$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
 
-$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
+	@echo "installing opmark with torch into $(VENV), once ..."
 	$(PIP_INSTALL) --editable '.[torch]'
-	touch $@
+	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PIP_INSTALL) --editable '.[torch,dev]'
-	touch $@
+	@touch $@

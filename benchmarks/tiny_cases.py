@@ -23,8 +23,8 @@ SHORTEST = 20e-6
 """Seconds a call. Below this the loops around the call, which differ, weigh too much."""
 MIN_RUN_TIME = 0.05
 TIMEOUT = 60.0
-ROUNDS = 8
-ENOUGH = 3
+ROUNDS = 20
+ENOUGH = 5
 """Comparisons of a case whose first one was outside."""
 
 

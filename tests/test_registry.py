@@ -210,7 +210,7 @@ def test_a_plug_in_that_is_gone_is_named(site, capsys):
     ("text", "reason"),
     [
         ("raise RuntimeError('out of order')", "RuntimeError: out of order"),
-        ("NPU = 'a chip'", "expected a BackendInfo, got str"),
+        ("NPU = 'a chip'", "expected BackendInfo, got str"),
         ("", "AttributeError: "),
     ],
 )

@@ -75,6 +75,7 @@ def test_a_duration_in_its_unit_lies_between_one_and_a_thousand(value):
     ("value", "text"),
     [
         (0, "0 B"),
+        (5, "5 B"),
         (1023, "1023 B"),
         (1024, "1.00 KiB"),
         (1536, "1.50 KiB"),

@@ -27,6 +27,10 @@ _PUBLIC = {
 __all__ = ["OpmarkError", "Result", "TaskError", "UserError", "describe", "doctor", "list", "plan", "run", "show"]
 
 
+def __dir__() -> Any:
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         from opmark.version import VERSION

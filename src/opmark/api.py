@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from opmark.errors import UnknownName, UserError
 from opmark.interfaces import BackendInfo, Store
 from opmark.registry import backends, catalogue
 from opmark.registry import operator as find_operator
+from opmark.report.view import view
 from opmark.runner.plan import Plan, make_plan
 from opmark.runner.request import cases_for, default_backends, settings_for
 from opmark.runner.session import new_run, perform, recorded, run_to_resume
@@ -27,7 +29,7 @@ LONGEST_TIMEOUT = 1e6
 PathLike = str | os.PathLike[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """A run with its records, oldest first."""
 
@@ -40,6 +42,15 @@ class Result:
     @property
     def failed(self) -> bool:
         return any(record.failed for record in self.records)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What `--json` prints: medians, intervals, rates and everything else but the samples, as plain data."""
+        return [view(record, self.run.id) for record in self.records]
+
+    def __repr__(self) -> str:
+        counts = Counter(record.status for record in self.records)
+        listed = ", ".join(f"{count} {status}" for status, count in counts.items())
+        return f"<opmark run {self.run.id}: {listed}>"
 
 
 def talk(message: str) -> None:
@@ -94,7 +105,9 @@ def run(
     if not label.isprintable():
         raise UserError(f"label: expected printable text, got {label!a}")
     if not 0 < timeout <= LONGEST_TIMEOUT:
-        raise UserError(f"timeout: expected seconds above 0 and up to {LONGEST_TIMEOUT:g}, got {timeout:g}")
+        raise UserError(
+            f"timeout: expected seconds above 0 and up to {LONGEST_TIMEOUT:g}, got {timeout:g}", "as in --timeout 60"
+        )
     whole = plan(
         ops, workload=workload, suite=suite, params=params, size=size, phase=phase, backend=backend,
         threads=threads, effort=effort, seed=seed, verify=verify,
@@ -135,7 +148,8 @@ def _find_run(store: Store, name: str | None) -> Run:
     if len(starting) == 1:
         return starting[0]
     if starting:
-        raise UserError(f"`{name}` begins {len(starting)} runs: {', '.join(r.id for r in starting[:5])}")
+        listed = ", ".join(run.id for run in starting[:5])
+        raise UserError(f"`{name}` begins {len(starting)} runs: {listed}", "give more of the id, or a label")
     raise UnknownName("run", name, [run.label for run in known if run.label] + [run.id for run in known])
 
 

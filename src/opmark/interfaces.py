@@ -152,7 +152,8 @@ class Store(Protocol):
 
     def add_environment(self, environment: Environment) -> None: ...
 
-    def append(self, run_id: str, record: Record) -> None: ...
+    def append(self, run_id: str, record: Record) -> None:
+        """One record a task: a second one of the same run is left out."""
 
     def runs(self, limit: int | None = None) -> list[Run]:
         """Newest first."""

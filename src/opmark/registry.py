@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -37,7 +38,9 @@ def backends() -> dict[str, BackendInfo]:
     found: dict[str, BackendInfo] = {}
     for entry in _entries(BACKENDS_GROUP):
         info = _loaded(entry, EntryPoint.load)
-        if info is not None:
+        if isinstance(info, BackendInfo) and info.name != entry.name:
+            _warn(entry, f"it describes `{info.name}`; both names must be the same")
+        elif info is not None:
             _insert(found, entry.name, info, BackendInfo, entry)
     return found
 
@@ -77,7 +80,7 @@ def _operators(module: ModuleType) -> Iterator[Operator]:
 
 def _insert(found: dict[str, T], name: str, item: object, noun: type[T], entry: EntryPoint) -> None:
     if not isinstance(item, noun):
-        _warn(entry, f"expected a {noun.__name__}, got {type(item).__name__}")
+        _warn(entry, f"expected {noun.__name__}, got {type(item).__name__}")
     elif name in found:
         _warn(entry, f"the name `{name}` is taken already")
     else:
@@ -87,8 +90,9 @@ def _insert(found: dict[str, T], name: str, item: object, noun: type[T], entry: 
 def _loaded(entry: EntryPoint, load: Callable[[EntryPoint], Any]) -> Any:
     """What `load` gives, or None with a warning: one broken plug-in must not take the others with it."""
     try:
-        return load(entry)
-    except Exception as error:  # noqa: BLE001 - a stranger's module may raise anything while it is imported
+        with redirect_stdout(sys.stderr):  # standard output is for data, also while a stranger's module is imported
+            return load(entry)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - such a module may raise anything, or try to leave
         _warn(entry, f"{type(error).__name__}: {error}")
         return None
 

@@ -40,6 +40,10 @@ def rate(value: float, unit: str) -> str:
     return _prefixed(value, 1000, _DECIMAL, unit)
 
 
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def percent(fraction: float) -> str:
     return f"{significant(100 * fraction, 2)} %"
 

@@ -44,6 +44,27 @@ def test_the_resolution_is_the_smallest_step(counter):
     assert WallClock().resolution == pytest.approx(25e-9)
 
 
+def test_a_disturbance_now_and_then_does_not_show_in_what_the_clock_says_of_itself(counter):
+    plain, readings = counter.read, iter(range(10**6))
+
+    def disturbed() -> int:
+        counter.now += 5000 if next(readings) % 7 == 0 else 0
+        return plain()
+
+    clock.time.perf_counter_ns = disturbed
+    timer = WallClock()
+    assert timer.resolution == pytest.approx(25e-9)
+    assert timer.overhead(1) == timer.overhead(1000) == pytest.approx(25e-9)
+
+
+def test_the_cost_of_a_call_is_apart_from_the_cost_of_a_sample(counter, monkeypatch):
+    empty = counter.work(40)
+    monkeypatch.setattr(clock, "operator", SimpleNamespace(truth=lambda value: empty()))
+    timer = WallClock()
+    assert timer.overhead(1) == pytest.approx(65e-9)
+    assert timer.overhead(10) == pytest.approx(425e-9)
+
+
 @pytest.mark.parametrize("calls", [1, 7, 1000])
 def test_what_is_left_is_exactly_what_the_launches_took(counter, calls):
     assert net(WallClock(), counter.work(300), calls) == pytest.approx(calls * 300e-9)

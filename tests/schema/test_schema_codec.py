@@ -49,12 +49,12 @@ def test_an_unknown_key_like_none_lists_what_there_is():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({**GOOD, "schema": "1"}, "my.yaml: expected `int`, got `str`, at `$.schema`"),
-        ({**GOOD, "name": 7}, "my.yaml: expected `str`, got `int`, at `$.name`"),
-        ({**GOOD, "cases": {}}, "my.yaml: expected `array`, got `object`, at `$.cases`"),
-        (with_entry(params=[1]), "my.yaml: expected `object`, got `array`, at `$.cases[1].params`"),
-        (with_entry(tags=["a", 2]), "my.yaml: expected `str`, got `int`, at `$.cases[1].tags[1]`"),
-        (with_entry(op=None), "my.yaml: expected `str`, got `null`, at `$.cases[1].op`"),
+        ({**GOOD, "schema": "1"}, "my.yaml: expected a whole number, got text, at `$.schema`"),
+        ({**GOOD, "name": 7}, "my.yaml: expected text, got a whole number, at `$.name`"),
+        ({**GOOD, "cases": {}}, "my.yaml: expected a list, got a mapping, at `$.cases`"),
+        (with_entry(params=[1]), "my.yaml: expected a mapping, got a list, at `$.cases[1].params`"),
+        (with_entry(tags=["a", 2]), "my.yaml: expected text, got a whole number, at `$.cases[1].tags[1]`"),
+        (with_entry(op=None), "my.yaml: expected text, got nothing, at `$.cases[1].op`"),
         ({"schema": 1, "name": "w"}, "my.yaml: object missing required field `cases`, at `$`"),
     ],
 )
@@ -72,6 +72,7 @@ def test_an_unknown_phase_names_its_place_and_what_it_got():
     message = complaint(with_entry(phases=["forward", "sideways"])).message
     assert "`$.cases[1].phases[1]`" in message
     assert "sideways" in message
+    assert complaint(with_entry(phases=["backwards"])).hint == "did you mean `backward`?"
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_a_value_is_parsed_as_written_on_a_command_line(kind, text, value):
         ("size", "0", "a whole number of at least 1", "`0`"),
         ("size", "-2", "a whole number of at least 1", "`-2`"),
         ("size", "abc", "a whole number of at least 1", '`"abc"` (text)'),
-        ("size", "2.5", "a whole number of at least 1", '`"2.5"` (text)'),
+        ("size", "2.5", "a whole number of at least 1", "`2.5` (a number)"),
         ("count", "-1", "a whole number of at least 0", "`-1`"),
         ("int", "", "a whole number", '`""` (text)'),
         ("shape", "4x", SHAPE_WORDS, '`"4x"` (text)'),

@@ -68,10 +68,18 @@ def test_records_come_in_the_order_written(store: SqlStore, make_run: MakeRun, m
 def test_a_run_has_its_own_records_only(store: SqlStore, make_run: MakeRun, make_record: MakeRecord) -> None:
     for n in (1, 2):
         store.begin(make_run(f"run {n}"))
-    for n in (1, 2, 1):
-        store.append(f"run {n}", make_record(n))
-    assert numbers(store.records("run 1")) == [1, 1]
+    for run, n in (("run 1", 1), ("run 2", 2), ("run 1", 3)):
+        store.append(run, make_record(n))
+    assert numbers(store.records("run 1")) == [1, 3]
     assert store.records("run 3") == []
+
+
+def test_a_task_has_one_record_in_a_run(store: SqlStore, make_run: MakeRun, make_record: MakeRecord) -> None:
+    """Also where a run is resumed while the first process still writes to it."""
+    store.begin(make_run("run"))
+    store.append("run", make_record(1))
+    store.append("run", make_record(1))
+    assert numbers(store.records("run")) == [1]
 
 
 def test_runs_come_newest_first_whatever_their_ids_say(store: SqlStore, make_run: MakeRun) -> None:

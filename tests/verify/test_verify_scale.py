@@ -75,7 +75,7 @@ def test_what_was_given_is_not_changed():
 
 @pytest.mark.parametrize(
     ("flops", "written", "large"),
-    [(MAX_FLOPS, 0, False), (MAX_FLOPS + 1, 0, True), (0, 2 * MAX_ELEMENTS, False), (0, 2 * MAX_ELEMENTS + 2, True)],
+    [(MAX_FLOPS, 0, False), (MAX_FLOPS + 1, 0, True), (0, 4 * MAX_ELEMENTS - 4, False), (0, 4 * MAX_ELEMENTS, True)],
 )
 def test_work_and_output_count_like_input(flops, written, large):
     operator = replace(TOY, cost=lambda p: Cost(flops, 0, written))
@@ -89,9 +89,16 @@ def test_all_inputs_count_together():
 
 
 def test_a_size_that_a_rule_holds_is_left_and_another_one_goes():
-    held = replace(TOY, rules=(Rule("n", "be that", lambda p: p["n"] == 1 << 20),))
-    found = scaled(held, n=1 << 20, rows=[64])
-    assert (found["n"], found["rows"]) == (1 << 20, [1])
+    held = replace(TOY, rules=(Rule("n", "be that", lambda p: p["n"] == MAX_ELEMENTS),))
+    found = scaled(held, n=MAX_ELEMENTS, rows=[64])
+    assert (found["n"], found["rows"]) == (MAX_ELEMENTS, [1])
+
+
+def test_what_makes_the_work_no_less_is_left():
+    """As the stride of a convolution: half of it would be more to compute."""
+    strided = replace(TOY, inputs=lambda p: {"x": TensorSpec((p["n"] // p["rows"][0],), "float32")})
+    found = scaled(strided, n=64 * MAX_ELEMENTS, rows=[16])
+    assert (found["n"], found["rows"]) == (16 * MAX_ELEMENTS, [16])
 
 
 def test_a_case_that_cannot_shrink_ends_as_it_is():

@@ -213,10 +213,12 @@ def test_a_file_without_a_version_is_asked_for_one(complaint):
     assert complaint("name: mine\ncases: []\n").message == "w.yaml: object missing required field `schema`, at `$`"
 
 
-@pytest.mark.parametrize(("version", "got"), [("true", "bool"), ('"1"', "str"), ("1.0", "float"), ("", "null")])
+@pytest.mark.parametrize(
+    ("version", "got"), [("true", "true or false"), ('"1"', "text"), ("1.0", "a number"), ("", "nothing")]
+)
 def test_a_version_is_a_whole_number(complaint, version, got):
     message = complaint(f"schema: {version}\nname: mine\ncases: []\n").message
-    assert message == f"w.yaml: expected `int`, got `{got}`, at `$.schema`"
+    assert message == f"w.yaml: expected a whole number, got {got}, at `$.schema`"
 
 
 def test_an_unknown_key_names_file_place_and_the_nearest(complaint):

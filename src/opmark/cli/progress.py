@@ -50,6 +50,8 @@ class Progress:
         self._bar.update(self._task, total=total, description="measuring")
         for record in done:
             self.advance(record)
+        if done:
+            self.say(f"{len(done)} of {total} tasks were done already")
 
     def advance(self, record: Record) -> None:
         self._records.append(record)
@@ -63,7 +65,7 @@ class Progress:
         if self._records and not self._as_json:
             print_records(self._records)
         self.say(
-            "interrupted: what was measured is stored; the same command with --resume goes on from there"
+            f"interrupted: what was measured is stored as run {self._run_id}; the same command with --resume goes on"
             if self._records
             else "interrupted before the first record: nothing was stored"
         )

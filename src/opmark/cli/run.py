@@ -22,7 +22,9 @@ def run(
         list[str] | None, typer.Option("-p", "--param", help="NAME=VALUE or NAME=VALUE,VALUE; lists multiply.")
     ] = None,
     size: Annotated[list[str] | None, typer.Option(help="small, typical, large: presets.")] = None,
-    phase: Annotated[list[str] | None, typer.Option(help="forward, backward. [default: forward]")] = None,
+    phase: Annotated[
+        list[str] | None, typer.Option(help="forward, backward; of a workload, only these. [default: forward]")
+    ] = None,
     backend: Annotated[
         list[str] | None, typer.Option(help="As in `opmark list backends`. [default: torch-cpu, or numpy-cpu]")
     ] = None,

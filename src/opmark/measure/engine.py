@@ -92,13 +92,13 @@ def _warm_up(launch: Launch, timer: Timer, rule: Sampling, batch: _Batch) -> _Wa
     until, calls, (_, made, elapsed) = WarmUp(rule), batch.calls, batch.spent
     first, second = batch.samples
     # Long calls get short windows: ten samples of a second each would be all warm-up.
-    size = max(1, min(_WINDOW, int(rule.warmup_max / 4 / second)))
+    size = max(1, min(_WINDOW, int(rule.warmup_max / 4 / max(second, timer.resolution))))
     until.done([first], elapsed - second)
     if until.done([second], elapsed) and size == 1:
         return _Warm(until.settled, made, elapsed)
     while True:
         window = [timer.time(launch, calls) for _ in range(size)]
-        elapsed, made = elapsed + sum(window), made + calls * size
+        elapsed, made = elapsed + max(sum(window), timer.resolution), made + calls * size
         if until.done(window, elapsed):
             return _Warm(until.settled, made, elapsed)
 
@@ -110,7 +110,7 @@ def _sample(
     samples: list[float] = []
     while True:
         took = timer.time(launch, calls)
-        elapsed += took
+        elapsed += max(took, timer.resolution)  # a clock that stands still must not mean sampling without end
         samples.append(max(0.0, took / calls - overhead))
         if len(samples) >= ask_at or elapsed >= rule.max_time:
             if stop := until.reached(samples, elapsed):

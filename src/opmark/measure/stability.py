@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from opmark.schema import Caution, Sampling
-from opmark.schema.measurement import Stop
+from opmark.schema.measurement import PREEMPTED, Stop
 from opmark.stats import median, noise, relative_half_width, robust_deviation
 from opmark.units import percent, seconds
 
@@ -19,6 +19,8 @@ OUTLIER_LIMIT = 14.826
 OUTLIER_MATTERS = 1.2
 OUTLIER_SHARE = 0.05
 SWITCHES_PER_SECOND = 100.0
+# So many times a sample: then the samples last as long as the turns that the scheduler gives.
+PREEMPTED_SHARE = 0.5
 # Below this share of the harness's own cost, what is left after taking it off means nothing.
 OVERHEAD_SHARE = 0.5
 
@@ -55,6 +57,9 @@ def cautions(seen: Observed) -> tuple[Caution, ...]:
 
 
 def _all(seen: Observed) -> Iterator[Caution]:
+    if preempted := list(_preempted(seen)):
+        yield from preempted  # what the other checks would say, and advise, does not apply
+        return
     yield from _unsettled(seen)
     yield from _imprecise(seen)
     yield from _noisy(seen)
@@ -63,6 +68,17 @@ def _all(seen: Observed) -> Iterator[Caution]:
     yield from _below_overhead(seen)
     if seen.real_clock:
         yield from _disturbed(seen)
+
+
+def _preempted(seen: Observed) -> Iterator[Caution]:
+    switches = seen.after.switches - seen.before.switches
+    if seen.real_clock and switches >= PREEMPTED_SHARE * len(seen.samples):
+        yield Caution(
+            PREEMPTED,
+            f"the core was taken away {switches} times in {len(seen.samples)} samples: the median is the scheduler's, "
+            f"not the operator's; the fastest sample took {seconds(min(seen.samples))}",
+            "do not use this number; stop other work, or use fewer --threads than there are idle cores",
+        )
 
 
 def _unsettled(seen: Observed) -> Iterator[Caution]:

@@ -97,6 +97,8 @@ def _norm_inputs(*vectors: str) -> Any:
     return inputs
 
 
+# With fewer, what is left after normalising is all rounding: there is nothing to compute, and nothing to verify.
+LONG_ENOUGH = Rule("shape", "have at least 4 elements along the last axis (got {shape})", lambda p: p["shape"][-1] >= 4)
 NORM_PARAMS = (
     shape("shape", "shape of x; the last axis is normalised"),
     real("eps", "added to the variance before the root", 1e-5, kind="amount"),
@@ -114,6 +116,7 @@ LAYER_NORM = Operator(
     backward_cost=lambda p: _row_cost(p, flops=12, tensors_read=2, vectors_read=1, vectors_written=2),
     reference=_layer_norm,
     presets=PRESETS,
+    rules=(LONG_ENOUGH,),
     gradients=("x", "weight", "bias"),
     implementations=(_in_dtype(_layer_norm), Implementation("torch", _torch_layer_norm)),
 )
@@ -129,6 +132,7 @@ RMS_NORM = Operator(
     backward_cost=lambda p: _row_cost(p, flops=9, tensors_read=2, vectors_read=1, vectors_written=1),
     reference=_rms_norm,
     presets=PRESETS,
+    rules=(LONG_ENOUGH,),
     gradients=("x", "weight"),
     implementations=(_in_dtype(_rms_norm), Implementation("torch", _torch_rms_norm)),
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +16,8 @@ from opmark.metrics.latency import summarize
 from opmark.metrics.throughput import rates
 from opmark.registry import catalogue
 from opmark.schema import Memory, Record
+from opmark.schema.measurement import PREEMPTED
+from opmark.units import counted
 
 _STYLES = {"ok": "green", "wrong": "bold red", "error": "red", "timeout": "red", "oom": "red", "skipped": "yellow"}
 _RIGHT = {"median", "interval", "noise", "GB/s", "GFLOP/s", "memory"}
@@ -29,9 +32,29 @@ def print_records(records: Sequence[Record], console: Console) -> None:
     width = _natural_width(table, console)
     if not console.is_terminal:
         console.width = max(console.width, width)  # a file has room for any line
-    console.print(table if width <= console.width else _narrow(rows))
+    _print_lines(table if width <= console.width else _narrow(rows), console)
+    _print_checks(records, console)
     _print_reasons(records, console)
     _print_cautions(records, console)
+
+
+def _print_lines(table: Table, console: Console) -> None:
+    """Without the blanks that fill up the last column."""
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        console.print(Text(line.rstrip()), soft_wrap=True)
+
+
+def _print_checks(records: Sequence[Record], console: Console) -> None:
+    scaled = sum(r.verification is not None and r.verification.checked == "scaled" for r in records)
+    if scaled:
+        console.print(
+            Text(f"{counted(scaled, 'case')} of {len(records)} verified at a smaller size: too large in full")
+        )
 
 
 def _natural_width(table: Table, console: Console) -> int:
@@ -100,8 +123,9 @@ def _memory(memory: Memory | None) -> str:
 
 
 def _status(record: Record) -> Text:
-    doubtful = any(m.cautions for m in record.measurements)
-    return Text(record.status + (" !" if doubtful else ""), style=_STYLES[record.status])
+    codes = {caution.code for measurement in record.measurements for caution in measurement.cautions}
+    mark = " !!" if PREEMPTED in codes else " !" if codes else ""
+    return Text(record.status + mark, style=_STYLES[record.status] if mark != " !!" else "bold red")
 
 
 def _wide(rows: Sequence[dict[str, Text | str]]) -> Table:
@@ -120,7 +144,7 @@ def _narrow(rows: Sequence[dict[str, Text | str]]) -> Table:
     for cells in rows:
         table.add_row(_joined(cells, "operator", "parameters", "backend", "phase"))
         figures = _joined(cells, "status", "median", "interval", "noise", "GB/s", "GFLOP/s", "memory", named=True)
-        table.add_row(Text("  ") + figures)
+        table.add_row(Padding(figures, (0, 0, 0, 2)))
     return table
 
 

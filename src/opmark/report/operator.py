@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -84,8 +85,9 @@ def _rules(operator: Operator) -> list[Text]:
 
 
 def _plain(says: str) -> str:
-    """A rule without the values of a case."""
-    return says.split(" (got")[0].replace("{", "").replace("}", "")
+    """A rule without the values of a case: `in_channels={in_channels}` is `in_channels`."""
+    named = re.sub(r"\b(\w+)[= ]\{\1\}", r"\1", says.split(" (got")[0])
+    return re.sub(r"\{(\w+)\}", r"\1", named)
 
 
 def _costs_table(operator: Operator) -> Table:

@@ -11,6 +11,10 @@ from rich.text import Text
 from opmark.report.console import parameters
 from opmark.report.tables import plain_table
 from opmark.schema import Record, Task
+from opmark.units import counted
+
+# More than this nobody reads, and a terminal takes long to draw.
+_MOST_ROWS = 1000
 
 
 def plan_rows(tasks: Sequence[Task], skipped: Sequence[Record]) -> Iterator[dict[str, Any]]:
@@ -30,14 +34,17 @@ def plan_rows(tasks: Sequence[Task], skipped: Sequence[Record]) -> Iterator[dict
 
 
 def plan_table(tasks: Sequence[Task], skipped: Sequence[Record]) -> Table:
-    caption = f"{len(tasks)} tasks to run, {len(skipped)} skipped"
+    caption = f"{counted(len(tasks), 'task')} to run, {len(skipped)} skipped"
     table = plain_table("operator", "parameters", "backend", "phase", "plan", caption=caption)
-    for record in _all(tasks, skipped):
+    everything = _all(tasks, skipped)
+    for record in everything[:_MOST_ROWS]:
         task = record.task
         backend = f"{task.backend} ×{task.settings.threads}"
         fate = f"skipped: {record.reason}" if record.reason else task.settings.effort
         cells = (task.case.op, parameters(record), backend, task.case.phase, fate)
         table.add_row(*(Text(cell) for cell in cells))
+    if len(everything) > _MOST_ROWS:
+        table.add_row(Text("..."), Text(f"and {len(everything) - _MOST_ROWS} more; --json prints all of them"))
     return table
 
 

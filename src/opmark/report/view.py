@@ -42,6 +42,7 @@ def _quantity(measurement: Measurement) -> dict[str, Any]:
     summary = summarize(measurement)
     return {
         "median": summary.median,
+        "fastest": min(measurement.samples),
         "interval": [summary.low, summary.high],
         "coverage": summary.coverage,
         "noise": summary.noise,

@@ -13,6 +13,7 @@ from opmark.registry import backend as find_backend
 from opmark.registry import operator as find_operator
 from opmark.schema import Case, Implementation, Operator, Record, Settings, Task
 from opmark.schema.case import content_id
+from opmark.units import counted
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,10 @@ def _tasks(case: Case, info: BackendInfo, settings: Settings) -> Iterator[tuple[
         yield Task(case, info.name, "", settings), reason
     for implementation in found:
         task = Task(case, info.name, implementation.label, settings)
-        yield task, _why_not(case, operator, info)
+        try:
+            yield task, _why_not(case, operator, info)
+        except Exception as error:  # noqa: BLE001 - the functions of a stranger's operator may raise anything
+            yield task, f"operator `{operator.name}` is broken: {type(error).__name__}: {error}"
 
 
 def _why_not(case: Case, operator: Operator, info: BackendInfo) -> str | None:
@@ -89,6 +93,6 @@ def _nothing_to_run(skipped: Sequence[Record]) -> UserError:
     reasons = dict.fromkeys(record.reason for record in skipped)
     listed = "; ".join(list(reasons)[:3]) + ("; ..." if len(reasons) > 3 else "")
     return UserError(
-        f"none of the {len(skipped)} tasks can run: {listed}",
+        f"nothing can run of {counted(len(skipped), 'task')}: {listed}",
         "`opmark list backends` says what can run here, `opmark describe OP` what an operator takes",
     )

@@ -54,8 +54,10 @@ def settings_for(threads: Sequence[int], effort: str, seed: int, *, verify: bool
     if seed < 0:
         raise InvalidParameter(f"seed: expected a whole number of at least 0, got {seed}")
     for count in threads:
-        if not 1 <= count <= MOST_THREADS:
-            raise InvalidParameter(f"threads: expected a whole number from 1 to {MOST_THREADS}, got {count}")
+        if not isinstance(count, int) or not 1 <= count <= MOST_THREADS:
+            raise InvalidParameter(
+                f"threads: expected a whole number from 1 to {MOST_THREADS}, got {count!r}", "as in --threads 1,2"
+            )
     counts = list(dict.fromkeys(threads)) or [len(affinity())]
     return [Settings(count, effort, EFFORTS[effort], seed, verify) for count in counts]
 

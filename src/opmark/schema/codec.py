@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 
 from opmark.errors import InvalidFile, nearest
+from opmark.schema.operator import PHASES
 
 T = TypeVar("T")
 
@@ -30,13 +31,33 @@ def _explain(text: str, data: object, noun: type, where: str) -> InvalidFile:
     message = text[: place.start()] if place else text
     unknown = _UNKNOWN.match(message)
     if not unknown:
-        return InvalidFile(f"{where}: {message[0].lower()}{message[1:]}, at `{path}`")
+        return InvalidFile(f"{where}: {_plain(message)}, at `{path}`", _enum_hint(message))
     known = _fields(noun, path)
     near = nearest(unknown["field"], known)
     hint = f"did you mean `{near}`? " if near else ""
     return InvalidFile(
         f"{where}: unknown key `{unknown['field']}`, at `{path}`", f"{hint}known keys are {', '.join(known)}"
     )
+
+
+# The words of the decoder, and those of people who write files.
+_WORDS = {"`array`": "a list", "`object`": "a mapping", "`str`": "text", "`int`": "a whole number", "`null`": "nothing",
+          "`bool`": "true or false", "`float`": "a number"}  # fmt: skip
+
+
+def _plain(message: str) -> str:
+    for word, plain in _WORDS.items():
+        message = message.replace(word, plain)
+    return message[0].lower() + message[1:]
+
+
+def _enum_hint(message: str) -> str | None:
+    """The phases are the only names that a workload chooses from a list."""
+    found = re.match(r"Invalid enum value '(?P<name>.*)'", message)
+    if not found:
+        return None
+    near = nearest(found["name"], PHASES)
+    return f"did you mean `{near}`?" if near else f"known: {', '.join(PHASES)}"
 
 
 def _fields(noun: Any, path: str) -> list[str]:

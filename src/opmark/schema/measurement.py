@@ -10,6 +10,10 @@ Stop = Literal["precise", "budget"]
 """`precise`: the interval is as narrow as asked. `budget`: the time was spent first."""
 
 
+PREEMPTED = "preempted"
+"""The code of the one caution that makes a number worthless: it is the scheduler's and not the operator's."""
+
+
 class Caution(Struct, frozen=True):
     """A reason to doubt a number: what was measured, what the limit is, what to do."""
 

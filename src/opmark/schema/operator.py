@@ -21,7 +21,14 @@ Launch = Callable[[], Any]
 SIZES = ("small", "typical", "large")
 
 # The error that rounding explains, relative to the magnitude of a result, by element type. Integers are exact.
-_RELATIVE_ERROR = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
+_RELATIVE_ERROR = {
+    "float64": 1e-12,
+    "float32": 1e-5,
+    "float16": 2e-3,
+    "bfloat16": 1.6e-2,
+    "float8_e4m3fn": 1.3e-1,
+    "float8_e5m2": 2.5e-1,
+}
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class Tolerance:
 
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
         """(relative, typical): an error passes within relative x |expected| + typical x the magnitude of results."""
-        relative = self.factor * _RELATIVE_ERROR.get(dtype, 0.0)
+        relative = self.factor * (_RELATIVE_ERROR[dtype] if is_float(dtype) else 0.0)
         return relative, relative * growth(self.terms(params))
 
 
@@ -139,7 +146,8 @@ class Operator:
         for rule in self.rules:
             if not rule.holds(params):
                 raise InvalidParameter(
-                    f"operator `{self.name}`: parameter `{rule.param}` must {rule.says.format(**params)}"
+                    f"operator `{self.name}`: parameter `{rule.param}` must {rule.says.format(**params)}",
+                    f"`opmark describe {self.name}` lists its rules",
                 )
 
     def phase_cost(self, params: Params, phase: Phase) -> Cost | None:

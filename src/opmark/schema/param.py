@@ -62,7 +62,7 @@ class Param:
         try:
             value = KINDS[self.kind].parse(text)
         except ValueError:
-            value = text  # `check` words the complaint, with what was expected
+            value = _as_read(text)  # `check` words the complaint, with what was expected
         return self.check(value)
 
     def _domain_hint(self, value: object) -> str | None:
@@ -103,6 +103,14 @@ def _parse_shape(text: str) -> list[int]:
 
 def _parse_bool(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()] if text.lower() in ("true", "false") else _refuse(text)
+
+
+def _as_read(text: str) -> Any:
+    """A number where a person would read one, else the text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _refuse(text: str) -> Any:

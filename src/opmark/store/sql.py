@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,7 +49,7 @@ class SqlStore:
 
     def append(self, run_id: str, record: Record) -> None:
         with self._writing() as connection:
-            connection.execute(insert(RECORD), to_row(run_id, record))
+            connection.execute(insert_or_ignore(RECORD).on_conflict_do_nothing(), to_row(run_id, record))
 
     def runs(self, limit: int | None = None) -> list[Run]:
         query = select(RUN).order_by(RUN.c.number.desc()).limit(limit)
@@ -103,15 +104,31 @@ class SqlStore:
             raise _explain(self._path, doing, str(error.orig)) from None
 
     def _create(self) -> None:
-        with self._engine.connect() as connection:
-            # Readers and a writer do not wait for each other. The file remembers it; no other file is touched.
-            connection.connection.driver_connection.execute("PRAGMA journal_mode=WAL")  # type: ignore[union-attr]
+        self._let_readers_in()
         with self._writer.begin() as connection:
             METADATA.create_all(connection)
             # Another process may have been quicker; then its row is as good.
             row = {"key": "version", "value": str(VERSION)}
             connection.execute(insert_or_ignore(META).on_conflict_do_nothing(), row)
         self._ready = True
+
+    def _let_readers_in(self) -> None:
+        """WAL: readers and a writer do not wait for each other. The file remembers it; no other file is touched.
+
+        SQLite does not wait for this one lock by itself, and another process may be making the same store.
+        """
+        deadline = time.monotonic() + _BUSY_SECONDS
+        while True:
+            try:
+                with self._engine.connect() as connection:
+                    raw = connection.connection.driver_connection
+                    assert isinstance(raw, sqlite3.Connection)
+                    raw.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise _explain(self._path, "make", str(error)) from None
+                time.sleep(0.02)
 
     def _check(self, *, create: bool) -> None:
         names = set(inspect(self._engine).get_table_names())

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import (
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
 
 VERSION = 1
 """Of this layout. A store of an older version is upgraded step by step, one of a newer version is refused."""
@@ -49,6 +61,8 @@ RECORD = Table(
     # The record as JSON, without the samples.
     Column("samples", LargeBinary, nullable=False),
     # The samples of its measurements: little-endian float64, one after the other, deflated.
+    # A task has one record in a run, also where two processes go on with it at once.
+    UniqueConstraint("run_id", "task_id"),
 )
 
 Index("record_run", RECORD.c.run_id)

@@ -6,27 +6,28 @@ from typing import Any
 
 from opmark.errors import InvalidParameter
 from opmark.schema import Operator, Params
+from opmark.schema.dtype import sizeof
 
 # The reference then takes a fraction of a second and a few tens of megabytes.
 MAX_FLOPS = 500_000_000
-MAX_ELEMENTS = 1_000_000
+MAX_ELEMENTS = 1 << 22
 
 Place = tuple[str, int | None]
 """A parameter, and the index within it where it is a shape."""
 
 
 def too_large(operator: Operator, params: Params, evaluations: int = 1) -> bool:
-    """Whether computing the reference so many times would take too long, or too much memory once."""
-    elements = sum(spec.elements for spec in operator.inputs(params).values())
-    cost = operator.cost(params)
-    return evaluations * cost.flops > MAX_FLOPS or max(elements, cost.bytes_written // 2) > MAX_ELEMENTS
+    """Whether computing the reference so many times would take too long, or too much memory."""
+    limit = MAX_ELEMENTS if evaluations == 1 else MAX_ELEMENTS // 4
+    return evaluations * operator.cost(params).flops > MAX_FLOPS or _elements(operator, params) > limit
 
 
 def scale_down(operator: Operator, params: Params, evaluations: int = 1) -> dict[str, Any]:
     """Halves the largest size again and again until the case is small enough to check.
 
     Rules of the operator hold at every step. Where they do not let a size go alone, all sizes of the same value go
-    together (queries and keys of a causal attention, channels and groups of a depthwise convolution), or it stays.
+    together (queries and keys of a causal attention, channels and groups of a depthwise convolution), or it stays. So
+    does what makes the work no less (a stride).
     """
     scaled, fixed = dict(params), set[Place]()
     while too_large(operator, scaled, evaluations):
@@ -37,12 +38,23 @@ def scale_down(operator: Operator, params: Params, evaluations: int = 1) -> dict
         alike = [place for place, n in sizes.items() if n == sizes[largest]]
         for places in ([largest], alike):
             smaller = _halved(scaled, places)
-            if _allowed(operator, smaller):
+            if _allowed(operator, smaller) and _work(operator, smaller) < _work(operator, scaled):
                 scaled = smaller
                 break
         else:
             fixed.add(largest)
     return scaled
+
+
+def _work(operator: Operator, params: Params) -> float:
+    cost = operator.cost(params)
+    return cost.flops / MAX_FLOPS + _elements(operator, params) / MAX_ELEMENTS
+
+
+def _elements(operator: Operator, params: Params) -> int:
+    """In and out."""
+    outputs = operator.cost(params).bytes_written // sizeof(operator.result_dtype(params))
+    return outputs + sum(spec.elements for spec in operator.inputs(params).values())
 
 
 def _sizes(operator: Operator, params: Params) -> dict[Place, int]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
+from math import prod
 from typing import Any, NamedTuple
 
 from opmark.errors import InvalidFile, InvalidParameter, UnknownName
 from opmark.schema import Case, Entry, Operator, Param, Workload
+
+MOST_CASES = 1_000_000
+"""Of one entry: beyond this a product is a mistake, and would take hours to print."""
 
 Find = Callable[[str], Operator]
 """The operator of a name; raises UnknownName."""
@@ -58,7 +62,9 @@ def _expand_entry(entry: Entry, find: Find, place: _Place) -> Iterator[Case]:
     axes = [_axis(operator, key, value, place / f".params.{key}") for key, value in entry.params.items()]
     _no_name_twice(axes, place / ".params")
     tags = tuple(entry.tags)
-    for preset in _presets(operator, entry, place):
+    presets = _presets(operator, entry, place)
+    _not_too_many(len(presets) * prod(len(axis) for axis in axes) * len(entry.phases), place)
+    for preset in presets:
         for point in product(*axes):
             params = _complete(operator, [preset, *point], place / ".params")
             for phase in entry.phases:
@@ -85,7 +91,7 @@ def _axis(operator: Operator, key: str, value: Any, place: _Place) -> Axis:
     with place.named():
         params = [operator.param(name) for name in key.split(".")]
     if len({param.name for param in params}) < len(params):
-        raise place.complaint("names one parameter twice")
+        raise place.complaint("names one parameter twice", "each name of a dotted key stands once")
     if len(params) > 1:
         rows = _rows(value, [param.name for param in params], place)
     elif not isinstance(value, list) or (params[0].is_shape and not any(isinstance(item, list) for item in value)):
@@ -94,7 +100,7 @@ def _axis(operator: Operator, key: str, value: Any, place: _Place) -> Axis:
     else:
         rows = [[item] for item in value]
     if not rows:
-        raise place.complaint("an empty list expands to no case")
+        raise place.complaint("an empty list expands to no case", "give at least one value")
     return [_checked(params, row, place / f"[{i}]") for i, row in enumerate(rows)]
 
 
@@ -106,16 +112,28 @@ def _checked(params: Sequence[Param], row: Sequence[Any], place: _Place) -> dict
 def _rows(value: Any, names: list[str], place: _Place) -> list[list[Any]]:
     """The rows of a dotted key: lists of as many values as there are names."""
     if not isinstance(value, list):
-        raise place.complaint(f"expected a list of [{', '.join(names)}] rows, got `{value}`")
+        raise place.complaint(
+            f"expected a list of [{', '.join(names)}] rows, got `{value}`",
+            "a dotted key holds rows",
+        )
     for i, row in enumerate(value):
         if not isinstance(row, list) or len(row) != len(names):
-            raise (place / f"[{i}]").complaint(f"expected [{', '.join(names)}], got `{row}`")
+            raise (place / f"[{i}]").complaint(
+                f"expected [{', '.join(names)}], got `{row}`", "each row has a value for each name of the key"
+            )
     return value
+
+
+def _not_too_many(cases: int, place: _Place) -> None:
+    if cases > MOST_CASES:
+        raise place.complaint(
+            f"expands to {cases} cases; at most {MOST_CASES} are taken", "use fewer values, or several workloads"
+        )
 
 
 def _no_name_twice(axes: list[Axis], place: _Place) -> None:
     seen: set[str] = set()
     for name in (name for axis in axes for name in axis[0]):
         if name in seen:
-            raise place.complaint(f"parameter `{name}` stands on two axes")
+            raise place.complaint(f"parameter `{name}` stands on two axes", "leave it on one of them")
         seen.add(name)

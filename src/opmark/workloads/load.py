@@ -15,6 +15,9 @@ from opmark.schema import Workload
 from opmark.schema.codec import convert
 from opmark.schema.workload import VERSION
 
+_SYNTAX = "look at brackets, quotes, commas and indentation there"
+_LOOKS = "docs/write-a-workload.md shows what a workload looks like"
+
 
 def load(path: Path) -> Workload:
     """A workload file, in YAML or (by its ending) JSON."""
@@ -42,16 +45,20 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InvalidFile(f"{path}: cannot be read: {error.strerror}") from None
+        raise InvalidFile(
+            f"{path}: cannot be read: {error.strerror}", "-w takes a file; suites that ship go by --suite"
+        ) from None
     except UnicodeDecodeError as error:
-        raise InvalidFile(f"{path}: is not text: byte {error.start} is not UTF-8") from None
+        raise InvalidFile(
+            f"{path}: is not text: byte {error.start} is not UTF-8", "a workload is a YAML or JSON file"
+        ) from None
 
 
 def _parse(text: str, where: str, *, is_json: bool) -> Workload:
     data = _plain_json(text, where) if is_json else _plain_yaml(text, where)
     if not isinstance(data, dict):
         got = "nothing" if data is None else f"a {type(data).__name__}"
-        raise InvalidFile(f"{where}: expected a mapping with `schema`, `name` and `cases`, got {got}")
+        raise InvalidFile(f"{where}: expected a mapping with `schema`, `name` and `cases`, got {got}", _LOOKS)
     version = data.get("schema")
     if isinstance(version, int) and version > VERSION:
         raise InvalidFile(
@@ -67,16 +74,16 @@ def _plain_json(text: str, where: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, where))
     except json.JSONDecodeError as error:
-        raise InvalidFile(f"{where}:{error.lineno}:{error.colno}: {error.msg}") from None
+        raise InvalidFile(f"{where}:{error.lineno}:{error.colno}: {error.msg}", _SYNTAX) from None
     except (ValueError, RecursionError) as error:  # numbers and nestings beyond reason
-        raise InvalidFile(f"{where}: {error}") from None
+        raise InvalidFile(f"{where}: {error}", _LOOKS) from None
 
 
 def _unique(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
-        raise InvalidFile(f"{where}: key `{twice}` stands twice in one object")
+        raise InvalidFile(f"{where}: key `{twice}` stands twice in one object", "leave one of them out")
     return found
 
 
@@ -86,13 +93,13 @@ def _plain_yaml(text: str, where: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
-        raise InvalidFile(f"{place}: {error.problem}") from None
+        raise InvalidFile(f"{place}: {error.problem}", _SYNTAX) from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         line, column = before.count("\n") + 1, error.position - before.rfind("\n")
-        raise InvalidFile(f"{where}:{line}:{column}: {error.reason}: #x{error.character:04x}") from None
+        raise InvalidFile(f"{where}:{line}:{column}: {error.reason}: #x{error.character:04x}", _SYNTAX) from None
     except RecursionError:
-        raise InvalidFile(f"{where}: is nested too deeply") from None
+        raise InvalidFile(f"{where}: is nested too deeply", _LOOKS) from None
 
 
 class _StrictLoader(yaml.SafeLoader):

@@ -1,0 +1,5 @@
+"""`python -m opmark` is `opmark`."""
+
+from opmark.cli.main import main
+
+main()

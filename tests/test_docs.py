@@ -24,7 +24,7 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 # Numbers with their units, warning marks and padding differ from run to run; the words do not.
-VARYING = re.compile(r"[<(]?[\d.,]+(–[\d.]+)?( ?(ns|µs|ms|s|KiB|MiB|B|%)\b)?| !|\s+")
+VARYING = re.compile(r"[<(]?[\d.,]+(–[\d.]+)?( ?(ns|µs|ms|s|KiB|MiB|B|%)\b)?| !+|\s+")
 
 
 def blocks(language: str) -> list[tuple[str, str]]:

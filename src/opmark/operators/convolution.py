@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
-
+from opmark.operators import _numpy as np
 from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.cost import nbytes
 from opmark.schema.dtype import FLOATS, sizeof

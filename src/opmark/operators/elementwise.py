@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import pi, prod, sqrt
 from typing import Any
 
-import numpy as np
-
+from opmark.operators import _numpy as np
 from opmark.operators._build import calls
 from opmark.schema import Cost, Implementation, Launch, Operator, Params, TensorSpec
 from opmark.schema.dtype import FLOATS, INTS, is_float, sizeof

@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from opmark.operators import _numpy as np
 from opmark.schema import Cost, Implementation, Launch, Operator, Params, TensorSpec
 from opmark.schema.dtype import sizeof
 from opmark.schema.param import choice, dtype, size

@@ -6,8 +6,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
-import numpy as np
-
+from opmark.operators import _numpy as np
 from opmark.operators._build import calls
 from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof

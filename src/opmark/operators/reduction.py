@@ -6,8 +6,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
-import numpy as np
-
+from opmark.operators import _numpy as np
 from opmark.operators._build import calls
 from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
@@ -94,7 +93,7 @@ def _numpy_topk(p: Params, x: Any) -> Launch:
     return launch
 
 
-def _keeping_order(p: Params, name: str, generator: np.random.Generator, x: Any) -> Any:
+def _keeping_order(p: Params, name: str, generator: Any, x: Any) -> Any:
     """Larger elements move further, equal ones together: none overtakes another, and each goes its own way."""
     row = (*x.shape[:-1], 1)
     return generator.choice((-1.0, 1.0), size=row) * np.exp(generator.uniform(0.5, 2.0, size=row) * x)

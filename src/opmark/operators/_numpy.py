@@ -1,0 +1,16 @@
+"""NumPy, imported at its first use: listing the catalogue takes none of it.
+
+`from opmark.operators import _numpy as np` then reads like `import numpy as np`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    import numpy
+
+    value = getattr(numpy, name)
+    globals()[name] = value  # found at once the next time: launches are timed
+    return value

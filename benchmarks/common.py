@@ -27,7 +27,7 @@ class Row(NamedTuple):
     target: str
     measured: str
     reached: bool | None
-    """None where there is no target."""
+    """None where there is no target, or where the machine did not let it be decided."""
 
 
 class Shell:
@@ -86,7 +86,12 @@ def inside_the_clock(measurement: Measurement) -> float:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    verdict = {True: "yes", False: "**no**", None: ""}
     lines = ["| what | target | measured | reached |", "|---|---|---|---|"]
-    lines += [f"| {row.what} | {row.target} | {row.measured} | {verdict[row.reached]} |" for row in rows]
+    lines += [f"| {row.what} | {row.target} | {row.measured} | {_verdict(row)} |" for row in rows]
     return "\n".join(lines)
+
+
+def _verdict(row: Row) -> str:
+    if row.reached is None:
+        return "undecided" if row.target else ""
+    return "yes" if row.reached else "**no**"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ OPERATORS = {
 
 
 def rows(shell: Shell) -> list[Row]:
+    if sys.platform != "linux":
+        return [Row("peak memory of the worker", "", "measured on Linux only", None)]
     return [_row(shell, op, large, tiny) for op, (large, tiny) in OPERATORS.items()]
 
 
@@ -34,7 +37,7 @@ def _row(shell: Shell, op: str, large: list[str], tiny: list[str]) -> Row:
     return Row(
         f"peak memory of a forward {op} that needs {count_bytes(need)}",
         f"at most {100 * EXCESS:+.0f} %",
-        f"{100 * counted[0]:+.1f} % in the record, {100 * counted[1]:+.1f} % in the worker",
+        f"{_percent(counted[0])} in the record, {_percent(counted[1])} in the worker",
         max(counted) <= EXCESS,
     )
 
@@ -68,3 +71,7 @@ def _peak_so_far(pid: int) -> int:
     except OSError:
         return 0  # it has just ended
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
+
+
+def _percent(fraction: float) -> str:
+    return f"{round(100 * fraction, 1) + 0.0:+.1f} %"  # adding 0.0 turns -0.0 into 0.0

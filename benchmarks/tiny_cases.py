@@ -24,8 +24,8 @@ SHORTEST = 20e-6
 MIN_RUN_TIME = 0.05
 TIMEOUT = 60.0
 ROUNDS = 20
-ENOUGH = 5
-"""Comparisons of a case whose first one was outside."""
+ENOUGH = 3
+"""Comparisons that count, of every case alike: stopping at the first that fits would prove nothing."""
 
 
 class Tiny(NamedTuple):
@@ -126,9 +126,7 @@ def _say(message: str) -> None:
 
 
 def _decided(comparisons: Collection[Comparison]) -> bool:
-    """By the first one that is inside, or by several: going on until it fits would prove nothing."""
-    ratios = _valid(comparisons)
-    return bool(ratios) and (_inside(ratios[0]) or len(ratios) >= ENOUGH)
+    return len(_valid(comparisons)) >= ENOUGH
 
 
 def _valid(comparisons: Iterable[Comparison]) -> list[float]:
@@ -141,15 +139,18 @@ def _inside(ratio: float) -> bool:
 
 
 def _agreement(found: Mapping[Tiny, list[Comparison]]) -> Row:
-    ratios = {case: median(valid) for case, comparisons in found.items() if (valid := _valid(comparisons))}
-    again = sum(len(_valid(comparisons)) > 1 for comparisons in found.values())
-    missing = len(found) - len(ratios)
-    unknown = f", {missing} never on a steady machine" if missing else ""
+    ratios = {case: median(_valid(tried)) for case, tried in found.items() if _decided(tried)}
+    undecided = len(found) - len(ratios)
+    outside = sum(not _inside(_valid(found[case])[0]) for case in ratios)
+    tried = sum(map(len, found.values()))
+    counted = sum(len(_valid(comparisons)) for comparisons in found.values())
+    inside = all(map(_inside, ratios.values()))
     return Row(
         f"opmark's median over `blocked_autorange`'s, for the {len(found)} of these above {SHORTEST * 1e6:g} µs",
         f"each within {100 * AGREEMENT:.0f} %",
-        f"{_spread(ratios)}; {again} compared again{unknown}",
-        not missing and all(map(_inside, ratios.values())),
+        f"{_spread(ratios)}; {outside} outside at first, {undecided} undecided; "
+        f"{counted} of {tried} comparisons on a steady machine",
+        None if inside and undecided else inside,
     )
 
 

@@ -138,6 +138,8 @@ def test_samples_that_are_all_interrupted_are_the_schedulers():
     assert codes(elapsed=10.0, after=Machine(half - 1, 0.0)) == []
     (caution,) = cautions(FINE._replace(elapsed=10.0, after=Machine(half, 1e6), stop="budget", settled=False))
     assert caution.code == "preempted"
+    # A sample that is shorter than a turn of the scheduler has not waited for one.
+    assert "preempted" not in codes(elapsed=0.9e-3 * len(FINE.samples), after=Machine(10**6, 0.0))
     assert "do not use this number" in caution.hint
 
 

@@ -21,6 +21,7 @@ OUTLIER_SHARE = 0.05
 SWITCHES_PER_SECOND = 100.0
 # So many times a sample: then the samples last as long as the turns that the scheduler gives.
 PREEMPTED_SHARE = 0.5
+SCHEDULER_TURN = 1e-3
 # Below this share of the harness's own cost, what is left after taking it off means nothing.
 OVERHEAD_SHARE = 0.5
 
@@ -72,7 +73,8 @@ def _all(seen: Observed) -> Iterator[Caution]:
 
 def _preempted(seen: Observed) -> Iterator[Caution]:
     switches = seen.after.switches - seen.before.switches
-    if seen.real_clock and switches >= PREEMPTED_SHARE * len(seen.samples):
+    lasting = seen.elapsed / len(seen.samples) >= SCHEDULER_TURN  # threads that hand over to each other do it faster
+    if seen.real_clock and lasting and switches >= PREEMPTED_SHARE * len(seen.samples):
         yield Caution(
             PREEMPTED,
             f"the core was taken away {switches} times in {len(seen.samples)} samples: the median is the scheduler's, "

@@ -97,7 +97,7 @@ NEED = 4 * (3 * 7 + 7 * 5 + 3 * 5)
 
 
 def test_what_fits_is_not_refused() -> None:
-    refuse_if_too_large(SMALL, MATMUL, Memory(NEED))
+    assert refuse_if_too_large(SMALL, MATMUL, Memory(NEED)) is None
 
 
 def test_what_does_not_fit_is_refused_with_both_numbers() -> None:
@@ -106,7 +106,7 @@ def test_what_does_not_fit_is_refused_with_both_numbers() -> None:
 
 
 def test_where_nobody_knows_what_is_free_nothing_is_refused() -> None:
-    refuse_if_too_large({**SMALL, "M": 10**15}, MATMUL, Memory(None))
+    assert refuse_if_too_large({**SMALL, "M": 10**15}, MATMUL, Memory(None)) is None
 
 
 def test_nothing_is_allocated_to_find_out(numpy_cpu: Any) -> None:

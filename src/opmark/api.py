@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from opmark.errors import UnknownName, UserError
-from opmark.interfaces import BackendInfo, Store
-from opmark.registry import backends, catalogue
+from opmark.interfaces import Store
+from opmark.registry import catalogue
 from opmark.registry import operator as find_operator
 from opmark.report.view import view
 from opmark.runner.plan import Plan, make_plan
+from opmark.runner.probe import probe
 from opmark.runner.request import cases_for, default_backends, settings_for
 from opmark.runner.session import new_run, perform, recorded, run_to_resume
-from opmark.schema import Operator, Record, Run, Workload
+from opmark.schema import Availability, Operator, Record, Run, Workload
 from opmark.store.location import store_path
 
 DEFAULT_EFFORT = "standard"
@@ -153,12 +154,12 @@ def _find_run(store: Store, name: str | None) -> Run:
     raise UnknownName("run", name, [run.label for run in known if run.label] + [run.id for run in known])
 
 
-def list_(kind: str) -> Sequence[Operator] | Sequence[Workload] | Sequence[BackendInfo]:
-    """`ops`, `suites` or `backends`. Whether a backend can run here: `opmark.runner.probe`."""
+def list_(kind: str) -> Sequence[Operator] | Sequence[Workload] | Sequence[Availability]:
+    """`ops`, `suites` or `backends`; of a backend, whether it can run here, and if not, why."""
     if kind == "ops":
         return list(catalogue().values())
     if kind == "backends":
-        return list(backends().values())
+        return probe()
     if kind == "suites":
         from opmark.workloads.load import suites
 

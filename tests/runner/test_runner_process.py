@@ -259,7 +259,9 @@ def test_closing_leaves_nothing_open(make_task: MakeTask) -> None:
         with closing(WorkerProcess(backend("null"), 1)) as worker:
             worker.hello(LONG)
             worker.run(make_task(), LONG)
-    assert (open_files(), threading.active_count()) == (before, threads)
+    # Fewer is no leak: the reader of an earlier test's worker may have ended meanwhile.
+    assert open_files() <= before
+    assert threading.active_count() <= threads
 
 
 def test_a_lost_task_is_a_record(make_task: MakeTask) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
@@ -13,8 +14,9 @@ from opmark.backends.null import NullBackend
 from opmark.backends.numpy_cpu import NumpyBackend
 from opmark.errors import OutOfMemory, TaskError, Unsupported, WrongResult
 from opmark.registry import backend, operator
+from opmark.runner import execute as module
 from opmark.runner.execute import Bench
-from opmark.schema import Status, Task
+from opmark.schema import Cost, Status, Task
 
 MakeTask = Callable[..., Task]
 
@@ -148,3 +150,15 @@ def test_more_memory_than_there_is_is_refused_before_anything_is_made(
     record = Bench(backend("null"), Small(RuntimeError("an input was made"))).record(make_task())
     assert record.status == status
     assert ("48 B" in record.reason) is (status == "oom")
+
+
+def test_a_cost_that_cannot_be_computed_is_the_reason(
+    numpy: Bench, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cost(params: object) -> Cost:
+        raise KeyError("oops")
+
+    broken = dataclasses.replace(operator("add"), cost=cost)
+    monkeypatch.setattr(module, "find_operator", lambda name: broken)
+    record = numpy.record(make_task("add", "numpy-cpu", shape=[4]))
+    assert (record.status, record.reason, record.cost) == ("error", "KeyError: 'oops'", None)

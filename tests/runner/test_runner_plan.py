@@ -6,15 +6,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from opmark.errors import UnknownName, UserError
 from opmark.interfaces import BackendInfo
 from opmark.registry import backend, operator
+from opmark.runner import plan as module
 from opmark.runner.plan import Plan, implementations, make_plan
 from opmark.runner.request import settings_for
-from opmark.schema import Case, Settings
+from opmark.schema import Case, Settings, TensorSpec
 from opmark.schema.operator import Phase
 
 Plugin = Callable[..., BackendInfo]
@@ -198,3 +200,16 @@ def test_an_unknown_backend_is_named_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match="no backend named `nunpy-cpu`") as caught:
         make_plan(CASES, ["nunpy-cpu"], settings())
     assert "`numpy-cpu`" in (caught.value.hint or "")
+
+
+def test_an_operator_that_is_broken_is_an_error_and_not_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def inputs(params: object) -> dict[str, TensorSpec]:
+        raise KeyError("shap")
+
+    broken = replace(operator("exp"), inputs=inputs)
+    monkeypatch.setattr(module, "find_operator", lambda name: broken if name == "exp" else operator(name))
+    plan = make_plan([case("exp", "backward"), case("add")], ["null"], settings())
+    (record,) = plan.skipped
+    assert record.status == "error"
+    assert "operator `exp` is broken: KeyError: 'shap'" in record.reason
+    assert [task.case.op for task in plan.tasks] == ["add"]

@@ -14,7 +14,7 @@ from opmark.registry import operator as find_operator
 from opmark.runner.check import verify
 from opmark.runner.plan import implementations
 from opmark.runner.prepare import prepare, refuse_if_too_large
-from opmark.schema import Cost, Memory, Record, Status, Task, Verification
+from opmark.schema import Memory, Record, Status, Task, Verification
 
 _STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped", WrongResult: "wrong"}
 
@@ -31,7 +31,9 @@ class Bench:
 
     def record(self, task: Task) -> Record:
         started, clock = utc_now(), time.perf_counter()
+        cost = None
         try:
+            cost = find_operator(task.case.op).phase_cost(task.case.params, task.case.phase)
             found = self._run(task)
         except TaskError as error:
             found = Record(task, _STATUS.get(type(error), "error"), error.message)
@@ -42,7 +44,7 @@ class Bench:
             status=found.status,
             reason=found.reason,
             measurements=found.measurements,
-            cost=_cost(task),
+            cost=cost,
             memory=found.memory,
             verification=found.verification,
             environment=self._environment,
@@ -76,13 +78,6 @@ class Bench:
 
 def utc_now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-
-
-def _cost(task: Task) -> Cost | None:
-    try:
-        return find_operator(task.case.op).phase_cost(task.case.params, task.case.phase)
-    except Exception:  # noqa: BLE001 - a stranger's formula; `_run` has met the same error and made it the reason
-        return None
 
 
 def _reason(error: Exception) -> str:

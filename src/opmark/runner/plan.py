@@ -21,6 +21,7 @@ class Plan:
     tasks: tuple[Task, ...]
     """Ordered so that each worker is started once."""
     skipped: tuple[Record, ...]
+    """What cannot run, with its reason; an operator that is itself broken is an `error` among them."""
 
     @property
     def id(self) -> str:
@@ -46,11 +47,11 @@ def make_plan(cases: Sequence[Case], backends: Sequence[str], settings: Sequence
         info = find_backend(name)
         for setting in settings:
             for case in cases:
-                for task, reason in _tasks(case, info, setting):
-                    if reason:
-                        skipped.append(Record(task, "skipped", reason))
+                for planned in _planned(case, info, setting):
+                    if isinstance(planned, Record):
+                        skipped.append(planned)
                     else:
-                        tasks.append(task)
+                        tasks.append(planned)
     if not tasks:
         raise _nothing_to_run(skipped)
     return Plan(tuple(tasks), tuple(skipped))
@@ -61,18 +62,22 @@ def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementati
     return operator.implementations_for(info.framework) or (() if info.computes else (NOTHING,))
 
 
-def _tasks(case: Case, info: BackendInfo, settings: Settings) -> Iterator[tuple[Task, str | None]]:
+def _planned(case: Case, info: BackendInfo, settings: Settings) -> Iterator[Task | Record]:
+    """A task for each implementation, or the record of why there is none."""
     operator = find_operator(case.op)
     found = implementations(operator, info)
     if not found:
         reason = f"`{operator.name}` has no implementation for {info.framework}"
-        yield Task(case, info.name, "", settings), reason
+        yield Record(Task(case, info.name, "", settings), "skipped", reason)
     for implementation in found:
         task = Task(case, info.name, implementation.label, settings)
         try:
-            yield task, _why_not(case, operator, info)
+            reason = _why_not(case, operator, info) or ""
         except Exception as error:  # noqa: BLE001 - the functions of a stranger's operator may raise anything
-            yield task, f"operator `{operator.name}` is broken: {type(error).__name__}: {error}"
+            broken = f"operator `{operator.name}` is broken: {type(error).__name__}: {error}"
+            yield Record(task, "error", broken)
+        else:
+            yield Record(task, "skipped", reason) if reason else task
 
 
 def _why_not(case: Case, operator: Operator, info: BackendInfo) -> str | None:

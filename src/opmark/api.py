@@ -15,11 +15,13 @@ from opmark.errors import UnknownName, UserError
 from opmark.interfaces import Store
 from opmark.registry import catalogue
 from opmark.registry import operator as find_operator
+from opmark.report.rows import rows
 from opmark.report.view import view
 from opmark.runner.plan import Plan, make_plan
 from opmark.runner.probe import probe
-from opmark.runner.request import cases_for, default_backends, settings_for
+from opmark.runner.request import cases_for, default_backends
 from opmark.runner.session import new_run, perform, recorded, run_to_resume
+from opmark.runner.settings import settings_for
 from opmark.schema import Availability, Operator, Record, Run, Workload
 from opmark.store.location import store_path
 
@@ -46,7 +48,7 @@ class Result:
 
     def rows(self) -> list[dict[str, Any]]:
         """What `--json` prints: medians, intervals, rates and everything else but the samples, as plain data."""
-        return [view(record, self.run.id) for record in self.records]
+        return [view(row, self.run.id) for row in rows(self.records)]
 
     def __repr__(self) -> str:
         counts = Counter(record.status for record in self.records)
@@ -67,33 +69,38 @@ def plan(
     params: Mapping[str, Any] | None = None,
     size: str | Sequence[str] = (),
     phase: str | Sequence[str] = (),
+    wrt: str | Sequence[str] = (),
     backend: str | Sequence[str] = (),
     threads: int | Sequence[int] = (),
     effort: str = DEFAULT_EFFORT,
+    quantity: str | Sequence[str] = (),
+    cache: str | Sequence[str] = (),
+    mode: str = "",
+    timer: str = "",
+    processes: int | None = None,
+    rel_ci: float | None = None,
+    min_time: float | None = None,
+    max_time: float | None = None,
+    warmup: int | None = None,
+    samples: int | None = None,
     seed: int = 0,
     verify: bool = True,
 ) -> Plan:
     """What `run` would do: `--dry-run`."""
-    cases = cases_for(
-        _many(ops), params or {}, _many(size), _many(phase), None if workload is None else Path(workload), suite
-    )
-    settings = settings_for([threads] if isinstance(threads, int) else threads, effort, seed, verify=verify)
+    path = None if workload is None else Path(workload)
+    cases = cases_for(_many(ops), params or {}, _many(size), _many(phase), path, suite, _many(wrt))
+    sampling = {"rel_ci": rel_ci, "min_time": min_time, "max_time": max_time, "warmup": warmup, "samples": samples}
+    settings = settings_for(
+        threads=[threads] if isinstance(threads, int) else threads, effort=effort, seed=seed, verify=verify,
+        quantities=_many(quantity), caches=_many(cache), mode=mode, timer=timer, processes=processes,
+        sampling=sampling,
+    )  # fmt: skip
     return make_plan(cases, _many(backend) or default_backends(), settings)
 
 
 def run(
     ops: str | Sequence[str] = (),
     *,
-    workload: PathLike | None = None,
-    suite: str | None = None,
-    params: Mapping[str, Any] | None = None,
-    size: str | Sequence[str] = (),
-    phase: str | Sequence[str] = (),
-    backend: str | Sequence[str] = (),
-    threads: int | Sequence[int] = (),
-    effort: str = DEFAULT_EFFORT,
-    seed: int = 0,
-    verify: bool = True,
     timeout: float = DEFAULT_TIMEOUT,
     label: str = "",
     db: PathLike | None = None,
@@ -101,18 +108,19 @@ def run(
     on_start: Callable[[Run, Plan, list[Record]], None] | None = None,
     on_record: Callable[[Record], None] | None = None,
     say: Callable[[str], None] = talk,
+    **asked: Any,
 ) -> Result:
-    """Measure, store, return. Ctrl-C passes through; what was measured until then is in the store."""
+    """Measure, store, return: all that `plan` takes, and where to keep it.
+
+    Ctrl-C passes through; what was measured until then is in the store.
+    """
     if not label.isprintable():
         raise UserError(f"label: expected printable text, got {label!a}")
     if not 0 < timeout <= LONGEST_TIMEOUT:
         raise UserError(
             f"timeout: expected seconds above 0 and up to {LONGEST_TIMEOUT:g}, got {timeout:g}", "as in --timeout 60"
         )
-    whole = plan(
-        ops, workload=workload, suite=suite, params=params, size=size, phase=phase, backend=backend,
-        threads=threads, effort=effort, seed=seed, verify=verify,
-    )  # fmt: skip
+    whole = plan(ops, **asked)
     with closing(open_store(db, create=not resume)) as store:
         this = run_to_resume(store, whole, label) if resume else new_run(whole, label)
         records = store.records(this.id) if resume else []

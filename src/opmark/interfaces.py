@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from opmark.schema import Environment, Launch, Record, Run, Status, TensorSpec
+from opmark.schema import Environment, Launch, Reading, Record, Run, Status, TensorSpec
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,40 @@ class Backend(Protocol):
     def to_numpy(self, value: Any) -> Any:
         """A NumPy array of the same values: float64 for floating-point types."""
 
-    def backward(self, launch: Launch, inputs: Sequence[Any], seed: int) -> tuple[Launch, Sequence[Any]]:
-        """(launch of the backward pass alone, returning a gradient an input; the gradients of its outputs)."""
+    def deferred(self, value: Any) -> str | None:
+        """Why a value that a launch returned may not have been computed yet, or None for an ordinary tensor."""
 
-    def timer(self) -> Timer | None:
-        """A clock of its own; None for the host's monotonic clock around `synchronize`."""
+    def thin(self, value: Any, most: int) -> Any:
+        """At most so many elements of a tensor, spread evenly, as a tensor; the same ones every time."""
+
+    def poison(self, value: Any) -> None:
+        """Overwrite a tensor with what no operator would leave there."""
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        """Other values at the same address."""
+
+    def backward(
+        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False
+    ) -> tuple[Launch, Sequence[Any]]:
+        """(launch of the backward pass, returning a gradient an input; the gradients of its outputs).
+
+        With `forward`, each launch computes the outputs anew and then goes back, as a step of training does.
+        """
+
+    def timers(self) -> Mapping[str, Timer] | None:
+        """Clocks of its own by quantity; None for the host's monotonic clock around `synchronize`."""
+
+    def device_clock(self) -> DeviceClock | None:
+        """The device's own account of what it did; None where there is none."""
+
+    def sensors(self) -> Sensors | None:
+        """Clock, power and temperature of what computes; None where nobody tells."""
+
+    def cache_bytes(self) -> int | None:
+        """Size of the largest cache between the device and its memory; None if unknown."""
+
+    def overwrite(self, nbytes: int) -> Launch:
+        """A launch that writes that many bytes of its own, on all threads, so that they fill the caches."""
 
     def synchronize(self) -> Any:
         """Wait until everything that was launched is done."""
@@ -105,7 +134,19 @@ class HostBackend:
     def why_unavailable(self) -> str | None:
         return None
 
-    def timer(self) -> Timer | None:
+    def deferred(self, value: Any) -> str | None:
+        return None
+
+    def timers(self) -> Mapping[str, Timer] | None:
+        return None
+
+    def device_clock(self) -> DeviceClock | None:
+        return None
+
+    def sensors(self) -> Sensors | None:
+        return None
+
+    def cache_bytes(self) -> int | None:
         return None
 
     def synchronize(self) -> None:
@@ -123,7 +164,6 @@ class HostBackend:
 
 class Timer(Protocol):
     name: str
-    quantity: str
     resolution: float
     """Seconds between two readings that differ."""
 
@@ -132,6 +172,53 @@ class Timer(Protocol):
 
     def overhead(self, calls: int) -> float:
         """Seconds of such a measurement that are the harness's own."""
+
+
+class Activity(NamedTuple):
+    """Something that ran on the device. Seconds from the start of its trace: since 1970 they would be too coarse."""
+
+    name: str
+    start: float
+    end: float
+
+
+class Trace(NamedTuple):
+    """What the device did for each of several calls."""
+
+    calls: list[list[Activity]]
+    """In the order of the calls; a call with records missing is empty."""
+    lost: int = 0
+    """Calls of which records are missing."""
+    stray: int = 0
+    """Activities that no call launched while it was running."""
+
+
+class DeviceClock(Protocol):
+    """A device's own clock. TimerFailed where it cannot be read."""
+
+    name: str
+
+    def trace(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> Trace:
+        """The activities of each launch, those of `before` (run ahead of each) left out.
+
+        The device is kept busy for `hold` seconds first, so that the calls are queued when it begins with them.
+        """
+
+    def queued(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> list[float]:
+        """Seconds between two events around each launch; with `hold`, behind a queue, so that no launch is seen."""
+
+    def capture(self, launches: Sequence[Launch]) -> Callable[[], float]:
+        """The launches as one graph: each call of the result replays it and gives seconds a launch.
+
+        WrongResult where the graph does not compute what the launches do.
+        """
+
+
+class Sensors(Protocol):
+    def read(self) -> Reading: ...
+
+    def energy(self) -> float | None:
+        """Joules since some moment; None where they are not counted."""
 
 
 class MemoryProbe(Protocol):

@@ -6,7 +6,7 @@ import math
 
 _DECIMAL = ("", "k", "M", "G", "T", "P")
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti")
-_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -24,10 +24,15 @@ def seconds(value: float, digits: int = 3) -> str:
 
 def seconds_unit(value: float) -> tuple[float, str]:
     """The unit in which a duration reads best: its size in seconds and its name."""
-    for scale, unit in _SECONDS:
+    return small_unit(value, "s")
+
+
+def small_unit(value: float, unit: str) -> tuple[float, str]:
+    """The same of any unit that is mostly a small part of itself, such as the joule."""
+    for scale, prefix in _SMALL:
         if abs(value) >= scale:
-            return scale, unit
-    return _SECONDS[-1]
+            return scale, prefix + unit
+    return _SMALL[-1][0], _SMALL[-1][1] + unit
 
 
 def count_bytes(value: float) -> str:
@@ -40,8 +45,8 @@ def rate(value: float, unit: str) -> str:
     return _prefixed(value, 1000, _DECIMAL, unit)
 
 
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str, several: str | None = None) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {several or noun + 's'}"
 
 
 def percent(fraction: float) -> str:

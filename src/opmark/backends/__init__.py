@@ -22,6 +22,16 @@ NULL = BackendInfo(
     computes=False,
 )
 
+NULL_DEVICE = BackendInfo(
+    name="null-device",
+    framework="null",
+    device="none",
+    summary="a device that is not there, with made-up clock, sensors and failures",
+    dtypes=_TORCH_DTYPES,
+    loads="opmark.backends.null_device:NullDevice",
+    computes=False,
+)
+
 NUMPY_CPU = BackendInfo(
     name="numpy-cpu",
     framework="numpy",

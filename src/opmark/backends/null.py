@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from opmark.interfaces import HostBackend
+from opmark.interfaces import HostBackend, Timer
 from opmark.schema import Implementation, Launch, Params, TensorSpec
 
 _BYTES_PER_SECOND = 1e11
@@ -20,8 +20,8 @@ class NullLaunch:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
-    def __call__(self) -> None:
-        return None
+    def __call__(self) -> float:
+        return self.seconds
 
 
 def _build(p: Params, **tensors: TensorSpec) -> Launch:
@@ -37,7 +37,6 @@ class VirtualTimer:
     """Time passes only by what launches say they take, with a little seeded jitter."""
 
     name = "virtual"
-    quantity = "latency"
     resolution = 1e-9
 
     def __init__(self, seed: int = 0, jitter: float = _JITTER) -> None:
@@ -45,8 +44,8 @@ class VirtualTimer:
         self._jitter = jitter
 
     def time(self, launch: Launch, calls: int) -> float:
-        launch()
-        seconds = float(getattr(launch, "seconds", _LAUNCH_SECONDS))
+        seconds = launch()
+        seconds = seconds if isinstance(seconds, float) else _LAUNCH_SECONDS
         return calls * seconds * (1 + self._jitter * abs(self._random.gauss(0, 1)))
 
     def overhead(self, calls: int) -> float:
@@ -66,8 +65,22 @@ class NullBackend(HostBackend):
     def to_numpy(self, value: Any) -> Any:
         raise TypeError("the null backend computes nothing that could be looked at")
 
-    def backward(self, launch: Launch, inputs: Sequence[Any], seed: int) -> tuple[Launch, Sequence[Any]]:
-        return NullLaunch(2 * getattr(launch, "seconds", _LAUNCH_SECONDS)), ()
+    def thin(self, value: Any, most: int) -> Any:
+        return value
 
-    def timer(self) -> VirtualTimer:
-        return VirtualTimer()
+    def poison(self, value: Any) -> None:
+        return None
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        return None
+
+    def overwrite(self, nbytes: int) -> Launch:
+        return NullLaunch(nbytes / _BYTES_PER_SECOND)
+
+    def backward(
+        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False
+    ) -> tuple[Launch, Sequence[Any]]:
+        return NullLaunch((3 if forward else 2) * getattr(launch, "seconds", _LAUNCH_SECONDS)), ()
+
+    def timers(self) -> dict[str, Timer]:
+        return {"latency": VirtualTimer(), "throughput": VirtualTimer()}

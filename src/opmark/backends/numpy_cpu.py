@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -42,7 +44,26 @@ class NumpyBackend(HostBackend):
         array = np.asarray(value)
         return array.astype(np.float64) if array.dtype.kind == "f" else array
 
-    def backward(self, launch: Launch, inputs: Sequence[Any], seed: int) -> tuple[Launch, Sequence[Any]]:
+    def thin(self, value: Any, most: int) -> Any:
+        flat = np.asarray(value).reshape(-1)
+        return flat[:: max(1, ceil(flat.size / most))]
+
+    def poison(self, value: Any) -> None:
+        if isinstance(value, np.ndarray) and value.flags.writeable:
+            value.fill(
+                np.nan if value.dtype.kind == "f" else np.iinfo(value.dtype).max if value.dtype.kind in "iu" else 1
+            )
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        target[...] = source
+
+    def overwrite(self, nbytes: int) -> Launch:
+        scratch = np.zeros(nbytes, np.uint8)
+        return partial(np.add, scratch, 1, out=scratch)  # read, then written: stores alone may go around the caches
+
+    def backward(
+        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False
+    ) -> tuple[Launch, Sequence[Any]]:
         raise Unsupported("NumPy has no automatic differentiation")
 
     def available_bytes(self) -> int | None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import ceil
 from typing import Any
 
 import psutil
 import torch
 
+from opmark.backends.torch_clock import CudaClock, poison
 from opmark.errors import Unsupported
-from opmark.interfaces import BackendInfo, MemoryProbe
+from opmark.interfaces import BackendInfo, DeviceClock, MemoryProbe
 from opmark.schema import Launch, Status, TensorSpec
 from opmark.schema.dtype import is_float
 
 # Parts of messages by which torch says, without a type of its own, what an error is about.
 _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
+# The Infinity Cache of AMD's accelerators, which torch does not count as L2.
+_AMD_LAST_LEVEL = 256 << 20
 _NOT_THERE = ("not implemented for", "not supported", "does not support", "could not run", "no kernel found")
 
 
@@ -59,6 +63,7 @@ class TorchBackend:
             properties = torch.cuda.get_device_properties()
             facts |= {
                 "gpu": properties.name,
+                "gpu_uuid": str(properties.uuid),
                 "gpu_memory": properties.total_memory,
                 "gpu_l2": properties.L2_cache_size,
                 "gpu_sms": properties.multi_processor_count,
@@ -86,7 +91,24 @@ class TorchBackend:
         value = value.detach().cpu()
         return (value.to(torch.float64) if value.is_floating_point() else value).numpy()
 
-    def backward(self, launch: Launch, inputs: Sequence[Any], seed: int) -> tuple[Launch, Sequence[Any]]:
+    def deferred(self, value: Any) -> str | None:
+        """A subclass of a tensor may do its work only when somebody looks."""
+        plain = type(value) in (torch.Tensor, torch.nn.Parameter)
+        return None if plain else f"a {type(value).__name__}, which may be computed only when it is looked at"
+
+    def thin(self, value: Any, most: int) -> Any:
+        flat = value.detach().reshape(-1)
+        return flat[:: max(1, ceil(flat.numel() / most))]
+
+    def poison(self, value: Any) -> None:
+        poison(value)
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        target.data.copy_(source)
+
+    def backward(
+        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False
+    ) -> tuple[Launch, Sequence[Any]]:
         """One graph, kept; each launch walks it back and returns new gradients, so nothing adds up or grows."""
         for tensor in inputs:
             tensor.requires_grad_(True)
@@ -98,13 +120,32 @@ class TorchBackend:
         if not pairs:
             raise Unsupported("no output of this implementation has a gradient")
         roots, seeds = zip(*pairs, strict=True)
+        if forward:
+            return _Step(launch, tuple(inputs), seeds), gradients
         return partial(torch.autograd.grad, roots, tuple(inputs), seeds, retain_graph=True), gradients
 
     def _like(self, value: Any, seed: int) -> Any:
         return self.tensor(TensorSpec(tuple(value.shape), self.dtype(value)), seed)
 
-    def timer(self) -> None:
+    def timers(self) -> None:
         return None
+
+    def device_clock(self) -> DeviceClock | None:
+        return CudaClock() if self._device == "cuda" else None
+
+    def sensors(self) -> None:
+        return None  # of an NVIDIA GPU, NVML tells them by `gpu_uuid`
+
+    def cache_bytes(self) -> int | None:
+        if self._device != "cuda":
+            return None
+        reported = int(torch.cuda.get_device_properties().L2_cache_size)
+        return max(reported, _AMD_LAST_LEVEL) if torch.version.hip else reported
+
+    def overwrite(self, nbytes: int) -> Launch:
+        scratch = torch.zeros(nbytes, dtype=torch.uint8, device=self._device)
+        # On a CPU, stores alone may go around the caches; lines that are read first do not.
+        return partial(scratch.add_, 1) if self._device == "cpu" else scratch.zero_
 
     def synchronize(self) -> None:
         if self.asynchronous:
@@ -128,6 +169,22 @@ class TorchBackend:
         if isinstance(error, NotImplementedError) or any(part in text for part in _NOT_THERE):
             return "skipped"
         return None
+
+
+class _Step:
+    """Forward and backward, as a step of training does them."""
+
+    def __init__(self, launch: Launch, inputs: tuple[Any, ...], seeds: tuple[Any, ...]) -> None:
+        self._launch = launch
+        self._inputs = inputs
+        self._seeds = seeds
+
+    def __call__(self) -> tuple[Any, ...]:
+        with torch.enable_grad():
+            outputs = self._launch()
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        roots = tuple(out for out in outputs if out.requires_grad)
+        return torch.autograd.grad(roots, self._inputs, self._seeds)  # type: ignore[no-any-return]
 
 
 class AllocatorProbe:

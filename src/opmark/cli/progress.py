@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from opmark.cli.output import print_json_lines, print_records
+from opmark.report.rows import Row
 from opmark.report.view import view
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ class Progress:
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
         self._records: list[Record] = []
+        self._waiting: dict[str, list[Record]] = {}
+        """Of cases that are measured in several processes: what there is until the last of them."""
+        self._due: Counter[str] = Counter()
         self._run_id = ""
         self._console = Console(stderr=True)
         self._bar = Bar(
@@ -48,6 +53,8 @@ class Progress:
         self._run_id = run.id
         total = len(done) + len(plan.tasks) + len(plan.skipped)
         self._bar.update(self._task, total=total, description="measuring")
+        everything = [*done, *plan.skipped]
+        self._due = Counter(task.across_processes.id for task in [*plan.tasks, *(r.task for r in everything)])
         for record in done:
             self.advance(record)
         if done:
@@ -56,8 +63,13 @@ class Progress:
     def advance(self, record: Record) -> None:
         self._records.append(record)
         self._bar.update(self._task, advance=1, description=f"{record.task.backend} {record.task.case.op}")
-        if self._as_json:
-            print_json_lines([view(record, self._run_id)])
+        key = record.task.across_processes.id
+        group = self._waiting.setdefault(key, [])
+        group.append(record)
+        if len(group) == self._due[key]:
+            del self._waiting[key]
+            if self._as_json:
+                print_json_lines([view(Row(tuple(group)), self._run_id)])
 
     def interrupted(self) -> None:
         """Ctrl-C: what there is so far, and how to go on."""

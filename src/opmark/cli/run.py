@@ -23,13 +23,34 @@ def run(
     ] = None,
     size: Annotated[list[str] | None, typer.Option(help="small, typical, large: presets.")] = None,
     phase: Annotated[
-        list[str] | None, typer.Option(help="forward, backward; of a workload, only these. [default: forward]")
+        list[str] | None, typer.Option(help="forward, backward, both; of a workload, only these. [default: forward]")
     ] = None,
     backend: Annotated[
         list[str] | None, typer.Option(help="As in `opmark list backends`. [default: torch-cpu, or numpy-cpu]")
     ] = None,
     threads: Annotated[list[str] | None, typer.Option(help="Threads to use. [default: all cores]")] = None,
     effort: Annotated[str, typer.Option(help="quick, standard, thorough.")] = "standard",
+    quantity: Annotated[
+        list[str] | None,
+        typer.Option(help="device_time, device_span, latency, host_time, throughput, event_time, energy."),
+    ] = None,
+    cache: Annotated[
+        list[str] | None, typer.Option(help="cold, warm. [default: both for what a device did, warm for the rest]")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Fresh processes a case, in turns. [default: 1; 5 for thorough]")
+    ] = None,
+    rel_ci: Annotated[float | None, typer.Option(help="Stop at this half-width of the median's interval.")] = None,
+    min_time: Annotated[float | None, typer.Option(help="Seconds to sample at least.")] = None,
+    max_time: Annotated[float | None, typer.Option(help="Seconds to sample at most.")] = None,
+    warmup: Annotated[int | None, typer.Option(help="Exactly so many calls of warm-up.")] = None,
+    samples: Annotated[int | None, typer.Option(help="Exactly so many samples, of one call each.")] = None,
+    mode: Annotated[str, typer.Option(help="As in PARAM: discrete, continuous, continuous_events.")] = "",
+    l2: Annotated[
+        str | None, typer.Option("--cuda-l2-cache", help="As in PARAM: on is --cache warm, off is --cache cold.")
+    ] = None,
+    timer: Annotated[str, typer.Option(help="For what a device did: cupti, events, graph.")] = "",
+    wrt: Annotated[list[str] | None, typer.Option(help="Gradients of these inputs only.")] = None,
     seed: Annotated[int, typer.Option(help="Of the input data.")] = 0,
     verify: Annotated[bool, typer.Option(help="Check results before timing.")] = True,
     timeout: Annotated[float, typer.Option(help="Seconds that a task may take.")] = 60.0,
@@ -53,7 +74,18 @@ def run(
         "phase": split(phase or []),
         "backend": split(backend or []),
         "threads": _whole_numbers(split(threads or [])),
+        "wrt": split(wrt or []),
         "effort": effort,
+        "quantity": split(quantity or []),
+        "cache": [*split(cache or []), *_l2_cache(l2)],
+        "processes": processes,
+        "rel_ci": rel_ci,
+        "min_time": min_time,
+        "max_time": max_time,
+        "warmup": warmup,
+        "samples": samples,
+        "mode": mode,
+        "timer": timer,
         "seed": seed,
         "verify": verify,
     }
@@ -78,6 +110,13 @@ def _measure(asked: dict[str, Any], *, as_json: bool) -> None:
     api.talk(f"stored as run {result.run.id} in {result.db}")
     if result.failed:
         raise typer.Exit(1)
+
+
+def _l2_cache(setting: str | None) -> list[str]:
+    words = {"on": ["warm"], "off": ["cold"]}
+    if setting is not None and setting not in words:
+        raise InvalidParameter(f"--cuda-l2-cache: expected on or off, got `{setting}`")
+    return words[setting] if setting else []
 
 
 def _whole_numbers(values: list[str]) -> list[int]:

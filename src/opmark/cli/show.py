@@ -17,7 +17,6 @@ def show(
 ) -> None:
     """Print a stored run."""
     from opmark import api
-    from opmark.report.view import view
 
     result = api.show(run, db=db)
     named = f" ({result.run.label})" if result.run.label else ""
@@ -25,6 +24,6 @@ def show(
     unfinished = f", {missing} of {result.run.tasks} tasks not run" if missing else ""
     api.talk(f"run {result.run.id}{named} of {result.run.started}{unfinished}")
     if as_json:
-        print_json_lines(view(record, result.run.id) for record in result.records)
+        print_json_lines(result.rows())
     else:
         print_records(result.records)

@@ -1,41 +1,47 @@
-"""The host's monotonic clock, with the harness's own cost measured once and known by number of calls."""
+"""The host's monotonic clock, one reading for each quantity of it, with the harness's own cost known and taken off."""
 
 from __future__ import annotations
 
 import operator
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from itertools import repeat
 
+from opmark.interfaces import Timer
 from opmark.schema import Launch
 
 _REPEATS = 50
 _MANY = 1000
 
+Synchronize = Callable[[], object]
+
+
+def host_timers(synchronize: Synchronize | None) -> dict[str, Timer]:
+    """By quantity. With `synchronize`, for devices that return before they are done."""
+    if synchronize is None:
+        return {"latency": WallClock(_time_plain), "throughput": WallClock(_time_plain)}
+    return {
+        "latency": WallClock(partial(_time_waiting, synchronize)),
+        "host_time": WallClock(partial(_time_caller, synchronize)),
+        "throughput": WallClock(partial(_time_stream, synchronize)),
+    }
+
 
 class WallClock:
-    """`latency`: from the call until the work is done."""
-
     name = "monotonic"
-    quantity = "latency"
 
-    def __init__(self, synchronize: Callable[[], object] | None = None) -> None:
-        """With `synchronize`, every call is waited for: for devices that return before they are done."""
-        self._synchronize = synchronize
+    def __init__(self, loop: Callable[[Launch, int], float]) -> None:
+        self.time = loop
         self.resolution = _resolution()
         self._per_sample, self._per_call = _own_cost()
-
-    def time(self, launch: Launch, calls: int) -> float:
-        if self._synchronize:
-            return _time_waiting(launch, calls, self._synchronize)
-        return _time_plain(launch, calls)
 
     def overhead(self, calls: int) -> float:
         return self._per_sample + calls * self._per_call
 
 
 def _time_plain(launch: Launch, calls: int) -> float:
+    """The call is done when it returns."""
     loop = repeat(None, calls)
     start = time.perf_counter_ns()
     for _ in loop:
@@ -43,7 +49,8 @@ def _time_plain(launch: Launch, calls: int) -> float:
     return (time.perf_counter_ns() - start) * 1e-9
 
 
-def _time_waiting(launch: Launch, calls: int, synchronize: Callable[[], object]) -> float:
+def _time_waiting(synchronize: Synchronize, launch: Launch, calls: int) -> float:
+    """Every call is waited for."""
     synchronize()
     loop = repeat(None, calls)
     start = time.perf_counter_ns()
@@ -53,11 +60,35 @@ def _time_waiting(launch: Launch, calls: int, synchronize: Callable[[], object])
     return (time.perf_counter_ns() - start) * 1e-9
 
 
+def _time_caller(synchronize: Synchronize, launch: Launch, calls: int) -> float:
+    """Only until the call returns; the device is idle when it begins."""
+    spent = 0
+    for _ in repeat(None, calls):
+        synchronize()
+        start = time.perf_counter_ns()
+        launch()
+        spent += time.perf_counter_ns() - start
+    synchronize()
+    return spent * 1e-9
+
+
+def _time_stream(synchronize: Synchronize, launch: Launch, calls: int) -> float:
+    """All calls, then one wait."""
+    synchronize()
+    loop = repeat(None, calls)
+    start = time.perf_counter_ns()
+    for _ in loop:
+        launch()
+    synchronize()
+    return (time.perf_counter_ns() - start) * 1e-9
+
+
+@cache
 def _own_cost() -> tuple[float, float]:
     """(seconds a sample, seconds a call) of the loop itself, from the cheapest launch there is.
 
     The smallest of many, so that a disturbance here never makes every later number too small. Waiting for a
-    device is part of `latency` and stays in.
+    device is part of what is measured and stays in.
     """
     empty = partial(operator.truth, None)
     one = min(_time_plain(empty, 1) for _ in range(_REPEATS))
@@ -66,6 +97,7 @@ def _own_cost() -> tuple[float, float]:
     return max(0.0, one - per_call), per_call
 
 
+@cache
 def _resolution() -> float:
     """The smallest step of the clock that two successive readings show."""
     steps = []

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from opmark.schema import Caution, Sampling
+from opmark.schema import Caution, Conditions, Sampling
 from opmark.schema.measurement import PREEMPTED, Stop
 from opmark.stats import median, noise, relative_half_width, robust_deviation
-from opmark.units import percent, seconds
+from opmark.units import counted, percent, seconds
 
 NOISE_LIMIT = 0.10
 DRIFT_LIMIT = 0.05
@@ -22,21 +21,13 @@ SWITCHES_PER_SECOND = 100.0
 # So many times a sample: then the samples last as long as the turns that the scheduler gives.
 PREEMPTED_SHARE = 0.5
 SCHEDULER_TURN = 1e-3
+# Cores that other processes may keep busy.
+OTHERS_LIMIT = 0.3
+STEAL_LIMIT = 0.02
+# Of the highest clock that was seen: below this the clock is part of the result.
+CLOCK_LIMIT = 0.97
 # Below this share of the harness's own cost, what is left after taking it off means nothing.
 OVERHEAD_SHARE = 0.5
-
-
-class Machine(NamedTuple):
-    """What the operating system counts against this process."""
-
-    switches: int
-    """Times another process took the core away."""
-    load: float
-    """Processes that wanted to run, over the last minute."""
-
-    @classmethod
-    def now(cls) -> Machine:
-        return cls(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, os.getloadavg()[0])
 
 
 class Observed(NamedTuple):
@@ -48,9 +39,11 @@ class Observed(NamedTuple):
     settled: bool
     overhead: float
     elapsed: float
-    before: Machine
-    after: Machine
+    conditions: Conditions
     real_clock: bool
+    lost: int = 0
+    stray: int = 0
+    traces: bool = False
 
 
 def cautions(seen: Observed) -> tuple[Caution, ...]:
@@ -67,12 +60,14 @@ def _all(seen: Observed) -> Iterator[Caution]:
     yield from _drifting(seen)
     yield from _outliers(seen)
     yield from _below_overhead(seen)
+    yield from _incomplete(seen)
+    yield from _clocks_moved(seen)
     if seen.real_clock:
         yield from _disturbed(seen)
 
 
 def _preempted(seen: Observed) -> Iterator[Caution]:
-    switches = seen.after.switches - seen.before.switches
+    switches = seen.conditions.switches
     lasting = seen.elapsed / len(seen.samples) >= SCHEDULER_TURN  # threads that hand over to each other do it faster
     if seen.real_clock and lasting and switches >= PREEMPTED_SHARE * len(seen.samples):
         yield Caution(
@@ -156,17 +151,67 @@ def _below_overhead(seen: Observed) -> Iterator[Caution]:
 
 
 def _disturbed(seen: Observed) -> Iterator[Caution]:
-    switches = seen.after.switches - seen.before.switches
+    switches = seen.conditions.switches
     if seen.elapsed > 0.05 and switches / seen.elapsed > SWITCHES_PER_SECOND:
         yield Caution(
             "interrupted",
             f"another process took the core {switches} times in {seconds(seen.elapsed)}",
             "stop other work, or use fewer --threads than cores",
         )
-    cores = os.cpu_count() or 1
-    if seen.before.load > cores + 0.5:
+    cores, load, others = os.cpu_count() or 1, seen.conditions.load, seen.conditions.others
+    if others is not None and others > OTHERS_LIMIT:
         yield Caution(
             "loaded",
-            f"the load of the last minute is {seen.before.load:.1f} on {cores} cores",
+            f"other processes kept {others:.1f} of {cores} cores busy; up to {OTHERS_LIMIT:g} is usual",
+            "stop them, or wait until the machine is idle (`opmark doctor` names them)",
+        )
+    elif load > cores + 0.5:
+        yield Caution(
+            "loaded",
+            f"the load of the last minute is {load:.1f} on {cores} cores",
             "wait until the machine is idle (`opmark doctor`)",
         )
+    steal = seen.conditions.steal
+    if steal is not None and steal > STEAL_LIMIT:
+        yield Caution(
+            "stolen",
+            f"the hypervisor took {percent(steal)} of the time; up to {percent(STEAL_LIMIT)} is usual",
+            "another virtual machine shares these cores: repeat, or use a dedicated host",
+        )
+
+
+def _incomplete(seen: Observed) -> Iterator[Caution]:
+    if seen.lost:
+        yield Caution(
+            "records-lost",
+            f"the profiler lost records of {counted(seen.lost, 'call')}; these are no samples, the other "
+            f"{len(seen.samples)} are whole",
+            "shorten the case, or measure it alone",
+        )
+    if seen.stray:
+        yield Caution(
+            "stray-work",
+            f"{counted(seen.stray, 'activity', 'activities')} of the device belong to no call: the operator launches "
+            "work after it has returned, or something else uses this device",
+            "device_time leaves them out; wait for all work inside the launch, and keep the device to yourself",
+        )
+    if seen.traces and not seen.lost and not any(seen.samples):
+        yield Caution(
+            "no-kernels",
+            "the call ran nothing on the device",
+            "it may return a view or a remembered result: look at latency, and at what the implementation does",
+        )
+
+
+def _clocks_moved(seen: Observed) -> Iterator[Caution]:
+    clocks, highest = seen.conditions.clocks, seen.conditions.highest_clock
+    if not clocks or not highest or min(clocks) >= CLOCK_LIMIT * highest:
+        return
+    reasons = sorted({reason for reading in seen.conditions.readings for reason in reading.throttle})
+    why = f", held down by {' and '.join(reasons)}" if reasons else ""
+    yield Caution(
+        "clocks-moved",
+        f"the clock was between {min(clocks) / 1e6:.0f} and {max(clocks) / 1e6:.0f} MHz{why}; this device was seen at "
+        f"{highest / 1e6:.0f}, and less than {percent(CLOCK_LIMIT)} of that is noted",
+        "compare cycles instead of seconds, let the device cool, or lock its clocks",
+    )

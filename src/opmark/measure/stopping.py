@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from opmark.schema import Sampling
 from opmark.schema.measurement import Stop
@@ -30,6 +31,11 @@ class WarmUp:
         return (self.settled and elapsed >= self._rule.warmup_min) or elapsed >= self._rule.warmup_max
 
 
+class Enough(Protocol):
+    def reached(self, samples: Sequence[float], elapsed: float) -> Stop | None:
+        """Why to stop now, or None to go on."""
+
+
 class Precision:
     """Enough when the median's interval is narrow, or when the budget is spent."""
 
@@ -43,3 +49,13 @@ class Precision:
         if len(samples) < rule.min_samples or elapsed < rule.min_time:
             return None
         return "precise" if relative_half_width(samples) <= rule.rel_ci else None
+
+
+class Count:
+    """Enough when there are as many as asked for, however long it takes."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def reached(self, samples: Sequence[float], elapsed: float) -> Stop | None:
+        return "count" if len(samples) >= self._count else None

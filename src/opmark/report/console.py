@@ -12,30 +12,45 @@ from rich.table import Table
 from rich.text import Text
 
 from opmark import units
-from opmark.metrics.latency import summarize
+from opmark.metrics.summary import Summary
 from opmark.metrics.throughput import rates
 from opmark.registry import catalogue
-from opmark.schema import Memory, Record
+from opmark.report.rows import Key, Row, others, rows
+from opmark.schema import QUANTITIES, Memory, Record
 from opmark.schema.measurement import PREEMPTED
 from opmark.units import counted
 
 _STYLES = {"ok": "green", "wrong": "bold red", "error": "red", "timeout": "red", "oom": "red", "skipped": "yellow"}
-_RIGHT = {"median", "interval", "noise", "GB/s", "GFLOP/s", "memory"}
-_COLUMNS = (
-    "operator", "parameters", "backend", "phase", "median", "interval", "noise", "GB/s", "GFLOP/s", "memory", "status",
-)  # fmt: skip
+_LEFT = {"operator", "parameters", "backend", "phase", "quantity", "status"}
+_WHO = ("operator", "parameters", "backend", "phase")
+_RATES = ("GB/s", "GFLOP/s")
+
+Cells = dict[str, Text | str]
 
 
 def print_records(records: Sequence[Record], console: Console) -> None:
-    rows = [_cells(record) for record in records]
-    table = _wide(rows)
+    found = rows(records)
+    columns, cells = _columns(found), [_cells(row) for row in found]
+    table = _wide(columns, cells)
     width = _natural_width(table, console)
     if not console.is_terminal:
         console.width = max(console.width, width)  # a file has room for any line
-    _print_lines(table if width <= console.width else _narrow(rows), console)
-    _print_checks(records, console)
-    _print_reasons(records, console)
-    _print_cautions(records, console)
+    _print_lines(table if width <= console.width else _narrow(columns, cells), console)
+    _print_checks(found, console)
+    _print_reasons(found, console)
+    _print_cautions(found, console)
+
+
+def _columns(found: Sequence[Row]) -> list[str]:
+    """What the headline is goes without saying where it is the latency of all; other quantities get a column each."""
+    plain = all(row.measured()[:1] in ([], [("latency", "warm")]) for row in found)
+    quantity = [] if plain else ["quantity"]
+    more = [_heading(key) for key in others(found)]
+    return [*_WHO, *quantity, "median", "interval", "noise", *more, *_RATES, "memory", "status"]
+
+
+def _heading(key: Key) -> str:
+    return " ".join(key)
 
 
 def _print_lines(table: Table, console: Console) -> None:
@@ -49,12 +64,11 @@ def _print_lines(table: Table, console: Console) -> None:
         console.print(Text(line.rstrip()), soft_wrap=True)
 
 
-def _print_checks(records: Sequence[Record], console: Console) -> None:
-    scaled = sum(r.verification is not None and r.verification.checked == "scaled" for r in records)
+def _print_checks(found: Sequence[Row], console: Console) -> None:
+    checks = [row.record.verification for row in found]
+    scaled = sum(check is not None and check.checked == "scaled" for check in checks)
     if scaled:
-        console.print(
-            Text(f"{counted(scaled, 'case')} of {len(records)} verified at a smaller size: too large in full")
-        )
+        console.print(Text(f"{counted(scaled, 'case')} of {len(found)} verified at a smaller size: too large in full"))
 
 
 def _natural_width(table: Table, console: Console) -> int:
@@ -84,30 +98,42 @@ def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _cells(record: Record) -> dict[str, Text | str]:
-    task = record.task
-    cells: dict[str, Text | str] = dict.fromkeys(_COLUMNS, "")
-    cells |= {
+def _cells(row: Row) -> Cells:
+    record, task = row.record, row.record.task
+    processes = f" in {len(row.records)} processes" if len(row.records) > 1 else ""
+    cells: Cells = {
         "operator": Text(task.case.op),
         "parameters": Text(parameters(record)),
-        "backend": Text(f"{task.backend} ×{task.settings.threads}"),
-        "phase": task.case.phase,
+        "backend": Text(f"{task.backend} ×{task.settings.threads}{processes}"),
+        "phase": " d".join((task.case.phase, *task.case.wrt)),
         "memory": _memory(record.memory),
-        "status": _status(record),
+        "status": _status(row),
     }
-    measurement = record.measurement()
-    if measurement:
-        summary = summarize(measurement)
-        scale, unit = units.seconds_unit(summary.median)
-        found = rates(record.cost, summary.median)
-        cells |= {
-            "median": f"{units.significant(summary.median / scale)} {unit}",
-            "interval": "–".join(units.significant(end / scale) for end in (summary.low, summary.high)),
-            "noise": units.percent(summary.noise),
-            "GB/s": _giga(found.bytes_per_second),
-            "GFLOP/s": _giga(found.flops_per_second),
-        }
+    summary = row.summary()
+    if summary:
+        headline, *more = row.measured()
+        cells |= {"quantity": _heading(headline), **_figures(summary, headline)}
+        cells |= {_heading(key): _value(row.summary(key), key) for key in more}
+        found = rates(record.cost, summary.median) if _unit(headline) == "s" else rates(None, 0.0)
+        cells |= {"GB/s": _giga(found.bytes_per_second), "GFLOP/s": _giga(found.flops_per_second)}
     return cells
+
+
+def _figures(summary: Summary, key: Key) -> Cells:
+    scale, unit = units.small_unit(summary.median, _unit(key))
+    return {
+        "median": f"{units.significant(summary.median / scale)} {unit}",
+        "interval": "–".join(units.significant(end / scale) for end in (summary.low, summary.high)),
+        "noise": units.percent(summary.noise),
+    }
+
+
+def _value(summary: Summary | None, key: Key) -> str:
+    return str(_figures(summary, key)["median"]) if summary else ""
+
+
+def _unit(key: Key) -> str:
+    return QUANTITIES[key[0]].unit if key[0] in QUANTITIES else "s"
 
 
 def _giga(rate: float | None) -> str:
@@ -122,72 +148,78 @@ def _memory(memory: Memory | None) -> str:
     return units.count_bytes(memory.peak)
 
 
-def _status(record: Record) -> Text:
-    codes = {caution.code for measurement in record.measurements for caution in measurement.cautions}
+def _status(row: Row) -> Text:
+    codes = {caution.code for _, caution in row.cautions()}
     mark = " !!" if PREEMPTED in codes else " !" if codes else ""
-    return Text(record.status + mark, style=_STYLES[record.status] if mark != " !!" else "bold red")
+    status = row.record.status
+    return Text(status + mark, style=_STYLES[status] if mark != " !!" else "bold red")
 
 
-def _wide(rows: Sequence[dict[str, Text | str]]) -> Table:
+def _wide(columns: Sequence[str], rows_: Sequence[Cells]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in _COLUMNS:
-        table.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=True)
-    for cells in rows:
-        table.add_row(*(cells[name] for name in _COLUMNS))
+    for name in columns:
+        table.add_column(name, justify="left" if name in _LEFT else "right", no_wrap=True)
+    for cells in rows_:
+        table.add_row(*(cells.get(name, "") for name in columns))
     return table
 
 
-def _narrow(rows: Sequence[dict[str, Text | str]]) -> Table:
+def _narrow(columns: Sequence[str], rows_: Sequence[Cells]) -> Table:
     """Who on the first line, how fast on the second."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(overflow="fold")
-    for cells in rows:
-        table.add_row(_joined(cells, "operator", "parameters", "backend", "phase"))
-        figures = _joined(cells, "status", "median", "interval", "noise", "GB/s", "GFLOP/s", "memory", named=True)
-        table.add_row(Padding(figures, (0, 0, 0, 2)))
+    figures = ["status", *(name for name in columns if name not in (*_WHO, "status"))]
+    for cells in rows_:
+        table.add_row(_joined(cells, *_WHO))
+        table.add_row(Padding(_joined(cells, *figures, named=True), (0, 0, 0, 2)))
     return table
 
 
-def _joined(cells: dict[str, Text | str], *names: str, named: bool = False) -> Text:
+def _joined(cells: Cells, *names: str, named: bool = False) -> Text:
     parts = []
     for name in names:
-        cell = cells[name]
+        cell = cells.get(name, "")
         text = cell if isinstance(cell, Text) else Text(cell)
-        if named and name not in ("status", "median") and text.plain:
+        if named and name not in ("status", "quantity", "median") and text.plain:
             text = Text(f"{name} ") + text
         if text.plain:
             parts.append(text)
     return Text("  ").join(parts)
 
 
-def _print_reasons(records: Sequence[Record], console: Console) -> None:
-    """Why something has no number; the same reason is given once."""
-    reasons: dict[str, list[Record]] = {}
-    for record in records:
-        if record.reason:
-            reasons.setdefault(f"{record.status}: {record.reason}", []).append(record)
+def _print_reasons(found: Sequence[Row], console: Console) -> None:
+    """Why something has no number, or not every number that was asked for; the same reason is given once."""
+    reasons: dict[str, list[Row]] = {}
+    for row in found:
+        if row.record.reason:
+            reasons.setdefault(f"{row.record.status}: {row.record.reason}", []).append(row)
+        for note in dict.fromkeys(note for record in row.records for note in record.notes):
+            reasons.setdefault(f"not measured: {note}", []).append(row)
     if reasons:
         console.print()
     for reason, affected in reasons.items():
         console.print(Text(f"{_named(affected)}: {reason}"), soft_wrap=True)
 
 
-def _print_cautions(records: Sequence[Record], console: Console) -> None:
+def _print_cautions(found: Sequence[Row], console: Console) -> None:
     """One line a kind of doubt, with its first example and what to do."""
-    found: dict[str, list[tuple[Record, str, str]]] = {}
-    for record in records:
-        for measurement in record.measurements:
-            for caution in measurement.cautions:
-                found.setdefault(caution.code, []).append((record, caution.message, caution.hint))
-    if found:
+    doubts: dict[str, list[tuple[Row, str, str]]] = {}
+    for row in found:
+        for measurement, caution in row.cautions():
+            cases = doubts.setdefault(caution.code, [])
+            if not cases or cases[-1][0] is not row:
+                what = "" if len(row.measured()) == 1 else f"{measurement.quantity} {measurement.cache}: "
+                cases.append((row, what + caution.message, caution.hint))
+    if doubts:
         console.print()
-    for code, cases in found.items():
-        record, message, hint = cases[0]
-        console.print(Text(f"! {code}: {_named([c[0] for c in cases])}: {message}"), soft_wrap=True)
+    for code, cases in doubts.items():
+        _, message, hint = cases[0]
+        console.print(Text(f"! {code}: {_named([case[0] for case in cases])}: {message}"), soft_wrap=True)
         if hint:
             console.print(Text(f"  hint: {hint}"), soft_wrap=True)
 
 
-def _named(records: Sequence[Record]) -> str:
-    first = f"{records[0].task.case.op} {parameters(records[0])}".strip()
-    return first if len(records) == 1 else f"{first} and {len(records) - 1} more"
+def _named(found: Sequence[Row]) -> str:
+    record = found[0].record
+    first = f"{record.task.case.op} {parameters(record)}".strip()
+    return first if len(found) == 1 else f"{first} and {len(found) - 1} more"

@@ -1,4 +1,4 @@
-"""A record as plain data: the same view for `--json`, for tables and for Python."""
+"""A row as plain data: the same view for `--json`, for tables and for Python."""
 
 from __future__ import annotations
 
@@ -6,57 +6,96 @@ from typing import Any
 
 import msgspec
 
-from opmark.metrics.latency import summarize
 from opmark.metrics.throughput import rates
-from opmark.schema import Measurement, Record
+from opmark.report.rows import Key, Row
+from opmark.schema import QUANTITIES, Measurement
+from opmark.stats import median
 
 
-def view(record: Record, run_id: str = "") -> dict[str, Any]:
-    """Seconds, bytes and flops; nothing is rounded and nothing is left out but the samples."""
+def view(row: Row, run_id: str = "") -> dict[str, Any]:
+    """Seconds, joules, bytes and flops; nothing is rounded and nothing is left out but the samples."""
+    record = row.record
     task, case = record.task, record.task.case
+    quantities: dict[str, dict[str, Any]] = {}
+    for quantity, cache in row.measured():
+        quantities.setdefault(quantity, {})[cache] = _quantity(row, (quantity, cache))
     return {
         "run": run_id,
         "case": case.id,
         "op": case.op,
         "params": case.params,
         "phase": case.phase,
+        "wrt": list(case.wrt),
         "tags": list(case.tags),
         "backend": task.backend,
         "implementation": task.implementation,
         "threads": task.settings.threads,
         "effort": task.settings.effort,
+        "mode": task.settings.mode,
+        "processes": len(row.records),
         "status": record.status,
         "reason": record.reason,
-        "quantities": {m.quantity: _quantity(m) for m in record.measurements},
-        "metrics": _metrics(record),
+        "notes": list(dict.fromkeys(note for r in row.records for note in r.notes)),
+        "headline": list(row.measured()[0]) if row.measured() else None,
+        "quantities": quantities,
+        "metrics": _metrics(row),
         "cost": msgspec.to_builtins(record.cost),
         "memory": msgspec.to_builtins(record.memory),
         "verification": msgspec.to_builtins(record.verification),
         "environment": record.environment,
         "started": record.started,
-        "duration": record.duration,
+        "duration": sum(r.duration for r in row.records),
     }
 
 
-def _quantity(measurement: Measurement) -> dict[str, Any]:
-    summary = summarize(measurement)
-    return {
+def _quantity(row: Row, key: Key) -> dict[str, Any]:
+    found = row.measurements(key)
+    summary, first = row.summary(key), found[0]
+    assert summary is not None
+    described = {
+        "unit": QUANTITIES[first.quantity].unit if first.quantity in QUANTITIES else "s",
         "median": summary.median,
-        "fastest": min(measurement.samples),
+        "fastest": summary.fastest,
         "interval": [summary.low, summary.high],
         "coverage": summary.coverage,
         "noise": summary.noise,
         "samples": summary.samples,
-        "cache": measurement.cache,
-        "timer": measurement.timer,
-        "calls_per_sample": measurement.calls,
-        "overhead": measurement.overhead,
-        "stop": measurement.stop,
-        "warnings": msgspec.to_builtins(measurement.cautions),
+        "process_medians": [median(m.samples) for m in found],
+        "cycles": summary.cycles,
+        "timer": first.timer,
+        "calls_per_sample": first.calls,
+        "overhead": first.overhead,
+        "stop": first.stop,
+        "cache_control": first.control,
+        "conditions": _conditions(found),
+        "check": msgspec.to_builtins(first.check),
+        "warnings": msgspec.to_builtins([caution for m in found for caution in m.cautions]),
     }
+    if first.kernels:
+        described["kernels"] = msgspec.to_builtins(first.kernels)
+    return described
 
 
-def _metrics(record: Record) -> dict[str, float | None]:
-    measurement = record.measurement()
-    found = rates(record.cost, summarize(measurement).median) if measurement else rates(None, 0.0)
+def _conditions(found: list[Measurement]) -> dict[str, Any]:
+    """Over all processes: the range of each sensor, the worst of each counter."""
+    readings = [reading for m in found for reading in m.conditions.readings]
+    shown: dict[str, Any] = {
+        name: _range([getattr(reading, name) for reading in readings]) for name in ("clock", "power", "temperature")
+    }
+    shown["throttle"] = sorted({reason for reading in readings for reason in reading.throttle})
+    shown["throttled_samples"] = sum(len(m.throttled) for m in found)
+    for name in ("switches", "load", "others", "steal"):
+        known = [value for m in found if (value := getattr(m.conditions, name)) is not None]
+        shown[name] = max(known) if known else None
+    return shown
+
+
+def _range(values: list[float | None]) -> list[float] | None:
+    known = [value for value in values if value is not None]
+    return [min(known), max(known)] if known else None
+
+
+def _metrics(row: Row) -> dict[str, float | None]:
+    summary = row.summary()
+    found = rates(row.record.cost, summary.median if summary else 0.0)
     return {"bytes_per_second": found.bytes_per_second, "flops_per_second": found.flops_per_second}

@@ -7,7 +7,7 @@ from typing import Any
 
 from opmark.errors import WrongResult
 from opmark.interfaces import Backend
-from opmark.runner.prepare import Prepared, prepare
+from opmark.runner.prepare import Prepared, prepare, wanted_gradients
 from opmark.schema import Implementation, Operator, Params, Task, Verification
 from opmark.schema.dtype import sizeof
 from opmark.verify.compare import Errors, compare
@@ -18,16 +18,16 @@ from opmark.verify.scale import scale_down, too_large
 def verify(task: Task, operator: Operator, implementation: Implementation, backend: Backend) -> Verification:
     """How it was checked and how far off it is; WrongResult where it is too far."""
     params: Params = task.case.params
-    evaluations = 1 if task.case.phase == "forward" else EVALUATIONS * len(operator.gradients)
+    gradients = () if task.case.phase == "forward" else wanted_gradients(task, operator)
+    evaluations = EVALUATIONS * len(gradients) or 1
     scaled = too_large(operator, params, evaluations)
     if scaled:
         params = scale_down(operator, params, evaluations)
     prepared = prepare(params, task, operator, implementation, backend)
     arrays = {name: backend.to_numpy(tensor) for name, tensor in prepared.inputs.items()}
-    dtype = _coarsest(operator, params)
-    relative, typical = operator.tolerance.bounds(dtype, params)
-    if task.case.phase == "backward":
-        errors, typical = _check_backward(prepared, operator, params, arrays, backend, relative), 0.0
+    relative, typical = bounds(operator, params)
+    if gradients:
+        errors, typical = _check_backward(prepared, operator, params, arrays, backend, relative, gradients), 0.0
     else:
         absolute = typical * operator.tolerance.magnitude(params)
         errors = _check_forward(prepared, operator, params, arrays, backend, (relative, absolute, typical))
@@ -48,22 +48,31 @@ def _check_forward(
     backend: Backend,
     tolerance: tuple[float, float, float],
 ) -> Errors:
-    native = _as_tuple(prepared.launch())
+    native = _computed(prepared.launch(), backend)
     found, due = backend.dtype(native[0]), operator.result_dtype(params)
     if found != due:
         raise WrongResult(f"output 0 is {found}, expected {due}")
     outputs = tuple(backend.to_numpy(output) for output in native)
     if operator.observe:
-        outputs = _observed(operator, params, outputs, arrays)
-    expected = _as_tuple(operator.reference(params, **arrays))
+        outputs = observed(operator, params, outputs, arrays)
+    expected = as_tuple(operator.reference(params, **arrays))
     return compare(outputs, expected, *tolerance)
 
 
-def _observed(operator: Operator, params: Params, outputs: tuple[Any, ...], arrays: Mapping[str, Any]) -> Any:
+def _computed(outputs: Any, backend: Backend) -> tuple[Any, ...]:
+    """The outputs, if they are there: what is computed only when somebody looks would be timed without its work."""
+    native = as_tuple(outputs)
+    for i, output in enumerate(native):
+        if reason := backend.deferred(output):
+            raise WrongResult(f"output {i} is {reason}")
+    return native
+
+
+def observed(operator: Operator, params: Params, outputs: tuple[Any, ...], arrays: Mapping[str, Any]) -> Any:
     """What is compared of the outputs; outputs that cannot even be looked at are wrong."""
     assert operator.observe is not None
     try:
-        return _as_tuple(operator.observe(params, outputs if len(outputs) > 1 else outputs[0], **arrays))
+        return as_tuple(operator.observe(params, outputs if len(outputs) > 1 else outputs[0], **arrays))
     except (IndexError, TypeError, ValueError) as error:
         raise WrongResult(f"the outputs make no sense: {type(error).__name__}: {error}") from None
 
@@ -75,19 +84,25 @@ def _check_backward(
     arrays: Mapping[str, Any],
     backend: Backend,
     relative: float,
+    names: Sequence[str],
 ) -> Errors:
-    found = [backend.to_numpy(gradient) for gradient in prepared.launch()]
+    native = _computed(prepared.launch(), backend)
+    found = [backend.to_numpy(gradient) for gradient in native]
     seeds = [None if seed is None else backend.to_numpy(seed) for seed in prepared.seeds]
     custom = operator.direction
 
     def reference(inputs: Mapping[str, Any]) -> Sequence[Any]:
-        return _as_tuple(operator.reference(params, **inputs))
+        return as_tuple(operator.reference(params, **inputs))
 
     def direction(name: str, generator: Any, array: Any) -> Any:
         return custom(params, name, generator, array) if custom else any_direction(name, generator, array)
 
-    gradients = dict(zip(operator.gradients, found, strict=True))
+    gradients = dict(zip(names, found, strict=True))
     return check_gradients(reference, arrays, gradients, seeds, relative, direction)
+
+
+def bounds(operator: Operator, params: Params) -> tuple[float, float]:
+    return operator.tolerance.bounds(_coarsest(operator, params), params)
 
 
 def _coarsest(operator: Operator, params: Params) -> str:
@@ -98,5 +113,5 @@ def _coarsest(operator: Operator, params: Params) -> str:
     return max((result, *inputs), key=lambda dtype: (relative(dtype, params)[0], -sizeof(dtype)))
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
+def as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, tuple | list) else (value,)

@@ -6,7 +6,7 @@ from contextlib import closing
 
 from opmark.hardware.detect import host
 from opmark.hardware.disturbances import disturbances
-from opmark.measure.clock import WallClock
+from opmark.measure.clock import host_timers
 from opmark.registry import backends
 from opmark.registry import operator as find_operator
 from opmark.runner import instructions
@@ -28,7 +28,7 @@ def doctor() -> Diagnosis:
 
 
 def _clock() -> Finding:
-    clock = WallClock()
+    clock = host_timers(None)["latency"]
     return Finding(
         "clock",
         clock.resolution < _COARSE,

@@ -5,75 +5,78 @@ from __future__ import annotations
 import time
 from datetime import datetime, timezone
 
+from msgspec.structs import replace
+
 from opmark.errors import OutOfMemory, TaskError, Unsupported, WrongResult
-from opmark.interfaces import Backend, BackendInfo, MemoryProbe, Timer
-from opmark.measure.clock import WallClock
-from opmark.measure.engine import measure
-from opmark.measure.memory import ResidentPages
+from opmark.interfaces import Backend, BackendInfo
 from opmark.registry import operator as find_operator
 from opmark.runner.check import verify
+from opmark.runner.gear import Gear
+from opmark.runner.measuring import Measuring
 from opmark.runner.plan import implementations
-from opmark.runner.prepare import prepare, refuse_if_too_large
-from opmark.schema import Memory, Record, Status, Task, Verification
+from opmark.runner.prepare import Prepared, prepare, refuse_if_too_large
+from opmark.runner.recheck import recheck
+from opmark.schema import Environment, Implementation, Memory, Operator, Record, Status, Task, Verification
 
 _STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped", WrongResult: "wrong"}
 
 
 class Bench:
-    """A backend with its clock and its memory counter, ready for tasks."""
+    """A backend with its clocks and its memory counter, ready for tasks."""
 
-    def __init__(self, info: BackendInfo, backend: Backend, environment: str = "") -> None:
+    def __init__(self, info: BackendInfo, backend: Backend, environment: Environment | None = None) -> None:
         self._info = info
         self._backend = backend
-        self._environment = environment
-        self._timer: Timer = backend.timer() or WallClock(backend.synchronize if backend.asynchronous else None)
-        self._memory: MemoryProbe = backend.memory() or ResidentPages()
+        self._environment = environment.id if environment else ""
+        self._gear = Gear.of(info, backend, environment.facts if environment else {})
 
     def record(self, task: Task) -> Record:
         started, clock = utc_now(), time.perf_counter()
         cost = None
         try:
-            cost = find_operator(task.case.op).phase_cost(task.case.params, task.case.phase)
+            cost = find_operator(task.case.op).phase_cost(task.case.params, task.case.phase, task.case.wrt)
             found = self._run(task)
         except TaskError as error:
             found = Record(task, _STATUS.get(type(error), "error"), error.message)
         except Exception as error:  # noqa: BLE001 - frameworks raise anything; each of it becomes a record
             found = Record(task, self._backend.classify(error) or "error", _reason(error))
-        return Record(
-            task=task,
-            status=found.status,
-            reason=found.reason,
-            measurements=found.measurements,
-            cost=cost,
-            memory=found.memory,
-            verification=found.verification,
-            environment=self._environment,
-            started=started,
-            duration=time.perf_counter() - clock,
-        )
+        duration = time.perf_counter() - clock
+        return replace(found, cost=cost, environment=self._environment, started=started, duration=duration)
 
     def _run(self, task: Task) -> Record:
         operator, params = find_operator(task.case.op), task.case.params
         (implementation,) = (i for i in implementations(operator, self._info) if i.label == task.implementation)
         refuse_if_too_large(params, operator, self._backend)
+        checked = self._verified(task, operator, implementation)
+        prepared, memory = self._first_call(task, operator, implementation)
+        measuring = Measuring(task, operator, implementation, self._backend, self._gear, prepared)
+        measurements = measuring.run()
+        self._gear.tasks += 1
+        if checked.checked != "none":
+            checked = replace(checked, after=recheck(task, operator, implementation, self._backend, prepared))
+        return Record(
+            task, "ok", measurements=measurements, memory=memory, verification=checked, notes=tuple(measuring.notes)
+        )
+
+    def _verified(self, task: Task, operator: Operator, implementation: Implementation) -> Verification:
         if not self._info.computes:
-            checked = Verification("none", f"{self._info.name} computes nothing")
-        elif not task.settings.verify:
-            checked = Verification("none", "not asked for")
-        else:
-            checked = verify(task, operator, implementation, self._backend)
-        baseline = self._memory.start()
-        prepared = prepare(params, task, operator, implementation, self._backend)
+            return Verification("none", f"{self._info.name} computes nothing")
+        if not task.settings.verify:
+            return Verification("none", "not asked for")
+        return verify(task, operator, implementation, self._backend)
+
+    def _first_call(self, task: Task, operator: Operator, implementation: Implementation) -> tuple[Prepared, Memory]:
+        baseline = self._gear.memory.start()
+        prepared = prepare(task.case.params, task, operator, implementation, self._backend)
         prepared.launch()
         self._backend.synchronize()
         memory = Memory(
-            peak=max(0, self._memory.peak() - baseline),
+            peak=max(0, self._gear.memory.peak() - baseline),
             baseline=baseline,
-            source=self._memory.source,
-            resolution=self._memory.resolution,
+            source=self._gear.memory.source,
+            resolution=self._gear.memory.resolution,
         )
-        measurement = measure(prepared.launch, self._timer, task.settings.sampling)
-        return Record(task, "ok", measurements=(measurement,), memory=memory, verification=checked)
+        return prepared, memory
 
 
 def utc_now() -> str:

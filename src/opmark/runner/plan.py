@@ -19,7 +19,7 @@ from opmark.units import counted
 @dataclass(frozen=True)
 class Plan:
     tasks: tuple[Task, ...]
-    """Ordered so that each worker is started once."""
+    """Ordered so that each worker is started once a round; every round has every case in fresh processes."""
     skipped: tuple[Record, ...]
     """What cannot run, with its reason; an operator that is itself broken is an `error` among them."""
 
@@ -31,7 +31,7 @@ class Plan:
 
     def groups(self) -> Iterator[tuple[str, int, list[Task]]]:
         """(backend, threads, tasks): what one worker process does."""
-        for (backend, threads), tasks in groupby(self.tasks, key=lambda t: (t.backend, t.settings.threads)):
+        for (_, backend, threads), tasks in groupby(self.tasks, key=_worker):
             yield backend, threads, list(tasks)
 
     def without(self, done: set[str]) -> Plan:
@@ -54,7 +54,13 @@ def make_plan(cases: Sequence[Case], backends: Sequence[str], settings: Sequence
                         tasks.append(planned)
     if not tasks:
         raise _nothing_to_run(skipped)
-    return Plan(tuple(tasks), tuple(skipped))
+    tasks.sort(key=lambda task: task.settings.process)  # round by round: what drifts meanwhile hits all cases alike
+    # What cannot run cannot run in any process: once is enough.
+    return Plan(tuple(tasks), tuple(record for record in skipped if record.task.settings.process == 0))
+
+
+def _worker(task: Task) -> tuple[int, str, int]:
+    return task.settings.process, task.backend, task.settings.threads
 
 
 def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementation, ...]:
@@ -88,8 +94,8 @@ def _why_not(case: Case, operator: Operator, info: BackendInfo) -> str | None:
     lacking = sorted(named - info.dtypes)
     if lacking:
         return f"{info.name} has no {', '.join(lacking)}"
-    if case.phase == "backward" and not info.differentiates:
-        return f"{info.name} has no automatic differentiation, so no backward phase"
+    if case.phase != "forward" and not info.differentiates:
+        return f"{info.name} has no automatic differentiation, so no phase {case.phase}"
     return operator.why_no_phase(case.params, case.phase)
 
 

@@ -1,4 +1,4 @@
-"""What a person asks for, in words, as cases and settings."""
+"""What a person asks for, in words, as cases."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
-from opmark.hardware.detect import affinity
 from opmark.registry import operator as find_operator
-from opmark.schema import EFFORTS, PHASES, Case, Entry, Operator, Settings, Workload
+from opmark.schema import PHASES, Case, Entry, Operator, Workload
 from opmark.schema.workload import VERSION
 from opmark.workloads.expand import expand
 from opmark.workloads.load import load, suite
-
-MOST_THREADS = 4096
 
 
 def cases_for(
@@ -26,6 +23,7 @@ def cases_for(
     phases: Sequence[str],
     workload: str | Path | None,
     suite_name: str | None,
+    wrt: Sequence[str] = (),
 ) -> list[Case]:
     """The cases of operators with parameters, or of a workload file, or of a suite: exactly one of the three."""
     _exactly_one(ops, workload, suite_name)
@@ -33,11 +31,12 @@ def cases_for(
         if phase not in PHASES:
             raise UnknownName("phase", phase, PHASES)
     if ops:
-        entries = [_entry(find_operator(name), params, sizes, phases or ["forward"]) for name in ops]
+        phases = phases or (["backward"] if wrt else ["forward"])
+        entries = [_entry(find_operator(name), params, sizes, phases, wrt) for name in ops]
         return expand(Workload(VERSION, "command line", entries), find_operator)
-    if params or sizes:
+    if params or sizes or wrt:
         raise UserError(
-            "parameters and sizes go with operators; a workload brings its own",
+            "parameters, sizes and gradients go with operators; a workload brings its own",
             "name operators, as in `opmark run matmul -p M=256 ...`",
         )
     if workload:
@@ -46,20 +45,6 @@ def cases_for(
         assert suite_name is not None
         cases = expand(suite(suite_name), find_operator, f"suite {suite_name}")
     return _of_phases(cases, phases)
-
-
-def settings_for(threads: Sequence[int], effort: str, seed: int, *, verify: bool) -> list[Settings]:
-    if effort not in EFFORTS:
-        raise UnknownName("effort", effort, EFFORTS)
-    if seed < 0:
-        raise InvalidParameter(f"seed: expected a whole number of at least 0, got {seed}")
-    for count in threads:
-        if not isinstance(count, int) or not 1 <= count <= MOST_THREADS:
-            raise InvalidParameter(
-                f"threads: expected a whole number from 1 to {MOST_THREADS}, got {count!r}", "as in --threads 1,2"
-            )
-    counts = list(dict.fromkeys(threads)) or [len(affinity())]
-    return [Settings(count, effort, EFFORTS[effort], seed, verify) for count in counts]
 
 
 def default_backends() -> list[str]:
@@ -89,11 +74,13 @@ def _split(values: str) -> list[str]:
     return [part.strip() for part in re.split(r",(?![^\[(]*[\])])", values)]
 
 
-def _entry(operator: Operator, params: Mapping[str, Any], sizes: Sequence[str], phases: Sequence[str]) -> Entry:
+def _entry(
+    operator: Operator, params: Mapping[str, Any], sizes: Sequence[str], phases: Sequence[str], wrt: Sequence[str]
+) -> Entry:
     """Sizes fill in what is not given; with nothing given at all, that is `typical`."""
     required = {param.name for param in operator.params if param.required}
     chosen = list(sizes) or ([] if required & set(params) else ["typical"])
-    return Entry(operator.name, dict(params), chosen, list(phases))  # type: ignore[arg-type]
+    return Entry(operator.name, dict(params), chosen, list(phases), wrt=list(wrt))  # type: ignore[arg-type]
 
 
 def _exactly_one(ops: Sequence[str], workload: str | Path | None, suite_name: str | None) -> None:

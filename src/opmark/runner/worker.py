@@ -45,7 +45,7 @@ def main(backend_name: str, threads: int, pipe: int) -> None:
         out.write(msgspec.json.encode(Hello(reason, environment)) + b"\n")
         if reason:
             return
-        bench = Bench(info, backend, environment.id)
+        bench = Bench(info, backend, environment)
         decoder, encoder = msgspec.json.Decoder(Task), msgspec.json.Encoder()
         for line in sys.stdin.buffer:
             out.write(encoder.encode(bench.record(decoder.decode(line))) + b"\n")

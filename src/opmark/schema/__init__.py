@@ -1,39 +1,52 @@
 """The nouns: frozen, strict, one a file. This package imports no framework and nothing above it."""
 
 from opmark.schema.case import Case
+from opmark.schema.conditions import Conditions, Reading
 from opmark.schema.cost import Cost
 from opmark.schema.diagnosis import Availability, Diagnosis, Finding
 from opmark.schema.environment import Environment
-from opmark.schema.measurement import Caution, Measurement
+from opmark.schema.measurement import Caution, CrossCheck, Kernel, Measurement
 from opmark.schema.operator import PHASES, Implementation, Launch, Operator, Phase, Rule, Tolerance
 from opmark.schema.param import Param, Params
+from opmark.schema.quantity import CACHES, QUANTITIES, Cache, Quantity
 from opmark.schema.record import FAILED, Memory, Record, Status, Verification
 from opmark.schema.run import Run
-from opmark.schema.sampling import EFFORTS, Sampling
-from opmark.schema.task import Settings, Task
+from opmark.schema.sampling import EFFORTS, PROCESSES, Sampling
+from opmark.schema.task import MODES, Mode, Settings, Task
 from opmark.schema.tensor import TensorSpec
 from opmark.schema.workload import Entry, Workload
 
 __all__ = [
+    "CACHES",
     "EFFORTS",
     "FAILED",
+    "MODES",
     "PHASES",
+    "PROCESSES",
+    "QUANTITIES",
     "Availability",
+    "Cache",
     "Case",
     "Caution",
+    "Conditions",
     "Cost",
+    "CrossCheck",
     "Diagnosis",
     "Entry",
     "Environment",
     "Finding",
     "Implementation",
+    "Kernel",
     "Launch",
     "Measurement",
     "Memory",
+    "Mode",
     "Operator",
     "Param",
     "Params",
     "Phase",
+    "Quantity",
+    "Reading",
     "Record",
     "Rule",
     "Run",

@@ -18,10 +18,22 @@ class Case(Struct, frozen=True):
     """Complete: defaults are written out, so that a changed default is a different case."""
     phase: Phase
     tags: tuple[str, ...] = ()
+    wrt: tuple[str, ...] = ()
+    """Inputs whose gradients are computed, where not those of all that have one."""
 
     @classmethod
-    def of(cls, op: str, params: dict[str, Any], phase: Phase, tags: tuple[str, ...] = ()) -> Case:
-        return cls(content_id({"op": op, "params": params, "phase": phase}), op, params, phase, tags)
+    def of(
+        cls,
+        op: str,
+        params: dict[str, Any],
+        phase: Phase,
+        tags: tuple[str, ...] = (),
+        wrt: tuple[str, ...] = (),
+    ) -> Case:
+        content: dict[str, Any] = {"op": op, "params": params, "phase": phase}
+        if wrt:
+            content["wrt"] = wrt
+        return cls(content_id(content), op, params, phase, tags, wrt)
 
 
 def content_id(content: object) -> str:

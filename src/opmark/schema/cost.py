@@ -17,6 +17,13 @@ class Cost(Struct, frozen=True):
     bytes_read: int
     bytes_written: int
 
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.flops + other.flops,
+            self.bytes_read + other.bytes_read,
+            self.bytes_written + other.bytes_written,
+        )
+
     @property
     def bytes_moved(self) -> int:
         return self.bytes_read + self.bytes_written

@@ -6,8 +6,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-Stop = Literal["precise", "budget"]
-"""`precise`: the interval is as narrow as asked. `budget`: the time was spent first."""
+from opmark.schema.conditions import Conditions
+from opmark.schema.quantity import Cache
+
+Stop = Literal["precise", "budget", "count"]
+"""`precise`: the interval is as narrow as asked. `budget`: the time was spent first. `count`: as many as asked for."""
 
 
 PREEMPTED = "preempted"
@@ -22,13 +25,30 @@ class Caution(Struct, frozen=True):
     hint: str = ""
 
 
+class Kernel(Struct, frozen=True):
+    """Something that ran on the device for a call: a kernel, a copy or a fill."""
+
+    name: str
+    count: float
+    """Launches a call."""
+    time: float
+    """Seconds a call, all its launches together."""
+
+
+class CrossCheck(Struct, frozen=True):
+    """What another timer said of the same."""
+
+    timer: str
+    median: float
+
+
 class Measurement(Struct, frozen=True):
     quantity: str
-    """`latency`: call to completion."""
-    cache: Literal["cold", "warm"]
+    """As in QUANTITIES."""
+    cache: Cache
     timer: str
     samples: list[float]
-    """Seconds a call, in the order taken, outliers included; the harness's own cost is already taken off."""
+    """Seconds (or joules) a call, in the order taken, outliers included; the harness's own cost is taken off."""
     calls: int
     """Calls a sample: each sample is the mean of that many back-to-back calls."""
     overhead: float
@@ -37,3 +57,17 @@ class Measurement(Struct, frozen=True):
     warmup_time: float
     stop: Stop
     cautions: tuple[Caution, ...] = ()
+    control: str = ""
+    """How the caches were made cold."""
+    conditions: Conditions = Conditions()
+    kernels: tuple[Kernel, ...] = ()
+    """Of device_time: what it is the sum of."""
+    check: CrossCheck | None = None
+
+    @property
+    def throttled(self) -> list[int]:
+        """The samples that were taken while the clock was held down."""
+        held = {reading.at for reading in self.conditions.readings if reading.throttle}
+        if not held:
+            return []
+        return [i for i in range(len(self.samples)) if any(r.throttle for r in self.conditions.at(i))]

@@ -12,8 +12,9 @@ from opmark.schema.dtype import is_float
 from opmark.schema.param import Param, Params
 from opmark.schema.tensor import TensorSpec
 
-Phase = Literal["forward", "backward"]
-PHASES: tuple[Phase, ...] = ("forward", "backward")
+Phase = Literal["forward", "backward", "both"]
+PHASES: tuple[Phase, ...] = ("forward", "backward", "both")
+"""`both`: forward and backward in one step, as in training."""
 
 Launch = Callable[[], Any]
 """What is timed: no arguments, everything prepared."""
@@ -150,11 +151,13 @@ class Operator:
                     f"`opmark describe {self.name}` lists its rules",
                 )
 
-    def phase_cost(self, params: Params, phase: Phase) -> Cost | None:
-        """None where nobody has written the formula: an unknown cost is empty, not zero."""
+    def phase_cost(self, params: Params, phase: Phase, wrt: tuple[str, ...] = ()) -> Cost | None:
+        """None where nobody has written the formula: an unknown cost is empty, not zero. That of a backward pass
+        holds for all gradients, not for some (`wrt`)."""
         if phase == "forward":
             return self.cost(params)
-        return self.backward_cost(params) if self.backward_cost else None
+        backward = self.backward_cost(params) if self.backward_cost and not wrt else None
+        return backward if phase == "backward" or backward is None else self.cost(params) + backward
 
     def why_no_phase(self, params: Params, phase: Phase) -> str | None:
         """Why this phase does not exist, or None if it does."""

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from opmark.schema.cost import Cost
 from opmark.schema.measurement import Measurement
+from opmark.schema.quantity import Cache
 from opmark.schema.task import Task
 
 Status = Literal["ok", "wrong", "skipped", "error", "timeout", "oom"]
@@ -45,6 +46,8 @@ class Verification(Struct, frozen=True):
     max_rel_error: float | None = None
     tolerance: tuple[float, float] | None = None
     """(relative to the value, relative to the magnitude of all values)."""
+    after: str = ""
+    """Of the check after timing, with other data in the same tensors and poisoned outputs: `same`, or why not done."""
 
 
 class Record(Struct, frozen=True):
@@ -59,6 +62,8 @@ class Record(Struct, frozen=True):
     """Id of the environment it ran in; empty where nothing ran."""
     started: str = ""
     """UTC, ISO 8601."""
+    notes: tuple[str, ...] = ()
+    """What was asked for and could not be had, and why."""
     duration: float = 0.0
     """Seconds from the order to the record, everything included."""
 
@@ -66,5 +71,7 @@ class Record(Struct, frozen=True):
     def failed(self) -> bool:
         return self.status in FAILED
 
-    def measurement(self, quantity: str = "latency") -> Measurement | None:
-        return next((m for m in self.measurements if m.quantity == quantity), None)
+    def measurement(self, quantity: str | None = None, cache: Cache | None = None) -> Measurement | None:
+        """The first that fits; without a quantity, the one that stands for the record: the first of all."""
+        fitting = (m for m in self.measurements if quantity in (None, m.quantity) and cache in (None, m.cache))
+        return next(fitting, None)

@@ -19,6 +19,10 @@ class Sampling(Struct, frozen=True):
     max_time: float
     rel_ci: float
     """Stop when the half-width of the median's 95 % interval is no more than this fraction."""
+    warmup: int | None = None
+    """Exactly so many calls of warm-up, whatever they show."""
+    samples: int | None = None
+    """Exactly so many samples of one call each, whatever they show."""
 
 
 EFFORTS: dict[str, Sampling] = {
@@ -31,7 +35,10 @@ EFFORTS: dict[str, Sampling] = {
         sample_time=5e-4, min_samples=50, min_time=0.4, max_time=1.0, rel_ci=0.005,
     ),
     "thorough": Sampling(
-        warmup_min=0.5, warmup_max=5.0, warmup_agreement=0.01,
-        sample_time=1e-3, min_samples=100, min_time=2.0, max_time=10.0, rel_ci=0.002,
+        warmup_min=0.3, warmup_max=3.0, warmup_agreement=0.01,
+        sample_time=1e-3, min_samples=100, min_time=1.0, max_time=3.0, rel_ci=0.002,
     ),
 }  # fmt: skip
+
+PROCESSES: dict[str, int] = {"quick": 1, "standard": 1, "thorough": 5}
+"""Fresh processes in which each case is measured: what differs between processes is seen only by several."""

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from opmark.schema.case import Case, content_id
+from opmark.schema.quantity import Cache
 from opmark.schema.sampling import Sampling
+
+TimerName = Literal["", "cupti", "roctracer", "events", "graph"]
+Mode = Literal["", "discrete", "continuous", "continuous_events"]
+MODES: dict[str, str] = {
+    "discrete": "latency",
+    "continuous": "throughput",
+    "continuous_events": "event_time",
+}
+"""PARAM's execution modes, and the quantity that each of them is."""
 
 
 class Settings(Struct, frozen=True):
@@ -14,6 +27,15 @@ class Settings(Struct, frozen=True):
     sampling: Sampling
     seed: int = 0
     verify: bool = True
+    quantities: tuple[str, ...] = ()
+    """None: those that the backend has by default."""
+    caches: tuple[Cache, ...] = ()
+    """None: cold and warm for what a device did, warm for the rest."""
+    mode: Mode = ""
+    timer: TimerName = ""
+    """For what a device did; none: the profiler, and another where it fails."""
+    process: int = 0
+    """Which of several fresh processes this is for."""
 
 
 class Task(Struct, frozen=True):
@@ -25,3 +47,8 @@ class Task(Struct, frozen=True):
     @property
     def id(self) -> str:
         return content_id([self.case.id, self.backend, self.implementation, to_builtins(self.settings)])
+
+    @property
+    def across_processes(self) -> Task:
+        """The same for every process that it is measured in."""
+        return replace(self, settings=replace(self.settings, process=0))

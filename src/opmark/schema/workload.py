@@ -20,6 +20,8 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     """Presets to start from (`small`, `typical`, `large`); `params` go on top."""
     phases: list[Phase] = field(default_factory=lambda: ["forward"])
     tags: list[str] = field(default_factory=list)
+    wrt: list[str] = field(default_factory=list)
+    """Inputs whose gradients are computed backwards; none: all that have one."""
     source: str = ""
     """Where these shapes come from."""
 

@@ -61,14 +61,24 @@ def _expand_entry(entry: Entry, find: Find, place: _Place) -> Iterator[Case]:
         raise (place / ".phases").complaint("expands to no case", "leave it out, or give `forward`")
     axes = [_axis(operator, key, value, place / f".params.{key}") for key, value in entry.params.items()]
     _no_name_twice(axes, place / ".params")
-    tags = tuple(entry.tags)
+    tags, wrt = tuple(entry.tags), _gradients(operator, entry, place / ".wrt")
     presets = _presets(operator, entry, place)
     _not_too_many(len(presets) * prod(len(axis) for axis in axes) * len(entry.phases), place)
     for preset in presets:
         for point in product(*axes):
             params = _complete(operator, [preset, *point], place / ".params")
             for phase in entry.phases:
-                yield Case.of(operator.name, params, phase, tags)
+                yield Case.of(operator.name, params, phase, tags, () if phase == "forward" else wrt)
+
+
+def _gradients(operator: Operator, entry: Entry, place: _Place) -> tuple[str, ...]:
+    """The inputs named, in the operator's order; nothing where they are all that have a gradient."""
+    for name in entry.wrt:
+        if name not in operator.gradients:
+            has = f"it has them for {', '.join(operator.gradients)}" if operator.gradients else "it has none at all"
+            raise place.complaint(f"`{operator.name}` has no gradient for `{name}`", has)
+    named = tuple(name for name in operator.gradients if name in entry.wrt)
+    return () if named == operator.gradients else named
 
 
 def _complete(operator: Operator, parts: Sequence[Mapping[str, Any]], place: _Place) -> dict[str, Any]:

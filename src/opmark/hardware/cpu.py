@@ -1,0 +1,83 @@
+"""A processor's caches, clock and energy, as far as the kernel tells."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from opmark.schema import Reading
+
+_CPU = Path("/sys/devices/system/cpu")
+_RAPL = Path("/sys/class/powercap")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class CacheLevel(NamedTuple):
+    level: int
+    nbytes: int
+    """Of one instance."""
+    shared_by: int
+    """Cores that share an instance."""
+
+
+def caches(root: Path = _CPU) -> list[CacheLevel]:
+    """Data caches of the first core that this process may use, the smallest first; empty where nobody tells."""
+    core = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    found = []
+    for index in sorted((root / f"cpu{core}" / "cache").glob("index*")):
+        if _read(index / "type") in ("Data", "Unified"):
+            level, size, shared = (_read(index / name) for name in ("level", "size", "shared_cpu_list"))
+            if level and size:
+                found.append(CacheLevel(int(level), _nbytes(size), _count(shared or "0")))
+    return sorted(found, key=lambda cache: cache.nbytes)
+
+
+def last_level_bytes(root: Path = _CPU) -> int | None:
+    """Of all instances of the largest cache that the cores of this machine have together."""
+    levels = caches(root)
+    if not levels:
+        return None
+    last = levels[-1]
+    return last.nbytes * max(1, (os.cpu_count() or 1) // last.shared_by)
+
+
+class CpuSensors:
+    """The clock of the first core and the energy of the package, where the kernel tells them."""
+
+    def __init__(self, cpu: Path = _CPU, rapl: Path = _RAPL) -> None:
+        self._clock = cpu / "cpu0" / "cpufreq" / "scaling_cur_freq"
+        self._energy = next(iter(sorted(rapl.glob("*:0/energy_uj"))), None)
+
+    @classmethod
+    def here(cls) -> CpuSensors | None:
+        sensors = cls()
+        return sensors if sensors.read().clock is not None or sensors.energy() is not None else None
+
+    def read(self) -> Reading:
+        kilohertz = _read(self._clock)
+        return Reading(clock=float(kilohertz) * 1e3 if kilohertz else None)
+
+    def energy(self) -> float | None:
+        microjoules = _read(self._energy) if self._energy else None
+        return int(microjoules) * 1e-6 if microjoules else None
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
+
+
+def _nbytes(size: str) -> int:
+    return int(size[:-1]) * _UNITS[size[-1]] if size[-1] in _UNITS else int(size)
+
+
+def _count(cores: str) -> int:
+    """`0-3,8` are five cores."""
+    total = 0
+    for part in cores.split(","):
+        first, _, last = part.partition("-")
+        total += int(last or first) - int(first) + 1
+    return total

@@ -1,0 +1,107 @@
+"""Looks at the sensors of the device and at the host's counters while samples are taken."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from typing import NamedTuple
+
+import psutil
+from msgspec.structs import replace
+
+from opmark.interfaces import Sensors
+from opmark.schema import Conditions, Reading
+
+# A look costs a millisecond or two of NVML: often enough to see clocks move, seldom enough not to be the load.
+_BETWEEN_LOOKS = 0.05
+# A clock that has come back to this share of the highest has recovered from what ran before.
+_RECOVERED = 0.985
+_RECOVERY_STEP = 0.02
+_LONGEST_RECOVERY = 1.0
+
+
+class _Counters(NamedTuple):
+    wall: float
+    switches: int
+    own: float
+    busy: float
+    steal: float
+    total: float
+
+    @classmethod
+    def now(cls) -> _Counters:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        times = psutil.cpu_times()
+        idle = times.idle + getattr(times, "iowait", 0.0)
+        steal = getattr(times, "steal", 0.0)
+        guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # counted as user time already
+        total = sum(times) - guest
+        return cls(
+            time.perf_counter(), usage.ru_nivcsw, usage.ru_utime + usage.ru_stime, total - idle - steal, steal, total
+        )
+
+
+class Watch:
+    """Over the life of a worker; `begin` and `end` enclose a measurement."""
+
+    def __init__(self, sensors: Sensors | None) -> None:
+        self._sensors = sensors
+        self._highest: float | None = None
+        self._readings: list[Reading] = []
+        self._last = -1.0
+        self._start = _Counters.now()
+
+    def begin(self) -> None:
+        self._readings = []
+        self._start = _Counters.now()
+        self._look(0)
+
+    def look(self, taken: int) -> None:
+        """After some samples; too soon after the last look it does nothing."""
+        if self._sensors and time.perf_counter() - self._last >= _BETWEEN_LOOKS:
+            self._look(taken)
+
+    def end(self, taken: int) -> Conditions:
+        now, then = _Counters.now(), self._start
+        self._look(taken)
+        elapsed, total = now.wall - then.wall, now.total - then.total
+        # The kernel counts in steps of 10 ms: over a shorter time the shares would be made of chance.
+        told = elapsed >= 0.1 and total > 0
+        return Conditions(
+            readings=tuple(self._readings),
+            highest_clock=self._highest,
+            elapsed=elapsed,
+            switches=now.switches - then.switches,
+            load=os.getloadavg()[0],
+            others=max(0.0, (now.busy - then.busy) - (now.own - then.own)) / elapsed if told else None,
+            steal=max(0.0, now.steal - then.steal) / total if told else None,
+        )
+
+    def recover(self) -> None:
+        """Wait until the clock is back from the power or heat of what ran before, a second at most."""
+        if self._sensors is None:
+            return
+        deadline = time.perf_counter() + _LONGEST_RECOVERY
+        while True:
+            clock = self._read().clock
+            if clock is None or self._highest is None or clock >= _RECOVERED * self._highest:
+                return
+            if time.perf_counter() > deadline:
+                return
+            time.sleep(_RECOVERY_STEP)
+
+    def energy(self) -> float | None:
+        return self._sensors.energy() if self._sensors else None
+
+    def _look(self, taken: int) -> None:
+        if self._sensors:
+            self._readings.append(replace(self._read(), at=taken))
+            self._last = time.perf_counter()
+
+    def _read(self) -> Reading:
+        assert self._sensors is not None
+        reading = self._sensors.read()
+        if reading.clock:
+            self._highest = max(reading.clock, self._highest or 0.0)
+        return reading

@@ -1,0 +1,301 @@
+"""Ways to take samples. Each gives rows: one value a quantity that it measures, in seconds a call."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from opmark.errors import TimerFailed
+from opmark.interfaces import Activity, DeviceClock, Timer
+from opmark.measure.supply import Supply
+from opmark.schema import Kernel, Sampling
+from opmark.stats import median
+
+# A sample has to last this many steps of the clock, so that reading it is off by at most 0.1 %.
+_CLOCK_STEPS = 1000
+_MAX_CALLS = 1_000_000
+# A stretch of back-to-back calls is so much longer than a sample of single ones.
+_STRETCH = 20
+# Of a trace: calls a session, launches that a device's queue holds, seconds for which it may be held.
+_MOST_TRACED = 50
+_FEWEST_TRACED = 5
+_QUEUE = 900
+_LONGEST_HOLD = 0.02
+# A burst of work this long leaves the clock where it was; after one the device rests as long as it has worked.
+_LONGEST_BURST = 0.02
+_SHORT_BURST = 0.005
+_TRIAL = 3
+
+
+class Spent(NamedTuple):
+    calls: int
+    seconds: float
+
+
+class Taken(NamedTuple):
+    rows: list[tuple[float, ...]]
+    seconds: float
+    """Of the budget."""
+
+
+class Sampler(Protocol):
+    quantities: tuple[str, ...]
+    supply: Supply
+    timer: str
+    calls: int
+    """That one sample is the mean of."""
+    overhead: float
+    """Seconds a call, taken off already."""
+    virtual: bool
+    """Whether time only seems to pass, so that the machine's own state says nothing."""
+    traces: bool
+    """Whether it sees what the device ran, so that nothing seen means nothing run."""
+    lost: int
+    """Calls of which the device's records were lost."""
+    stray: int
+    """Activities of the device that belong to no call."""
+
+    def prepare(self, rule: Sampling) -> tuple[Spent, list[float]]:
+        """Whatever is needed before the first sample: what it cost, and what it already showed of a call."""
+
+    def chunk(self, rule: Sampling) -> int:
+        """Samples to take at once."""
+
+    def take(self, count: int) -> Taken: ...
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        """What the device did for a call, where that is known."""
+
+
+class HostSampler:
+    """One quantity, by a clock around the call. Short calls are batched, where nothing has to come between them."""
+
+    traces = False
+    lost = stray = 0
+
+    def __init__(self, quantity: str, timer: Timer, supply: Supply, *, batches: bool) -> None:
+        self.quantities: tuple[str, ...] = (quantity,)
+        self.supply = supply
+        self.timer = timer.name
+        self.calls = 1
+        self.overhead = 0.0
+        self.virtual = timer.name == "virtual"
+        self._clock = timer
+        self._batches = batches and not supply.rotates and supply.before is None
+        self._stretch = _STRETCH if quantity == "throughput" else 1
+
+    def prepare(self, rule: Sampling) -> tuple[Spent, list[float]]:
+        if rule.samples is not None:
+            self.calls = rule.samples if self.quantities == ("throughput",) else 1
+            spent, shown = Spent(0, 0.0), list[float]()
+        elif self._batches:
+            target = max(self._stretch * rule.sample_time, _CLOCK_STEPS * self._clock.resolution)
+            self.calls, shown, spent = fit_batch(lambda calls: self._once(calls), target, self._clock.resolution)
+        else:
+            shown = [self._once(1), self._once(1)]
+            spent = Spent(2, sum(shown))
+        self.overhead = self._clock.overhead(self.calls) / self.calls
+        return spent, shown
+
+    def chunk(self, rule: Sampling) -> int:
+        return 1
+
+    def take(self, count: int) -> Taken:
+        start = time.perf_counter()
+        raw = [self._once(self.calls) for _ in range(count)]
+        # Making a call cold costs of the budget too. A clock that stands still must not mean sampling without end.
+        spent = time.perf_counter() - start if self.supply.before else max(sum(raw), self._clock.resolution)
+        return Taken([(max(0.0, value / self.calls - self.overhead),) for value in raw], spent)
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        return ()
+
+    def _once(self, calls: int) -> float:
+        if self.supply.before:
+            self.supply.before()
+        return self._clock.time(self.supply.next(), calls)
+
+
+def fit_batch(clock: Callable[[int], float], target: float, resolution: float) -> tuple[int, list[float], Spent]:
+    """(calls that last as long as `target`, what the last two batches took, what finding out has cost).
+
+    A batch is long enough if it is so twice: a first call may be slow for reasons of its own.
+    """
+    calls, spent, made = 1, 0.0, 0
+    while True:
+        elapsed = first = clock(calls)
+        spent, made = spent + elapsed, made + calls
+        if first >= target or calls >= _MAX_CALLS:
+            elapsed = clock(calls)
+            spent, made = spent + elapsed, made + calls
+            if elapsed >= target / 2 or calls >= _MAX_CALLS:
+                return calls, [first, elapsed], Spent(made, spent)
+        # Aim a little beyond the target, and never grow more than tenfold on the word of a cold call.
+        wanted = 1.1 * target / max(elapsed, resolution) * calls
+        calls = min(_MAX_CALLS, max(calls + 1, min(10 * calls, round(wanted))))
+
+
+class TraceSampler:
+    """device_time and device_span, from the device's own record of every kernel."""
+
+    quantities: tuple[str, ...] = ("device_time", "device_span")
+    traces = True
+    calls = 1
+    overhead = 0.0
+    virtual = False
+
+    def __init__(self, clock: DeviceClock, supply: Supply) -> None:
+        self.supply = supply
+        self.timer = clock.name
+        self.lost = self.stray = 0
+        self._clock = clock
+        self._traced = _FEWEST_TRACED
+        self._hold = 0.0
+        self._seen: list[list[Activity]] = []
+
+    def prepare(self, rule: Sampling) -> tuple[Spent, list[float]]:
+        """A short trace says how many calls fit into the queue and how long the device has to be held meanwhile."""
+        start = time.perf_counter()
+        trial = self._clock.trace(self.supply.some(_TRIAL), self.supply.before, 0.0)
+        elapsed = time.perf_counter() - start
+        if not any(trial.calls) and trial.lost:
+            raise TimerFailed(f"{self.timer} lost the records of all {_TRIAL} calls of a trial")
+        launches = max(1, *map(len, trial.calls)) + 2
+        self._traced = min(burst(max(map(busy, trial.calls))), max(_FEWEST_TRACED, _QUEUE // launches))
+        # The profiler makes launching about three times as slow.
+        self._hold = min(_LONGEST_HOLD, self._traced * 3 * launch_cost(self.supply))
+        return Spent(2 * _TRIAL, elapsed), []
+
+    def chunk(self, rule: Sampling) -> int:
+        return self._traced
+
+    def take(self, count: int) -> Taken:
+        start = time.perf_counter()
+        trace = self._clock.trace(self.supply.some(count), self.supply.before, self._hold)
+        self.lost += trace.lost
+        self.stray += trace.stray
+        self._seen = trace.calls
+        # Without a record of its own a call that launched nothing took no time; one with lost records is no sample.
+        rows: list[tuple[float, ...]] = [(busy(c), span(c)) for c in trace.calls if c or not trace.lost]
+        if not rows:
+            raise TimerFailed(f"{self.timer} lost the records of all {count} calls")
+        rest(sum(row[0] for row in rows))
+        return Taken(rows, time.perf_counter() - start)
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        return profile_of(self._seen)
+
+
+class EventSampler:
+    """Time between two events around each call: with the device held first (device_span), or as it comes."""
+
+    calls = 1
+    virtual = traces = False
+    lost = stray = 0
+
+    def __init__(self, quantity: str, clock: DeviceClock, supply: Supply) -> None:
+        self.quantities: tuple[str, ...] = (quantity,)
+        self.supply = supply
+        self.timer = "events"
+        self.overhead = 0.0
+        self._clock = clock
+        self._holds = quantity == "device_span"
+        self._hold = 0.0
+        self._chunk = 1
+
+    def prepare(self, rule: Sampling) -> tuple[Spent, list[float]]:
+        start = time.perf_counter()
+        self._chunk = burst(max(self._clock.queued(self.supply.some(_TRIAL), self.supply.before, 0.0)))
+        if self._holds:
+            self._hold = min(_LONGEST_HOLD, self._chunk * 2 * launch_cost(self.supply))
+            self.overhead = median(self._clock.queued([_nothing] * _MOST_TRACED, None, 1e-3))
+        return Spent(2 * _TRIAL, time.perf_counter() - start), []
+
+    def chunk(self, rule: Sampling) -> int:
+        return self._chunk
+
+    def take(self, count: int) -> Taken:
+        start = time.perf_counter()
+        found = self._clock.queued(self.supply.some(count), self.supply.before, self._hold)
+        rest(sum(found))
+        return Taken([(max(0.0, value - self.overhead),) for value in found], time.perf_counter() - start)
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        return ()
+
+
+class GraphSampler:
+    """device_span of calls in a captured graph: no launch at all, only the gaps between nodes."""
+
+    quantities: tuple[str, ...] = ("device_span",)
+    overhead = 0.0
+    virtual = traces = False
+    lost = stray = 0
+    timer = "graph"
+
+    def __init__(self, clock: DeviceClock, supply: Supply) -> None:
+        self.supply = supply
+        self.calls = max(20, len(supply.launches)) // len(supply.launches) * len(supply.launches)
+        self._clock = clock
+        self._replay: Callable[[], float] | None = None
+
+    def prepare(self, rule: Sampling) -> tuple[Spent, list[float]]:
+        start = time.perf_counter()
+        self._replay = self._clock.capture(self.supply.some(self.calls))
+        return Spent(2 * self.calls, time.perf_counter() - start), []
+
+    def chunk(self, rule: Sampling) -> int:
+        return 1
+
+    def take(self, count: int) -> Taken:
+        assert self._replay is not None
+        rows: list[tuple[float, ...]] = [(self._replay(),) for _ in range(count)]
+        return Taken(rows, sum(row[0] for row in rows) * self.calls)
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        return ()
+
+
+def burst(seconds: float) -> int:
+    """Calls of that length to make at once."""
+    return max(_FEWEST_TRACED, min(_MOST_TRACED, int(_LONGEST_BURST / max(seconds, 1e-9))))
+
+
+def rest(worked: float) -> None:
+    """Without a rest the power limit would pull the clock down, further and further into the samples."""
+    if worked > _SHORT_BURST:
+        time.sleep(min(worked, 1.0))
+
+
+def launch_cost(supply: Supply) -> float:
+    """Seconds that the caller takes for a call, roughly; the device may still be at it."""
+    took = []
+    for launch in supply.some(_TRIAL):
+        start = time.perf_counter()
+        launch()
+        took.append(time.perf_counter() - start)
+    return min(took)
+
+
+def busy(call: Sequence[Activity]) -> float:
+    return sum(activity.end - activity.start for activity in call)
+
+
+def span(call: Sequence[Activity]) -> float:
+    return max(a.end for a in call) - min(a.start for a in call) if call else 0.0
+
+
+def profile_of(calls: Sequence[Sequence[Activity]]) -> tuple[Kernel, ...]:
+    """Launches and time a call of each name, the longest first; the mean over the calls that have records."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for activity in (activity for call in calls for activity in call):
+        times[activity.name].append(activity.end - activity.start)
+    count = sum(bool(call) for call in calls) or 1
+    kernels = (Kernel(name, len(found) / count, sum(found) / count) for name, found in times.items())
+    return tuple(sorted(kernels, key=lambda kernel: -kernel.time))
+
+
+def _nothing() -> None:
+    return None

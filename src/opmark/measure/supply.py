@@ -1,0 +1,102 @@
+"""Where launches come from: the same one again, with its data in the caches, or made cold before each call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from math import ceil
+from typing import Any
+
+from opmark.schema import Cache, Launch
+from opmark.units import count_bytes, counted
+
+# Data is out of a cache when so many times its size has passed through since.
+ROTATE = 5
+# Overwriting twice the size leaves nothing behind, whatever the cache's policy of replacement.
+FLUSH = 2
+# More copies than this, and making them costs more than overwriting the cache before each call.
+MOST_SETS = 64
+# Of the memory that is free: the rest is for what the operator itself needs.
+SHARE = 0.25
+# Where nobody tells the size of the largest cache: larger than most are.
+UNKNOWN_CACHE = 64 << 20
+
+
+@dataclass
+class Supply:
+    launches: Sequence[Launch]
+    before: Launch | None = None
+    cache: Cache = "warm"
+    control: str = ""
+    """In words, how the caches are kept cold."""
+
+    def __post_init__(self) -> None:
+        self._turn = cycle(self.launches)
+
+    def next(self) -> Launch:
+        return next(self._turn)
+
+    def some(self, count: int) -> list[Launch]:
+        return [self.next() for _ in range(count)]
+
+    @property
+    def rotates(self) -> bool:
+        return len(self.launches) > 1
+
+
+class Held:
+    """A launch that keeps its last output, so that the next set writes to other memory."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._output: Any = None
+
+    def __call__(self) -> Any:
+        self._output = self._launch()
+        return self._output
+
+
+def warm(launch: Launch) -> Supply:
+    return Supply([launch])
+
+
+@dataclass(frozen=True)
+class Room:
+    """What there is to make a call cold with."""
+
+    set_bytes: int
+    """Inputs and outputs of one call."""
+    cache_bytes: int | None
+    free_bytes: int | None
+
+    @property
+    def cache(self) -> int:
+        return self.cache_bytes or UNKNOWN_CACHE
+
+    @property
+    def sets(self) -> int:
+        """Copies of the data that pass through the cache, the one at hand included."""
+        return max(2, ceil(ROTATE * self.cache / max(1, self.set_bytes)))
+
+    def why_no_rotation(self) -> str | None:
+        if self.sets > MOST_SETS:
+            return f"rotation would take {self.sets} copies of {count_bytes(self.set_bytes)}"
+        need = (self.sets - 1) * self.set_bytes
+        if self.free_bytes is not None and need > SHARE * self.free_bytes:
+            return f"rotation would take {count_bytes(need)} of the {count_bytes(self.free_bytes)} that are free"
+        return None
+
+
+def rotation(first: Launch, another: Callable[[int], Launch], room: Room) -> Supply:
+    """Sets of inputs and outputs in turn; each is made here, none before it is needed."""
+    launches = [Held(first), *(Held(another(i)) for i in range(1, room.sets))]
+    total = count_bytes(room.sets * room.set_bytes)
+    return Supply(launches, None, "cold", f"rotated over {counted(room.sets, 'set')} of data, {total}")
+
+
+def flush(launch: Launch, overwrite: Callable[[int], Launch], room: Room, why: str | None = None) -> Supply:
+    """The caches are overwritten before each call; `why` is the reason not to rotate, where that was meant to be."""
+    nbytes = FLUSH * room.cache
+    control = f"{count_bytes(nbytes)} overwritten before each call" + (f" ({why})" if why else "")
+    return Supply([launch], overwrite(nbytes), "cold", control)

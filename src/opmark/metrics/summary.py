@@ -1,0 +1,61 @@
+"""What the measurements of one quantity say: the median, how sure that is, how noisy it was, in cycles too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from opmark.schema import Measurement
+from opmark.stats import log_interval, median, median_interval, noise
+
+
+class Summary(Struct, frozen=True):
+    """Seconds (or joules), and fractions of the median."""
+
+    median: float
+    low: float
+    high: float
+    """Ends of the interval of the median."""
+    coverage: float
+    """Probability that the interval holds the median: of this process, or, with several, of any."""
+    noise: float
+    samples: int
+    fastest: float
+    processes: int = 1
+    cycles: float | None = None
+    """Median of the samples in cycles of the clock that each was taken at."""
+
+
+def summarize(measurements: Sequence[Measurement]) -> Summary:
+    """Of one process, or of the same in several: then the process is the unit, and not the sample."""
+    medians = [median(m.samples) for m in measurements]
+    if len(measurements) > 1:
+        centre, interval = median(medians), log_interval(medians)
+    else:
+        centre, interval = medians[0], median_interval(measurements[0].samples)
+    found = [c for c in map(cycles, measurements) if c is not None]
+    return Summary(
+        median=centre,
+        low=interval.low,
+        high=interval.high,
+        coverage=interval.coverage,
+        noise=median([noise(m.samples) for m in measurements]),
+        samples=sum(len(m.samples) for m in measurements),
+        fastest=min(min(m.samples) for m in measurements),
+        processes=len(measurements),
+        cycles=median(found) if found else None,
+    )
+
+
+def cycles(measurement: Measurement) -> float | None:
+    """None where nobody told the clock. A sample's clock is the mean of the readings before and after it."""
+    conditions = measurement.conditions
+    if not conditions.clocks:
+        return None
+    counted = []
+    for i, sample in enumerate(measurement.samples):
+        clocks = [reading.clock for reading in conditions.at(i) if reading.clock]
+        if clocks:
+            counted.append(sample * sum(clocks) / len(clocks))
+    return median(counted) if counted else None

@@ -1,0 +1,55 @@
+"""What a worker measures with: clocks, sensors, caches. Its backend's own where it has them, else the host's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from opmark.hardware.cpu import CpuSensors, last_level_bytes
+from opmark.hardware.nvml import nvml_sensors
+from opmark.interfaces import Backend, BackendInfo, DeviceClock, MemoryProbe, Sensors, Timer
+from opmark.measure.clock import host_timers
+from opmark.measure.conditions import Watch
+from opmark.measure.memory import ResidentPages
+from opmark.schema import Launch
+
+
+@dataclass
+class Gear:
+    timers: dict[str, Timer]
+    clock: DeviceClock | None
+    watch: Watch
+    memory: MemoryProbe
+    cache_bytes: int | None
+    tasks: int = 0
+    """Measured so far: now and then one of them is checked with a second timer."""
+    _scratch: tuple[int, Launch] | None = None
+
+    @classmethod
+    def of(cls, info: BackendInfo, backend: Backend, facts: dict[str, Any]) -> Gear:
+        own = backend.timers()
+        return cls(
+            timers=dict(own) if own else host_timers(backend.synchronize if backend.asynchronous else None),
+            clock=backend.device_clock(),
+            watch=Watch(sensors_of(info, backend, facts)[0]),
+            memory=backend.memory() or ResidentPages(),
+            cache_bytes=backend.cache_bytes() or (last_level_bytes() if info.device == "cpu" else None),
+        )
+
+    def overwrite(self, backend: Backend, nbytes: int) -> Launch:
+        """Made when first needed and kept: allocating it anew would cost more than using it."""
+        if self._scratch is None or self._scratch[0] < nbytes:
+            self._scratch = (nbytes, backend.overwrite(nbytes))
+        return self._scratch[1]
+
+
+def sensors_of(info: BackendInfo, backend: Backend, facts: dict[str, Any]) -> tuple[Sensors | None, str]:
+    """(the sensors of what computes, or None; why there are none)."""
+    own = backend.sensors()
+    if own:
+        return own, ""
+    if "gpu_uuid" in facts:
+        return nvml_sensors(str(facts["gpu_uuid"]))
+    if info.device == "cpu":
+        return CpuSensors.here(), "the kernel tells neither the clock nor the energy (usual in a virtual machine)"
+    return None, f"opmark knows no sensors of {info.device}"

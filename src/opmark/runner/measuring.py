@@ -1,0 +1,177 @@
+"""Which quantities of a task are measured, with which clock and which caches; what cannot be had is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from opmark.errors import TimerFailed, Unsupported
+from opmark.interfaces import Backend, DeviceClock
+from opmark.measure import crosscheck
+from opmark.measure.energy import measure_energy
+from opmark.measure.engine import measure
+from opmark.measure.sampler import EventSampler, GraphSampler, HostSampler, Sampler, TraceSampler
+from opmark.measure.supply import Room, Supply, flush, rotation, warm
+from opmark.runner.gear import Gear
+from opmark.runner.prepare import Prepared, prepare, set_bytes
+from opmark.schema import (
+    CACHES,
+    MODES,
+    QUANTITIES,
+    Cache,
+    Implementation,
+    Launch,
+    Measurement,
+    Operator,
+    Settings,
+    Task,
+)
+
+_ON_DEVICE = ("device_time", "device_span", "latency", "host_time", "throughput")
+# Below this, the cost of an event itself is too much of what is measured.
+_SHORT_FOR_EVENTS = 20e-6
+_CHECK_EVERY = 8
+
+
+@dataclass
+class Measuring:
+    """One task, prepared, on its backend."""
+
+    task: Task
+    operator: Operator
+    implementation: Implementation
+    backend: Backend
+    gear: Gear
+    prepared: Prepared
+    notes: list[str] = field(default_factory=list)
+    """What was asked for and could not be had."""
+
+    def run(self) -> tuple[Measurement, ...]:
+        """In the order of the quantities; Unsupported where there is none of them."""
+        wanted = list(self._wanted())
+        found: list[Measurement] = []
+        for cache in CACHES:
+            named = [quantity for quantity, c in wanted if c == cache]
+            if any(QUANTITIES[quantity].on == "device" for quantity in named):
+                # The clock has to be back from what ran before; what loads the device for long comes last.
+                self.gear.watch.recover()
+                found += self._on_device([q for q in named if QUANTITIES[q].on == "device"], cache)
+        for quantity, cache in wanted:
+            if QUANTITIES[quantity].on != "device":
+                found += self._on_host(quantity, cache)
+        if not found:
+            raise Unsupported("; ".join(self.notes) or "there is nothing to measure")
+        order = list(QUANTITIES)
+        return tuple(sorted(found, key=lambda m: (order.index(m.quantity), CACHES.index(m.cache))))
+
+    def _wanted(self) -> Iterator[tuple[str, Cache]]:
+        settings = self.task.settings
+        for quantity in wanted_quantities(settings, has_clock=self.gear.clock is not None):
+            if reason := self._why_not(quantity):
+                self.notes.append(f"{quantity}: {reason}")
+                continue
+            device = QUANTITIES[quantity].on == "device" and not settings.mode
+            for cache in settings.caches or (CACHES if device else ("warm",)):
+                yield quantity, cache
+
+    def _why_not(self, quantity: str) -> str | None:
+        if QUANTITIES[quantity].on == "device" and self.gear.clock is None:
+            return f"{self.task.backend} has no clock of its own on a device"
+        if quantity == "host_time" and not self.backend.asynchronous:
+            return "a call of this backend is done when it returns: that is its latency"
+        if quantity == "energy" and self.gear.watch.energy() is None:
+            return "nobody counts energy here"
+        return None
+
+    def _on_host(self, quantity: str, cache: Cache) -> list[Measurement]:
+        if quantity == "energy":
+            return [measure_energy(self.prepared.launch, self.backend.synchronize, self.gear.watch)]
+        supply = self._supply(cache, between=quantity != "throughput", what=quantity)
+        if supply is None:
+            return []
+        # Where every call is waited for, it is also looked at alone.
+        batches = not self.backend.asynchronous or quantity == "throughput"
+        sampler = HostSampler(quantity, self.gear.timers[quantity], supply, batches=batches)
+        return measure(sampler, self.task.settings.sampling, self.gear.watch)
+
+    def _on_device(self, quantities: list[str], cache: Cache) -> list[Measurement]:
+        clock, found = self.gear.clock, list[Measurement]()
+        assert clock is not None
+        if "event_time" in quantities:
+            supply = self._supply(cache, between=True, what="event_time")
+            found += self._sampled(EventSampler("event_time", clock, supply)) if supply else []
+        if {"device_time", "device_span"} & set(quantities):
+            found += [m for m in self._kernels(clock, cache) if m.quantity in quantities or m.timer != clock.name]
+        return found
+
+    def _kernels(self, clock: DeviceClock, cache: Cache) -> list[Measurement]:
+        """By the profiler; where that fails, device_span alone, by events or, if short, by a captured graph."""
+        supply = self._supply(cache, between=True, what="device_time")
+        if supply is None:
+            return []
+        timer = self.task.settings.timer
+        if timer in ("", clock.name):
+            try:
+                found = self._sampled(TraceSampler(clock, supply))
+            except TimerFailed as failure:
+                self.notes.append(f"device_time {cache}: {failure.message}; device_span comes from another timer")
+            else:
+                return self._cross_checked(clock, found) if cache == "warm" and self._to_check() else found
+        return self._without_profiler(clock, supply, timer)
+
+    def _without_profiler(self, clock: DeviceClock, supply: Supply, timer: str) -> list[Measurement]:
+        cache = supply.cache
+        found = [] if timer == "graph" else self._sampled(EventSampler("device_span", clock, supply))
+        if timer == "events" or (found and min(found[0].samples) >= _SHORT_FOR_EVENTS):
+            return found
+        unflushed = self._supply(cache, between=False, what="device_span by a captured graph")
+        if unflushed is None:
+            return found
+        try:
+            return self._sampled(GraphSampler(clock, unflushed))
+        except TimerFailed as failure:
+            self.notes.append(f"device_span {cache}: {failure.message}")
+            return found
+
+    def _sampled(self, sampler: Sampler) -> list[Measurement]:
+        return measure(sampler, self.task.settings.sampling, self.gear.watch)
+
+    def _to_check(self) -> bool:
+        return self.gear.tasks % _CHECK_EVERY == 0
+
+    def _cross_checked(self, clock: DeviceClock, found: list[Measurement]) -> list[Measurement]:
+        second = EventSampler("device_span", clock, warm(self.prepared.launch))
+        return [crosscheck.checked(m, second) if m.quantity == "device_span" else m for m in found]
+
+    def _supply(self, cache: Cache, *, between: bool, what: str) -> Supply | None:
+        """Launches for a cache state; None, with a note, where it cannot be had. `between`: whether something may
+        run between two calls without being timed."""
+        launch = self.prepared.launch
+        if cache == "warm":
+            return warm(launch)
+        params, operator = self.task.case.params, self.operator
+        room = Room(set_bytes(params, operator), self.gear.cache_bytes, self.backend.available_bytes())
+        # Overwriting the cache costs a device microseconds and a CPU milliseconds: there, rotating is better.
+        why = None if between and self.backend.asynchronous else room.why_no_rotation()
+        if why is None and not (between and self.backend.asynchronous):
+            return rotation(launch, self._another, room)
+        if not between:
+            self.notes.append(f"{what} cold: {why}")
+            return None
+        nbytes = 2 * room.cache
+        if room.free_bytes is not None and nbytes > room.free_bytes:
+            self.notes.append(f"{what} cold: too little memory is free to overwrite the caches")
+            return None
+        return flush(launch, lambda n: self.gear.overwrite(self.backend, n), room, why)
+
+    def _another(self, variant: int) -> Launch:
+        """The same work on other data in other places."""
+        return prepare(
+            self.task.case.params, self.task, self.operator, self.implementation, self.backend, variant
+        ).launch
+
+
+def wanted_quantities(settings: Settings, *, has_clock: bool) -> tuple[str, ...]:
+    if settings.mode:
+        return (MODES[settings.mode],)
+    return settings.quantities or (_ON_DEVICE if has_clock else ("latency",))

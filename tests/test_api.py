@@ -20,7 +20,7 @@ from opmark.cli.run import run as run_command
 from opmark.cli.show import show as show_command
 from opmark.errors import StoreError, UnknownName, UserError
 from opmark.registry import backends, catalogue
-from opmark.schema import Record, Run
+from opmark.schema import MODES, Record, Run
 
 QUICK: dict[str, Any] = {"backend": "null", "effort": "quick", "threads": 1}
 
@@ -40,28 +40,77 @@ def defaults(function: Any) -> dict[str, Any]:
 # An option that was not given is None on the command line, and empty in the library.
 NOTHING = (None, (), "", {}, [])
 
-ONLY_COMMAND = {"dry_run", "as_json"}
+ONLY_COMMAND = {"dry_run", "as_json", "l2"}
 ONLY_LIBRARY = {"on_start", "on_record", "say"}
 
 
+def of_run() -> dict[str, Any]:
+    """What `run` takes: its own, and in place of `asked` all that `plan` takes."""
+    return {**defaults(opmark.plan), **{name: value for name, value in defaults(opmark.run).items() if name != "asked"}}
+
+
 def test_run_has_the_same_names_in_the_library_and_on_the_command_line() -> None:
-    command, library = defaults(run_command).keys(), defaults(opmark.run).keys()
-    assert command - ONLY_COMMAND == library - ONLY_LIBRARY
+    assert defaults(run_command).keys() - ONLY_COMMAND == of_run().keys() - ONLY_LIBRARY
 
 
-@pytest.mark.parametrize("name", sorted(defaults(opmark.run).keys() - ONLY_LIBRARY))
+@pytest.mark.parametrize("name", sorted(of_run().keys() - ONLY_LIBRARY))
 def test_run_has_the_same_defaults_in_the_library_and_on_the_command_line(name: str) -> None:
-    command, library = defaults(run_command)[name], defaults(opmark.run)[name]
+    command, library = defaults(run_command)[name], of_run()[name]
     if command in NOTHING:
         assert library in NOTHING
     else:
         assert (command, type(command)) == (library, type(library))
 
 
-def test_a_plan_takes_what_a_run_takes_and_has_the_same_defaults() -> None:
-    plan, run = defaults(opmark.plan), defaults(opmark.run)
-    assert plan == {name: run[name] for name in plan}
-    assert run.keys() - plan.keys() == {"timeout", "label", "db", "resume"} | ONLY_LIBRARY
+def test_a_run_takes_all_that_a_plan_takes_and_what_it_is_for_besides() -> None:
+    assert of_run().keys() - defaults(opmark.plan).keys() == {"timeout", "label", "db", "resume"} | ONLY_LIBRARY
+    assert defaults(opmark.run)["ops"] == defaults(opmark.plan)["ops"]
+
+
+def test_a_run_hands_every_setting_on_to_its_plan(db: Path) -> None:
+    asked: dict[str, Any] = {
+        "params": {"M": 8, "N": 8, "K": 8}, "phase": "backward", "wrt": "b", "backend": "null", "threads": 2,
+        "effort": "quick", "quantity": ["throughput", "latency"], "cache": ["cold", "warm"], "processes": 2,
+        "rel_ci": 0.5, "min_time": 0.001, "max_time": 0.002, "warmup": 3, "samples": 4, "seed": 5, "verify": False,
+    }  # fmt: skip
+    whole = opmark.plan("matmul", **asked)
+    result = opmark.run("matmul", db=db, **asked)
+    assert [record.task for record in result.records] == list(whole.tasks)
+    (settings, other) = (task.settings for task in whole.tasks)
+    assert (settings.quantities, settings.caches) == (("throughput", "latency"), ("cold", "warm"))
+    assert (settings.threads, settings.effort, settings.seed, settings.verify) == (2, "quick", 5, False)
+    rule = settings.sampling
+    assert (rule.rel_ci, rule.min_time, rule.max_time, rule.warmup, rule.samples) == (0.5, 0.001, 0.002, 3, 4)
+    assert (settings.process, other.process) == (0, 1)
+    assert {task.case.wrt for task in whole.tasks} == {("b",)}
+
+
+def test_an_argument_that_nobody_knows_is_refused(db: Path) -> None:
+    with pytest.raises(TypeError, match="smaples"):
+        opmark.run("add", db=db, smaples=3, **QUICK)
+    assert not db.exists()
+
+
+@pytest.mark.parametrize(("mode", "quantity"), MODES.items())
+def test_a_mode_of_param_is_one_quantity_warm(db: Path, mode: str, quantity: str) -> None:
+    result = opmark.run("add", size="small", db=db, backend="null-device", effort="quick", mode=mode, threads=1)
+    (record,) = result.records
+    assert [(m.quantity, m.cache) for m in record.measurements] == [(quantity, "warm")]
+
+
+def test_the_rows_of_a_result_are_one_a_case_and_not_one_a_process(db: Path) -> None:
+    result = opmark.run("add", params={"shape": [[1], [2]]}, db=db, processes=3, **QUICK)
+    assert len(result.records) == 6
+    rows = result.rows()
+    assert [(row["params"]["shape"], row["processes"]) for row in rows] == [([1], 3), ([2], 3)]
+    assert all(len(row["quantities"]["latency"]["warm"]["process_medians"]) == 3 for row in rows)
+
+
+def test_every_round_of_processes_is_in_a_fresh_one(db: Path) -> None:
+    result = opmark.run("add", size="small", db=db, processes=2, **QUICK)
+    again = opmark.run("add", size="small", db=db, processes=2, resume=True, **QUICK)
+    assert [record.task.settings.process for record in result.records] == [0, 1]
+    assert again.records == result.records
 
 
 @pytest.mark.parametrize(
@@ -70,12 +119,19 @@ def test_a_plan_takes_what_a_run_takes_and_has_the_same_defaults() -> None:
         (show_command, opmark.show),
         (describe_command, opmark.describe),
         (list_command, opmark.list),
-        (doctor_command, opmark.doctor),
     ],
 )
 def test_the_other_commands_have_the_names_and_defaults_of_their_functions(command: Any, function: Any) -> None:
     asked = {name: default for name, default in defaults(command).items() if name not in ONLY_COMMAND}
     assert asked == defaults(function)
+
+
+def test_the_doctor_takes_what_its_two_functions_take() -> None:
+    """By itself it takes nothing; `--aa` is the noise floor."""
+    asked = {name: value for name, value in defaults(doctor_command).items() if name not in ONLY_COMMAND | {"aa"}}
+    assert defaults(opmark.doctor) == {}
+    assert asked.keys() <= defaults(api.noise_floor).keys()
+    assert asked == {name: defaults(api.noise_floor)[name] for name in asked}
 
 
 # Plan.

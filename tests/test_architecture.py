@@ -35,7 +35,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     **dict.fromkeys(PARTS, GROUND | SOCKETS | {"version"}),
     **dict.fromkeys(READERS, GROUND | {"registry", "metrics", "store", "version"}),
     "runner": GROUND | SOCKETS | PARTS | {"version"},
-    "api": GROUND | SOCKETS | {"runner", "workloads", "store", "version"} | {"report"},
+    "api": GROUND | SOCKETS | {"runner", "workloads", "store", "hardware", "version"} | {"report"},
     "__init__": GROUND | {"api", "runner", "version"},
     "__main__": {"cli"},
     **dict.fromkeys(TOP, GROUND | SOCKETS | PARTS | READERS | MEETING | {"version"}),
@@ -160,16 +160,15 @@ def test_imports_are_absolute() -> None:
 
 
 def test_the_parts_a_plug_in_builds_on_need_no_framework() -> None:
-    """Beyond the standard library, the sockets and the nouns stand on msgspec alone."""
-    ours = GROUND | {"interfaces"}
+    """Beyond the standard library, the sockets and the nouns stand on msgspec alone; a statistic may ask SciPy."""
     strangers = {
-        found.module.split(".")[0]
+        (package(path), found.module.split(".")[0], found.top)
         for path in FILES
-        if package(path) in ours
+        if package(path) in GROUND | {"interfaces"}
         for found in imports(tree(path))
         if found.module.split(".")[0] not in {"opmark", *sys.stdlib_module_names}
     }
-    assert strangers <= {"msgspec"}
+    assert strangers <= {("schema", "msgspec", True), ("stats", "scipy", False)}
 
 
 @pytest.mark.parametrize("limit", [400])
@@ -178,13 +177,14 @@ def test_files_are_of_a_size_that_people_can_read(limit: int) -> None:
     assert {name: size for name, size in sizes.items() if size > limit} == {}
 
 
-@pytest.mark.parametrize("limit", [60])
+@pytest.mark.parametrize("limit", [40])
 def test_functions_are_of_a_size_that_people_can_read(limit: int) -> None:
+    """Without the signature: that of a command is the list of its options."""
     long = {}
     for path in FILES:
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                size = (node.end_lineno or node.lineno) - node.lineno + 1
+                size = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
                 if size > limit:
                     long[f"{path.relative_to(SOURCE)}:{node.name}"] = size
     assert long == {}

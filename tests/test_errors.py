@@ -16,6 +16,7 @@ from opmark.errors import (
     OutOfMemory,
     StoreError,
     TaskError,
+    TimerFailed,
     UnknownName,
     Unsupported,
     UserError,
@@ -41,7 +42,7 @@ def test_mistakes_of_a_user_are_apart_from_failures_of_a_task(kind):
     assert not issubclass(kind, TaskError)
 
 
-@pytest.mark.parametrize("kind", [OutOfMemory, Unsupported, WrongResult])
+@pytest.mark.parametrize("kind", [OutOfMemory, TimerFailed, Unsupported, WrongResult])
 def test_failures_of_a_task_are_apart_from_mistakes_of_a_user(kind):
     assert issubclass(kind, TaskError)
     assert not issubclass(kind, UserError)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opmark.units import count_bytes, percent, rate, seconds, seconds_unit, significant
+from opmark.units import count_bytes, counted, percent, rate, seconds, seconds_unit, significant, small_unit
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,34 @@ def test_a_duration_in_its_unit_lies_between_one_and_a_thousand(value):
     scale, unit = seconds_unit(value)
     assert value / scale >= 1 - 1e-9
     assert unit == "s" or value / scale < 1000 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit"), [(2.0, "J"), (5e-3, "mJ"), (-5e-3, "mJ"), (4e-6, "µJ"), (3e-9, "nJ"), (3e-12, "nJ"), (0.0, "nJ")]
+)
+def test_any_unit_can_be_a_small_part_of_itself(value, unit):
+    assert small_unit(value, "J")[1] == unit
+
+
+@given(st.floats(1e-12, 1e6))
+@settings(deadline=None)
+def test_the_small_part_is_the_same_whatever_the_unit(value):
+    assert small_unit(value, "s") == seconds_unit(value)
+    assert small_unit(value, "J")[0] == seconds_unit(value)[0]
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "text"),
+    [
+        (1, ("set",), "1 set"),
+        (0, ("set",), "0 sets"),
+        (2, ("set",), "2 sets"),
+        (1, ("process", "processes"), "1 process"),
+        (3, ("process", "processes"), "3 processes"),
+    ],
+)
+def test_things_are_counted_in_words(number, words, text):
+    assert counted(number, *words) == text
 
 
 @pytest.mark.parametrize(

@@ -5,24 +5,32 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import convert
+from msgspec.structs import replace
+
 from opmark.errors import UnknownName, UserError
+from opmark.hardware.datasheets import datasheet
 from opmark.interfaces import Store
 from opmark.registry import catalogue
 from opmark.registry import operator as find_operator
 from opmark.report.rows import rows
-from opmark.report.view import view
+from opmark.report.view import Known, view
+from opmark.runner.calibrate import calibration
 from opmark.runner.plan import Plan, make_plan
 from opmark.runner.probe import probe
 from opmark.runner.request import cases_for, default_backends
+from opmark.runner.self_test import PROCESSES, self_test
 from opmark.runner.session import new_run, perform, recorded, run_to_resume
-from opmark.runner.settings import settings_for
-from opmark.schema import Availability, Operator, Record, Run, Workload
+from opmark.runner.settings import default_threads, settings_for
+from opmark.schema import Availability, Environment, Operator, Record, Run, Workload
+from opmark.schema.noise import NoiseFloor
+from opmark.schema.peaks import Peaks, chip
 from opmark.store.location import store_path
 
 DEFAULT_EFFORT = "standard"
@@ -41,6 +49,8 @@ class Result:
     db: Path
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Facts by environment id."""
+    peaks: dict[str, Known] = field(default_factory=dict)
+    """What is known of the chip of an environment, by its id."""
 
     @property
     def failed(self) -> bool:
@@ -48,7 +58,7 @@ class Result:
 
     def rows(self) -> list[dict[str, Any]]:
         """What `--json` prints: medians, intervals, rates and everything else but the samples, as plain data."""
-        return [view(row, self.run.id) for row in rows(self.records)]
+        return [view(row, self.run.id, self.peaks.get(row.record.environment)) for row in rows(self.records)]
 
     def __repr__(self) -> str:
         counts = Counter(record.status for record in self.records)
@@ -132,16 +142,65 @@ def run(
             records.append(record)
             if on_record:
                 on_record(record)
-        return Result(this, records, store_path(db), _facts(store, records))
+        return _result(store, this, records, db)
+
+
+def calibrate(
+    backend: str | None = None,
+    *,
+    threads: int | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    db: PathLike | None = None,
+    say: Callable[[str], None] = talk,
+) -> Peaks:
+    """This machine's real peaks, measured, stored as a run and kept for what is shown of later ones."""
+    chosen = backend or default_backends()[0]
+    work = calibration(chosen, threads or default_threads(), timeout, say)
+    with closing(open_store(db, create=True)) as store:
+        this = new_run(Plan((), ()), "calibrate")
+        peaks = work.run(f"measured in run {this.id}")
+        _store_all(store, this, work.environments.values(), work.records)
+        if not peaks.levels and not peaks.flops:
+            raise UserError(
+                f"nothing could be measured on {chosen}: {work.records[0].reason}", f"`opmark show {this.id}` says why"
+            )
+        store.keep("peaks", peaks.chip, this.started, peaks)
+    return peaks
+
+
+def noise_floor(
+    backend: str | None = None,
+    *,
+    threads: int | None = None,
+    processes: int = PROCESSES,
+    timeout: float = DEFAULT_TIMEOUT,
+    db: PathLike | None = None,
+    say: Callable[[str], None] = talk,
+) -> NoiseFloor:
+    """How much identical code differs from itself here: `doctor --aa`. Kept for comparisons."""
+    if processes < 4 or processes % 2:
+        raise UserError(f"processes: expected an even number of at least 4, got {processes}", "as in --processes 10")
+    with closing(open_store(db, create=True)) as store:
+        this = new_run(Plan((), ()), "noise")
+        floor, environments, records = self_test(backend or default_backends()[0], threads, processes, timeout, say)
+        _store_all(store, this, environments, records)
+        store.keep("noise", floor.chip, this.started, floor)
+    return floor
+
+
+def _store_all(store: Store, run: Run, environments: Iterable[Environment], records: Sequence[Record]) -> None:
+    store.begin(replace(run, tasks=len(records)))
+    for environment in environments:
+        store.add_environment(environment)
+    for record in records:
+        store.append(run.id, record)
 
 
 def show(run: str | None = None, *, db: PathLike | None = None) -> Result:
     """A stored run: the last one, or one by its id (or the beginning of it) or its label."""
-    path = store_path(db)
     with closing(open_store(db)) as store:
         this = _find_run(store, run)
-        records = store.records(this.id)
-        return Result(this, records, path, _facts(store, records))
+        return _result(store, this, store.records(this.id), db)
 
 
 def _find_run(store: Store, name: str | None) -> Run:
@@ -185,9 +244,16 @@ def open_store(db: PathLike | None = None, *, create: bool = False) -> Store:
     return SqlStore(store_path(db), create=create)
 
 
-def _facts(store: Store, records: Sequence[Record]) -> dict[str, dict[str, Any]]:
+def _result(store: Store, run: Run, records: list[Record], db: PathLike | None) -> Result:
     found = store.environments({record.environment for record in records if record.environment})
-    return {key: environment.facts for key, environment in found.items()}
+    facts = {key: environment.facts for key, environment in found.items()}
+    return Result(run, records, store_path(db), facts, {key: _known(store, chip(f)) for key, f in facts.items()})
+
+
+def _known(store: Store, name: str) -> Known:
+    """What was measured of a chip, and what its datasheet says."""
+    measured = store.kept("peaks", name)
+    return Known(convert(measured, Peaks) if measured else None, datasheet(name))
 
 
 def _many(value: str | Sequence[str]) -> list[str]:

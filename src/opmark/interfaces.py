@@ -10,6 +10,11 @@ from typing import Any, NamedTuple, Protocol
 
 from opmark.schema import Environment, Launch, Reading, Record, Run, Status, TensorSpec
 
+BLOCK = 4_194_301
+"""Random elements that a large tensor on the host repeats: drawing each would take longer than what is measured.
+
+A prime, so that rows and blocks never fall together."""
+
 
 @dataclass(frozen=True)
 class BackendInfo:
@@ -121,6 +126,9 @@ class Backend(Protocol):
     def classify(self, error: Exception) -> Status | None:
         """`oom` or `skipped` where the framework's error says so; None for an ordinary error."""
 
+    def usable(self) -> bool:
+        """Whether it can go on in this process, asked after an error: a device may refuse everything from then on."""
+
 
 class HostBackend:
     """What backends have in common whose calls are done when they return, on the host's processor and memory."""
@@ -160,6 +168,9 @@ class HostBackend:
 
     def classify(self, error: Exception) -> Status | None:
         return "oom" if isinstance(error, MemoryError) else None
+
+    def usable(self) -> bool:
+        return True
 
 
 class Timer(Protocol):
@@ -249,5 +260,11 @@ class Store(Protocol):
         """In the order written."""
 
     def environments(self, ids: Iterable[str]) -> dict[str, Environment]: ...
+
+    def keep(self, kind: str, chip: str, started: str, body: Any) -> None:
+        """What was found out about a machine: `peaks` or `noise`."""
+
+    def kept(self, kind: str, chip: str) -> Any:
+        """The newest of that, as plain data; None if there is none."""
 
     def close(self) -> None: ...

@@ -23,7 +23,7 @@ def _info(**changes: Any) -> BackendInfo:
 
 
 def test_the_backends_that_were_promised_are_there() -> None:
-    assert {"null", "numpy-cpu", "torch-cpu", "torch-cuda", "torch-accelerator"} <= set(backends())
+    assert {"null", "null-device", "numpy-cpu", "torch-cpu", "torch-cuda", "torch-accelerator"} <= set(backends())
 
 
 @every_info
@@ -43,8 +43,9 @@ def test_only_torch_has_bfloat16_and_gradients() -> None:
     assert not by_framework["numpy"].differentiates
 
 
-def test_only_null_computes_nothing() -> None:
-    assert [name for name, info in backends().items() if not info.computes] == ["null"]
+def test_only_the_backends_without_hardware_compute_nothing() -> None:
+    assert {name for name, info in backends().items() if not info.computes} == {"null", "null-device"}
+    assert {name for name, info in backends().items() if info.device == "none"} == {"null", "null-device"}
 
 
 def test_a_framework_that_is_not_installed_is_named_with_how_to_get_it() -> None:

@@ -78,11 +78,18 @@ def test_a_launch_takes_as_long_as_its_tensors_are_large() -> None:
     assert wide.seconds - fixed == pytest.approx(2 * (_seconds(10**9) - fixed))
 
 
-def test_backward_takes_twice_as_long(null: Any) -> None:
-    launch, gradients = null.backward(NullLaunch(3.0), (), 0)
-    assert launch.seconds == 6
+def test_backward_takes_twice_as_long_and_a_whole_step_three_times(null: Any) -> None:
+    backward, gradients = null.backward(NullLaunch(3.0), (), 0)
+    both, _ = null.backward(NullLaunch(3.0), (), 0, forward=True)
+    assert backward() == backward.seconds == 6
+    assert both() == both.seconds == 9
     assert tuple(gradients) == ()
-    assert launch() is None
+
+
+def test_a_launch_of_somebody_else_can_be_gone_back_through_too(null: Any) -> None:
+    backward, _ = null.backward(lambda: None, (), 0)
+    both, _ = null.backward(lambda: None, (), 0, forward=True)
+    assert 0 < backward() < both()
 
 
 @pytest.mark.parametrize("op", catalogue().values(), ids=lambda op: op.name)
@@ -90,22 +97,27 @@ def test_any_operator_can_be_not_computed(op: Any, null: Any) -> None:
     params = op.complete(op.preset("large"))
     inputs = {name: null.tensor(spec, 0) for name, spec in op.inputs(params).items()}
     assert inputs == op.inputs(params)
-    assert NOTHING.build(params, **inputs)() is None
+    assert NOTHING.build(params, **inputs)() > 0
 
 
 def test_the_backend_counts_virtually_and_keeps_nothing(null: Any) -> None:
-    assert isinstance(null.timer(), VirtualTimer)
-    assert null.timer().quantity == "latency"
+    timers = null.timers()
+    assert set(timers) == {"latency", "throughput"}
+    assert all(isinstance(timer, VirtualTimer) for timer in timers.values())
+    assert null.device_clock() is None
+    assert null.sensors() is None
+    assert null.cache_bytes() is None
     assert null.why_unavailable() is None
     assert null.memory() is None
     assert null.available_bytes() is None
     assert null.synchronize() is None
+    assert null.usable()
     assert not null.asynchronous
     assert null.environment() == {"device": "none", "threads": 1}
 
 
 def test_two_runs_of_the_backend_see_the_same_times(null: Any) -> None:
-    first, second = null.timer(), null.timer()
+    first, second = null.timers()["latency"], null.timers()["latency"]
     assert [first.time(NullLaunch(1.0), 1) for _ in range(5)] == [second.time(NullLaunch(1.0), 1) for _ in range(5)]
 
 
@@ -113,6 +125,18 @@ def test_a_tensor_is_its_own_description(null: Any) -> None:
     spec = TensorSpec((2, 3), "bfloat16")
     assert null.tensor(spec, 0) == spec
     assert null.dtype(spec) == "bfloat16"
+
+
+def test_a_tensor_without_data_cannot_be_spoiled(null: Any) -> None:
+    spec = TensorSpec((2, 3), "float32")
+    null.poison(spec)
+    null.copy_into(spec, TensorSpec((2, 3), "float32", 5.0, 6.0))
+    assert null.thin(spec, 1) == spec == TensorSpec((2, 3), "float32")
+    assert null.deferred(spec) is None
+
+
+def test_overwriting_takes_as_long_as_there_are_bytes(null: Any) -> None:
+    assert null.overwrite(2 << 20)() == pytest.approx(2 * null.overwrite(1 << 20)())
 
 
 def test_there_is_nothing_to_look_at(null: Any) -> None:

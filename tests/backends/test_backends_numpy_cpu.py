@@ -108,9 +108,72 @@ def test_a_scalar_is_looked_at_as_an_array(numpy_cpu: Any) -> None:
     assert (seen.shape, seen.dtype, seen.item()) == ((), np.float64, 1.5)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_a_poisoned_float_is_not_a_number(dtype: str, numpy_cpu: Any) -> None:
+    array = np.ones((3, 5), dtype)
+    numpy_cpu.poison(array)
+    assert np.isnan(array).all()
+
+
+@pytest.mark.parametrize("dtype", INTS)
+def test_a_poisoned_integer_is_as_large_as_it_gets(dtype: str, numpy_cpu: Any) -> None:
+    array = np.ones((3, 5), dtype)
+    numpy_cpu.poison(array)
+    assert (array == np.iinfo(dtype).max).all()
+
+
+def test_a_poisoned_truth_is_the_opposite_somewhere(numpy_cpu: Any) -> None:
+    array = np.array([True, False, True])
+    numpy_cpu.poison(array)
+    assert array.tolist() != [True, False, True]
+
+
+def test_a_view_is_poisoned_and_nothing_beside_it(numpy_cpu: Any) -> None:
+    owner = np.ones((4, 6))
+    numpy_cpu.poison(owner[::2, 1:4].T)
+    assert np.isnan(owner[::2, 1:4]).all()
+    assert np.isnan(owner).sum() == 6
+
+
+def test_what_belongs_to_somebody_else_is_left_alone(numpy_cpu: Any) -> None:
+    owner = np.ones(3)
+    numpy_cpu.poison(np.broadcast_to(owner, (4, 3)))
+    numpy_cpu.poison(np.float32(1.5))
+    assert owner.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("dtype", sorted(INFO.dtypes))
+def test_other_values_go_to_the_same_address(dtype: str, numpy_cpu: Any) -> None:
+    target, source = (numpy_cpu.tensor(_spec(dtype), seed) for seed in (1, 2))
+    address = target.ctypes.data
+    numpy_cpu.copy_into(target, source)
+    assert target.ctypes.data == address != source.ctypes.data
+    np.testing.assert_array_equal(target, source)
+
+
+@settings(deadline=None, max_examples=100)
+@given(shape=st.lists(st.integers(0, 9), max_size=3), most=st.integers(1, 200))
+def test_a_thinned_array_has_as_many_elements_as_allowed_spread_evenly(shape: list[int], most: int) -> None:
+    array = np.arange(int(np.prod(shape))).reshape(shape)
+    thinned = LIVE.thin(array, most).tolist()
+    assert len(thinned) <= most
+    assert 2 * len(thinned) > min(most, array.size) or not array.size
+    assert thinned == list(range(0, array.size, thinned[1] if len(thinned) > 1 else max(1, array.size)))
+
+
+def test_a_scalar_is_thinned_to_itself(numpy_cpu: Any) -> None:
+    assert numpy_cpu.thin(np.float32(1.5), 10).tolist() == [1.5]
+
+
+def test_what_it_returns_has_been_computed(numpy_cpu: Any) -> None:
+    assert numpy_cpu.deferred(np.ones(3)) is None
+
+
 def test_there_is_no_backward_phase(numpy_cpu: Any) -> None:
     with pytest.raises(Unsupported, match="no automatic differentiation"):
         numpy_cpu.backward(lambda: None, (), 0)
+    with pytest.raises(Unsupported, match="no automatic differentiation"):
+        numpy_cpu.backward(lambda: None, (), 0, forward=True)
 
 
 def test_a_real_lack_of_memory_is_recognised(numpy_cpu: Any) -> None:
@@ -126,7 +189,12 @@ def test_an_ordinary_error_is_not_taken_for_anything_else(numpy_cpu: Any) -> Non
 
 
 def test_the_host_clock_and_the_resident_pages_serve_it(numpy_cpu: Any) -> None:
-    assert numpy_cpu.timer() is None
+    assert numpy_cpu.timers() is None
+    assert numpy_cpu.device_clock() is None
+    assert numpy_cpu.sensors() is None
+    assert numpy_cpu.cache_bytes() is None
+    assert numpy_cpu.synchronize() is None
+    assert numpy_cpu.usable()
     assert numpy_cpu.memory() is None
     assert numpy_cpu.why_unavailable() is None
     assert not numpy_cpu.asynchronous

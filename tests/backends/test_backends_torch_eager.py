@@ -247,6 +247,131 @@ def test_the_seed_has_the_element_type_of_the_output(dtype: str, torch_cpu: Any)
     assert seed.dtype == getattr(torch, dtype)
 
 
+@pytest.fixture
+def step(torch_cpu: Any) -> Any:
+    a, b = (torch_cpu.tensor(TensorSpec(shape, "float32"), i) for i, shape in enumerate([(5, 7), (7, 3)]))
+    calls: list[int] = []
+
+    def forward() -> Any:
+        calls.append(1)
+        return torch.mm(a, b)
+
+    launch, seeds = torch_cpu.backward(forward, [a, b], 9, forward=True)
+    calls.clear()
+    return a, b, launch, seeds, calls
+
+
+def test_a_step_returns_a_gradient_an_input(step: Any) -> None:
+    a, b, launch, (seed,), _ = step
+    for found, expected in zip(launch(), (seed @ b.T, a.T @ seed), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_step_computes_the_forward_pass_anew_each_time(step: Any) -> None:
+    _, b, launch, (seed,), calls = step
+    for made in (1, 2, 3):
+        launch()
+        assert len(calls) == made
+    b.data.mul_(2)
+    torch.testing.assert_close(launch()[0], seed @ b.T)
+
+
+def test_a_step_adds_nothing_up_and_switches_the_graph_off_again(step: Any) -> None:
+    a, b, launch, *_ = step
+    first = [gradient.clone() for gradient in launch()]
+    assert all(torch.equal(*pair) for pair in zip(first, launch(), strict=True))
+    assert a.grad is None
+    assert b.grad is None
+    assert not torch.is_grad_enabled()
+
+
+def test_a_step_with_an_output_without_a_gradient_goes_back_through_the_other(torch_cpu: Any) -> None:
+    x = torch_cpu.tensor(_spec("float32"), 0)
+    launch, seeds = torch_cpu.backward(lambda: tuple(torch.topk(x, 2)), [x], 0, forward=True)
+    assert seeds[1] is None
+    torch.testing.assert_close(launch()[0].sum(), seeds[0].sum())
+
+
+def test_a_step_keeps_no_graph_between_two_launches(torch_cpu: Any) -> None:
+    x, outputs = torch_cpu.tensor(_spec("float32"), 0), []
+
+    def forward() -> Any:
+        y = torch.exp(x)
+        outputs.append(weakref.ref(y))
+        return y
+
+    launch, _ = torch_cpu.backward(forward, [x], 0, forward=True)
+    launch()
+    launch()
+    gc.collect()
+    assert len(outputs) == 3
+    assert all(output() is None for output in outputs)
+
+
+def test_other_seeds_at_the_same_address_give_other_gradients(product: Any, torch_cpu: Any) -> None:
+    _, b, launch, (seed,) = product
+    torch_cpu.copy_into(seed, torch.ones(5, 3))
+    torch.testing.assert_close(launch()[0], torch.ones(5, 3) @ b.T)
+
+
+@pytest.mark.parametrize("dtype", sorted(INFO.dtypes))
+def test_other_values_go_to_the_same_address(dtype: str, torch_cpu: Any) -> None:
+    target, source = (torch_cpu.tensor(_spec(dtype), seed) for seed in (1, 2))
+    address = target.data_ptr()
+    torch_cpu.copy_into(target, source)
+    assert target.data_ptr() == address != source.data_ptr()
+    np.testing.assert_array_equal(torch_cpu.to_numpy(target), torch_cpu.to_numpy(source))
+
+
+def test_other_values_may_go_into_an_input_that_has_a_gradient(torch_cpu: Any) -> None:
+    with torch.enable_grad():
+        target = torch.zeros(3, requires_grad=True)
+        torch_cpu.copy_into(target, torch.ones(3))
+    assert target.tolist() == [1, 1, 1]
+    assert target.is_leaf
+
+
+def test_an_ordinary_tensor_has_been_computed(torch_cpu: Any) -> None:
+    assert torch_cpu.deferred(torch.ones(3)) is None
+    assert torch_cpu.deferred(torch.nn.Parameter(torch.ones(3))) is None
+    assert torch_cpu.deferred(torch.ones(3).expand(4, 3)) is None
+
+
+def test_a_subclass_of_a_tensor_may_be_computed_later(torch_cpu: Any) -> None:
+    class Lazy(torch.Tensor):
+        pass
+
+    assert "Lazy" in torch_cpu.deferred(torch.ones(3).as_subclass(Lazy))
+
+
+def test_what_is_no_tensor_may_be_computed_later(torch_cpu: Any) -> None:
+    assert "function" in torch_cpu.deferred(lambda: torch.ones(3))
+
+
+@settings(deadline=None, max_examples=100)
+@given(shape=st.lists(st.integers(0, 9), max_size=3), most=st.integers(1, 200))
+def test_a_thinned_tensor_has_as_many_elements_as_allowed_spread_evenly(shape: list[int], most: int) -> None:
+    value = torch.arange(int(np.prod(shape))).reshape(shape)
+    thinned = INFO.load(threads=1).thin(value, most).tolist()
+    assert len(thinned) <= most
+    assert 2 * len(thinned) > min(most, value.numel()) or not value.numel()
+    assert thinned == list(range(0, value.numel(), thinned[1] if len(thinned) > 1 else max(1, value.numel())))
+
+
+def test_a_tensor_is_thinned_whatever_its_strides_and_its_graph(torch_cpu: Any) -> None:
+    with torch.enable_grad():
+        value = torch.arange(6.0, requires_grad=True).reshape(2, 3).T
+        thinned = torch_cpu.thin(value, 3)
+    assert thinned.tolist() == [0, 1, 2]
+    assert not thinned.requires_grad
+
+
+def test_a_poisoned_output_is_not_a_number(torch_cpu: Any) -> None:
+    value = torch.ones(3)
+    torch_cpu.poison(value)
+    assert value.isnan().all()
+
+
 def test_a_real_lack_of_memory_is_recognised(torch_cpu: Any) -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 50, dtype=torch.uint8)
@@ -299,10 +424,26 @@ def test_an_ordinary_error_is_not_taken_for_anything_else(what: str, torch_cpu: 
 def test_the_cpu_is_always_there(torch_cpu: Any) -> None:
     assert torch_cpu.why_unavailable() is None
     assert not torch_cpu.asynchronous
-    assert torch_cpu.timer() is None
+    assert torch_cpu.timers() is None
+    assert torch_cpu.device_clock() is None
+    assert torch_cpu.sensors() is None
+    assert torch_cpu.cache_bytes() is None
     assert torch_cpu.memory() is None
     assert torch_cpu.synchronize() is None
     assert 0 < torch_cpu.available_bytes() <= psutil.virtual_memory().total
+
+
+def test_a_device_that_answers_nothing_but_errors_is_of_no_more_use(
+    torch_cpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a fault of the device, every later call of the same process fails."""
+
+    def fails() -> None:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    assert torch_cpu.usable()
+    monkeypatch.setattr(torch_cpu, "synchronize", fails)
+    assert not torch_cpu.usable()
 
 
 @pytest.mark.parametrize("name", OTHERS)

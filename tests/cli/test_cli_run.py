@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from opmark import api
+from opmark.stats import log_interval
 
 Command = Callable[..., Any]
 
@@ -68,7 +69,7 @@ def test_the_quick_suite_is_all_well(opmark: Command) -> None:
     for record in records:
         assert record.keys() >= PROMISED
         assert record["verification"]["checked"] in {"full", "scaled"}
-        (quantity,) = record["quantities"].values()
+        (quantity,) = (values for by_cache in record["quantities"].values() for values in by_cache.values())
         low, high = quantity["interval"]
         assert 0 < low <= quantity["median"] <= high
         assert quantity["samples"] >= 3
@@ -255,3 +256,166 @@ def test_resuming_a_complete_run_adds_nothing(opmark: Command, db: Path) -> None
     assert again.code == 0
     assert again.out == first.out
     assert len(api.show(db=db).records) == 1
+
+
+# How it is measured.
+
+
+DEVICE = [*SMALL, "--backend", "null-device"]
+
+
+def measured(done: Any) -> list[tuple[str, str]]:
+    """Quantity and cache of all that the only record of a run has."""
+    (record,) = done.objects
+    return [(name, cache) for name, by_cache in record["quantities"].items() for cache in by_cache]
+
+
+def test_a_case_in_several_processes_is_one_line_over_their_medians(main: Command, db: Path) -> None:
+    done = main("run", "add", "exp", *NULL, "--processes", "3", "--json")
+    assert done.code == 0
+    assert [(r["op"], r["processes"]) for r in done.objects] == [("add", 3), ("exp", 3)]
+    for record in done.objects:
+        values = record["quantities"]["latency"]["warm"]
+        medians = values["process_medians"]
+        assert len(medians) == 3
+        assert values["median"] == sorted(medians)[1]
+        assert values["interval"] == pytest.approx(log_interval(medians)[:2])
+    stored = api.show(db=db).records
+    assert [(r.task.settings.process, r.task.case.op) for r in stored] == [
+        (0, "add"), (0, "exp"), (1, "add"), (1, "exp"), (2, "add"), (2, "exp"),
+    ]  # fmt: skip
+
+
+PIDS = """
+from opmark.backends.null import NullBackend
+from opmark.interfaces import BackendInfo
+INFO = BackendInfo(name="pids", framework="null", device="none", summary="tells its process", loads="pids:Backend",
+                   dtypes=frozenset({"float32"}), computes=False)
+
+class Backend(NullBackend):
+    def environment(self):
+        import os
+        return {"pid": os.getpid()}
+"""
+
+
+def test_every_round_is_a_fresh_process(opmark: Command, install: Callable[[str, str], None], db: Path) -> None:
+    install("pids", PIDS)
+    done = opmark("run", "add", "exp", *SMALL, "--backend", "pids", "--processes", "3")
+    assert done.code == 0
+    result = api.show(db=db)
+    pids = [result.environments[record.environment]["pid"] for record in result.records]
+    assert len(set(pids)) == 3
+    assert pids[0] == pids[1]
+    assert "in 3 processes" in done.out
+
+
+def test_a_stored_run_of_several_processes_is_shown_as_it_was(main: Command) -> None:
+    made = main("run", "add", *NULL, "--processes", "2", "--json")
+    shown = main("show", "--json")
+    assert shown.objects == made.objects
+
+
+def test_so_many_samples_and_warm_up_calls_are_taken_as_are_asked_for(main: Command, db: Path) -> None:
+    assert main("run", "add", *NULL, "--samples", "37", "--warmup", "5").code == 0
+    (record,) = api.show(db=db).records
+    (measurement,) = record.measurements
+    assert (len(measurement.samples), measurement.calls, measurement.stop) == (37, 1, "count")
+    assert measurement.warmup_calls == 5
+
+
+def test_the_rule_to_stop_by_may_be_told(main: Command, db: Path) -> None:
+    done = main("run", "add", *NULL, "--rel-ci", "1e-9", "--min-time", "0.001", "--max-time", "0.004")
+    assert done.code == 0
+    (record,) = api.show(db=db).records
+    rule = record.task.settings.sampling
+    assert (rule.rel_ci, rule.min_time, rule.max_time) == (1e-9, 0.001, 0.004)
+    assert record.measurements[0].stop == "budget"
+    assert "! imprecise" in done.out
+
+
+def test_a_wide_interval_is_soon_enough(main: Command, db: Path) -> None:
+    assert main("run", "add", *NULL, "--rel-ci", "0.5", "--json").objects[0]["quantities"]["latency"]["warm"][
+        "stop"
+    ] == ("precise")
+
+
+def test_quantities_and_caches_multiply(main: Command) -> None:
+    asked = ("--quantity", "throughput,device_time", "--cache", "cold", "--cache", "warm")
+    assert measured(main("run", "add", *DEVICE, *asked, "-p", "shape=1024x1024", "--json")) == [
+        ("device_time", "cold"), ("device_time", "warm"), ("throughput", "cold"), ("throughput", "warm"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("mode", "quantity"), [("discrete", "latency"), ("continuous", "throughput"), ("continuous_events", "event_time")]
+)
+@pytest.mark.parametrize(("l2", "cache"), [("on", "warm"), ("off", "cold")])
+def test_the_modes_of_param(main: Command, mode: str, quantity: str, l2: str, cache: str) -> None:
+    done = main(
+        "run", "add", *DEVICE, "-p", "shape=1024x1024", "--mode", mode, "--cuda-l2-cache", l2, "--warmup", "5",
+        "--samples", "50", "--json",
+    )  # fmt: skip
+    assert measured(done) == [(quantity, cache)]
+    assert done.objects[0]["mode"] == mode
+
+
+def test_a_timer_may_be_named(main: Command) -> None:
+    done = main("run", "add", *DEVICE, "--quantity", "device_span", "--cache", "warm", "--timer", "graph", "--json")
+    assert done.objects[0]["quantities"]["device_span"]["warm"]["timer"] == "graph"
+
+
+def test_gradients_of_some_inputs_may_be_asked_for(main: Command) -> None:
+    done = main("run", "matmul", *NULL, "--wrt", "b", "--phase", "forward,backward,both", "--json")
+    assert [(r["phase"], r["wrt"]) for r in done.objects] == [("forward", []), ("backward", ["b"]), ("both", ["b"])]
+    assert "backward db" in main("run", "matmul", *NULL, "--wrt", "b").out
+
+
+@needs_torch
+def test_forward_and_backward_in_one_step(main: Command) -> None:
+    done = main(
+        "run", "softmax", "--size", "small", "--phase", "both", "--samples", "5", "--threads", "1", "--json",
+    )  # fmt: skip
+    (record,) = done.objects
+    assert (record["status"], record["phase"]) == ("ok", "both")
+    assert (record["verification"]["checked"], record["verification"]["after"]) == ("full", "same")
+
+
+def test_a_device_has_a_column_a_quantity(main: Command) -> None:
+    head, row = main("run", "add", *DEVICE).out.splitlines()[:2]
+    for name in ("quantity", "device_time warm", "device_span cold", "latency warm", "host_time warm"):
+        assert name in head
+    assert "device_time cold" in row
+
+
+def test_what_cannot_be_had_is_said_and_the_rest_is_measured(main: Command) -> None:
+    done = main("run", "add", *NULL, "--quantity", "device_time,latency")
+    assert done.code == 0
+    assert "not measured: device_time: null has no clock of its own on a device" in done.out
+
+
+def test_where_nothing_of_it_can_be_had_the_case_is_skipped(main: Command) -> None:
+    done = main("run", "add", *NULL, "--quantity", "device_time", "--json")
+    assert done.code == 0
+    (record,) = done.objects
+    assert (record["status"], record["quantities"]) == ("skipped", {})
+    assert "no clock of its own" in record["reason"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("no-profiler", "not measured: device_time cold: the profiler cannot start: it is already in use"),
+        ("all-lost", "not measured: device_time cold: cupti lost the records of all"),
+        ("lost", "! records-lost"),
+        ("stray", "! stray-work"),
+        ("idle", "! no-kernels"),
+        ("events-off", "! timers-disagree"),
+        ("throttled", "! clocks-moved"),
+    ],
+)
+def test_a_bad_day_of_a_device_is_said(main: Command, monkeypatch: pytest.MonkeyPatch, fault: str, said: str) -> None:
+    monkeypatch.setenv("OPMARK_NULL_DEVICE", fault)
+    done = main("run", "add", *DEVICE, "-p", "shape=2048x2048", "--samples", "20", "--cache", "cold,warm")
+    assert done.code == 0
+    assert said in done.out

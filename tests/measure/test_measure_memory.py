@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -31,32 +32,32 @@ def touched(mebibytes: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("size", [32, 96])
-def test_what_is_allocated_and_touched_shows_in_the_peak(probe, size):
+def test_what_is_allocated_and_touched_shows_in_the_peak(probe: ResidentPages, size: int) -> None:
     before = probe.start()
     kept = touched(size)
     assert probe.peak() - before == pytest.approx(kept.nbytes, abs=SLACK)
 
 
-def test_what_is_freed_stays_in_the_peak(probe):
+def test_what_is_freed_stays_in_the_peak(probe: ResidentPages) -> None:
     before = probe.start()
     touched(64)
     assert probe.peak() - before == pytest.approx(64 * MIB, abs=SLACK)
 
 
-def test_a_peak_is_the_most_at_one_time_and_not_the_sum(probe):
+def test_a_peak_is_the_most_at_one_time_and_not_the_sum(probe: ResidentPages) -> None:
     before = probe.start()
     for _ in range(4):
         touched(32)
     assert probe.peak() - before == pytest.approx(32 * MIB, abs=SLACK)
 
 
-def test_what_is_only_reserved_does_not_count(probe):
+def test_what_is_only_reserved_does_not_count(probe: ResidentPages) -> None:
     before = probe.start()
     kept = np.empty(64 * MIB, np.uint8)
     assert probe.peak() - before < SLACK < kept.nbytes
 
 
-def test_starting_again_forgets_the_peak(probe):
+def test_starting_again_forgets_the_peak(probe: ResidentPages) -> None:
     before = probe.start()
     touched(64)
     again = probe.start()
@@ -64,21 +65,21 @@ def test_starting_again_forgets_the_peak(probe):
     assert probe.peak() - again < SLACK
 
 
-def test_what_is_in_use_at_the_start_is_no_part_of_the_need(probe):
+def test_what_is_in_use_at_the_start_is_no_part_of_the_need(probe: ResidentPages) -> None:
     kept = touched(64)
     before = probe.start()
     assert probe.peak() - before < SLACK < kept.nbytes
 
 
-def test_the_use_is_that_of_this_process(probe):
+def test_the_use_is_that_of_this_process(probe: ResidentPages) -> None:
     assert probe.start() == pytest.approx(psutil.Process().memory_info().rss, abs=SLACK)
 
 
-def test_it_counts_in_pages():
+def test_it_counts_in_pages() -> None:
     assert ResidentPages.resolution == os.sysconf("SC_PAGE_SIZE")
 
 
-def test_what_the_c_library_keeps_for_later_is_given_back_at_the_start(probe):
+def test_what_the_c_library_keeps_for_later_is_given_back_at_the_start(probe: ResidentPages) -> None:
     before = probe.start()
     blocks = [bytearray(64 * 1024) for _ in range(1000)]  # small enough to come from the heap
     last = blocks.pop()  # the end of the heap stays in use, so that nothing before it is given back by itself
@@ -89,7 +90,9 @@ def test_what_the_c_library_keeps_for_later_is_given_back_at_the_start(probe):
     assert len(last) == 64 * 1024
 
 
-def test_where_the_peak_cannot_be_reset_the_use_is_sampled_and_the_source_says_so(monkeypatch, tmp_path):
+def test_where_the_peak_cannot_be_reset_the_use_is_sampled_and_the_source_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(memory, "_CLEAR", tmp_path / "none")
     probe = ResidentPages()
     assert probe.source == "resident pages, sampled"

@@ -160,12 +160,24 @@ def test_cost_is_whole_and_something_is_moved(op: Operator, size: str, phase: An
 @pytest.mark.parametrize("phase", PHASES)
 def test_cost_grows_from_small_to_large(op: Operator, phase: Any) -> None:
     costs = [op.phase_cost(op.complete(op.preset(size)), phase) for size in SIZES]
-    if phase == "backward" and (not op.gradients or op.name in NOTHING_BACKWARDS):
+    if phase != "forward" and (not op.gradients or op.name in NOTHING_BACKWARDS):
         assert costs == [None] * 3
         return
     moved, flops = [c.bytes_moved for c in costs if c], [c.flops for c in costs if c]
     assert moved[0] < moved[1] < moved[2]
     assert flops[0] < flops[1] < flops[2] or flops == [0, 0, 0]
+
+
+@every_operator
+def test_both_phases_cost_what_each_of_them_costs(op: Operator) -> None:
+    for params in with_dtypes(op, "small"):
+        forward, backward, both = (op.phase_cost(params, phase) for phase in ("forward", "backward", "both"))
+        if backward is None:
+            assert both is None
+        else:
+            assert both.flops == forward.flops + backward.flops
+            assert both.bytes_read == forward.bytes_read + backward.bytes_read
+            assert both.bytes_written == forward.bytes_written + backward.bytes_written
 
 
 # A lookup reads the rows that it is asked for and not the whole table.
@@ -245,6 +257,7 @@ def test_a_backward_phase_exists_exactly_for_floats(op: Operator) -> None:
         dtypes = [op.result_dtype(params), *(specs[name].dtype for name in op.gradients)]
         possible = bool(op.gradients) and all(is_float(dtype) for dtype in dtypes)
         assert (op.why_no_phase(params, "backward") is None) == possible
+        assert (op.why_no_phase(params, "both") is None) == possible
         assert op.why_no_phase(params, "forward") is None
 
 

@@ -93,8 +93,8 @@ class Sabotaged:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._live, name)
 
-    def backward(self, launch: Any, inputs: Any, seed: int) -> Any:
-        gradients, seeds = self._live.backward(launch, inputs, seed)
+    def backward(self, launch: Any, inputs: Any, seed: int, *, forward: bool = False) -> Any:
+        gradients, seeds = self._live.backward(launch, inputs, seed, forward=forward)
         return lambda: [self._spoil(g) if i == self._at else g for i, g in enumerate(gradients())], seeds
 
 
@@ -144,7 +144,7 @@ def all_right(name: str) -> Iterator[dict[str, Any]]:
     live = info.load(threads=1)
     for op in catalogue().values():
         for phase, implementation in product(PHASES, op.implementations_for(info.framework)):
-            if phase == "backward" and not info.differentiates:
+            if phase != "forward" and not info.differentiates:
                 continue
             for dtype in op.param("dtype").choices:
                 given = variants(op, info, phase, dtype, op.preset("small"), *ODD.get(op.name, ()))

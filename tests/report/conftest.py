@@ -27,8 +27,10 @@ def make_record() -> Callable[..., Record]:
     def make(op: str = "matmul", params: dict[str, Any] | None = None, **fields: Any) -> Record:
         given = {"M": 256, "N": 128, "K": 64} if params is None else params
         known = op in ("matmul", "exp", "layer_norm", "fault")
-        case = Case.of(op, operator(op).complete(given) if known else given, fields.pop("phase", "forward"), ("llm",))
-        settings = Settings(fields.pop("threads", 2), "quick", EFFORTS["quick"])
+        phase, wrt = fields.pop("phase", "forward"), fields.pop("wrt", ())
+        case = Case.of(op, operator(op).complete(given) if known else given, phase, ("llm",), wrt)
+        named = {name: fields.pop(name) for name in ("process", "mode") if name in fields}
+        settings = Settings(fields.pop("threads", 2), "quick", EFFORTS["quick"], **named)
         task = Task(case, fields.pop("backend", "null"), "null", settings)
         status = fields.pop("status", "ok")
         cautions = tuple(fields.pop("cautions", ()))
@@ -46,6 +48,15 @@ def make_record() -> Callable[..., Record]:
                 **fields,
             }
         return Record(task, status, **fields)
+
+    return make
+
+
+@pytest.fixture
+def make_measurement() -> Callable[..., Measurement]:
+    def make(quantity: str, cache: str, samples: list[float], **fields: Any) -> Measurement:
+        timer = fields.pop("timer", "virtual")
+        return Measurement(quantity, cache, timer, samples, 1, 0.0, 2, 0.1, "precise", **fields)  # type: ignore[arg-type]
 
     return make
 

@@ -10,9 +10,10 @@ import pytest
 from rich.console import Console
 
 from opmark.report.console import parameters, print_records
-from opmark.schema import Caution, Memory, Record
+from opmark.schema import Caution, Measurement, Memory, Record
 
 MakeRecord = Callable[..., Record]
+MakeMeasurement = Callable[..., Measurement]
 Printed = Callable[..., str]
 
 COLUMNS = [
@@ -89,6 +90,117 @@ def test_memory_below_what_the_counter_sees_is_not_zero(
 ) -> None:
     row = printed([make_record(memory=memory)]).splitlines()[1]
     assert re.split(r"\s{2,}", row.strip())[-2] == text
+
+
+# Other quantities, several processes.
+
+
+def cells(line: str) -> list[str]:
+    return re.split(r"\s{2,}", line.strip())
+
+
+def test_where_the_headline_is_no_latency_it_is_named(
+    make_record: MakeRecord, make_measurement: MakeMeasurement, printed: Printed
+) -> None:
+    record = make_record(measurements=(make_measurement("device_time", "cold", [2e-6] * 9),))
+    head, row = printed([record]).splitlines()
+    assert head.split()[4:6] == ["quantity", "median"]
+    assert cells(row)[4:6] == ["device_time cold", "2.00 µs"]
+
+
+def test_a_row_without_a_number_does_not_make_the_headline_worth_naming(
+    make_record: MakeRecord, printed: Printed
+) -> None:
+    head, *_ = printed([make_record(), make_record(status="error", reason="it broke")]).splitlines()
+    assert head.split() == COLUMNS
+
+
+def test_every_other_quantity_has_a_column_of_its_own(
+    make_record: MakeRecord, make_measurement: MakeMeasurement, printed: Printed
+) -> None:
+    both = make_record(
+        measurements=(
+            make_measurement("device_time", "cold", [3e-6] * 9),
+            make_measurement("device_time", "warm", [2e-6] * 9),
+            make_measurement("latency", "warm", [9e-6] * 9),
+        )
+    )
+    one = make_record("exp", {"shape": [4]}, measurements=(make_measurement("latency", "warm", [7e-6] * 9),))
+    head, first, second = printed([both, one]).splitlines()
+    assert cells(head)[4:10] == ["quantity", "median", "interval", "noise", "device_time warm", "latency warm"]
+    assert cells(first)[4:10] == ["device_time cold", "3.00 µs", "3.00–3.00", "0 %", "2.00 µs", "9.00 µs"]
+    assert cells(second)[4:6] == ["latency warm", "7.00 µs"]
+    assert second.count("µs") == 1
+
+
+def test_energy_is_in_joules_and_has_no_rate(
+    make_record: MakeRecord, make_measurement: MakeMeasurement, printed: Printed
+) -> None:
+    row = printed([make_record(measurements=(make_measurement("energy", "warm", [0.002] * 9),))]).splitlines()[1]
+    assert cells(row)[4:] == ["energy warm", "2.00 mJ", "2.00–2.00", "0 %", "3.00 MiB", "ok"]
+
+
+def test_the_cases_of_several_processes_are_one_row(
+    make_record: MakeRecord, make_measurement: MakeMeasurement, printed: Printed
+) -> None:
+    """1.0, 1.1 and 1.2 ms: their interval is that of Student's t on the logarithms."""
+    records = [
+        make_record(measurements=(make_measurement("latency", "warm", [value] * 9),), process=i)
+        for i, value in enumerate((1.0e-3, 1.2e-3, 1.1e-3))
+    ]
+    lines = printed(records).splitlines()
+    assert len(lines) == 2
+    assert cells(lines[1])[2:6] == ["null ×2 in 3 processes", "forward", "1.10 ms", "0.875–1.38"]
+
+
+def test_a_process_that_failed_is_what_is_told(make_record: MakeRecord, printed: Printed) -> None:
+    text = printed([make_record(process=0), make_record(process=1, status="timeout", reason="too long")])
+    assert cells(text.splitlines()[1])[-1] == "timeout"
+    assert "timeout: too long" in text
+
+
+def test_gradients_of_some_inputs_are_part_of_the_phase(make_record: MakeRecord, printed: Printed) -> None:
+    row = printed([make_record(phase="backward", wrt=("a", "b"))]).splitlines()[1]
+    assert cells(row)[3] == "backward da db"
+
+
+def test_what_could_not_be_had_is_said_once(make_record: MakeRecord, printed: Printed) -> None:
+    note = "device_time: null has no clock of its own on a device"
+    records = [make_record(params={"M": m, "N": 1, "K": 1}, notes=(note,), process=i) for m in (1, 2) for i in (0, 1)]
+    below = printed(records).split("\n\n")[1].splitlines()
+    assert below == [f"matmul M=1 N=1 K=1 float32 and 1 more: not measured: {note}"]
+
+
+def test_a_doubt_says_of_which_quantity_it_is_where_there_are_several(
+    make_record: MakeRecord, make_measurement: MakeMeasurement, printed: Printed
+) -> None:
+    noisy = Caution("noisy", "by 20 %")
+    measurements = (
+        make_measurement("device_time", "warm", [2e-6] * 9),
+        make_measurement("latency", "warm", [9e-6] * 9, cautions=(noisy,)),
+    )
+    text = printed([make_record(measurements=measurements)])
+    assert "! noisy: matmul M=256 N=128 K=64 float32: latency warm: by 20 %" in text.splitlines()
+
+
+def test_a_number_that_is_the_schedulers_is_marked_twice(make_record: MakeRecord, printed: Printed) -> None:
+    row = printed([make_record(cautions=[Caution("preempted", "m")])]).splitlines()[1]
+    assert cells(row)[-1] == "ok !!"
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_narrow_terminal_names_every_quantity(
+    make_record: MakeRecord, make_measurement: MakeMeasurement, printed: Printed, width: int
+) -> None:
+    record = make_record(
+        measurements=(
+            make_measurement("device_time", "cold", [3e-6] * 9),
+            make_measurement("latency", "warm", [9e-6] * 9),
+        )
+    )
+    found = words(printed([record], width=width))
+    for part in ("device_time cold 3.00 µs", "latency warm 9.00 µs"):
+        assert part in found
 
 
 # What is written in brackets is no markup.

@@ -17,7 +17,7 @@ import pytest
 from opmark import registry
 from opmark.interfaces import BackendInfo
 from opmark.runner.process import WorkerProcess
-from opmark.runner.request import settings_for
+from opmark.runner.settings import settings_for
 from opmark.schema import Case, Task
 
 HEAD = """
@@ -86,7 +86,7 @@ def make_task() -> MakeTask:
     def make(op: str = "add", backend: str = "null", **params: Any) -> Task:
         operator = registry.operator(op)
         params = operator.complete({"shape": [4], **params} if op == "add" else params)
-        (settings,) = settings_for([1], "quick", 0, verify=True)
+        (settings,) = settings_for(threads=[1], effort="quick")
         label = {"numpy-cpu": "numpy", "torch-cpu": "torch"}.get(backend, "null")
         return Task(Case.of(op, params, "forward"), backend, label, settings)
 

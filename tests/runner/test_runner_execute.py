@@ -16,9 +16,11 @@ from opmark.errors import OutOfMemory, TaskError, Unsupported, WrongResult
 from opmark.registry import backend, operator
 from opmark.runner import execute as module
 from opmark.runner.execute import Bench
-from opmark.schema import Cost, Status, Task
+from opmark.schema import Cost, Environment, Status, Task
 
 MakeTask = Callable[..., Task]
+
+ENVIRONMENT = Environment.of({"chip": "Fast 9000"})
 
 
 class Failing(NullBackend):
@@ -38,12 +40,12 @@ class Failing(NullBackend):
 
 @pytest.fixture
 def null() -> Bench:
-    return Bench(backend("null"), NullBackend(backend("null"), 1), "an environment")
+    return Bench(backend("null"), NullBackend(backend("null"), 1), ENVIRONMENT)
 
 
 @pytest.fixture
 def numpy() -> Bench:
-    return Bench(backend("numpy-cpu"), NumpyBackend(backend("numpy-cpu"), 1), "an environment")
+    return Bench(backend("numpy-cpu"), NumpyBackend(backend("numpy-cpu"), 1), ENVIRONMENT)
 
 
 def test_a_record_has_everything_about_its_task(null: Bench, make_task: MakeTask) -> None:
@@ -53,7 +55,7 @@ def test_a_record_has_everything_about_its_task(null: Bench, make_task: MakeTask
     assert (record.task, record.status, record.reason) == (task, "ok", "")
     assert [m.quantity for m in record.measurements] == ["latency"]
     assert record.cost == operator("matmul").cost(task.case.params)
-    assert record.environment == "an environment"
+    assert record.environment == ENVIRONMENT.id
     assert abs((datetime.fromisoformat(record.started) - before).total_seconds()) < 10
     assert record.duration > 0
     assert record.memory is not None
@@ -162,3 +164,32 @@ def test_a_cost_that_cannot_be_computed_is_the_reason(
     monkeypatch.setattr(module, "find_operator", lambda name: broken)
     record = numpy.record(make_task("add", "numpy-cpu", shape=[4]))
     assert (record.status, record.reason, record.cost) == ("error", "KeyError: 'oops'", None)
+
+
+def test_a_result_is_looked_at_again_after_it_was_timed(numpy: Bench, make_task: MakeTask) -> None:
+    verification = numpy.record(make_task("add", "numpy-cpu")).verification
+    assert verification is not None
+    assert (verification.checked, verification.after) == ("full", "same")
+
+
+def test_what_computes_nothing_is_not_looked_at_again(null: Bench, make_task: MakeTask) -> None:
+    verification = null.record(make_task()).verification
+    assert verification is not None
+    assert verification.after == ""
+
+
+def test_the_cost_of_a_step_is_that_of_both_phases_and_of_some_gradients_unknown(
+    null: Bench, make_task: MakeTask
+) -> None:
+    task = make_task("matmul", M=8, N=8, K=8)
+    op = operator("matmul")
+    both = null.record(replace(task, case=replace(task.case, phase="both"))).cost
+    backward = op.phase_cost(task.case.params, "backward")
+    assert backward is not None
+    assert both == op.cost(task.case.params) + backward
+    some = replace(task, case=replace(task.case, phase="backward", wrt=("a",)))
+    assert null.record(some).cost is None
+
+
+def test_a_bench_without_an_environment_names_none(make_task: MakeTask) -> None:
+    assert Bench(backend("null"), NullBackend(backend("null"), 1)).record(make_task()).environment == ""

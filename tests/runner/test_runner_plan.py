@@ -15,7 +15,7 @@ from opmark.interfaces import BackendInfo
 from opmark.registry import backend, operator
 from opmark.runner import plan as module
 from opmark.runner.plan import Plan, implementations, make_plan
-from opmark.runner.request import settings_for
+from opmark.runner.settings import settings_for
 from opmark.schema import Case, Settings, TensorSpec
 from opmark.schema.operator import Phase
 
@@ -28,7 +28,7 @@ def case(op: str = "exp", phase: Phase = "forward", **params: object) -> Case:
 
 
 def settings(*threads: int, effort: str = "quick") -> list[Settings]:
-    return settings_for(threads or (1,), effort, 0, verify=True)
+    return settings_for(threads=threads or (1,), effort=effort)
 
 
 def reasons(plan: Plan) -> list[str]:
@@ -57,6 +57,40 @@ def test_tasks_are_ordered_so_that_each_worker_starts_once() -> None:
     for name, threads, tasks in groups:
         assert [task.case for task in tasks] == CASES
         assert {(task.backend, task.settings.threads) for task in tasks} == {(name, threads)}
+
+
+def test_every_round_of_processes_has_every_case_on_every_backend() -> None:
+    plan = make_plan(CASES, ["null", "numpy-cpu"], settings_for(threads=[1, 2], effort="quick", processes=2))
+    assert [(name, threads) for name, threads, _ in plan.groups()] == 2 * [
+        ("null", 1), ("null", 2), ("numpy-cpu", 1), ("numpy-cpu", 2),
+    ]  # fmt: skip
+    for _, _, tasks in plan.groups():
+        assert [task.case for task in tasks] == CASES
+        assert len({task.settings.process for task in tasks}) == 1
+    processes = [task.settings.process for task in plan.tasks]
+    assert processes == sorted(processes)
+
+
+def test_two_rounds_of_one_worker_are_two_workers() -> None:
+    """Where there is one backend and one number of threads, only the round tells the processes apart."""
+    plan = make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", processes=3))
+    assert [len(tasks) for _, _, tasks in plan.groups()] == [3, 3, 3]
+    assert len({task.id for task in plan.tasks}) == 9
+    assert len({task.across_processes.id for task in plan.tasks}) == 3
+
+
+def test_the_rest_of_a_round_is_still_a_round() -> None:
+    plan = make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", processes=2))
+    rest = plan.without({task.id for task in plan.tasks[:4]})
+    assert [(tasks[0].settings.process, len(tasks)) for _, _, tasks in rest.groups()] == [(1, 2)]
+
+
+def test_what_cannot_run_is_told_once_and_not_for_every_process() -> None:
+    cases = [*CASES, case("exp", "backward")]
+    plan = make_plan(cases, ["numpy-cpu"], settings_for(threads=[1], effort="quick", processes=4))
+    assert len(plan.tasks) == 12
+    (record,) = plan.skipped
+    assert record.task.settings.process == 0
 
 
 def test_a_backend_that_is_named_twice_runs_once() -> None:
@@ -102,10 +136,29 @@ def test_the_id_of_a_plan_does_not_depend_on_the_order() -> None:
         lambda: make_plan(CASES, ["numpy-cpu"], settings()),
         lambda: make_plan(CASES, ["null"], settings(2)),
         lambda: make_plan(CASES, ["null"], settings(effort="standard")),
-        lambda: make_plan(CASES, ["null"], settings_for([1], "quick", 1, verify=True)),
-        lambda: make_plan(CASES, ["null"], settings_for([1], "quick", 0, verify=False)),
+        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", seed=1)),
+        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", verify=False)),
+        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", quantities=["throughput"])),
+        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", caches=["cold"])),
+        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", mode="discrete")),
+        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", timer="events")),
+        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", processes=2)),
+        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", sampling={"samples": 9})),
     ],
-    ids=["cases", "backend", "threads", "effort", "seed", "verify"],
+    ids=[
+        "cases",
+        "backend",
+        "threads",
+        "effort",
+        "seed",
+        "verify",
+        "quantity",
+        "cache",
+        "mode",
+        "timer",
+        "processes",
+        "samples",
+    ],
 )
 def test_another_plan_has_another_id(other: Callable[[], Plan]) -> None:
     assert make_plan(CASES, ["null"], settings()).id != other().id
@@ -153,6 +206,13 @@ def test_a_backend_that_cannot_differentiate_skips_the_backward_phase() -> None:
     assert [(task.backend, task.case.phase) for task in plan.tasks] == [
         ("numpy-cpu", "forward"), ("null", "forward"), ("null", "backward"),
     ]  # fmt: skip
+
+
+def test_a_step_of_training_needs_differentiation_too() -> None:
+    plan = make_plan([case("exp"), case("exp", "both")], ["numpy-cpu", "null"], settings())
+    (reason,) = reasons(plan)
+    assert "no phase both" in reason
+    assert [(task.backend, task.case.phase) for task in plan.tasks[1:]] == [("null", "forward"), ("null", "both")]
 
 
 def test_an_operator_without_a_gradient_has_no_backward_phase() -> None:

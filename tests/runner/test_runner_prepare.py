@@ -10,7 +10,7 @@ import torch
 
 from opmark.errors import OutOfMemory
 from opmark.registry import operator
-from opmark.runner.prepare import prepare, refuse_if_too_large
+from opmark.runner.prepare import prepare, refuse_if_too_large, set_bytes, wanted_gradients
 from opmark.schema import EFFORTS, Case, Phase, Settings, Task
 
 MATMUL = operator("matmul")
@@ -19,8 +19,8 @@ SMALL = MATMUL.complete({"M": 3, "N": 5, "K": 7})
 (TORCH,) = MATMUL.implementations_for("torch")
 
 
-def _task(phase: Phase = "forward", seed: int = 0) -> Task:
-    return Task(Case.of("matmul", SMALL, phase), "", "", Settings(1, "quick", EFFORTS["quick"], seed))
+def _task(phase: Phase = "forward", seed: int = 0, wrt: tuple[str, ...] = ()) -> Task:
+    return Task(Case.of("matmul", SMALL, phase, wrt=wrt), "", "", Settings(1, "quick", EFFORTS["quick"], seed))
 
 
 def test_a_forward_launch_computes_from_its_inputs(numpy_cpu: Any) -> None:
@@ -83,6 +83,85 @@ def test_a_forward_launch_keeps_no_graph(torch_cpu: Any) -> None:
     assert prepare(SMALL, _task(), MATMUL, TORCH, torch_cpu).launch().grad_fn is None
 
 
+# Both phases in one step.
+
+
+def test_a_step_computes_its_gradients_anew_from_its_inputs(torch_cpu: Any) -> None:
+    prepared = prepare(SMALL, _task("both"), MATMUL, TORCH, torch_cpu)
+    for value in (1.0, 2.0):
+        prepared.inputs["a"].data.fill_(value)
+        a, b = (tensor.detach() for tensor in prepared.inputs.values())
+        (seed,) = prepared.seeds
+        for found, expected in zip(prepared.launch(), (seed @ b.T, a.T @ seed), strict=True):
+            torch.testing.assert_close(found, expected)
+
+
+def test_a_step_can_be_made_again_and_again(torch_cpu: Any) -> None:
+    launch = prepare(SMALL, _task("both"), MATMUL, TORCH, torch_cpu).launch
+    first, *_ = (launch()[0] for _ in range(3))
+    torch.testing.assert_close(launch()[0], first)
+
+
+# Other data of the same kind.
+
+
+def test_another_variant_has_other_inputs_of_the_same_kind(numpy_cpu: Any) -> None:
+    square = {**SMALL, "M": 4, "N": 4, "K": 4}
+    sets = [prepare(square, _task(), MATMUL, NUMPY, numpy_cpu, variant) for variant in range(4)]
+    arrays = [array for made in sets for array in made.inputs.values()]
+    assert {array.shape for array in arrays} == {(4, 4)}
+    assert len({array.tobytes() for array in arrays}) == len(arrays)
+    np.testing.assert_array_equal(sets[2].launch(), sets[2].inputs["a"] @ sets[2].inputs["b"])
+
+
+def test_a_variant_is_the_same_every_time(numpy_cpu: Any) -> None:
+    first, again = (prepare(SMALL, _task(), MATMUL, NUMPY, numpy_cpu, 1).inputs["a"] for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+
+
+def test_a_variant_of_a_backward_pass_begins_with_other_gradients_from_the_same_inputs(torch_cpu: Any) -> None:
+    """The graph has saved what the inputs were: only what it begins with can be exchanged later."""
+    one, two = (prepare(SMALL, _task("backward"), MATMUL, TORCH, torch_cpu, variant) for variant in (0, 1))
+    for name in ("a", "b"):
+        assert torch.equal(one.inputs[name], two.inputs[name])
+    assert not torch.equal(one.seeds[0], two.seeds[0])
+
+
+def test_a_variant_of_a_step_has_other_inputs(torch_cpu: Any) -> None:
+    one, two = (prepare(SMALL, _task("both"), MATMUL, TORCH, torch_cpu, variant) for variant in (0, 1))
+    assert not any(torch.equal(one.inputs[name], two.inputs[name]) for name in ("a", "b"))
+
+
+@pytest.mark.parametrize(("phase", "names"), [("forward", 2), ("backward", 1), ("both", 3)])
+def test_the_data_that_is_read_anew_is_all_that_can_be_exchanged(phase: Phase, names: int, torch_cpu: Any) -> None:
+    """With the data of another variant copied over its own, a launch computes what the other one does."""
+    ours, other = (prepare(SMALL, _task(phase), MATMUL, TORCH, torch_cpu, variant) for variant in (0, 1))
+    assert len(ours.data) == names
+    for target, source in zip(ours.data, other.data, strict=True):
+        torch_cpu.copy_into(target, source)
+    found, expected = ours.launch(), other.launch()
+    if phase == "forward":
+        found, expected = (found,), (expected,)
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+# Gradients of some inputs only.
+
+
+@pytest.mark.parametrize("phase", ["backward", "both"])
+@pytest.mark.parametrize(("wrt", "shapes"), [((), [(3, 7), (7, 5)]), (("a",), [(3, 7)]), (("b",), [(7, 5)])])
+def test_only_the_gradients_that_are_wanted_are_computed(
+    phase: Phase, wrt: tuple[str, ...], shapes: list[tuple[int, int]], torch_cpu: Any
+) -> None:
+    task = _task(phase, wrt=wrt)
+    prepared = prepare(SMALL, task, MATMUL, TORCH, torch_cpu)
+    assert [tuple(gradient.shape) for gradient in prepared.launch()] == shapes
+    wanted = wanted_gradients(task, MATMUL)
+    assert wanted == (wrt or ("a", "b"))
+    assert {name for name, tensor in prepared.inputs.items() if tensor.requires_grad} == set(wanted)
+
+
 class Memory:
     """All of a backend that the refusal asks for."""
 
@@ -94,6 +173,10 @@ class Memory:
 
 
 NEED = 4 * (3 * 7 + 7 * 5 + 3 * 5)
+
+
+def test_a_set_of_data_is_inputs_and_outputs() -> None:
+    assert set_bytes(SMALL, MATMUL) == NEED
 
 
 def test_what_fits_is_not_refused() -> None:

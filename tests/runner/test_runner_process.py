@@ -41,7 +41,7 @@ def test_a_worker_stays_up_across_tasks(start_worker: StartWorker, make_task: Ma
     worker = start_worker("null")
     tasks = [make_task(shape=[n]) for n in (1, 2, 3)]
     pid = worker._process.pid
-    assert [worker.run(task, LONG).task for task in tasks] == tasks
+    assert [worker.run(task, LONG).record.task for task in tasks] == tasks
     assert (worker._process.pid, worker._process.poll()) == (pid, None)
 
 

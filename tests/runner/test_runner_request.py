@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from opmark.errors import InvalidFile, InvalidParameter, UnknownName, UserError
-from opmark.hardware.detect import affinity
 from opmark.registry import operator
 from opmark.runner import request
-from opmark.runner.request import cases_for, default_backends, parse_params, settings_for
-from opmark.schema import EFFORTS, Case
+from opmark.runner.request import cases_for, default_backends, parse_params
+from opmark.schema import Case
 
 
 def cases(
@@ -21,8 +20,9 @@ def cases(
     phases: tuple[str, ...] = (),
     workload: Path | None = None,
     suite: str | None = None,
+    wrt: tuple[str, ...] = (),
 ) -> list[Case]:
-    return cases_for(ops, params or {}, sizes, phases, workload, suite)
+    return cases_for(ops, params or {}, sizes, phases, workload, suite, wrt)
 
 
 @pytest.fixture
@@ -118,10 +118,38 @@ def test_it_is_either_operators_or_a_workload_or_a_suite(
     assert "opmark run matmul" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("given", [{"params": {"M": 1}}, {"sizes": ("small",)}])
-def test_a_workload_takes_no_parameters_and_no_sizes(workload: Path, given: dict[str, object]) -> None:
+@pytest.mark.parametrize("given", [{"params": {"M": 1}}, {"sizes": ("small",)}, {"wrt": ("x",)}])
+def test_a_workload_takes_no_parameters_no_sizes_and_no_gradients(workload: Path, given: dict[str, object]) -> None:
     with pytest.raises(UserError, match="a workload brings its own"):
         cases(workload=workload, **given)  # type: ignore[arg-type]
+
+
+# Gradients of some inputs.
+
+
+def test_who_names_gradients_wants_the_backward_phase() -> None:
+    assert [(case.phase, case.wrt) for case in cases("matmul", wrt=("b",))] == [("backward", ("b",))]
+
+
+def test_a_forward_phase_has_no_gradients_to_choose_from() -> None:
+    found = cases("matmul", phases=("forward", "backward", "both"), wrt=("a",))
+    assert [(case.phase, case.wrt) for case in found] == [("forward", ()), ("backward", ("a",)), ("both", ("a",))]
+
+
+def test_all_gradients_by_name_are_the_same_case_as_all_without_a_name() -> None:
+    assert cases("matmul", phases=("backward",), wrt=("b", "a")) == cases("matmul", phases=("backward",))
+
+
+def test_the_order_in_which_gradients_are_named_does_not_matter() -> None:
+    one, other = (cases("layer_norm", wrt=wrt) for wrt in (("x", "weight"), ("weight", "x")))
+    assert [case.id for case in one] == [case.id for case in other]
+
+
+def test_an_input_without_a_gradient_is_a_mistake() -> None:
+    with pytest.raises(UserError) as caught:
+        cases("embedding", wrt=("indices",))
+    assert "indices" in caught.value.message
+    assert caught.value.hint
 
 
 def test_an_unknown_phase_is_named_with_the_nearest() -> None:
@@ -140,42 +168,6 @@ def test_a_mistake_in_a_workload_names_the_file(workload: Path) -> None:
     workload.write_text("schema: 1\nname: mine\ncases: [{op: exq}]\n")
     with pytest.raises(InvalidFile, match=r"mine\.yaml: \$\.cases\[0\]\.op: no operator named `exq`"):
         cases(workload=workload)
-
-
-# Settings.
-
-
-def test_without_threads_it_is_every_core_that_may_be_used() -> None:
-    (settings,) = settings_for([], "quick", 0, verify=True)
-    assert settings.threads == len(affinity())
-
-
-def test_a_number_of_threads_counts_once() -> None:
-    assert [s.threads for s in settings_for([2, 1, 2], "quick", 0, verify=True)] == [2, 1]
-
-
-@pytest.mark.parametrize("count", [0, -1, 10**20])
-def test_threads_beyond_reason_are_refused(count: int) -> None:
-    with pytest.raises(InvalidParameter, match="threads: expected a whole number from 1 to"):
-        settings_for([1, count], "quick", 0, verify=True)
-
-
-def test_a_seed_below_zero_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match="seed: expected a whole number of at least 0, got -1"):
-        settings_for([1], "quick", -1, verify=True)
-
-
-@pytest.mark.parametrize("effort", EFFORTS)
-def test_an_effort_is_its_sampling(effort: str) -> None:
-    (settings,) = settings_for([1], effort, 7, verify=False)
-    assert (settings.effort, settings.sampling) == (effort, EFFORTS[effort])
-    assert (settings.seed, settings.verify) == (7, False)
-
-
-def test_an_unknown_effort_is_named_with_the_nearest() -> None:
-    with pytest.raises(UnknownName, match="no effort named `quik`") as caught:
-        settings_for([1], "quik", 0, verify=True)
-    assert "`quick`" in (caught.value.hint or "")
 
 
 def test_the_default_is_torch_where_there_is_torch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -279,3 +279,39 @@ def test_a_device_that_is_no_processor_gets_no_limit(
     assert worker.run(make_task(backend="gpu", shape=[13])).status == "error"
     assert note.read_text().split() == ["all"]
     assert worker.said == []
+
+
+STICKY = """
+class Backend(NullBackend):
+    broken = False
+    def environment(self):
+        return {"pid": os.getpid()}
+    def tensor(self, spec, seed):
+        if self.broken or spec.shape == (13,):
+            type(self).broken = True
+            raise RuntimeError("an illegal memory access was encountered")
+        return spec
+    def usable(self):
+        return not self.broken
+"""
+
+
+def test_a_device_that_refuses_everything_since_costs_one_record(
+    plugin: Plugin, supervise: Callable[..., Supervised], make_task: MakeTask
+) -> None:
+    worker = supervise(plugin("sticky", STICKY))
+    records = [worker.run(make_task(backend="sticky", shape=[n])) for n in (1, 13, 2, 3)]
+    assert [record.status for record in records] == ["ok", "error", "ok", "ok"]
+    first, failed, second, third = (record.environment for record in records)
+    assert first == failed != second == third
+
+
+def test_an_error_that_leaves_the_device_well_keeps_the_process(
+    plugin: Plugin, supervise: Callable[..., Supervised], make_task: MakeTask
+) -> None:
+    worker = supervise(
+        plugin("well", STICKY.replace("return not self.broken", "type(self).broken = False; return True"))
+    )
+    records = [worker.run(make_task(backend="well", shape=[n])) for n in (1, 13, 2)]
+    assert [record.status for record in records] == ["ok", "error", "ok"]
+    assert len({record.environment for record in records}) == 1

@@ -54,7 +54,7 @@ def test_what_a_framework_prints_disturbs_nothing(
     with closing(WorkerProcess(plugin("chatty", source), 1)) as worker:
         worker.hello(LONG)
         for n in (1, 2):
-            assert worker.run(make_task(backend="chatty", shape=[n]), LONG).status == "ok"
+            assert worker.run(make_task(backend="chatty", shape=[n]), LONG).record.status == "ok"
     assert capfd.readouterr() == ("", "")
 
 

@@ -101,3 +101,14 @@ def test_an_environment_is_known_by_its_facts():
     one, same, other = (Environment.of(facts) for facts in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 1, "b": 3}))
     assert one.id == same.id != other.id
     assert one.facts == {"a": 1, "b": 2}
+
+
+def test_gradients_of_some_inputs_are_another_case_and_none_named_is_the_old_one() -> None:
+    plain = Case.of("matmul", PARAMS, "backward")
+    assert Case.of("matmul", PARAMS, "backward", wrt=("a",)).id != plain.id
+    assert (
+        Case.of("matmul", PARAMS, "backward", wrt=()).id
+        == plain.id
+        == content_id({"op": "matmul", "params": PARAMS, "phase": "backward"})
+    )
+    assert Case.of("matmul", PARAMS, "both").id != plain.id

@@ -27,7 +27,8 @@ def test_good_data_becomes_the_noun():
 
 def test_defaults_of_an_entry_are_filled_in():
     entry = convert(GOOD, Workload, "my.yaml").cases[0]
-    assert (entry.params, entry.sizes, entry.phases, entry.tags, entry.source) == ({}, [], ["forward"], [], "")
+    assert (entry.params, entry.sizes, entry.phases, entry.tags) == ({}, [], ["forward"], [])
+    assert (entry.wrt, entry.source) == ([], "")
 
 
 def test_an_unknown_key_names_file_key_place_and_the_nearest():
@@ -39,11 +40,11 @@ def test_an_unknown_key_names_file_key_place_and_the_nearest():
 def test_an_unknown_key_further_down_names_its_own_place_and_its_own_neighbours():
     error = complaint(with_entry(parms={}))
     assert error.message == "my.yaml: unknown key `parms`, at `$.cases[1]`"
-    assert error.hint == "did you mean `params`? known keys are op, params, sizes, phases, tags, source"
+    assert error.hint == "did you mean `params`? known keys are op, params, sizes, phases, tags, wrt, source"
 
 
 def test_an_unknown_key_like_none_lists_what_there_is():
-    assert complaint(with_entry(zzz=1)).hint == "known keys are op, params, sizes, phases, tags, source"
+    assert complaint(with_entry(zzz=1)).hint == "known keys are op, params, sizes, phases, tags, wrt, source"
 
 
 @pytest.mark.parametrize(

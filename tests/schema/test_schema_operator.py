@@ -158,6 +158,24 @@ def test_each_phase_has_its_own_cost():
     assert both.phase_cost(complete(), "backward") == BACKWARD
 
 
+def test_a_step_costs_both_phases() -> None:
+    both = replace(TOY, backward_cost=lambda p: BACKWARD)
+    assert both.phase_cost(complete(), "both") == FORWARD + BACKWARD == Cost(5, 7, 9)
+    assert TOY.phase_cost(complete(), "both") is None
+
+
+@pytest.mark.parametrize("phase", ["backward", "both"])
+def test_the_cost_of_some_gradients_is_unknown(phase) -> None:
+    both = replace(TOY, backward_cost=lambda p: BACKWARD)
+    assert both.phase_cost(complete(), phase, ("x",)) is None
+    assert both.phase_cost(complete(), "forward", ("x",)) == FORWARD
+
+
+def test_a_step_exists_where_a_backward_phase_does() -> None:
+    assert TOY.why_no_phase(complete(), "both") is None
+    assert replace(TOY, gradients=()).why_no_phase(complete(), "both") == "`toy` has no gradient"
+
+
 def test_a_cost_that_nobody_has_written_is_unknown_and_not_zero():
     assert TOY.phase_cost(complete(), "backward") is None
 

@@ -12,11 +12,15 @@ from opmark.schema import (
     FAILED,
     Case,
     Caution,
+    Conditions,
     Cost,
+    CrossCheck,
     Diagnosis,
     Finding,
+    Kernel,
     Measurement,
     Memory,
+    Reading,
     Record,
     Settings,
     Status,
@@ -56,10 +60,55 @@ def test_a_measurement_is_found_by_its_quantity():
     assert record.measurement("device_time") is None
 
 
+def test_a_measurement_is_found_by_its_cache_too() -> None:
+    warm = measured("device_time")
+    cold = msgspec.structs.replace(warm, cache="cold", samples=[9.0])
+    record = Record(TASK, "ok", measurements=(warm, cold))
+    assert record.measurement("device_time", "cold") is cold
+    assert record.measurement(cache="cold") is cold
+    assert record.measurement("device_time") is warm
+    assert record.measurement("latency", "cold") is None
+    assert Record(TASK, "ok").measurement() is None
+
+
+def test_what_is_known_of_a_measurement_survives_the_way_through_json() -> None:
+    readings = (Reading(0, 1.5e9, 100.0, 40.0), Reading(2, None, None, None, ("power", "temperature")))
+    measurement = msgspec.structs.replace(
+        measured(), control="rotated", kernels=(Kernel("gemm", 2.0, 1e-6),), check=CrossCheck("events", 1e-6),
+        conditions=Conditions(readings, 1.5e9, 0.5, 3, 0.1, 0.2, 0.3),
+    )  # fmt: skip
+    assert msgspec.json.decode(msgspec.json.encode(measurement), type=Measurement) == measurement
+
+
+# Samples that were taken while the clock was held down.
+
+
+def throttled(samples: int, *readings: Reading) -> list[int]:
+    conditions = Conditions(readings)
+    return msgspec.structs.replace(measured(), samples=[1.0] * samples, conditions=conditions).throttled
+
+
+def test_without_readings_no_sample_is_marked() -> None:
+    assert throttled(4) == []
+    assert throttled(4, Reading(0), Reading(4)) == []
+
+
+def test_a_sample_is_marked_by_the_reading_before_or_after_it() -> None:
+    held = ("power",)
+    assert throttled(6, Reading(0), Reading(2), Reading(4, throttle=held), Reading(6)) == [2, 3, 4, 5]
+    assert throttled(6, Reading(0), Reading(2), Reading(6, throttle=held)) == [2, 3, 4, 5]
+    assert throttled(6, Reading(0, throttle=held), Reading(2), Reading(6)) == [0, 1]
+
+
+def test_a_clock_that_is_held_all_the_time_marks_all() -> None:
+    assert throttled(3, Reading(0, throttle=("hardware",)), Reading(3, throttle=("hardware",))) == [0, 1, 2]
+
+
 def test_a_record_survives_the_way_through_json():
     record = Record(
         TASK, "ok", "because", (measured(),), Cost(1, 2, 3), Memory(4096, 10, "resident pages", 4096),
-        Verification("scaled", "n", {"shape": [2]}, 1e-7, 2e-7, (1e-5, 1e-6)), "env", "2020-01-01T00:00:00", 0.5,
+        Verification("scaled", "n", {"shape": [2]}, 1e-7, 2e-7, (1e-5, 1e-6), "same"), "env", "2020-01-01T00:00:00",
+        ("energy: nobody counts it",), 0.5,
     )  # fmt: skip
     assert msgspec.json.decode(msgspec.json.encode(record), type=Record) == record
 
@@ -80,10 +129,21 @@ def test_a_status_that_does_not_exist_is_not_read():
         Task(CASE, "numpy-cpu", "numpy", msgspec.structs.replace(SETTINGS, seed=1)),
         Task(CASE, "numpy-cpu", "numpy", msgspec.structs.replace(SETTINGS, verify=False)),
         Task(CASE, "numpy-cpu", "numpy", msgspec.structs.replace(SETTINGS, sampling=EFFORTS["standard"])),
+        Task(CASE, "numpy-cpu", "numpy", msgspec.structs.replace(SETTINGS, quantities=("latency",))),
+        Task(CASE, "numpy-cpu", "numpy", msgspec.structs.replace(SETTINGS, caches=("cold",))),
+        Task(CASE, "numpy-cpu", "numpy", msgspec.structs.replace(SETTINGS, mode="discrete")),
+        Task(CASE, "numpy-cpu", "numpy", msgspec.structs.replace(SETTINGS, timer="events")),
+        Task(CASE, "numpy-cpu", "numpy", msgspec.structs.replace(SETTINGS, process=1)),
     ],
 )
 def test_a_task_with_any_difference_is_another_task(other):
     assert other.id != TASK.id
+
+
+def test_the_processes_of_a_task_are_one_across_them() -> None:
+    second = Task(CASE, "numpy-cpu", "numpy", msgspec.structs.replace(SETTINGS, process=1))
+    assert second.across_processes == TASK.across_processes == TASK
+    assert Task(CASE, "null", "numpy", SETTINGS).across_processes.id != TASK.id
 
 
 def test_the_same_task_has_the_same_id():

@@ -390,3 +390,59 @@ def test_a_busy_store_says_so(path: Path, store: SqlStore, make_run: MakeRun, mo
         with pytest.raises(StoreError, match="locked") as caught:
             SqlStore(path, create=True)
     assert "another process" in (caught.value.hint or "")
+
+
+# What was found out about a machine.
+
+
+def test_the_newest_finding_of_a_kind_and_a_chip_is_the_one_that_counts(store: SqlStore, path: Path) -> None:
+    store.keep("peaks", "Fast 9000", "2030", {"flops": 1})
+    store.keep("peaks", "Fast 9000", "2029", {"flops": 2})
+    store.keep("peaks", "Slow 1", "2031", {"flops": 3})
+    store.keep("noise", "Fast 9000", "2031", {"floor": [0.01, None]})
+    with closing(SqlStore(path, create=False)) as reader:
+        assert reader.kept("peaks", "Fast 9000") == {"flops": 2}
+        assert reader.kept("noise", "Fast 9000") == {"floor": [0.01, None]}
+        assert reader.kept("noise", "Slow 1") is None
+
+
+def test_a_chip_survives_whatever_it_is_called(store: SqlStore) -> None:
+    store.keep("peaks", HOSTILE, "2030", [1])
+    assert store.kept("peaks", HOSTILE) == [1]
+
+
+@pytest.fixture
+def old(path: Path, make_run: MakeRun, make_record: MakeRecord) -> Record:
+    """A store as the first version left it, with one record."""
+    run, record = make_run(), make_record(1, [1e-6])
+    with closing(SqlStore(path, create=True)) as store:
+        store.begin(run)
+        store.append(run.id, record)
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute("DROP TABLE finding")
+        raw.execute("UPDATE opmark_meta SET value = '1' WHERE key = 'version'")
+        raw.commit()
+    return record
+
+
+def version(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as raw:
+        return str(raw.execute("SELECT value FROM opmark_meta WHERE key = 'version'").fetchone()[0])
+
+
+def test_a_store_of_the_first_version_is_read_and_left_as_it_is(path: Path, old: Record) -> None:
+    with closing(SqlStore(path, create=False)) as reader:
+        (run,) = reader.runs()
+        assert reader.records(run.id) == [old]
+        assert reader.kept("peaks", "Fast 9000") is None
+    assert version(path) == "1"
+
+
+def test_the_first_writer_brings_an_old_store_up_to_date_and_loses_nothing(path: Path, old: Record) -> None:
+    with closing(SqlStore(path, create=True)) as writer:
+        writer.keep("peaks", "Fast 9000", "2030", 1)
+        (run,) = writer.runs()
+        assert writer.records(run.id) == [old]
+    assert version(path) == str(VERSION)
+    with closing(SqlStore(path, create=False)) as reader:
+        assert reader.kept("peaks", "Fast 9000") == 1

@@ -54,11 +54,11 @@ def test_a_json_file_is_read_by_its_ending(read):
 def test_everything_that_a_file_may_say_arrives(read):
     text = HEAD + (
         "  - {op: exp, params: {shape: [4]}, sizes: [small], phases: [backward, forward],\n"
-        "     tags: [a, b], source: a paper}\n"
+        "     tags: [a, b], wrt: [x], source: a paper}\n"
         "description: what it is for\n"
     )
     assert read(text) == Workload(
-        1, "mine", [Entry("exp", {"shape": [4]}, ["small"], ["backward", "forward"], ["a", "b"], "a paper")],
+        1, "mine", [Entry("exp", {"shape": [4]}, ["small"], ["backward", "forward"], ["a", "b"], ["x"], "a paper")],
         "what it is for",
     )  # fmt: skip
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import psutil
 import scipy
+from msgspec.structs import replace
 
 from opmark.errors import Unsupported
-from opmark.interfaces import HostBackend
+from opmark.interfaces import BLOCK, HostBackend
 from opmark.schema import Launch, TensorSpec
 from opmark.schema.dtype import is_float
 
@@ -29,6 +30,11 @@ class NumpyBackend(HostBackend):
         }
 
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
+        if spec.elements > BLOCK:
+            flat, block = np.empty(spec.elements, spec.dtype), self.tensor(replace(spec, shape=(BLOCK,)), seed)
+            for start in range(0, spec.elements, BLOCK):
+                flat[start : start + BLOCK] = block[: spec.elements - start]
+            return flat.reshape(spec.shape)
         generator = np.random.default_rng(seed)
         if not is_float(spec.dtype):
             return generator.integers(int(spec.low), int(spec.high), spec.shape, dtype=spec.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -20,17 +21,25 @@ _OURS = "opmark::harness"
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cudaMemcpyAsync", "cudaMemsetAsync",
              "hipLaunch", "hipExtLaunch", "hipModuleLaunch", "hipGraphLaunch", "hipMemcpyAsync",
              "hipMemsetAsync")  # fmt: skip
+# These own the work that they put on the device too, but need not have put any there.
+_MAY_LAUNCH = ("cudaMemcpy", "cudaMemset", "cuMemcpy", "cuMemset", "hipMemcpy", "hipMemset")
 _NO_WORK = ("cudaLaunchHostFunc", "hipLaunchHostFunc")
 # Cycles a second, generously: holding the device a little longer than asked for does no harm.
 _CYCLES = 2_000_000_000
 _WARM_CAPTURES = 3
+# A kernel of the harness at the start of each trace: without its record, nothing was recorded at all.
+_SIGN_OF_LIFE = 1e-6
 
 
 class CudaClock:
     def __init__(self) -> None:
         self.name = "cupti" if torch.version.cuda else "roctracer"
+        self.spoiled = False
+        """Whether a capture failed: torch's random numbers are then unusable for the rest of the process."""
 
     def trace(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> Trace:
+        if torch.autograd._profiler_enabled():  # a second session would quietly take the first one's records
+            raise TimerFailed("torch's profiler is already in use")
         session = profile(use_device="cuda", use_kineto=True)
         try:
             session.__enter__()
@@ -38,7 +47,7 @@ class CudaClock:
             raise TimerFailed(f"torch's profiler cannot start: {_first_line(error)}") from None
         try:
             with record_function(_OURS):
-                _hold(hold)
+                _hold(max(hold, _SIGN_OF_LIFE))
             for launch in launches:
                 if before:
                     with record_function(_OURS):
@@ -63,7 +72,11 @@ class CudaClock:
         return [start.elapsed_time(end) * 1e-3 for start, end in pairs]
 
     def capture(self, launches: Sequence[Launch]) -> Callable[[], float]:
-        graph, outputs = _captured(launches)
+        try:
+            graph, outputs = _captured(launches)
+        except RuntimeError as error:
+            self.spoiled = True
+            raise TimerFailed(f"these calls cannot be captured in a graph: {_first_line(error)}") from None
         expected = launches[-1]()
         _check_written(graph, outputs[-1], expected)
         self._check_complete(graph, launches)
@@ -98,16 +111,15 @@ def _hold(seconds: float) -> None:
 def _captured(launches: Sequence[Launch]) -> tuple[Any, list[Any]]:
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
-    try:
-        with torch.cuda.stream(aside):
-            for launch in launches[:_WARM_CAPTURES]:
-                launch()
-        torch.cuda.current_stream().wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            outputs = [launch() for launch in launches]
-    except RuntimeError as error:
-        raise TimerFailed(f"these calls cannot be captured in a graph: {_first_line(error)}") from None
+    with torch.cuda.stream(aside):
+        for launch in launches[:_WARM_CAPTURES]:
+            launch()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with warnings.catch_warnings(record=True) as said, torch.cuda.graph(graph):
+        outputs = [launch() for launch in launches]
+    if any("empty" in str(warning.message) for warning in said):
+        raise WrongResult("the captured graph is empty: the calls launch nothing on their stream")
     return graph, outputs
 
 
@@ -129,7 +141,8 @@ def poison(value: Any) -> None:
     if value.dtype == torch.bool:
         value.logical_not_()
     elif value.dtype.itemsize == 1 and value.is_floating_point():
-        value.view(torch.uint8).fill_(0x7F)  # all ones but the sign: not-a-number in every 8-bit format
+        # Not-a-number is all ones, but minus zero in the formats without infinity and minus zero.
+        value.view(torch.uint8).fill_(0x80 if str(value.dtype).endswith("fnuz") else 0xFF)
     else:
         poisonous = value.is_floating_point() or value.is_complex()
         value.fill_(float("nan") if poisonous else torch.iinfo(value.dtype).max)
@@ -145,11 +158,16 @@ class _Mark(NamedTuple):
 def _by_call(events: Sequence[Any], calls: int) -> Trace:
     """Work belongs to the call during which it was launched, by whatever thread; the harness's own to nobody."""
     marks = _marks(events)
+    marked = sum(mark.call >= 0 for mark in marks)
+    if marked != calls:
+        raise TimerFailed(f"torch's profiler recorded {marked} of {calls} calls: another session ended this one")
     origin = min((event.start_ns() for event in events), default=0)
     starts = [mark.start for mark in marks]
-    launched = {e.correlation_id(): _owner(marks, starts, e.start_ns()) for e in events if _launches(e)}
+    runtime = [e for e in events if e.device_type() == DeviceType.CPU and e.name().startswith(_LAUNCHES + _MAY_LAUNCH)]
+    launched = {e.correlation_id(): _owner(marks, starts, e.start_ns()) for e in runtime}
+    due = {e.correlation_id() for e in runtime if _launches(e.name())}
     found: list[list[Activity]] = [[] for _ in range(calls)]
-    stray, recorded = 0, set()
+    stray, recorded, alive = 0, set(), False
     for event in events:
         if event.device_type() == DeviceType.CPU or event.is_user_annotation():
             continue
@@ -157,10 +175,17 @@ def _by_call(events: Sequence[Any], calls: int) -> Trace:
         owner = launched.get(event.correlation_id())
         if owner is None:
             stray += 1
-        elif owner >= 0:
+        elif owner < 0:
+            alive = True
+        else:
             start, end = ((moment - origin) * 1e-9 for moment in (event.start_ns(), event.end_ns()))
             found[owner].append(Activity(event.name(), start, end))
-    incomplete = {owner for key, owner in launched.items() if owner is not None and owner >= 0 and key not in recorded}
+    if not alive:
+        raise TimerFailed(
+            "the profiler recorded nothing of the device: another tool may be using its counters, or this user may not"
+        )
+    owners = {launched[key] for key in due - recorded}
+    incomplete = [owner for owner in owners if owner is not None and owner >= 0]
     for call in incomplete:
         found[call] = []
     return Trace(found, len(incomplete), stray)
@@ -183,10 +208,7 @@ def _owner(marks: Sequence[_Mark], starts: Sequence[int], moment: int) -> int | 
     return marks[index].call if index >= 0 and moment <= marks[index].end else None
 
 
-def _launches(event: Any) -> bool:
-    if event.device_type() != DeviceType.CPU:
-        return False
-    name = event.name()
+def _launches(name: str) -> bool:
     return name.startswith(_LAUNCHES) and not name.startswith(_NO_WORK)
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import psutil
 import torch
+from msgspec.structs import replace
 
 from opmark.backends.torch_clock import CudaClock, poison
 from opmark.errors import Unsupported
-from opmark.interfaces import BackendInfo, DeviceClock, MemoryProbe
+from opmark.interfaces import BLOCK, BackendInfo, DeviceClock, MemoryProbe
 from opmark.schema import Launch, Status, TensorSpec
 from opmark.schema.dtype import is_float
 
@@ -28,6 +29,7 @@ class TorchBackend:
         self._threads = threads
         self._device = _device_type(info.device)
         self.asynchronous = self._device != "cpu"
+        self._clock = CudaClock() if self._device == "cuda" else None
         torch.set_num_threads(threads)
         # No graph is kept unless the backward phase asks for one.
         torch.set_grad_enabled(False)
@@ -75,6 +77,11 @@ class TorchBackend:
 
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
         dtype = getattr(torch, spec.dtype)
+        if self._device == "cpu" and spec.elements > BLOCK:
+            flat, block = torch.empty(spec.elements, dtype=dtype), self.tensor(replace(spec, shape=(BLOCK,)), seed)
+            for part in flat.split(BLOCK):
+                part.copy_(block[: len(part)])
+            return flat.reshape(spec.shape)
         generator = torch.Generator(self._device).manual_seed(seed)
         if is_float(spec.dtype):
             # Generators know no 8-bit floats; their values are rounded from float32.
@@ -131,7 +138,7 @@ class TorchBackend:
         return None
 
     def device_clock(self) -> DeviceClock | None:
-        return CudaClock() if self._device == "cuda" else None
+        return self._clock
 
     def sensors(self) -> None:
         return None  # of an NVIDIA GPU, NVML tells them by `gpu_uuid`
@@ -169,6 +176,13 @@ class TorchBackend:
         if isinstance(error, NotImplementedError) or any(part in text for part in _NOT_THERE):
             return "skipped"
         return None
+
+    def usable(self) -> bool:
+        try:
+            self.synchronize()
+        except RuntimeError:
+            return False
+        return not (self._clock and self._clock.spoiled)
 
 
 class _Step:

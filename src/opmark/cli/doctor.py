@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,9 +11,18 @@ from opmark.cli.output import console, print_json_lines
 
 
 def doctor(
+    aa: Annotated[
+        bool, typer.Option("--aa", help="Measure identical code against itself, and keep the noise floor.")
+    ] = False,
+    backend: Annotated[str | None, typer.Option(help="For --aa. [default: torch-cpu, or numpy-cpu]")] = None,
+    processes: Annotated[int, typer.Option(help="For --aa: fresh processes, an even number.")] = 10,
+    db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Is this machine fit to measure on? What it has, what runs, what would disturb."""
+    """Is this machine fit to measure on? What it has, what runs, what would disturb; with --aa, its noise."""
+    if aa:
+        _noise(backend, processes, db, as_json=as_json)
+        return
     from opmark.report.diagnosis import diagnosis_text
     from opmark.runner.doctor import doctor as examine
 
@@ -21,3 +31,14 @@ def doctor(
         print_json_lines([diagnosis])
     else:
         console().print(diagnosis_text(diagnosis))
+
+
+def _noise(backend: str | None, processes: int, db: Path | None, *, as_json: bool) -> None:
+    from opmark import api
+    from opmark.report.machine import noise_text
+
+    floor = api.noise_floor(backend, processes=processes, db=db)
+    if as_json:
+        print_json_lines([floor])
+    else:
+        console().print(noise_text(floor))

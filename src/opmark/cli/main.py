@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from opmark.cli import describe, doctor, list_, run, show
+from opmark.cli import calibrate, describe, doctor, list_, run, show
 from opmark.errors import UserError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.command("list")(list_.list_)
 app.command("describe")(describe.describe)
 app.command("show")(show.show)
 app.command("doctor")(doctor.doctor)
+app.command("calibrate")(calibrate.calibrate)
 
 
 @app.callback(invoke_without_command=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from opmark.report.view import Known
     from opmark.schema import Record
 
 
@@ -27,10 +28,10 @@ def print_json_lines(items: Iterable[Any]) -> None:
     sys.stdout.flush()
 
 
-def print_records(records: Sequence[Record]) -> None:
+def print_records(records: Sequence[Record], peaks: Mapping[str, Known] | None = None) -> None:
     from opmark.report.console import print_records as print_table
 
-    print_table(records, console())
+    print_table(records, console(), peaks)
 
 
 def split(values: Iterable[str]) -> list[str]:

@@ -106,7 +106,7 @@ def _measure(asked: dict[str, Any], *, as_json: bool) -> None:
             progress.interrupted()
             raise typer.Exit(130) from None
     if not as_json:
-        print_records(result.records)
+        print_records(result.records, result.peaks)
     api.talk(f"stored as run {result.run.id} in {result.db}")
     if result.failed:
         raise typer.Exit(1)

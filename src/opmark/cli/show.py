@@ -26,4 +26,4 @@ def show(
     if as_json:
         print_json_lines(result.rows())
     else:
-        print_records(result.records)
+        print_records(result.records, result.peaks)

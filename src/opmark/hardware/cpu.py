@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,9 +24,8 @@ class CacheLevel(NamedTuple):
 
 def caches(root: Path = _CPU) -> list[CacheLevel]:
     """Data caches of the first core that this process may use, the smallest first; empty where nobody tells."""
-    core = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     found = []
-    for index in sorted((root / f"cpu{core}" / "cache").glob("index*")):
+    for index in sorted((root / f"cpu{_core()}" / "cache").glob("index*")):
         if _read(index / "type") in ("Data", "Unified"):
             level, size, shared = (_read(index / name) for name in ("level", "size", "shared_cpu_list"))
             if level and size:
@@ -43,11 +43,12 @@ def last_level_bytes(root: Path = _CPU) -> int | None:
 
 
 class CpuSensors:
-    """The clock of the first core and the energy of the package, where the kernel tells them."""
+    """The clock of the first core and the energy of all packages, where the kernel tells them."""
 
     def __init__(self, cpu: Path = _CPU, rapl: Path = _RAPL) -> None:
-        self._clock = cpu / "cpu0" / "cpufreq" / "scaling_cur_freq"
-        self._energy = next(iter(sorted(rapl.glob("*:0/energy_uj"))), None)
+        self._clock = cpu / f"cpu{_core()}" / "cpufreq" / "scaling_cur_freq"
+        # Packages are `intel-rapl:0`, `intel-rapl:1`; what lies below one (`intel-rapl:0:0`) is counted in it.
+        self._energy = [zone / "energy_uj" for zone in sorted(rapl.glob("*")) if re.fullmatch(r"[^:]+:\d+", zone.name)]
 
     @classmethod
     def here(cls) -> CpuSensors | None:
@@ -59,8 +60,13 @@ class CpuSensors:
         return Reading(clock=float(kilohertz) * 1e3 if kilohertz else None)
 
     def energy(self) -> float | None:
-        microjoules = _read(self._energy) if self._energy else None
-        return int(microjoules) * 1e-6 if microjoules else None
+        found = [_read(path) for path in self._energy]
+        return sum(int(microjoules) for microjoules in found if microjoules) * 1e-6 if any(found) else None
+
+
+def _core() -> int:
+    """The first that this process may use."""
+    return min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
 
 
 def _read(path: Path) -> str | None:

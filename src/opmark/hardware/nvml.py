@@ -32,6 +32,8 @@ class NvmlSensors:
         power = self._ask("nvmlDeviceGetPowerUsage")
         heat = self._ask("nvmlDeviceGetTemperature", self._nvml.NVML_TEMPERATURE_GPU)
         bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
+        if bits is None:  # what older drivers and libraries call it
+            bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
         return Reading(
             clock=None if clock is None else clock * 1e6,
             power=None if power is None else power * 1e-3,
@@ -47,7 +49,7 @@ class NvmlSensors:
         """None for what this GPU or this driver does not tell."""
         try:
             return getattr(self._nvml, function)(self._handle, *arguments)
-        except self._nvml.NVMLError:
+        except (self._nvml.NVMLError, AttributeError):  # an old driver; an old library
             return None
 
 

@@ -26,8 +26,11 @@ def measure_energy(launch: Launch, synchronize: Callable[[], object], watch: Wat
     samples = []
     for _ in range(_WINDOWS):
         end, calls = loop.until_step(_WINDOW)
-        samples.append(max(0.0, end - joules) / calls)
+        if end > joules:  # a counter that began again at zero says nothing of this window
+            samples.append((end - joules) / calls)
         joules = end
+    if not samples:
+        raise Unsupported("the energy counter goes backwards")
     return Measurement(
         quantity="energy",
         cache="warm",

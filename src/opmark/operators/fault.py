@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from opmark.errors import Unsupported
 from opmark.operators import _numpy as np
 from opmark.schema import Cost, Implementation, Launch, Operator, Params, TensorSpec
 from opmark.schema.dtype import sizeof
@@ -43,6 +44,28 @@ def _allocate(x: Any) -> Any:
     return np.empty(1 << 60, np.uint8)
 
 
+def _device_assert(x: Any) -> Any:
+    """The device refuses, and everything after it in this process too."""
+    _needs_cuda(x)
+    import torch
+
+    return x[torch.full((1,), 1 << 30, device=x.device)] + x
+
+
+def _device_hang(x: Any) -> Any:
+    """A kernel that does not end in any time that somebody would wait."""
+    _needs_cuda(x)
+    import torch
+
+    torch.cuda._sleep(1 << 50)
+    return x + 0
+
+
+def _needs_cuda(x: Any) -> None:
+    if not getattr(x, "is_cuda", False):
+        raise Unsupported("this drill needs a CUDA device")
+
+
 FAULTS: dict[str, Callable[[Any], Any]] = {
     "none": lambda x: x + 0,
     "wrong": lambda x: x + 1,
@@ -52,6 +75,8 @@ FAULTS: dict[str, Callable[[Any], Any]] = {
     "exit": _exit,
     "hang": _hang,
     "oom": _allocate,
+    "device_assert": _device_assert,
+    "device_hang": _device_hang,
 }
 
 

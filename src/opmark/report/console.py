@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -16,6 +16,7 @@ from opmark.metrics.summary import Summary
 from opmark.metrics.throughput import rates
 from opmark.registry import catalogue
 from opmark.report.rows import Key, Row, others, rows
+from opmark.report.view import Known, of_peak
 from opmark.schema import QUANTITIES, Memory, Record
 from opmark.schema.measurement import PREEMPTED
 from opmark.units import counted
@@ -28,9 +29,11 @@ _RATES = ("GB/s", "GFLOP/s")
 Cells = dict[str, Text | str]
 
 
-def print_records(records: Sequence[Record], console: Console) -> None:
+def print_records(records: Sequence[Record], console: Console, peaks: Mapping[str, Known] | None = None) -> None:
     found = rows(records)
-    columns, cells = _columns(found), [_cells(row) for row in found]
+    shares = [_shares(row, (peaks or {}).get(row.record.environment, Known())) for row in found]
+    cells = [_cells(row) | share for row, share in zip(found, shares, strict=True)]
+    columns = _columns(found, list(dict.fromkeys(name for share in shares for name in share)))
     table = _wide(columns, cells)
     width = _natural_width(table, console)
     if not console.is_terminal:
@@ -41,12 +44,18 @@ def print_records(records: Sequence[Record], console: Console) -> None:
     _print_cautions(found, console)
 
 
-def _columns(found: Sequence[Row]) -> list[str]:
+def _shares(row: Row, known: Known) -> Cells:
+    """Of what the machine was measured to do, and of what its datasheet says, where these are known."""
+    found = {"of peak": of_peak(row, known.measured), "of datasheet": of_peak(row, known.datasheet)}
+    return {name: units.percent(part.share) for name, part in found.items() if part}
+
+
+def _columns(found: Sequence[Row], shares: Sequence[str]) -> list[str]:
     """What the headline is goes without saying where it is the latency of all; other quantities get a column each."""
     plain = all(row.measured()[:1] in ([], [("latency", "warm")]) for row in found)
     quantity = [] if plain else ["quantity"]
     more = [_heading(key) for key in others(found)]
-    return [*_WHO, *quantity, "median", "interval", "noise", *more, *_RATES, "memory", "status"]
+    return [*_WHO, *quantity, "median", "interval", "noise", *more, *_RATES, *shares, "memory", "status"]
 
 
 def _heading(key: Key) -> str:

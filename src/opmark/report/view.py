@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from opmark.metrics.roofline import Attained, attained
 from opmark.metrics.throughput import rates
 from opmark.report.rows import Key, Row
 from opmark.schema import QUANTITIES, Measurement
+from opmark.schema.peaks import Peaks
 from opmark.stats import median
 
 
-def view(row: Row, run_id: str = "") -> dict[str, Any]:
+class Known(NamedTuple):
+    """Of a chip; None for what nobody has measured or written down."""
+
+    measured: Peaks | None = None
+    datasheet: Peaks | None = None
+
+
+def view(row: Row, run_id: str = "", known: Known | None = None) -> dict[str, Any]:
     """Seconds, joules, bytes and flops; nothing is rounded and nothing is left out but the samples."""
     record = row.record
     task, case = record.task, record.task.case
@@ -38,7 +47,7 @@ def view(row: Row, run_id: str = "") -> dict[str, Any]:
         "notes": list(dict.fromkeys(note for r in row.records for note in r.notes)),
         "headline": list(row.measured()[0]) if row.measured() else None,
         "quantities": quantities,
-        "metrics": _metrics(row),
+        "metrics": _metrics(row, known or Known()),
         "cost": msgspec.to_builtins(record.cost),
         "memory": msgspec.to_builtins(record.memory),
         "verification": msgspec.to_builtins(record.verification),
@@ -95,7 +104,24 @@ def _range(values: list[float | None]) -> list[float] | None:
     return [min(known), max(known)] if known else None
 
 
-def _metrics(row: Row) -> dict[str, float | None]:
+def _metrics(row: Row, known: Known) -> dict[str, Any]:
     summary = row.summary()
     found = rates(row.record.cost, summary.median if summary else 0.0)
-    return {"bytes_per_second": found.bytes_per_second, "flops_per_second": found.flops_per_second}
+    return {
+        "bytes_per_second": found.bytes_per_second,
+        "flops_per_second": found.flops_per_second,
+        "of_measured_peak": msgspec.to_builtins(of_peak(row, known.measured)),
+        "of_datasheet_peak": msgspec.to_builtins(of_peak(row, known.datasheet)),
+    }
+
+
+def of_peak(row: Row, peaks: Peaks | None) -> Attained | None:
+    """Of the headline, if that is a time."""
+    summary = row.summary()
+    if peaks is None or summary is None:
+        return None
+    quantity, cache = row.measured()[0]
+    if quantity not in QUANTITIES or QUANTITIES[quantity].unit != "s":
+        return None
+    dtype = str(row.record.task.case.params.get("dtype", ""))
+    return attained(row.record.cost, summary.median, dtype, peaks, cold=cache == "cold")

@@ -43,6 +43,10 @@ class Bench:
         duration = time.perf_counter() - clock
         return replace(found, cost=cost, environment=self._environment, started=started, duration=duration)
 
+    def usable(self) -> bool:
+        """Whether another task can be given to this process."""
+        return self._backend.usable()
+
     def _run(self, task: Task) -> Record:
         operator, params = find_operator(task.case.op), task.case.params
         (implementation,) = (i for i in implementations(operator, self._info) if i.label == task.implementation)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from opmark.errors import TimerFailed, Unsupported
 from opmark.interfaces import Backend, DeviceClock
 from opmark.measure import crosscheck
@@ -23,6 +25,7 @@ from opmark.schema import (
     Launch,
     Measurement,
     Operator,
+    Sampling,
     Settings,
     Task,
 )
@@ -31,6 +34,7 @@ _ON_DEVICE = ("device_time", "device_span", "latency", "host_time", "throughput"
 # Below this, the cost of an event itself is too much of what is measured.
 _SHORT_FOR_EVENTS = 20e-6
 _CHECK_EVERY = 8
+_PART = 0.25
 
 
 @dataclass
@@ -90,9 +94,24 @@ class Measuring:
         if supply is None:
             return []
         # Where every call is waited for, it is also looked at alone.
-        batches = not self.backend.asynchronous or quantity == "throughput"
+        batches = quantity == "throughput" or not (self.backend.asynchronous or self.task.settings.mode)
         sampler = HostSampler(quantity, self.gear.timers[quantity], supply, batches=batches)
-        return measure(sampler, self.task.settings.sampling, self.gear.watch)
+        return measure(sampler, self._rule(), self.gear.watch)
+
+    def _rule(self) -> Sampling:
+        """Beside what the device did, which was asked for by name or by nobody, the rest gets a part of the time."""
+        settings = self.task.settings
+        if self.gear.clock is None or settings.quantities or settings.mode:
+            return settings.sampling
+        rule = settings.sampling
+        return replace(
+            rule,
+            warmup_min=_PART * rule.warmup_min,
+            warmup_max=_PART * rule.warmup_max,
+            min_time=_PART * rule.min_time,
+            max_time=_PART * rule.max_time,
+            rel_ci=rule.rel_ci / _PART,
+        )
 
     def _on_device(self, quantities: list[str], cache: Cache) -> list[Measurement]:
         clock, found = self.gear.clock, list[Measurement]()

@@ -18,7 +18,7 @@ import msgspec
 
 from opmark.interfaces import BackendInfo
 from opmark.runner.execute import utc_now
-from opmark.runner.worker import Hello
+from opmark.runner.worker import Answer, Hello
 from opmark.schema import Record, Status, Task
 from opmark.units import seconds
 
@@ -61,15 +61,15 @@ class WorkerProcess:
         """Its first line, once the framework is imported."""
         return msgspec.json.decode(self._answer(timeout, "starting"), type=Hello)
 
-    def run(self, task: Task, timeout: float) -> Record:
-        """The record that it made of the task; WorkerDied if it could not."""
+    def run(self, task: Task, timeout: float) -> Answer:
+        """What it made of the task; WorkerDied if it could not."""
         try:
             assert self._process.stdin is not None
             self._process.stdin.write(msgspec.json.encode(task) + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._death("taking the task") from None
-        return msgspec.json.decode(self._answer(timeout, "running the task"), type=Record)
+        return msgspec.json.decode(self._answer(timeout, "running the task"), type=Answer)
 
     def close(self) -> None:
         """End it at once, with everything that it started."""

@@ -55,8 +55,12 @@ def settings_for(
     }
     rule = _sampling(EFFORTS[effort], sampling or {})
     base = Settings(threads=1, effort=effort, sampling=rule, seed=seed, verify=verify, **named)
-    counts = list(dict.fromkeys(threads)) or [len(affinity())]
+    counts = list(dict.fromkeys(threads)) or [default_threads()]
     return [replace(base, threads=count, process=process) for process in range(rounds) for count in counts]
+
+
+def default_threads() -> int:
+    return len(affinity())
 
 
 def _sampling(rule: Sampling, asked: Mapping[str, Any]) -> Sampling:

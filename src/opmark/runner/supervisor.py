@@ -68,10 +68,13 @@ class Supervisor:
         self.start()
         assert self._worker is not None
         try:
-            return self._worker.run(task, self._timeout)
+            answer = self._worker.run(task, self._timeout)
         except WorkerDied:
             self.close()  # the next task gets a new one
             raise
+        if not answer.usable:
+            self.close()
+        return answer.record
 
     def _retry_with_limit(self, task: Task) -> Record | None:
         """The record under the mildest limit with which the task survives; None if it survives none."""

@@ -17,7 +17,7 @@ import msgspec
 from opmark.hardware.detect import host
 from opmark.registry import backend as find_backend
 from opmark.runner.execute import Bench
-from opmark.schema import Environment, Task
+from opmark.schema import Environment, Record, Task
 from opmark.version import VERSION
 
 _PR_SET_PDEATHSIG = 1
@@ -30,6 +30,14 @@ class Hello(msgspec.Struct, frozen=True):
 
     unavailable: str | None
     environment: Environment
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Its line for a task."""
+
+    record: Record
+    usable: bool = True
+    """False: its device refuses everything since; a new process is needed."""
 
 
 def main(backend_name: str, threads: int, pipe: int) -> None:
@@ -48,7 +56,8 @@ def main(backend_name: str, threads: int, pipe: int) -> None:
         bench = Bench(info, backend, environment)
         decoder, encoder = msgspec.json.Decoder(Task), msgspec.json.Encoder()
         for line in sys.stdin.buffer:
-            out.write(encoder.encode(bench.record(decoder.decode(line))) + b"\n")
+            record = bench.record(decoder.decode(line))
+            out.write(encoder.encode(Answer(record, bench.usable())) + b"\n")
 
 
 def _common(backend_name: str) -> dict[str, Any]:

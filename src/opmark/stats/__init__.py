@@ -1,7 +1,7 @@
 """Pure statistics over lists of numbers."""
 
 from opmark.stats.interval import Interval, log_interval, median_interval, relative_half_width, t_quantile
-from opmark.stats.summary import median, noise, robust_deviation
+from opmark.stats.summary import median, noise, relative_deviation, robust_deviation
 
 __all__ = [
     "Interval",
@@ -9,6 +9,7 @@ __all__ = [
     "median",
     "median_interval",
     "noise",
+    "relative_deviation",
     "relative_half_width",
     "robust_deviation",
     "t_quantile",

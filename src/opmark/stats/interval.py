@@ -32,7 +32,11 @@ def relative_half_width(values: Sequence[float], confidence: float = 0.95) -> fl
     """Half the width of the interval over the median; infinite where the confidence cannot be had."""
     interval = median_interval(values, confidence)
     centre = median(values)
-    if interval.coverage < confidence or centre <= 0:
+    if interval.coverage < confidence:
+        return math.inf
+    if interval.high == interval.low:
+        return 0.0
+    if centre <= 0:
         return math.inf
     return (interval.high - interval.low) / 2 / centre
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
+from statistics import fmean, median, stdev
 
-__all__ = ["median", "noise", "robust_deviation"]
+__all__ = ["median", "noise", "relative_deviation", "robust_deviation"]
 
 # Makes the median absolute deviation of a normal sample an estimate of its standard deviation.
 _TO_SIGMA = 1.4826
@@ -15,6 +15,12 @@ def robust_deviation(values: Sequence[float]) -> float:
     """An estimate of the standard deviation that a few outliers do not move."""
     centre = median(values)
     return _TO_SIGMA * median([abs(value - centre) for value in values])
+
+
+def relative_deviation(values: Sequence[float]) -> float:
+    """Standard deviation over mean, for a few values of which each counts."""
+    mean = fmean(values)
+    return stdev(values) / mean if len(values) > 1 and mean > 0 else 0.0
 
 
 def noise(values: Sequence[float]) -> float:

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, inspect, select
+from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, inspect, select, update
 from sqlalchemy.dialects.sqlite import insert as insert_or_ignore
 from sqlalchemy.exc import DBAPIError
 
 from opmark.errors import StoreError
 from opmark.schema import Environment, Record, Run
 from opmark.store.pack import from_row, to_row
-from opmark.store.tables import ENVIRONMENT, META, METADATA, RECORD, RUN, VERSION
+from opmark.store.tables import ENVIRONMENT, FINDING, META, METADATA, RECORD, RUN, VERSION
 
 _BUSY_SECONDS = 30
 """How long one writer waits for another."""
@@ -32,6 +32,8 @@ class SqlStore:
         self._writer = self._engine.execution_options(writes=True)
         self._ready = False
         """Whether the tables are known to be there."""
+        self._version = VERSION
+        """Of the file."""
         try:
             self._open(create=create)
         except StoreError:
@@ -66,6 +68,20 @@ class SqlStore:
         with self._reading() as connection:
             rows = connection.execute(query).mappings()
             return {row["id"]: Environment(row["id"], msgspec.json.decode(row["facts"])) for row in rows}
+
+    def keep(self, kind: str, chip: str, started: str, body: Any) -> None:
+        row = {"kind": kind, "chip": chip, "started": started, "body": msgspec.json.encode(body).decode()}
+        with self._writing() as connection:
+            connection.execute(insert(FINDING), row)
+
+    def kept(self, kind: str, chip: str) -> Any:
+        if self._version < 2:
+            return None
+        which = (FINDING.c.kind == kind) & (FINDING.c.chip == chip)
+        query = select(FINDING.c.body).where(which).order_by(FINDING.c.number.desc()).limit(1)
+        with self._reading() as connection:
+            body = connection.execute(query).scalar()
+        return None if body is None else msgspec.json.decode(body)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -151,7 +167,17 @@ class SqlStore:
             raise StoreError(
                 f"{self._path}: is a store of version {found}; this opmark reads up to {VERSION}", "upgrade opmark"
             )
+        self._version = found
+        if found < VERSION and create:
+            self._upgrade()
         self._ready = True
+
+    def _upgrade(self) -> None:
+        """Every step so far only adds tables."""
+        with self._writer.begin() as connection:
+            METADATA.create_all(connection)
+            connection.execute(update(META).where(META.c.key == "version").values(value=str(VERSION)))
+        self._version = VERSION
 
 
 def _none_yet(path: Path) -> StoreError:

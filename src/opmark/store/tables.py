@@ -16,8 +16,11 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 1
-"""Of this layout. A store of an older version is upgraded step by step, one of a newer version is refused."""
+VERSION = 2
+"""Of this layout. A store of an older version is upgraded by its first writer, one of a newer version is refused.
+
+1: runs, environments, records. 2: findings about machines.
+"""
 
 METADATA = MetaData()
 
@@ -63,6 +66,17 @@ RECORD = Table(
     # The samples of its measurements: little-endian float64, one after the other, deflated.
     # A task has one record in a run, also where two processes go on with it at once.
     UniqueConstraint("run_id", "task_id"),
+)
+
+FINDING = Table(
+    "finding",
+    METADATA,
+    # What was found out about a machine: its peaks, its noise. The newest of a kind and a chip is the one that counts.
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("kind", String(32), nullable=False),
+    Column("chip", Text, nullable=False),
+    Column("started", String(40), nullable=False),
+    Column("body", Text, nullable=False),
 )
 
 Index("record_run", RECORD.c.run_id)

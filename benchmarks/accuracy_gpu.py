@@ -1,0 +1,263 @@
+"""opmark's device_time against the hardware's own records, do_bench and do_bench_cudagraph. Needs an NVIDIA GPU.
+
+    python -m benchmarks.accuracy_gpu [--runs 3] [--effort standard] [--json FILE]
+
+The yardstick is CUPTI, read here another way than opmark reads it: from the trace file that torch.profiler exports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from triton.testing import do_bench, do_bench_cudagraph
+
+import opmark
+from opmark.registry import backend as find_backend
+from opmark.registry import operator as find_operator
+from opmark.runner.prepare import prepare
+from opmark.runner.settings import settings_for
+from opmark.schema import Case, Task
+
+HALF = "float16"
+CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("add", "forward", {"shape": [1024]}),
+    ("add", "forward", {"shape": [256, 1024]}),
+    ("add", "forward", {"shape": [2048, 2048]}),
+    ("add", "forward", {"shape": [8192, 8192]}),
+    ("exp", "forward", {"shape": [1024, 1024]}),
+    ("exp", "backward", {"shape": [4096, 4096]}),
+    ("gelu", "forward", {"shape": [4096, 4096], "dtype": "bfloat16"}),
+    ("cast", "forward", {"shape": [4096, 4096]}),
+    ("reduce_sum", "forward", {"shape": [1024, 1024]}),
+    ("reduce_sum", "forward", {"shape": [8192, 8192]}),
+    ("softmax", "forward", {"shape": [64, 128]}),
+    ("softmax", "forward", {"shape": [1024, 1024]}),
+    ("softmax", "forward", {"shape": [8192, 4096]}),
+    ("softmax", "backward", {"shape": [4096, 4096]}),
+    ("layer_norm", "forward", {"shape": [1024, 1024]}),
+    ("layer_norm", "forward", {"shape": [8192, 4096]}),
+    ("layer_norm", "backward", {"shape": [1024, 1024]}),
+    ("layer_norm", "backward", {"shape": [8192, 4096]}),
+    ("rms_norm", "forward", {"shape": [4096, 4096]}),
+    ("topk", "forward", {"shape": [256, 1024], "k": 16}),
+    ("topk", "forward", {"shape": [64, 100000], "k": 16}),
+    ("embedding", "forward", {"rows": 100000, "dim": 512, "indices": 8192}),
+    ("conv2d", "forward", {"batch": 16, "in_channels": 64, "image": [56, 56], "out_channels": 64, "dtype": HALF}),
+    ("scaled_dot_product_attention", "forward",
+     {"batch": 1, "heads": 8, "q_len": 512, "kv_len": 512, "head_dim": 64, "dtype": HALF}),
+    ("scaled_dot_product_attention", "forward",
+     {"batch": 4, "heads": 32, "q_len": 2048, "kv_len": 2048, "head_dim": 128, "dtype": HALF}),
+    ("matmul", "forward", {"M": 256, "N": 256, "K": 256, "dtype": HALF}),
+    ("matmul", "forward", {"M": 16, "N": 4096, "K": 4096, "dtype": HALF}),
+    ("matmul", "forward", {"M": 1024, "N": 1024, "K": 1024, "dtype": HALF}),
+    ("matmul", "forward", {"M": 1024, "N": 1024, "K": 1024}),
+    ("matmul", "forward", {"M": 4096, "N": 4096, "K": 4096, "dtype": HALF}),
+    ("matmul", "backward", {"M": 2048, "N": 2048, "K": 2048, "dtype": HALF}),
+    ("matmul", "forward", {"M": 8192, "N": 8192, "K": 8192, "dtype": HALF}),
+    ("batched_matmul", "forward", {"B": 64, "M": 512, "N": 512, "K": 64, "dtype": HALF}),
+)  # fmt: skip
+
+NEAR, NEAR_SECONDS = 0.02, 0.3e-6
+STEADY, STEADY_SHORT, SHORT = 0.02, 0.05, 5e-6
+_CALL, _FLUSH = "yardstick::call", "yardstick::flush"
+_SESSIONS = 8
+# Cycles: the calls are queued when the device gets to them, so that it does not fall idle between two kernels.
+_HOLD = 20_000_000
+
+
+def main() -> None:
+    arguments = _arguments()
+    runs = [_opmark(arguments.effort) for _ in range(arguments.runs)]
+    rows = []
+    for number, (case, label) in enumerate(_cases()):
+        print(f"{number + 1} of {len(CASES)}: {label}", file=sys.stderr)
+        launch = _launch(case)
+        row = {"case": label}
+        for cache, flush in (("cold", _flush()), ("warm", None)):
+            seen = [run[case.id][cache] for run in runs]
+            row[cache] = {"cupti": _yardstick(launch, flush), "opmark": seen}
+        row["do_bench"] = do_bench(launch, return_mode="median") * 1e-3
+        row["do_bench_cudagraph"] = _graph(launch)
+        rows.append(row)
+        torch.cuda.empty_cache()
+    print(_table(rows))
+    print(_verdict(rows))
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(rows, indent=1))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy_gpu", description=__doc__)
+    parser.add_argument("--runs", type=int, default=3, help="of opmark, for the difference from run to run")
+    parser.add_argument("--effort", default="standard")
+    parser.add_argument("--json", help="a file for the raw figures")
+    return parser.parse_args()
+
+
+def _cases() -> Iterator[tuple[Case, str]]:
+    for op, phase, given in CASES:
+        params = find_operator(op).complete(given)
+        shown = " ".join("x".join(map(str, v)) if isinstance(v, list) else f"{k}={v}" for k, v in given.items())
+        yield Case.of(op, params, phase), f"{op} {shown}" + (" backward" if phase == "backward" else "")
+
+
+def _opmark(effort: str) -> dict[str, dict[str, float]]:
+    """device_time by case and cache, from one run of its own process."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "cases.yaml"
+        entries = [{"op": op, "params": _axes(params), "phases": [phase]} for op, phase, params in CASES]
+        path.write_text(json.dumps({"schema": 1, "name": "accuracy", "cases": entries}))
+        result = opmark.run(
+            workload=path, backend="torch-cuda", effort=effort, quantity="device_time", db=Path(folder) / "store.db"
+        )
+    found: dict[str, dict[str, float]] = {}
+    for record in result.records:
+        if record.status != "ok":
+            raise SystemExit(f"{record.task.case.op}: {record.status}: {record.reason}")
+        medians = {m.cache: statistics.median(m.samples) for m in record.measurements}
+        found[record.task.case.id] = medians
+    return found
+
+
+def _axes(params: dict[str, Any]) -> dict[str, Any]:
+    """A shape as an axis of one."""
+    return {key: [value] for key, value in params.items()}
+
+
+def _launch(case: Case) -> Callable[[], Any]:
+    info = find_backend("torch-cuda")
+    backend = info.load(threads=1)
+    operator = find_operator(case.op)
+    (implementation,) = operator.implementations_for("torch")
+    (settings,) = settings_for(effort="quick", threads=[1])
+    task = Task(case, "torch-cuda", implementation.label, settings)
+    return prepare(case.params, task, operator, implementation, backend).launch
+
+
+def _flush() -> Callable[[], Any]:
+    return torch.empty(256 << 20, dtype=torch.uint8, device="cuda").zero_
+
+
+def _yardstick(launch: Callable[[], Any], flush: Callable[[], Any] | None) -> float:
+    """Seconds a call: all kernels, copies and fills that the calls launched, over sessions with rests between them."""
+    for _ in range(5):
+        launch()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    launch()
+    torch.cuda.synchronize()
+    calls = max(3, min(20, int(0.02 / (time.perf_counter() - start))))
+    samples: list[float] = []
+    for _ in range(_SESSIONS):
+        samples += _session(launch, flush, calls)
+        time.sleep(0.05)
+    return statistics.median(samples)
+
+
+def _session(launch: Callable[[], Any], flush: Callable[[], Any] | None, calls: int) -> list[float]:
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profiler:
+        torch.cuda._sleep(_HOLD)
+        for _ in range(calls):
+            if flush:
+                with torch.profiler.record_function(_FLUSH):
+                    flush()
+            with torch.profiler.record_function(_CALL):
+                launch()
+        torch.cuda.synchronize()
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        profiler.export_chrome_trace(file.name)
+        events = json.loads(Path(file.name).read_text())["traceEvents"]
+    return _sums(events, calls)
+
+
+def _sums(events: list[dict[str, Any]], calls: int) -> list[float]:
+    """Device time of each call, from the trace file: launches inside its mark, and what they launched."""
+    marks = sorted(
+        (e["ts"], e["ts"] + e["dur"]) for e in events if e.get("cat") == "user_annotation" and e["name"] == _CALL
+    )
+    assert len(marks) == calls, f"{len(marks)} marks for {calls} calls"
+    launched = {}
+    for event in events:
+        if event.get("cat") in ("cuda_runtime", "cuda_driver"):
+            for number, (start, end) in enumerate(marks):
+                if start <= event["ts"] <= end:
+                    launched[event["args"]["correlation"]] = number
+    sums = [0.0] * calls
+    for event in events:
+        if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
+            number = launched.get(event["args"]["correlation"])
+            if number is not None:
+                sums[number] += event["dur"] * 1e-6
+    return sums
+
+
+def _graph(launch: Callable[[], Any]) -> float | None:
+    try:
+        return do_bench_cudagraph(launch, return_mode="median") * 1e-3
+    except RuntimeError:
+        torch.cuda.synchronize()
+        return None
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "| case | CUPTI cold | opmark cold | do_bench | CUPTI warm | opmark warm | do_bench_cudagraph | run to run |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cells = [row["case"]]
+        for cache, other in (("cold", "do_bench"), ("warm", "do_bench_cudagraph")):
+            true = row[cache]["cupti"]
+            cells += [_us(true), _beside(statistics.median(row[cache]["opmark"]), true), _beside(row[other], true)]
+        cells.append(" / ".join(f"{100 * _spread(row[cache]['opmark']):.1f} %" for cache in ("cold", "warm")))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _us(seconds: float) -> str:
+    return f"{seconds * 1e6:.2f} µs"
+
+
+def _beside(seconds: float | None, true: float) -> str:
+    return "cannot be captured" if seconds is None else f"{_us(seconds)} ({seconds / true:.3f})"
+
+
+def _spread(values: list[float]) -> float:
+    return max(values) / min(values) - 1
+
+
+def _near(seconds: float, true: float) -> bool:
+    return abs(seconds - true) <= max(NEAR * true, NEAR_SECONDS)
+
+
+def _verdict(rows: list[dict[str, Any]]) -> str:
+    pairs = [(row["case"], cache, row[cache]) for row in rows for cache in ("cold", "warm")]
+    far = [f"{case} {cache}" for case, cache, found in pairs
+           if not _near(statistics.median(found["opmark"]), found["cupti"])]  # fmt: skip
+    moved = [
+        f"{case} {cache} {100 * _spread(found['opmark']):.1f} %"
+        for case, cache, found in pairs
+        if _spread(found["opmark"]) > (STEADY_SHORT if found["cupti"] < SHORT else STEADY)
+    ]
+    return (
+        f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}, CUDA {torch.version.cuda}. "
+        f"{len(pairs) - len(far)} of {len(pairs)} within 2 % or 0.3 µs of CUPTI"
+        + (f" (not: {', '.join(far)})" if far else "")
+        + f"; {len(pairs) - len(moved)} of {len(pairs)} steady from run to run within 2 % (5 % below 5 µs)"
+        + (f" (not: {', '.join(moved)})" if moved else "")
+        + "."
+    )
+
+
+if __name__ == "__main__":
+    main()

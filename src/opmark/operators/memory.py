@@ -1,0 +1,112 @@
+"""Nothing but moving data: copy and triad, as STREAM has them. They say what a memory or a cache gives."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from opmark.errors import Unsupported
+from opmark.operators import _numpy as np
+from opmark.schema import Cost, Implementation, Launch, Operator, Params, TensorSpec
+from opmark.schema.dtype import sizeof
+from opmark.schema.param import dtype, size
+
+SCALAR = 3.0
+PARAMS = (
+    size("n", "elements of each vector"),
+    size("repeats", "passes over the same vectors in one call: for data so small that a call costs more", 1),
+    dtype("float32", "float64", "float16", "bfloat16"),
+)
+PRESETS = {name: {"n": n} for name, n in (("small", 1 << 16), ("typical", 1 << 22), ("large", 1 << 26))}
+
+
+def _inputs(*names: str) -> Any:
+    return lambda p: {name: TensorSpec((p["n"],), p["dtype"]) for name in names}
+
+
+def _moved(reads: int, flops: int) -> Any:
+    def cost(p: Params) -> Cost:
+        passes, nbytes = p["repeats"] * p["n"], sizeof(p["dtype"])
+        return Cost(flops * passes, reads * passes * nbytes, passes * nbytes)
+
+    return cost
+
+
+def _again(p: Params, vector: Any) -> Any:
+    """The vector as a matrix whose rows are all the same memory."""
+    rows = (p["repeats"], p["n"])
+    return np.lib.stride_tricks.as_strided(vector, rows, (0, vector.itemsize))
+
+
+class _Writes:
+    """A launch that writes to memory of its own, the same every time, and returns that."""
+
+    def __init__(self, write: Launch, out: Any) -> None:
+        self._write = write
+        self._out = out
+
+    def __call__(self) -> Any:
+        self._write()
+        return self._out
+
+
+def _numpy_copy(p: Params, x: Any) -> Launch:
+    out = np.empty_like(x)
+    return _Writes(partial(np.copyto, _again(p, out), _again(p, x)), out)
+
+
+def _numpy_triad(p: Params, x: Any, y: Any) -> Launch:
+    """Two passes where there is no fused one; for one of them the product stays in the first cache."""
+    out, scaled, factor = np.empty_like(x), np.empty_like(x), x.dtype.type(SCALAR)
+
+    def write() -> None:
+        np.multiply(y, factor, out=scaled)
+        np.add(_again(p, x), _again(p, scaled), out=_again(p, out))
+
+    return _Writes(write, out)
+
+
+def _torch_copy(p: Params, x: Any) -> Launch:
+    import torch
+
+    _once(p)
+    return partial(torch.empty_like(x).copy_, x)
+
+
+def _torch_triad(p: Params, x: Any, y: Any) -> Launch:
+    import torch
+
+    _once(p)
+    return partial(torch.add, x, y, alpha=SCALAR, out=torch.empty_like(x))
+
+
+def _once(p: Params) -> None:
+    if p["repeats"] != 1:
+        raise Unsupported("torch does not write one place several times in a call; numpy-cpu does")
+
+
+COPY = Operator(
+    name="copy",
+    summary="y = x, into memory that is there already",
+    category="memory",
+    params=PARAMS,
+    inputs=_inputs("x"),
+    cost=_moved(reads=1, flops=0),
+    reference=lambda p, x: x,
+    presets=PRESETS,
+    implementations=(Implementation("numpy", _numpy_copy), Implementation("torch", _torch_copy)),
+)
+
+TRIAD = Operator(
+    name="triad",
+    summary="z = x + 3 y, into memory that is there already",
+    category="memory",
+    params=PARAMS,
+    inputs=_inputs("x", "y"),
+    cost=_moved(reads=2, flops=2),
+    reference=lambda p, x, y: x + SCALAR * y,
+    presets=PRESETS,
+    implementations=(Implementation("numpy", _numpy_triad), Implementation("torch", _torch_triad)),
+)
+
+OPERATORS = (COPY, TRIAD)

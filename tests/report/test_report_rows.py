@@ -1,0 +1,100 @@
+"""Records of one case in several processes are one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from opmark.report.rows import Row, others, rows
+from opmark.schema import Caution, Measurement, Record
+from opmark.stats import log_interval
+
+MakeRecord = Callable[..., Record]
+MakeMeasurement = Callable[..., Measurement]
+
+K = ({"M": 1, "N": 1, "K": 1}, {"M": 2, "N": 1, "K": 1})
+
+
+def test_a_record_alone_is_a_row(make_record: MakeRecord) -> None:
+    record = make_record()
+    assert rows([record]) == [Row((record,))]
+    assert rows([]) == []
+
+
+def test_processes_are_put_together_however_they_are_interleaved(make_record: MakeRecord) -> None:
+    records = [make_record(params=params, process=i) for i in range(3) for params in K]
+    found = rows(records)
+    assert [[record.task.settings.process for record in row.records] for row in found] == [[0, 1, 2]] * 2
+    assert [row.record.task.case.params["M"] for row in found] == [1, 2]
+    assert rows(reversed(records))[0].records == tuple(reversed(found[1].records))
+
+
+@pytest.mark.parametrize(
+    "other", [{"threads": 3}, {"backend": "other"}, {"mode": "discrete"}, {"phase": "backward"}, {"params": K[0]}]
+)
+def test_what_differs_in_anything_but_the_process_is_another_row(
+    make_record: MakeRecord, other: dict[str, object]
+) -> None:
+    assert len(rows([make_record(process=0), make_record(process=1, **other)])) == 2
+
+
+def test_the_process_is_the_unit_and_not_the_sample(make_record: MakeRecord) -> None:
+    """Within a process nothing moves, between processes a lot does: only the latter tells what the next one gives."""
+    values = [1.0e-3, 1.3e-3, 1.1e-3, 1.2e-3]
+    row = Row(tuple(make_record(samples=[value] * 100, process=i) for i, value in enumerate(values)))
+    summary = row.summary()
+    assert summary is not None
+    assert (summary.median, summary.processes, summary.samples) == (pytest.approx(1.15e-3), 4, 400)
+    assert (summary.low, summary.high) == log_interval(values)[:2]
+    assert summary.low < min(values) < max(values) < summary.high
+
+
+def test_one_process_has_the_interval_of_its_samples(make_record: MakeRecord) -> None:
+    summary = Row((make_record(),)).summary()
+    assert summary is not None
+    assert (summary.low, summary.high, summary.processes) == (1.00e-3, 1.06e-3, 1)
+
+
+def test_a_process_without_a_number_leaves_those_of_the_others(make_record: MakeRecord) -> None:
+    row = Row((make_record(process=0), make_record(process=1, status="oom", reason="none left")))
+    assert row.record.status == "oom"
+    summary = row.summary()
+    assert summary is not None
+    assert (summary.median, summary.processes) == (1.03e-3, 1)
+
+
+def test_where_nothing_was_measured_there_is_no_summary(make_record: MakeRecord) -> None:
+    row = Row((make_record(status="skipped", reason="no GPU"),))
+    assert (row.summary(), row.measured(), row.summary(("latency", "warm"))) == (None, [], None)
+
+
+def test_what_was_measured_keeps_its_order_and_stands_once(
+    make_record: MakeRecord, make_measurement: MakeMeasurement
+) -> None:
+    cold, warm = (make_measurement("device_time", cache, [1e-6]) for cache in ("cold", "warm"))
+    late = make_measurement("latency", "warm", [5e-6])
+    row = Row((make_record(measurements=(cold, warm), process=0), make_record(measurements=(warm, late), process=1)))
+    assert row.measured() == [("device_time", "cold"), ("device_time", "warm"), ("latency", "warm")]
+    assert row.measurements(("device_time", "warm")) == [warm, warm]
+    assert row.measurements(("latency", "warm")) == [late]
+    assert row.summary(("energy", "warm")) is None
+
+
+def test_all_but_the_headlines_are_the_others(make_record: MakeRecord, make_measurement: MakeMeasurement) -> None:
+    device, latency, through = (
+        make_measurement(name, "warm", [1e-6]) for name in ("device_time", "latency", "throughput")
+    )
+    found = rows(
+        [make_record(measurements=(device, latency)), make_record(params=K[0], measurements=(latency, through))]
+    )
+    assert others(found) == [("latency", "warm"), ("throughput", "warm")]
+    assert others([]) == []
+
+
+def test_every_doubt_of_every_process_is_there(make_record: MakeRecord) -> None:
+    noisy = Caution("noisy", "m")
+    row = Row(
+        (make_record(cautions=[noisy], process=0), make_record(process=1), make_record(cautions=[noisy], process=2))
+    )
+    assert [caution for _, caution in row.cautions()] == [noisy, noisy]

@@ -28,7 +28,7 @@ from opmark.runner.request import cases_for, default_backends
 from opmark.runner.self_test import PROCESSES, self_test
 from opmark.runner.session import new_run, perform, recorded, run_to_resume
 from opmark.runner.settings import default_threads, settings_for
-from opmark.schema import Availability, Environment, Operator, Record, Run, Workload
+from opmark.schema import QUANTITIES, Availability, Environment, Operator, Quantity, Record, Run, Workload
 from opmark.schema.noise import NoiseFloor
 from opmark.schema.peaks import Peaks, chip
 from opmark.store.location import store_path
@@ -221,8 +221,8 @@ def _find_run(store: Store, name: str | None) -> Run:
     raise UnknownName("run", name, [run.label for run in known if run.label] + [run.id for run in known])
 
 
-def list_(kind: str) -> Sequence[Operator] | Sequence[Workload] | Sequence[Availability]:
-    """`ops`, `suites` or `backends`; of a backend, whether it can run here, and if not, why."""
+def list_(kind: str) -> Sequence[Operator] | Sequence[Workload] | Sequence[Availability] | Sequence[Quantity]:
+    """`ops`, `suites`, `quantities` or `backends`; of a backend, whether it can run here, and if not, why."""
     if kind == "ops":
         return list(catalogue().values())
     if kind == "backends":
@@ -231,7 +231,9 @@ def list_(kind: str) -> Sequence[Operator] | Sequence[Workload] | Sequence[Avail
         from opmark.workloads.load import suites
 
         return suites()
-    raise UnknownName("listing", kind, ("ops", "suites", "backends"))
+    if kind == "quantities":
+        return list(QUANTITIES.values())
+    raise UnknownName("listing", kind, ("ops", "suites", "backends", "quantities"))
 
 
 def describe(op: str) -> Operator:

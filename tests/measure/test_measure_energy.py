@@ -88,11 +88,17 @@ def test_a_counter_that_stops_to_answer_is_no_counter(consume: Callable[..., tup
         consume(lambda calls, _: float(calls) if calls < 600 else None)
 
 
-def test_a_counter_that_starts_again_from_nothing_gives_no_less_than_nothing(
+def test_a_window_in_which_the_counter_starts_again_from_nothing_is_no_sample(
     consume: Callable[..., tuple[Measurement, int]],
 ) -> None:
+    # In the second window, of which about 450 calls make one.
     found, _ = consume(lambda calls, _: float(calls if calls < 700 else calls - 700))
-    assert found.samples == [1.0, 0.0, 1.0]
+    assert found.samples == [1.0] * 2
+
+
+def test_a_counter_that_goes_backwards_is_no_counter(consume: Callable[..., tuple[Measurement, int]]) -> None:
+    with pytest.raises(Unsupported, match="goes backwards"):
+        consume(lambda calls, _: -float(calls))
 
 
 def test_a_call_longer_than_the_patience_with_a_counter_is_measured_all_the_same(

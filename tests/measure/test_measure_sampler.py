@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -261,6 +262,15 @@ def test_a_session_is_a_short_burst_that_fits_the_queue(
     assert traced(device, kernels(*parts)).chunk(QUICK) == calls
 
 
+@pytest.mark.parametrize("made", [TraceSampler, partial(EventSampler, "event_time")])
+def test_the_slowest_call_of_the_trial_says_how_long_a_burst_may_be(
+    now: Any, device: Any, kernels: Kernels, made: Callable[..., Any]
+) -> None:
+    found = made(device, Supply([kernels(1e-6), kernels(1e-3), kernels(1e-6)]))
+    found.prepare(QUICK)
+    assert 15 <= found.chunk(QUICK) <= 20
+
+
 @given(st.floats(0.0, 1e3))
 def test_a_burst_is_of_some_calls_and_no_longer_than_it_must_be(seconds: float) -> None:
     calls = burst(seconds)
@@ -336,10 +346,10 @@ def test_a_device_on_its_worst_days(monkeypatch: pytest.MonkeyPatch, fault: str)
 def test_the_time_of_a_device_is_real_and_only_its_profiler_sees_what_it_ran(device: Any, kernels: Kernels) -> None:
     supply = warm(kernels(1e-6))
     samplers = TraceSampler(device, supply), EventSampler("device_span", device, supply), GraphSampler(device, supply)
-    assert [(found.timer, found.virtual, found.traces) for found in samplers] == [
-        ("told", False, True),
-        ("events", False, False),
-        ("graph", False, False),
+    assert [(found.timer, found.virtual, found.traces, found.lost) for found in samplers] == [
+        ("told", False, True, 0),
+        ("events", False, False, 0),
+        ("graph", False, False, 0),
     ]
 
 

@@ -134,9 +134,11 @@ def test_a_very_short_measurement_has_no_rate_of_interruptions() -> None:
 def test_samples_of_which_half_are_interrupted_are_the_schedulers() -> None:
     half = len(FINE.samples) // 2
     assert codes(elapsed=10.0, conditions=Conditions(switches=half - 1)) == []
-    caution = only(elapsed=10.0, conditions=Conditions(switches=half))
+    samples = [1e-3] * 99 + [0.5e-3]
+    caution = only(samples=samples, elapsed=10.0, conditions=Conditions(switches=half))
     assert caution.code == "preempted"
     assert "taken away 50 times in 100 samples" in caution.message
+    assert "the fastest sample took 500 µs" in caution.message
     assert "do not use this number" in caution.hint
 
 

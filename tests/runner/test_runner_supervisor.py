@@ -297,7 +297,7 @@ class Backend(NullBackend):
 
 
 def test_a_device_that_refuses_everything_since_costs_one_record(
-    plugin: Plugin, supervise: Callable[..., Supervised], make_task: MakeTask
+    plugin: Plugin, supervise: Supervise, make_task: MakeTask
 ) -> None:
     worker = supervise(plugin("sticky", STICKY))
     records = [worker.run(make_task(backend="sticky", shape=[n])) for n in (1, 13, 2, 3)]
@@ -307,7 +307,7 @@ def test_a_device_that_refuses_everything_since_costs_one_record(
 
 
 def test_an_error_that_leaves_the_device_well_keeps_the_process(
-    plugin: Plugin, supervise: Callable[..., Supervised], make_task: MakeTask
+    plugin: Plugin, supervise: Supervise, make_task: MakeTask
 ) -> None:
     worker = supervise(
         plugin("well", STICKY.replace("return not self.broken", "type(self).broken = False; return True"))

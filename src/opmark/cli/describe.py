@@ -10,13 +10,21 @@ from opmark.cli.output import console, print_json_lines
 
 
 def describe(
-    op: Annotated[str, typer.Argument(help="An operator, as in `opmark list ops`.")],
+    op: Annotated[str, typer.Argument(help="An operator, as in `opmark list ops`, or a quantity.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Parameters, presets, cost and implementations of an operator."""
+    """Parameters, presets, cost and implementations of an operator; or what a quantity is."""
     from opmark import api
     from opmark.report.operator import operator_text, operator_view
+    from opmark.report.quantity import quantity_text
+    from opmark.schema import QUANTITIES
 
+    if op in QUANTITIES:
+        if as_json:
+            print_json_lines([QUANTITIES[op]])
+        else:
+            console().print(quantity_text(QUANTITIES[op]))
+        return
     operator = api.describe(op)
     if as_json:
         print_json_lines([operator_view(operator)])

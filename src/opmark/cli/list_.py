@@ -11,11 +11,11 @@ from opmark.errors import UnknownName
 
 
 def list_(
-    kind: Annotated[str, typer.Argument(help="ops, suites or backends.")],
+    kind: Annotated[str, typer.Argument(help="ops, suites, backends or quantities.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object an item.")] = False,
 ) -> None:
-    """List operators, suites or backends; of a backend, whether it can run here."""
-    listings = {"ops": _ops, "suites": _suites, "backends": _backends}
+    """List operators, suites, quantities or backends; of a backend, whether it can run here."""
+    listings = {"ops": _ops, "suites": _suites, "backends": _backends, "quantities": _quantities}
     if kind not in listings:
         raise UnknownName("listing", kind, listings)
     rows = listings[kind]()
@@ -54,6 +54,12 @@ def _backends() -> list[dict[str, Any]]:
     return [
         {"backend": a.name, "here": a.reason is None, "reason": a.reason or "", "summary": a.summary} for a in probe()
     ]
+
+
+def _quantities() -> list[dict[str, Any]]:
+    from opmark.schema import QUANTITIES
+
+    return [{"quantity": q.name, "unit": q.unit, "is": q.meaning, "use it for": q.use} for q in QUANTITIES.values()]
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:

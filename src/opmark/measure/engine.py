@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -22,6 +23,7 @@ def measure(sampler: Sampler, rule: Sampling, watch: Watch) -> list[Measurement]
     """One measurement a quantity of the sampler. Outputs are dropped as soon as they are made."""
     with _no_collector():
         warm = _warm_up(sampler, rule)
+        sampler.lost = sampler.stray = 0  # of the warm-up nothing is kept
         watch.begin()
         taken = _sample(sampler, rule, watch)
     conditions = watch.end(len(taken.rows))
@@ -72,16 +74,18 @@ class _Warm(NamedTuple):
 def _warm_up(sampler: Sampler, rule: Sampling) -> _Warm:
     """What the sampler showed while it got ready are the first windows, and getting ready was warm-up too."""
     if rule.warmup is not None:
+        start = time.perf_counter()
         for launch in sampler.supply.some(rule.warmup):
             launch()
+        warmed = time.perf_counter() - start
         spent, _ = sampler.prepare(rule)
-        return _Warm(True, rule.warmup + spent.calls, spent.seconds)
+        return _Warm(True, rule.warmup + spent.calls, warmed + spent.seconds)
     until, (spent, shown) = WarmUp(rule), sampler.prepare(rule)
     made, elapsed = spent
     size = _window(sampler, rule, shown)
-    for i, value in enumerate(shown):
-        if until.done([value], elapsed - sum(shown[i + 1 :])) and size == 1 and i == len(shown) - 1:
-            return _Warm(until.settled, made, elapsed)
+    done = [until.done([value / sampler.calls], elapsed) for value in shown]
+    if size == 1 and done and done[-1]:
+        return _Warm(until.settled, made, elapsed)
     while True:
         window = sampler.take(size)
         elapsed, made = elapsed + window.seconds, made + sampler.calls * size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from opmark.errors import TimerFailed
 from opmark.interfaces import Activity, DeviceClock, Timer
@@ -83,7 +83,7 @@ class HostSampler:
         self.overhead = 0.0
         self.virtual = timer.name == "virtual"
         self._clock = timer
-        self._batches = batches and not supply.rotates and supply.before is None
+        self._batches = batches and supply.before is None and (quantity == "throughput" or not supply.rotates)
         self._stretch = _STRETCH if quantity == "throughput" else 1
 
     def prepare(self, rule: Sampling) -> tuple[Spent, list[float]]:
@@ -106,7 +106,8 @@ class HostSampler:
         start = time.perf_counter()
         raw = [self._once(self.calls) for _ in range(count)]
         # Making a call cold costs of the budget too. A clock that stands still must not mean sampling without end.
-        spent = time.perf_counter() - start if self.supply.before else max(sum(raw), self._clock.resolution)
+        told = self.virtual and self.supply.before is None
+        spent = max(sum(raw), self._clock.resolution) if told else time.perf_counter() - start
         return Taken([(max(0.0, value / self.calls - self.overhead),) for value in raw], spent)
 
     def kernels(self) -> tuple[Kernel, ...]:
@@ -115,7 +116,11 @@ class HostSampler:
     def _once(self, calls: int) -> float:
         if self.supply.before:
             self.supply.before()
-        return self._clock.time(self.supply.next(), calls)
+        launch = self._in_turn if calls > 1 and self.supply.rotates else self.supply.next()
+        return self._clock.time(launch, calls)
+
+    def _in_turn(self) -> Any:
+        return self.supply.next()()
 
 
 def fit_batch(clock: Callable[[int], float], target: float, resolution: float) -> tuple[int, list[float], Spent]:
@@ -211,7 +216,7 @@ class EventSampler:
         if self._holds:
             self._hold = min(_LONGEST_HOLD, self._chunk * 2 * launch_cost(self.supply))
             self.overhead = median(self._clock.queued([_nothing] * _MOST_TRACED, None, 1e-3))
-        return Spent(2 * _TRIAL, time.perf_counter() - start), []
+        return Spent((2 if self._holds else 1) * _TRIAL, time.perf_counter() - start), []
 
     def chunk(self, rule: Sampling) -> int:
         return self._chunk
@@ -251,8 +256,9 @@ class GraphSampler:
 
     def take(self, count: int) -> Taken:
         assert self._replay is not None
+        start = time.perf_counter()
         rows: list[tuple[float, ...]] = [(self._replay(),) for _ in range(count)]
-        return Taken(rows, sum(row[0] for row in rows) * self.calls)
+        return Taken(rows, max(sum(row[0] for row in rows) * self.calls, time.perf_counter() - start))
 
     def kernels(self) -> tuple[Kernel, ...]:
         return ()

@@ -67,6 +67,11 @@ def operator_text(operator: Operator) -> Group:
         _tolerances(operator),
         Text(),
         _implementations(operator),
+        Text(),
+        Text(
+            "measured: device_time, device_span, latency, host_time, throughput on a device, latency elsewhere; "
+            "`opmark list quantities` says what they are"
+        ),
     ]
     return Group(title, *also, Text(), *sections)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any
@@ -22,6 +24,8 @@ from opmark.interfaces import Activity, Trace
 TODAY = 1_790_000_000 * 10**9
 """Nanoseconds since 1970, as the profiler counts."""
 CALL, OURS = "opmark::call", "opmark::harness"
+EARLIER = 100
+"""Nanoseconds by which the harness's first kernel comes before everything else of an invented record."""
 
 without_cuda = pytest.mark.filterwarnings("ignore:CUDA is not available")
 
@@ -56,13 +60,29 @@ class Event:
         return self.annotation
 
 
+def _sign_of_life(start: int) -> list[Event]:
+    """The launch of a kernel at that moment, and the device's record of it."""
+    number = 1 << 30
+    launch = Event("cudaLaunchKernel", DeviceType.CPU, start, start + 5, number)
+    return [launch, Event("spin_kernel", DeviceType.CUDA, start + 10, start + 20, number)]
+
+
 @dataclass
 class Record:
-    """A session of the profiler, written down as it happens; times are nanoseconds."""
+    """A session of the profiler, written down as it happens; times are nanoseconds.
 
+    It begins with a kernel of the harness, as every trace does; with `silent`, the device recorded nothing of it.
+    """
+
+    silent: bool = False
     events: list[Event] = field(default_factory=list)
     calls: int = 0
     _ids: Any = field(default_factory=lambda: count(1))
+
+    def __post_init__(self) -> None:
+        self.mark(OURS, -EARLIER, -EARLIER + 50)
+        launch, kernel = _sign_of_life(-EARLIER + 1)
+        self.events += [launch] if self.silent else [launch, kernel]
 
     def mark(self, name: str, start: int, end: int) -> Record:
         self.events.append(Event(name, DeviceType.CPU, start, end, annotation=True))
@@ -243,17 +263,55 @@ def test_a_nanosecond_is_still_seen_today(duration: int) -> None:
 
 def test_times_are_counted_from_the_start_of_the_trace() -> None:
     (call,) = Record().mark(CALL, 0, 10).launch(1, ("kernel", 2000, 3000)).trace().calls
-    assert call[0] == Activity("kernel", pytest.approx(2e-6), pytest.approx(3e-6))
+    due = [(moment + EARLIER) * 1e-9 for moment in (2000, 3000)]
+    assert call[0] == Activity("kernel", *map(pytest.approx, due))
+
+
+NOTHING_RECORDED = "recorded nothing of the device"
+
+
+def test_idle_calls_are_told_from_a_device_of_which_nothing_is_recorded() -> None:
+    """Without a permission, or with another tool at the counters, every call looks idle."""
+    assert Record().mark(CALL, 0, 100).mark(CALL, 200, 300).trace() == Trace([[], []], 0, 0)
+    with pytest.raises(TimerFailed, match=NOTHING_RECORDED):
+        Record(silent=True).mark(CALL, 0, 100).mark(CALL, 200, 300).trace()
+
+
+def test_lost_records_of_all_calls_are_not_taken_for_a_silent_device() -> None:
+    assert Record().mark(CALL, 0, 100).launch(10).trace().lost == 1
+    with pytest.raises(TimerFailed, match=NOTHING_RECORDED):
+        Record(silent=True).mark(CALL, 0, 100).launch(10).trace()
+
+
+def test_only_the_harness_s_own_kernel_is_a_sign_of_life() -> None:
+    """It alone is known to have run; what came from elsewhere says nothing of what a call would leave."""
+    record = Record(silent=True).mark(CALL, 0, 100).launch(150, ("between two marks", 200, 300))
+    record.events.append(Event("launched before the profiler began", DeviceType.CUDA, 20, 30, 999))
+    with pytest.raises(TimerFailed, match=NOTHING_RECORDED):
+        record.trace()
+
+
+def test_an_annotation_on_the_device_is_no_sign_of_life() -> None:
+    """The profiler makes it up out of what the host did."""
+    record = Record(silent=True).mark(CALL, 0, 100)
+    record.events.append(Event(OURS, DeviceType.CUDA, -80, -70, record.events[1].correlation, annotation=True))
+    with pytest.raises(TimerFailed, match=NOTHING_RECORDED):
+        record.trace()
+
+
+def test_any_kernel_of_the_harness_is_a_sign_of_life() -> None:
+    record = Record(silent=True).mark(OURS, 0, 50).launch(10, ("flush", 100, 200), by="cudaMemsetAsync")
+    assert record.mark(CALL, 60, 100).trace() == Trace([[]], 0, 0)
 
 
 def test_nothing_recorded_at_all_is_no_trace_of_idle_calls() -> None:
     """A profiler that was taken away in the middle hands out no records; that is not the same as no work."""
-    with pytest.raises(TimerFailed):
+    with pytest.raises(TimerFailed, match="0 of 3 calls"):
         _by_call([], 3)
 
 
 def test_a_call_without_its_mark_is_no_idle_call() -> None:
-    with pytest.raises(TimerFailed):
+    with pytest.raises(TimerFailed, match="1 of 2 calls"):
         _by_call(Record().mark(CALL, 0, 100).launch(10, ("kernel", 50, 60)).events, 2)
 
 
@@ -286,12 +344,68 @@ def test_every_call_has_the_sum_of_what_it_launched(calls: list[tuple[bool, list
     assert (trace.lost, trace.stray) == (sum(lost), 0)
 
 
+Ran = list[Any]
+
+
+@pytest.fixture
+def no_kernels(monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """The real profiler where nothing can hold a device; for how long it should have been held."""
+    held: Ran = []
+    monkeypatch.setattr(torch_clock, "_hold", held.append)
+    return held
+
+
+@pytest.fixture
+def device(no_kernels: Ran, monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """As if a device had recorded the harness's first kernel beside the real records of the host."""
+
+    def with_device(events: Sequence[Any], calls: int) -> Trace:
+        first = min((e.start_ns() for e in events if e.name() == OURS), default=None)
+        return _by_call([*events, *(_sign_of_life(first - TODAY) if first else ())], calls)
+
+    monkeypatch.setattr(torch_clock, "_by_call", with_device)
+    return no_kernels
+
+
 @without_cuda
+@pytest.mark.usefixtures("device")
 def test_the_real_profiler_has_every_call_and_each_of_them_is_run_once() -> None:
-    ran = []
+    ran: Ran = []
     trace = CudaClock().trace([lambda i=i: ran.append(i) for i in range(4)], lambda: ran.append("before"), 0.0)
     assert ran == ["before", 0, "before", 1, "before", 2, "before", 3]
     assert trace == Trace([[], [], [], []], 0, 0)
+
+
+@without_cuda
+def test_a_trace_without_a_record_of_the_device_is_refused(no_kernels: Ran) -> None:
+    """The real profiler of a torch that sees no device."""
+    with pytest.raises(TimerFailed, match=NOTHING_RECORDED):
+        CudaClock().trace([lambda: None], None, 0.0)
+    assert len(no_kernels) == 1
+
+
+@without_cuda
+@pytest.mark.parametrize("hold", [0.0, 0.5])
+def test_a_trace_begins_with_a_kernel_that_lasts_as_long_as_the_device_is_to_be_held(
+    hold: float, device: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel there is in any case: it shows that the profiler records."""
+    ran: Ran = []
+    monkeypatch.setattr(torch_clock, "_hold", lambda seconds: ran.append(("hold", seconds)))
+    CudaClock().trace([lambda: ran.append("call")], lambda: ran.append("before"), hold)
+    (first, seconds), *rest = ran
+    assert (first, rest) == ("hold", ["before", "call"])
+    assert seconds == hold if hold else 0 < seconds < 1e-4
+
+
+@pytest.mark.parametrize(("seconds", "holds"), [(0.0, False), (1e-6, True), (0.1, True)])
+def test_the_device_is_held_for_at_least_so_long(seconds: float, holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the fastest clock that there is; a second of it would be too much of a good thing."""
+    cycles: list[int] = []
+    monkeypatch.setattr(torch.cuda, "_sleep", cycles.append)
+    torch_clock._hold(seconds)
+    assert bool(cycles) == holds
+    assert all(1.9e9 * seconds <= found <= 1e10 * seconds for found in cycles)
 
 
 @without_cuda
@@ -306,10 +420,11 @@ def test_the_real_profiler_tells_what_is_asked_of_it() -> None:
     assert 0 < mark.start_ns() < mark.end_ns()
     assert isinstance(mark.start_ns(), int)
     assert all(isinstance(event.correlation_id(), int) for event in events)
-    assert _by_call(events, 1) == Trace([[]], 0, 0)
+    assert _by_call([*Record().events, *events], 1) == Trace([[]], 0, 0)
 
 
 @without_cuda
+@pytest.mark.usefixtures("device")
 def test_a_call_that_fails_leaves_the_profiler_free() -> None:
     def fails() -> None:
         raise ValueError("on purpose")
@@ -332,6 +447,7 @@ def test_a_profiler_that_is_already_in_use_is_left_alone_and_said() -> None:
 
 
 @without_cuda
+@pytest.mark.usefixtures("device")
 def test_a_call_that_profiles_itself_cannot_be_traced() -> None:
     """Its session ends ours, and with it every record."""
 
@@ -339,7 +455,7 @@ def test_a_call_that_profiles_itself_cannot_be_traced() -> None:
         with profile(use_kineto=True):
             torch.ones(3)
 
-    with pytest.raises(TimerFailed):
+    with pytest.raises(TimerFailed, match="of 2 calls"):
         CudaClock().trace([profiles, profiles], None, 0.0)
 
 
@@ -470,3 +586,102 @@ def test_a_graph_with_a_kernel_missing_is_wrong() -> None:
     """What runs on another stream is not captured."""
     with pytest.raises(WrongResult, match="3 of the 4 kernels"):
         CudaClock._check_complete(Counts(4, 3), Graph(lambda: None), [lambda: None] * 2)  # type: ignore[arg-type]
+
+
+def test_a_graph_counts_as_complete_where_the_profiler_tells_nothing() -> None:
+    """The check of the output has to do then."""
+
+    class Silent:
+        def trace(self, *_: Any) -> Trace:
+            raise TimerFailed("the profiler recorded nothing of the device")
+
+    CudaClock._check_complete(Silent(), Graph(lambda: None), [lambda: None] * 2)  # type: ignore[arg-type]
+
+
+def test_a_clock_is_sound_at_first() -> None:
+    assert not CudaClock().spoiled
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("operation not permitted when stream is capturing\nCUDA kernel errors"),
+              torch.OutOfMemoryError("CUDA out of memory")]
+)  # fmt: skip
+def test_a_capture_that_fails_spoils_the_process_and_is_said_in_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(torch_clock, "_captured", fails)
+    clock = CudaClock()
+    with pytest.raises(TimerFailed, match="cannot be captured") as caught:
+        clock.capture([lambda: None])
+    assert clock.spoiled
+    assert str(error).partition("\n")[0] in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+class Stream:
+    def wait_stream(self, other: Stream) -> None:
+        pass
+
+
+@pytest.fixture
+def capturing(monkeypatch: pytest.MonkeyPatch, no_device: None) -> Callable[[str | None], None]:
+    """torch's capture without a device: calls are run once, and the end of it may warn."""
+
+    @contextmanager
+    def nothing(_: Any) -> Iterator[None]:
+        yield
+
+    def install(says: str | None) -> None:
+        @contextmanager
+        def capture(_: Any) -> Iterator[None]:
+            yield
+            if says:
+                warnings.warn(says, UserWarning, stacklevel=1)
+
+        monkeypatch.setattr(torch.cuda, "graph", capture)
+
+    for name in ("Stream", "current_stream"):
+        monkeypatch.setattr(torch.cuda, name, Stream)
+    monkeypatch.setattr(torch.cuda, "stream", nothing)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: Graph(lambda: None))
+    return install
+
+
+EMPTY = "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong device"
+
+
+@pytest.mark.parametrize("filters", ["default", "ignore", "error"])
+def test_an_empty_graph_is_wrong_and_spoils_nothing_whatever_is_done_with_warnings(
+    filters: Any, capturing: Callable[[str | None], None]
+) -> None:
+    """torch only warns; the capture itself went well."""
+    capturing(EMPTY)
+    clock = CudaClock()
+    with warnings.catch_warnings():
+        warnings.simplefilter(filters)
+        with pytest.raises(WrongResult, match="empty"):
+            clock.capture([lambda: torch.ones(3)])
+    assert not clock.spoiled
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("says", [None, "something else is deprecated"])
+def test_a_graph_of_which_nobody_says_that_it_is_empty_has_every_output(
+    says: str | None, capturing: Callable[[str | None], None]
+) -> None:
+    capturing(says)
+    _, outputs = torch_clock._captured([lambda: "first", lambda: "second"])
+    assert outputs == ["first", "second"]
+
+
+def test_every_call_is_captured_and_only_a_few_are_run_ahead(capturing: Callable[[str | None], None]) -> None:
+    """The first calls may allocate or choose a kernel, which no graph allows."""
+    capturing(None)
+    ran: list[int] = []
+    torch_clock._captured([lambda i=i: ran.append(i) for i in range(9)])
+    ahead = len(ran) - 9
+    assert 0 < ahead < 9
+    assert ran == [*range(ahead), *range(9)]

@@ -50,6 +50,10 @@ class NumpyBackend(HostBackend):
         array = np.asarray(value)
         return array.astype(np.float64) if array.dtype.kind == "f" else array
 
+    def deferred(self, value: Any) -> str | None:
+        plain = type(value) is np.ndarray or isinstance(value, np.generic)
+        return None if plain else f"a {type(value).__name__}, which may be computed only when it is looked at"
+
     def thin(self, value: Any, most: int) -> Any:
         flat = np.asarray(value).reshape(-1)
         return flat[:: max(1, ceil(flat.size / most))]

@@ -74,7 +74,9 @@ class Progress:
     def interrupted(self) -> None:
         """Ctrl-C: what there is so far, and how to go on."""
         self._bar.stop()
-        if self._records and not self._as_json:
+        if self._as_json:
+            print_json_lines(view(Row(tuple(group)), self._run_id) for group in self._waiting.values())
+        elif self._records:
             print_records(self._records)
         self.say(
             f"interrupted: what was measured is stored as run {self._run_id}; the same command with --resume goes on"

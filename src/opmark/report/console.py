@@ -15,9 +15,9 @@ from opmark import units
 from opmark.metrics.summary import Summary
 from opmark.metrics.throughput import rates
 from opmark.registry import catalogue
-from opmark.report.rows import Key, Row, others, rows
+from opmark.report.rows import Key, Row, others, rows, unit
 from opmark.report.view import Known, of_peak
-from opmark.schema import QUANTITIES, Memory, Record
+from opmark.schema import Memory, Record
 from opmark.schema.measurement import PREEMPTED
 from opmark.units import counted
 
@@ -123,15 +123,15 @@ def _cells(row: Row) -> Cells:
         headline, *more = row.measured()
         cells |= {"quantity": _heading(headline), **_figures(summary, headline)}
         cells |= {_heading(key): _value(row.summary(key), key) for key in more}
-        found = rates(record.cost, summary.median) if _unit(headline) == "s" else rates(None, 0.0)
+        found = rates(record.cost, summary.median) if unit(headline) == "s" else rates(None, 0.0)
         cells |= {"GB/s": _giga(found.bytes_per_second), "GFLOP/s": _giga(found.flops_per_second)}
     return cells
 
 
 def _figures(summary: Summary, key: Key) -> Cells:
-    scale, unit = units.small_unit(summary.median, _unit(key))
+    scale, name = units.small_unit(summary.median, unit(key))
     return {
-        "median": f"{units.significant(summary.median / scale)} {unit}",
+        "median": f"{units.significant(summary.median / scale)} {name}",
         "interval": "–".join(units.significant(end / scale) for end in (summary.low, summary.high)),
         "noise": units.percent(summary.noise),
     }
@@ -139,10 +139,6 @@ def _figures(summary: Summary, key: Key) -> Cells:
 
 def _value(summary: Summary | None, key: Key) -> str:
     return str(_figures(summary, key)["median"]) if summary else ""
-
-
-def _unit(key: Key) -> str:
-    return QUANTITIES[key[0]].unit if key[0] in QUANTITIES else "s"
 
 
 def _giga(rate: float | None) -> str:

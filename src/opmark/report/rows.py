@@ -6,10 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from opmark.metrics.summary import Summary, summarize
-from opmark.schema import Cache, Caution, Measurement, Record
+from opmark.schema import QUANTITIES, Cache, Caution, Measurement, Record
 
 Key = tuple[str, Cache]
 """A quantity and the state of the caches."""
+
+
+def unit(key: Key) -> str:
+    return QUANTITIES[key[0]].unit if key[0] in QUANTITIES else "s"
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import msgspec
 
 from opmark.metrics.roofline import Attained, attained
 from opmark.metrics.throughput import rates
-from opmark.report.rows import Key, Row
-from opmark.schema import QUANTITIES, Measurement
+from opmark.report.rows import Key, Row, unit
+from opmark.schema import Measurement
 from opmark.schema.peaks import Peaks
 from opmark.stats import median
 
@@ -62,7 +62,7 @@ def _quantity(row: Row, key: Key) -> dict[str, Any]:
     summary, first = row.summary(key), found[0]
     assert summary is not None
     described = {
-        "unit": QUANTITIES[first.quantity].unit if first.quantity in QUANTITIES else "s",
+        "unit": unit(key),
         "median": summary.median,
         "fastest": summary.fastest,
         "interval": [summary.low, summary.high],
@@ -105,8 +105,7 @@ def _range(values: list[float | None]) -> list[float] | None:
 
 
 def _metrics(row: Row, known: Known) -> dict[str, Any]:
-    summary = row.summary()
-    found = rates(row.record.cost, summary.median if summary else 0.0)
+    found = rates(row.record.cost, _headline_seconds(row) or 0.0)
     return {
         "bytes_per_second": found.bytes_per_second,
         "flops_per_second": found.flops_per_second,
@@ -117,11 +116,15 @@ def _metrics(row: Row, known: Known) -> dict[str, Any]:
 
 def of_peak(row: Row, peaks: Peaks | None) -> Attained | None:
     """Of the headline, if that is a time."""
-    summary = row.summary()
-    if peaks is None or summary is None:
+    seconds = _headline_seconds(row)
+    if peaks is None or seconds is None:
         return None
-    quantity, cache = row.measured()[0]
-    if quantity not in QUANTITIES or QUANTITIES[quantity].unit != "s":
-        return None
+    _, cache = row.measured()[0]
     dtype = str(row.record.task.case.params.get("dtype", ""))
-    return attained(row.record.cost, summary.median, dtype, peaks, cold=cache == "cold")
+    return attained(row.record.cost, seconds, dtype, peaks, cold=cache == "cold")
+
+
+def _headline_seconds(row: Row) -> float | None:
+    """None where nothing was measured, or something else than a time."""
+    summary = row.summary()
+    return summary.median if summary and unit(row.measured()[0]) == "s" else None

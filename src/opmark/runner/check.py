@@ -29,8 +29,7 @@ def verify(task: Task, operator: Operator, implementation: Implementation, backe
     if gradients:
         errors, typical = _check_backward(prepared, operator, params, arrays, backend, relative, gradients), 0.0
     else:
-        absolute = typical * operator.tolerance.magnitude(params)
-        errors = _check_forward(prepared, operator, params, arrays, backend, (relative, absolute, typical))
+        errors = _check_forward(prepared, operator, params, arrays, backend)
     return Verification(
         checked="scaled" if scaled else "full",
         params=dict(params) if scaled else None,
@@ -40,23 +39,27 @@ def verify(task: Task, operator: Operator, implementation: Implementation, backe
     )
 
 
+def check_outputs(operator: Operator, params: Params, outputs: tuple[Any, ...], arrays: Mapping[str, Any]) -> Errors:
+    """Arrays of outputs against the reference."""
+    relative, typical = bounds(operator, params)
+    if operator.observe:
+        outputs = observed(operator, params, outputs, arrays)
+    expected = as_tuple(operator.reference(params, **arrays))
+    return compare(outputs, expected, relative, typical * operator.tolerance.magnitude(params), typical)
+
+
 def _check_forward(
     prepared: Prepared,
     operator: Operator,
     params: Params,
     arrays: Mapping[str, Any],
     backend: Backend,
-    tolerance: tuple[float, float, float],
 ) -> Errors:
     native = _computed(prepared.launch(), backend)
     found, due = backend.dtype(native[0]), operator.result_dtype(params)
     if found != due:
         raise WrongResult(f"output 0 is {found}, expected {due}")
-    outputs = tuple(backend.to_numpy(output) for output in native)
-    if operator.observe:
-        outputs = observed(operator, params, outputs, arrays)
-    expected = as_tuple(operator.reference(params, **arrays))
-    return compare(outputs, expected, *tolerance)
+    return check_outputs(operator, params, tuple(backend.to_numpy(output) for output in native), arrays)
 
 
 def _computed(outputs: Any, backend: Backend) -> tuple[Any, ...]:

@@ -34,6 +34,7 @@ _ON_DEVICE = ("device_time", "device_span", "latency", "host_time", "throughput"
 # Below this, the cost of an event itself is too much of what is measured.
 _SHORT_FOR_EVENTS = 20e-6
 _CHECK_EVERY = 8
+_OTHER_TIMERS = ("events", "graph")
 _PART = 0.25
 
 
@@ -76,7 +77,10 @@ class Measuring:
                 continue
             device = QUANTITIES[quantity].on == "device" and not settings.mode
             for cache in settings.caches or (CACHES if device else ("warm",)):
-                yield quantity, cache
+                if quantity == "energy" and cache == "cold":
+                    self.notes.append("energy cold: it is that of a loop, which leaves its data in the caches")
+                else:
+                    yield quantity, cache
 
     def _why_not(self, quantity: str) -> str | None:
         if QUANTITIES[quantity].on == "device" and self.gear.clock is None:
@@ -136,6 +140,9 @@ class Measuring:
                 self.notes.append(f"device_time {cache}: {failure.message}; device_span comes from another timer")
             else:
                 return self._cross_checked(clock, found) if cache == "warm" and self._to_check() else found
+        elif "device_time" in self.task.settings.quantities or timer not in _OTHER_TIMERS:
+            has = "tells only device_span" if timer in _OTHER_TIMERS else f"is not what this device has ({clock.name})"
+            self.notes.append(f"device_time {cache}: {timer} {has}")
         return self._without_profiler(clock, supply, timer)
 
     def _without_profiler(self, clock: DeviceClock, supply: Supply, timer: str) -> list[Measurement]:

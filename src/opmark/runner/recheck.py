@@ -6,15 +6,18 @@ the work to whoever looks, agrees with the reference before timing and is found 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from opmark.errors import WrongResult
 from opmark.interfaces import Backend
-from opmark.runner.check import as_tuple, bounds, observed
+from opmark.runner.check import as_tuple, bounds, check_outputs, observed
 from opmark.runner.prepare import Prepared, prepare, set_bytes
 from opmark.schema import Implementation, Operator, Params, Task
 from opmark.units import count_bytes
 from opmark.verify.compare import compare
+from opmark.verify.scale import too_large
 
 # Elements of an output that are looked at, spread over it: enough to see that the work was done.
 MOST = 1 << 16
@@ -31,15 +34,45 @@ def recheck(
     if free is not None and need > free:
         return f"not done: other inputs and outputs need {count_bytes(need)}, {count_bytes(free)} are free"
     fresh = prepare(params, task, operator, implementation, backend, variant=1)
-    expected = _seen(fresh, fresh.launch(), params, operator, backend, task)
-    for output in as_tuple(prepared.launch()):
+    outputs = fresh.launch()
+    expected = _seen(fresh, outputs, params, operator, backend, task)
+    timed = as_tuple(prepared.launch())
+    if _equal(expected, _seen(prepared, timed, params, operator, backend, task)) and task.case.phase == "forward":
+        # Other data, the same result: it is remembered by something that both have, or this operator is like that.
+        _ask_the_reference(fresh, outputs, params, operator, backend)
+    for output in timed:
         backend.poison(output)
-    del output
+    del timed, output
     for target, source in zip(prepared.data, fresh.data, strict=True):
         backend.copy_into(target, source)
     found = _seen(prepared, prepared.launch(), params, operator, backend, task)
-    _hold_against(found, expected, operator, params)
+    relative, typical = (_TWICE * bound for bound in bounds(operator, params))
+    absolute = typical * operator.tolerance.magnitude(params)
+    with _after_timing():
+        compare(found, expected, relative, absolute, typical)
     return "same"
+
+
+def _equal(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    return all(one.shape == other.shape and (one == other).all() for one, other in zip(some, others, strict=True))
+
+
+def _ask_the_reference(fresh: Prepared, outputs: Any, params: Params, operator: Operator, backend: Backend) -> None:
+    if not too_large(operator, params):
+        arrays = {name: backend.to_numpy(tensor) for name, tensor in fresh.inputs.items()}
+        with _after_timing():
+            check_outputs(operator, params, tuple(map(backend.to_numpy, as_tuple(outputs))), arrays)
+
+
+@contextmanager
+def _after_timing() -> Iterator[None]:
+    try:
+        yield
+    except WrongResult as error:
+        raise WrongResult(
+            "verified before timing, wrong after it: with other data in the same tensors the launch that was timed "
+            f"does not compute it anew: {error.message}"
+        ) from None
 
 
 def _seen(
@@ -51,15 +84,3 @@ def _seen(
         return tuple(backend.to_numpy(backend.thin(output, MOST)) for output in native)
     arrays = {name: backend.to_numpy(tensor) for name, tensor in prepared.inputs.items()}
     return as_tuple(observed(operator, params, tuple(backend.to_numpy(output) for output in native), arrays))
-
-
-def _hold_against(found: tuple[Any, ...], expected: tuple[Any, ...], operator: Operator, params: Params) -> None:
-    relative, typical = (_TWICE * bound for bound in bounds(operator, params))
-    absolute = typical * operator.tolerance.magnitude(params)
-    try:
-        compare(found, expected, relative, absolute, typical)
-    except WrongResult as error:
-        raise WrongResult(
-            "verified before timing, wrong after it: with other data in the same tensors the launch that was timed "
-            f"does not compute it anew: {error.message}"
-        ) from None

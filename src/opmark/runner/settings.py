@@ -77,7 +77,9 @@ def _sampling(rule: Sampling, asked: Mapping[str, Any]) -> Sampling:
     if found.min_time <= found.max_time:
         return found
     if "min_time" in given and "max_time" in given:
-        raise InvalidParameter(f"min_time {found.min_time:g} s is longer than max_time {found.max_time:g} s")
+        raise InvalidParameter(
+            f"min_time {found.min_time:g} s is longer than max_time {found.max_time:g} s", "leave one of them out"
+        )
     # Who asks for a long minimum gets it, and who asks for a short budget has it kept.
     least = found.min_time if "min_time" in given else found.max_time
     return replace(found, min_time=least, max_time=least)

@@ -48,6 +48,8 @@ def log_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
     """
     if min(values) <= 0 or len(values) < 2:
         return Interval(min(values), max(values), 0.0)
+    if min(values) == max(values):
+        return Interval(values[0], values[0], confidence)  # exp(log(x)) is not always x
     logs = [math.log(value) for value in values]
     centre = sum(logs) / len(logs)
     deviation = math.sqrt(sum((value - centre) ** 2 for value in logs) / (len(logs) - 1))

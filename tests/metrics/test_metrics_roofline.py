@@ -1,0 +1,100 @@
+"""Share of the roofline: never half a roofline, never above 1 for what is slower than it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opmark.metrics.roofline import Attained, attained
+from opmark.schema import Cost
+from opmark.schema.peaks import MEMORY, Level, Peaks
+
+PEAKS = Peaks(
+    "Fast 9000", "made up", {"float32": 1e13, "float16": 4e13}, [Level("L2", 4e12, 1 << 20), Level(MEMORY, 1e12)]
+)
+COSTS = st.builds(Cost, st.integers(0, 10**15), st.integers(0, 10**10), st.integers(1, 10**10))
+TIMES = st.floats(1e-9, 1e3)
+
+
+def least(cost: Cost, dtype: str, *, cold: bool) -> float:
+    """What the chip needs at least, in words of its own."""
+    nbytes = cost.bytes_read + cost.bytes_written
+    bandwidth = 4e12 if not cold and nbytes <= 4 << 20 else 1e12
+    return max(nbytes / bandwidth, cost.flops / PEAKS.flops[dtype])
+
+
+def test_moving_data_is_held_against_the_memory() -> None:
+    cost = Cost(flops=0, bytes_read=3 * 10**9, bytes_written=10**9)
+    assert attained(cost, 8e-3, "float32", PEAKS, cold=True) == Attained(0.5, MEMORY)
+
+
+def test_warm_data_is_held_against_the_cache_that_it_is_in() -> None:
+    cost = Cost(flops=0, bytes_read=500_000, bytes_written=500_000)
+    warm, cold = (attained(cost, 1e-6, "float32", PEAKS, cold=cold) for cold in (False, True))
+    assert warm == Attained(0.25, "L2")
+    assert cold == Attained(1.0, MEMORY)
+
+
+def test_arithmetic_is_held_against_the_peak_of_its_element_type() -> None:
+    cost = Cost(flops=10**12, bytes_read=10**6, bytes_written=0)
+    assert attained(cost, 0.2, "float32", PEAKS, cold=True) == Attained(0.5, "compute")
+    assert attained(cost, 0.2, "float16", PEAKS, cold=True) == Attained(0.125, "compute")
+
+
+@given(COSTS, st.sampled_from(["float32", "float16"]), st.booleans(), st.floats(1.0, 1e6))
+def test_what_takes_longer_than_the_roofline_never_attains_more_than_it(
+    cost: Cost, dtype: str, cold: bool, longer: float
+) -> None:
+    seconds = longer * least(cost, dtype, cold=cold)
+    found = attained(cost, seconds, dtype, PEAKS, cold=cold)
+    assert found is not None
+    assert 0 < found.share <= 1 + 1e-12
+    assert found.share == pytest.approx(1 / longer)
+    assert found.bound in ("compute", "L2", MEMORY)
+
+
+@given(COSTS, TIMES, st.floats(1.0, 1e3))
+def test_twice_the_time_is_half_the_share_and_the_same_bound(cost: Cost, seconds: float, times: float) -> None:
+    one = attained(cost, seconds, "float32", PEAKS, cold=False)
+    other = attained(cost, times * seconds, "float32", PEAKS, cold=False)
+    assert one is not None
+    assert other is not None
+    assert other.bound == one.bound
+    assert other.share * times == pytest.approx(one.share)
+
+
+@given(COSTS, TIMES)
+def test_cold_is_never_held_against_a_faster_place_than_warm(cost: Cost, seconds: float) -> None:
+    warm, cold = (attained(cost, seconds, "float32", PEAKS, cold=cold) for cold in (False, True))
+    assert warm is not None
+    assert cold is not None
+    assert cold.share >= warm.share
+
+
+def test_without_a_cost_there_is_no_share() -> None:
+    assert attained(None, 1.0, "float32", PEAKS, cold=True) is None
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0])
+def test_no_time_has_no_share(seconds: float) -> None:
+    assert attained(Cost(10, 10, 10), seconds, "float32", PEAKS, cold=True) is None
+
+
+def test_no_work_has_no_share() -> None:
+    assert attained(Cost(0, 0, 0), 1.0, "float32", PEAKS, cold=True) is None
+
+
+def test_without_the_memory_there_is_no_share_even_of_arithmetic() -> None:
+    cacheless = Peaks("Fast 9000", "made up", {"float32": 1e13}, [])
+    assert attained(Cost(10**12, 8, 8), 1.0, "float32", cacheless, cold=True) is None
+
+
+def test_without_the_peak_of_its_element_type_arithmetic_has_no_share() -> None:
+    assert attained(Cost(10**6, 100, 100), 1.0, "float64", PEAKS, cold=True) is None
+
+
+def test_without_that_peak_what_hardly_computes_is_held_against_the_memory() -> None:
+    cost = Cost(flops=2000, bytes_read=600, bytes_written=400)
+    assert attained(cost, 1e-8, "int32", PEAKS, cold=True) == Attained(pytest.approx(0.1), MEMORY)
+    assert attained(Cost(2001, 600, 400), 1e-8, "int32", PEAKS, cold=True) is None

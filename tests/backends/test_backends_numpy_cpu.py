@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opmark.backends import numpy_cpu as backend_module
 from opmark.errors import Unsupported
+from opmark.interfaces import BLOCK
 from opmark.registry import backend
 from opmark.schema import TensorSpec
 from opmark.schema.dtype import DTYPES, INTS, is_float
@@ -45,6 +48,66 @@ def test_the_global_generator_is_left_alone(numpy_cpu: Any) -> None:
     np.random.seed(0)
     numpy_cpu.tensor(_spec("float32"), 5)
     assert np.random.random() == expected
+
+
+def test_a_large_array_repeats_one_random_block(numpy_cpu: Any) -> None:
+    """Drawing a billion random numbers takes longer than what is measured with them."""
+    flat = numpy_cpu.tensor(TensorSpec((3, BLOCK - 1), "uint8", 3, 200), 7).reshape(-1)
+    block = numpy_cpu.tensor(TensorSpec((BLOCK,), "uint8", 3, 200), 7)
+    parts = np.split(flat, [BLOCK, 2 * BLOCK])
+    assert [len(part) for part in parts] == [BLOCK, BLOCK, BLOCK - 3]
+    assert all(np.array_equal(part, block[: len(part)]) for part in parts)
+    assert (block.min(), block.max()) == (3, 199)
+
+
+def test_up_to_a_block_every_element_is_drawn(numpy_cpu: Any) -> None:
+    values = numpy_cpu.tensor(TensorSpec((BLOCK,), "int64", 0, 1 << 60), 0)
+    assert np.diff(np.sort(values)).all()
+
+
+def test_a_large_array_keeps_no_more_memory_than_it_has_elements(numpy_cpu: Any) -> None:
+    tracemalloc.start()
+    try:
+        array = numpy_cpu.tensor(TensorSpec((2 * BLOCK,), "uint8", 0, 2), 0)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert array.nbytes <= kept < 1.01 * array.nbytes
+
+
+@pytest.mark.parametrize("dtype", sorted(INFO.dtypes))
+def test_an_array_of_blocks_is_like_any_other(dtype: str, numpy_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_module, "BLOCK", 97)
+    first, again, other = (numpy_cpu.tensor(_spec(dtype), seed) for seed in (1, 1, 2))
+    assert first.dtype == np.dtype(dtype)
+    assert first.shape == (200, 3)
+    assert first.flags.c_contiguous
+    assert first.flags.writeable
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert len(np.unique(first)) > 1
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    shape=st.lists(st.integers(1, 9), min_size=1, max_size=3),
+    block=st.integers(1, 60),
+    dtype=st.sampled_from(["float64", "float32", "float16", "int32"]),
+    low=st.integers(-100, 100),
+    width=st.integers(1, 100),
+)
+def test_blocks_repeat_in_order_and_stay_in_their_domain(
+    shape: list[int], block: int, dtype: str, low: int, width: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backend_module, "BLOCK", block)
+        array = LIVE.tensor(TensorSpec(tuple(shape), dtype, low, low + width), 3)
+    assert array.shape == tuple(shape)
+    values = array.reshape(-1)
+    np.testing.assert_array_equal(values[block:], values[: max(0, len(values) - block)])
+    rounding = np.finfo(dtype).eps * 200 if is_float(dtype) else 0
+    assert (values >= low - rounding).all()
+    assert (values <= low + width + rounding).all()
 
 
 @settings(deadline=None, max_examples=60)

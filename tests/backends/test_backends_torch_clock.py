@@ -400,7 +400,7 @@ def test_a_trace_begins_with_a_kernel_that_lasts_as_long_as_the_device_is_to_be_
 
 @pytest.mark.parametrize(("seconds", "holds"), [(0.0, False), (1e-6, True), (0.1, True)])
 def test_the_device_is_held_for_at_least_so_long(seconds: float, holds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the fastest clock that there is; a second of it would be too much of a good thing."""
+    """At the clock of a fast GPU, so that a slower one is held longer, but never many times as long."""
     cycles: list[int] = []
     monkeypatch.setattr(torch.cuda, "_sleep", cycles.append)
     torch_clock._hold(seconds)

@@ -14,7 +14,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opmark.backends import torch_eager
 from opmark.errors import Unsupported
+from opmark.interfaces import BLOCK
 from opmark.registry import backend
 from opmark.schema import TensorSpec
 from opmark.schema.dtype import DTYPES, FLOATS, INTS, is_float
@@ -51,6 +53,57 @@ def test_the_global_generator_is_left_alone(torch_cpu: Any) -> None:
     torch_cpu.tensor(_spec("float32"), 5)
     torch_cpu.tensor(_spec("int64"), 5)
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_large_tensor_repeats_one_random_block(torch_cpu: Any) -> None:
+    """Drawing a billion random numbers takes longer than what is measured with them."""
+    flat = torch_cpu.tensor(TensorSpec((3, BLOCK - 1), "uint8", 3, 200), 7).reshape(-1)
+    block = torch_cpu.tensor(TensorSpec((BLOCK,), "uint8", 3, 200), 7)
+    parts = flat.split(BLOCK)
+    assert [len(part) for part in parts] == [BLOCK, BLOCK, BLOCK - 3]
+    assert all(torch.equal(part, block[: len(part)]) for part in parts)
+    assert (block.min().item(), block.max().item()) == (3, 199)
+
+
+def test_up_to_a_block_every_element_is_drawn(torch_cpu: Any) -> None:
+    values = torch_cpu.tensor(TensorSpec((BLOCK,), "int64", 0, 1 << 60), 0)
+    assert values.sort().values.diff().all()
+
+
+@pytest.mark.parametrize("dtype", sorted(INFO.dtypes))
+def test_a_tensor_of_blocks_is_like_any_other(dtype: str, torch_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_eager, "BLOCK", 97)
+    first, again, other = (torch_cpu.tensor(_spec(dtype), seed) for seed in (1, 1, 2))
+    assert first.dtype == getattr(torch, dtype)
+    assert tuple(first.shape) == (200, 3)
+    assert first.is_contiguous()
+    assert first.untyped_storage().nbytes() == 600 * DTYPES[dtype].size
+    seen, same, different = (torch_cpu.to_numpy(tensor) for tensor in (first, again, other))
+    np.testing.assert_array_equal(seen, same)
+    assert not np.array_equal(seen, different)
+    assert len(np.unique(seen)) > 1
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    shape=st.lists(st.integers(1, 9), min_size=1, max_size=3),
+    block=st.integers(1, 60),
+    dtype=st.sampled_from([*FLOATS, "int32"]),
+    low=st.integers(-100, 100),
+    width=st.integers(1, 100),
+)
+def test_blocks_repeat_in_order_and_stay_in_their_domain(
+    shape: list[int], block: int, dtype: str, low: int, width: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch_eager, "BLOCK", block)
+        tensor = INFO.load(threads=1).tensor(TensorSpec(tuple(shape), dtype, low, low + width), 3)
+    assert list(tensor.shape) == shape
+    values = tensor.double().reshape(-1)
+    assert torch.equal(values[block:], values[:-block] if len(values) > block else values[:0])
+    rounding = torch.finfo(tensor.dtype).eps * 200 if tensor.is_floating_point() else 0
+    assert (values >= low - rounding).all()
+    assert (values <= low + width + rounding).all()
 
 
 @settings(deadline=None, max_examples=60)
@@ -444,6 +497,21 @@ def test_a_device_that_answers_nothing_but_errors_is_of_no_more_use(
     assert torch_cpu.usable()
     monkeypatch.setattr(torch_cpu, "synchronize", fails)
     assert not torch_cpu.usable()
+
+
+def test_a_failed_capture_ends_the_use_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device itself still answers."""
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    live = backend("torch-cuda").load(threads=1)
+    assert live.usable()
+    live.device_clock().spoiled = True
+    assert not live.usable()
+
+
+def test_a_device_has_one_clock_for_its_whole_life() -> None:
+    """What a capture has spoiled stays spoiled, whoever asks for the clock again."""
+    live = backend("torch-cuda").load(threads=1)
+    assert live.device_clock() is live.device_clock()
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -116,11 +116,18 @@ def frequency(tmp_path: Path) -> Path:
     return path / "scaling_cur_freq"
 
 
+ZONES = [
+    ("intel-rapl:0", "package-0", 5_000_000),
+    ("intel-rapl:0:0", "core", 7_000_000),
+    ("intel-rapl:1", "package-1", 9_000_000),
+]
+
+
 @pytest.fixture
 def rapl(tmp_path: Path) -> Path:
     """Two packages; the cores are a part of the first."""
-    for name, microjoules in (("intel-rapl:0", 5_000_000), ("intel-rapl:0:0", 7_000_000), ("intel-rapl:1", 9_000_000)):
-        _write(tmp_path / "rapl" / name, {"energy_uj": str(microjoules)})
+    for zone, name, microjoules in ZONES:
+        _write(tmp_path / "rapl" / zone, {"name": name, "energy_uj": str(microjoules)})
     _write(tmp_path / "rapl" / "intel-rapl", {"enabled": "1"})
     return tmp_path / "rapl"
 
@@ -145,11 +152,36 @@ def test_the_clock_is_that_of_a_core_that_this_process_may_use(monkeypatch: pyte
     assert _sensors(tmp_path).read().clock == pytest.approx(3.4e9)
 
 
-def test_energy_is_that_of_the_package_in_joules(tmp_path: Path, rapl: Path) -> None:
+def test_energy_is_that_of_all_packages_in_joules(tmp_path: Path, rapl: Path) -> None:
     sensors = _sensors(tmp_path)
-    assert sensors.energy() == pytest.approx(5.0)
+    assert sensors.energy() == pytest.approx(14.0)
     (rapl / "intel-rapl:0/energy_uj").write_text("5250000\n")
-    assert sensors.energy() == pytest.approx(5.25)
+    assert sensors.energy() == pytest.approx(14.25)
+    (rapl / "intel-rapl:1/energy_uj").write_text("10000000\n")
+    assert sensors.energy() == pytest.approx(15.25)
+
+
+def test_the_parts_of_a_package_are_counted_in_it(tmp_path: Path, rapl: Path) -> None:
+    (rapl / "intel-rapl:0:0/energy_uj").write_text("8000000\n")
+    assert _sensors(tmp_path).energy() == pytest.approx(14.0)
+
+
+def test_one_package_is_enough(tmp_path: Path) -> None:
+    _write(tmp_path / "rapl" / "intel-rapl:0", {"name": "package-0", "energy_uj": "5000000"})
+    assert _sensors(tmp_path).energy() == pytest.approx(5.0)
+
+
+@pytest.mark.usefixtures("rapl")
+@pytest.mark.parametrize(
+    ("zone", "name"),
+    [
+        ("intel-rapl:2", "psys"),  # the whole platform, packages included
+        ("intel-rapl-mmio:0", "package-0"),  # the same counter, read in another way
+    ],
+)
+def test_a_zone_that_counts_a_package_again_is_left_out(tmp_path: Path, zone: str, name: str) -> None:
+    _write(tmp_path / "rapl" / zone, {"name": name, "energy_uj": "5000000"})
+    assert _sensors(tmp_path).energy() == pytest.approx(14.0)
 
 
 def test_what_the_kernel_does_not_tell_is_none(tmp_path: Path) -> None:
@@ -161,15 +193,25 @@ def test_what_the_kernel_does_not_tell_is_none(tmp_path: Path) -> None:
 
 
 def test_a_counter_that_may_not_be_read_is_none(tmp_path: Path, rapl: Path) -> None:
-    """Only root may read it on most systems; a folder in its place cannot be read by root either."""
+    """A sum without one package is no energy of all, and jumps when that package can be read again.
+
+    A folder in its place cannot be read by root either.
+    """
     counter = rapl / "intel-rapl:0" / "energy_uj"
     counter.unlink()
     counter.mkdir()
     assert _sensors(tmp_path).energy() is None
 
 
+def test_counters_of_which_none_may_be_read_are_none(tmp_path: Path, rapl: Path) -> None:
+    for zone, *_ in ZONES:
+        (rapl / zone / "energy_uj").unlink()
+    assert _sensors(tmp_path).energy() is None
+
+
 def test_a_counter_at_zero_is_told(tmp_path: Path, rapl: Path) -> None:
-    (rapl / "intel-rapl:0/energy_uj").write_text("0\n")
+    for zone, *_ in ZONES:
+        (rapl / zone / "energy_uj").write_text("0\n")
     assert _sensors(tmp_path).energy() == 0.0
 
 
@@ -182,7 +224,7 @@ def test_sensors_that_tell_nothing_are_none(
     if clock:
         _write(tmp_path / "cpu" / f"cpu{CORE}" / "cpufreq", {"scaling_cur_freq": "3400000"})
     if energy:
-        _write(tmp_path / "rapl" / "intel-rapl:0", {"energy_uj": "1"})
+        _write(tmp_path / "rapl" / "intel-rapl:0", {"name": "package-0", "energy_uj": "1"})
     folders = (tmp_path / "cpu", tmp_path / "rapl")
     monkeypatch.setattr(CpuSensors.__init__, "__defaults__", folders)
     assert (CpuSensors.here() is not None) == there

@@ -21,7 +21,7 @@ BITS = {0x4: "power", 0x8: "hardware", 0x20: "temperature", 0x40: "temperature",
 HARMLESS = (0x1, 0x2, 0x10, 0x100)
 
 
-class OldNvml(ModuleType):
+class OldestNvml(ModuleType):
     """As pynvml is: functions that take a handle, and one kind of error for everything."""
 
     NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
@@ -32,7 +32,7 @@ class OldNvml(ModuleType):
     def __init__(self) -> None:
         super().__init__("pynvml")
         self.silent: set[str] = set()
-        self.bits = 0
+        self.bits = self.old_bits = 0
         self.initialised = False
 
     def nvmlInit(self) -> None:
@@ -61,6 +61,11 @@ class OldNvml(ModuleType):
         if function in self.silent:
             raise self.NVMLError("Not Supported")
         return value
+
+
+class OldNvml(OldestNvml):
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
+        return self._answer("nvmlDeviceGetCurrentClocksThrottleReasons", self.old_bits)
 
 
 class Nvml(OldNvml):
@@ -132,16 +137,39 @@ def test_what_the_gpu_does_not_tell_is_none_and_the_rest_is_there(nvml: Nvml, fu
 
 def test_reasons_and_energy_that_the_gpu_does_not_tell(nvml: Nvml) -> None:
     nvml.bits = 0x4
-    nvml.silent |= {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetTotalEnergyConsumption"}
+    nvml.silent |= {
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetCurrentClocksThrottleReasons",
+        "nvmlDeviceGetTotalEnergyConsumption",
+    }
     assert _sensors().read().throttle == ()
     assert _sensors().energy() is None
 
 
 def test_a_function_that_an_old_library_does_not_have_is_not_told_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", OldNvml())
+    monkeypatch.setitem(sys.modules, "pynvml", OldestNvml())
     reading = _sensors().read()
     assert reading.throttle == ()
     assert reading.clock is not None
+
+
+def test_an_old_library_tells_the_reasons_by_their_old_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = OldNvml()
+    nvml.old_bits = 0x4
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    assert _sensors().read().throttle == ("power",)
+
+
+def test_an_old_driver_tells_the_reasons_by_their_old_name(nvml: Nvml) -> None:
+    nvml.silent.add("nvmlDeviceGetCurrentClocksEventReasons")
+    nvml.old_bits = 0x20
+    assert _sensors().read().throttle == ("temperature",)
+
+
+def test_no_reason_by_the_new_name_is_not_asked_for_again(nvml: Nvml) -> None:
+    """Zero is an answer."""
+    nvml.bits, nvml.old_bits = 0, 0x4
+    assert _sensors().read().throttle == ()
 
 
 def test_a_library_that_is_not_installed_is_named_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opmark.errors import WrongResult
+from opmark.errors import Unsupported, WrongResult
 from opmark.operators.fault import FAULT, FAULTS
 from opmark.runner.check import verify
 from opmark.schema import EFFORTS, Case, Cost, Settings, Task
@@ -50,6 +50,15 @@ def test_oom_is_taken_for_a_lack_of_memory(framework: str, request: pytest.Fixtu
     with pytest.raises(MemoryError) as caught:
         _verify("oom", framework, request)
     assert request.getfixturevalue(f"{framework}_cpu").classify(caught.value) == "oom"
+
+
+@both
+@pytest.mark.parametrize("kind", ["device_assert", "device_hang"])
+def test_a_drill_for_a_device_is_not_supported_without_one(
+    kind: str, framework: str, request: pytest.FixtureRequest
+) -> None:
+    with pytest.raises(Unsupported, match="needs a CUDA device"):
+        _verify(kind, framework, request)
 
 
 def test_an_illegal_instruction_is_avoided_by_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

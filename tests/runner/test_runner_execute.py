@@ -40,12 +40,12 @@ class Failing(NullBackend):
 
 @pytest.fixture
 def null() -> Bench:
-    return Bench(backend("null"), NullBackend(backend("null"), 1), ENVIRONMENT)
+    return Bench(backend("null"), NullBackend(backend("null"), 1), ENVIRONMENT.id)
 
 
 @pytest.fixture
 def numpy() -> Bench:
-    return Bench(backend("numpy-cpu"), NumpyBackend(backend("numpy-cpu"), 1), ENVIRONMENT)
+    return Bench(backend("numpy-cpu"), NumpyBackend(backend("numpy-cpu"), 1), ENVIRONMENT.id)
 
 
 def test_a_record_has_everything_about_its_task(null: Bench, make_task: MakeTask) -> None:

@@ -14,12 +14,12 @@ from opmark.measure.clock import WallClock
 from opmark.measure.memory import ResidentPages
 from opmark.registry import backend
 from opmark.runner import gear as module
-from opmark.runner.gear import Gear, sensors_of
+from opmark.runner.gear import READ, Gear, sensors_of
 
 
 def gear(name: str, live: Backend | None = None) -> Gear:
     info = backend(name)
-    return Gear.of(info, live or info.load(threads=1), {})
+    return Gear.of(info, live or info.load(threads=1), None)
 
 
 def test_a_backend_that_is_done_when_it_returns_has_the_hosts_clock_twice() -> None:
@@ -106,7 +106,7 @@ def test_memory_to_overwrite_grows_where_more_is_asked_for() -> None:
 def test_the_sensors_of_a_backend_come_first() -> None:
     found, why = sensors_of(backend("null-device"), backend("null-device").load(1), {"gpu_uuid": "GPU-1"})
     assert isinstance(found, NullSensors)
-    assert why == ""
+    assert why == READ
 
 
 def test_a_gpu_is_asked_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,10 @@ def test_a_processor_has_those_that_its_kernel_shows(monkeypatch: pytest.MonkeyP
 
 
 def test_a_drill_takes_the_sensors_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    info = backend("null-device")
     monkeypatch.setenv(VARIABLE, "no-sensors")
-    assert gear("null-device").watch.energy() is None
+    found, why = sensors_of(info, info.load(1), {})
+    assert found is None
+    assert why != READ
     monkeypatch.delenv(VARIABLE)
-    assert gear("null-device").watch.energy() is not None
+    assert sensors_of(info, info.load(1), {})[0] is not None

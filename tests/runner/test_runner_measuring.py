@@ -43,7 +43,7 @@ def measuring(task: Task, live: Backend | None = None, **changed: Any) -> Measur
     """One task on its backend; `changed` is what the gear has in place of its own."""
     info, op, params = backend(task.backend), operator(task.case.op), task.case.params
     live = live or info.load(threads=1)
-    gear = Gear.of(info, live, {})
+    gear = Gear.of(info, live, live.sensors())
     for name, value in changed.items():
         setattr(gear, name, value)
     implementation = implementations(op, info)[0]

@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 import torch
 from msgspec.structs import replace
+from torch.autograd.graph import _engine_run_backward
 
 from opmark.backends.torch_clock import CudaClock, poison
 from opmark.errors import Unsupported
@@ -129,7 +130,7 @@ class TorchBackend:
         roots, seeds = zip(*pairs, strict=True)
         if forward:
             return _Step(launch, tuple(inputs), seeds), gradients
-        return partial(torch.autograd.grad, roots, tuple(inputs), seeds, retain_graph=True), gradients
+        return partial(_gradients, roots, seeds, tuple(inputs), keep=True), gradients
 
     def _like(self, value: Any, seed: int) -> Any:
         return self.tensor(TensorSpec(tuple(value.shape), self.dtype(value)), seed)
@@ -185,6 +186,14 @@ class TorchBackend:
         return not (self._clock and self._clock.spoiled)
 
 
+def _gradients(
+    roots: tuple[Any, ...], seeds: tuple[Any, ...], inputs: tuple[Any, ...], *, keep: bool
+) -> tuple[Any, ...]:
+    """The engine itself: `torch.autograd.grad` does the same after checks in Python that import SymPy, for seconds."""
+    found: tuple[Any, ...] = _engine_run_backward(roots, seeds, keep, False, inputs, False, accumulate_grad=False)
+    return found
+
+
 class _Step:
     """Forward and backward, as a step of training does them."""
 
@@ -198,7 +207,7 @@ class _Step:
             outputs = self._launch()
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         roots = tuple(out for out in outputs if out.requires_grad)
-        return torch.autograd.grad(roots, self._inputs, self._seeds)  # type: ignore[no-any-return]
+        return _gradients(roots, self._seeds, self._inputs, keep=False)
 
 
 class AllocatorProbe:

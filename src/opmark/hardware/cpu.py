@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,8 +46,7 @@ class CpuSensors:
 
     def __init__(self, cpu: Path = _CPU, rapl: Path = _RAPL) -> None:
         self._clock = cpu / f"cpu{_core()}" / "cpufreq" / "scaling_cur_freq"
-        # Packages are `intel-rapl:0`, `intel-rapl:1`; what lies below one (`intel-rapl:0:0`) is counted in it.
-        self._energy = [zone / "energy_uj" for zone in sorted(rapl.glob("*")) if re.fullmatch(r"[^:]+:\d+", zone.name)]
+        self._energy = _packages(rapl)
 
     @classmethod
     def here(cls) -> CpuSensors | None:
@@ -61,7 +59,13 @@ class CpuSensors:
 
     def energy(self) -> float | None:
         found = [_read(path) for path in self._energy]
-        return sum(int(microjoules) for microjoules in found if microjoules) * 1e-6 if any(found) else None
+        return sum(int(microjoules) for microjoules in found if microjoules) * 1e-6 if found and all(found) else None
+
+
+def _packages(rapl: Path) -> list[Path]:
+    """A counter of each. Other zones count the same again: parts, the whole platform, another way to read one."""
+    counters = {_read(zone / "name"): zone / "energy_uj" for zone in sorted(rapl.glob("*"))}
+    return [counter for name, counter in counters.items() if name and name.startswith("package")]
 
 
 def _core() -> int:

@@ -8,6 +8,7 @@ from importlib.resources import files
 import yaml
 from msgspec import Struct
 
+from opmark.errors import InvalidFile
 from opmark.schema.codec import convert
 from opmark.schema.peaks import Peaks
 
@@ -24,10 +25,17 @@ def datasheet(chip: str) -> Peaks | None:
     return next((peaks for peaks in datasheets() if chip in (peaks.chip, *peaks.aliases)), None)
 
 
+def _sheet(data: object, where: str) -> Sheet:
+    sheet = convert(data, Sheet, where)
+    if sheet.schema != VERSION:
+        raise InvalidFile(f"{where}: schema {sheet.schema}; this opmark reads {VERSION}")
+    return sheet
+
+
 @cache
 def datasheets() -> tuple[Peaks, ...]:
     found: list[Peaks] = []
     for file in sorted((files("opmark.hardware") / "zoo").iterdir(), key=lambda f: f.name):
         if file.name.endswith(".yaml"):
-            found += convert(yaml.safe_load(file.read_text(encoding="utf-8")), Sheet, file.name).chips
+            found += _sheet(yaml.safe_load(file.read_text(encoding="utf-8")), file.name).chips
     return tuple(found)

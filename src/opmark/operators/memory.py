@@ -24,10 +24,11 @@ def _inputs(*names: str) -> Any:
     return lambda p: {name: TensorSpec((p["n"],), p["dtype"]) for name in names}
 
 
-def _moved(reads: int, flops: int) -> Any:
+def _moved(reads: int, *, computes: bool) -> Any:
     def cost(p: Params) -> Cost:
         passes, nbytes = p["repeats"] * p["n"], sizeof(p["dtype"])
-        return Cost(flops * passes, reads * passes * nbytes, passes * nbytes)
+        # The multiplication is done once, whatever the number of passes.
+        return Cost(passes + p["n"] if computes else 0, reads * passes * nbytes, passes * nbytes)
 
     return cost
 
@@ -36,6 +37,13 @@ def _again(p: Params, vector: Any) -> Any:
     """The vector as a matrix whose rows are all the same memory."""
     rows = (p["repeats"], p["n"])
     return np.lib.stride_tricks.as_strided(vector, rows, (0, vector.itemsize))
+
+
+def _whole(p: Params, vector: Any) -> Any:
+    """The vector as one element that repeats: NumPy would copy the rows of a matrix column by column."""
+    if p["repeats"] == 1:  # and an element may not be as large as a vector
+        return vector
+    return np.lib.stride_tricks.as_strided(vector.view(f"V{vector.nbytes}"), (p["repeats"],), (0,))
 
 
 class _Writes:
@@ -52,7 +60,7 @@ class _Writes:
 
 def _numpy_copy(p: Params, x: Any) -> Launch:
     out = np.empty_like(x)
-    return _Writes(partial(np.copyto, _again(p, out), _again(p, x)), out)
+    return _Writes(partial(np.copyto, _whole(p, out), _whole(p, x)), out)
 
 
 def _numpy_triad(p: Params, x: Any, y: Any) -> Launch:
@@ -91,7 +99,7 @@ COPY = Operator(
     category="memory",
     params=PARAMS,
     inputs=_inputs("x"),
-    cost=_moved(reads=1, flops=0),
+    cost=_moved(reads=1, computes=False),
     reference=lambda p, x: x,
     presets=PRESETS,
     implementations=(Implementation("numpy", _numpy_copy), Implementation("torch", _torch_copy)),
@@ -103,7 +111,7 @@ TRIAD = Operator(
     category="memory",
     params=PARAMS,
     inputs=_inputs("x", "y"),
-    cost=_moved(reads=2, flops=2),
+    cost=_moved(reads=2, computes=True),
     reference=lambda p, x, y: x + SCALAR * y,
     presets=PRESETS,
     implementations=(Implementation("numpy", _numpy_triad), Implementation("torch", _torch_triad)),

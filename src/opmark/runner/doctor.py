@@ -10,6 +10,7 @@ from opmark.measure.clock import host_timers
 from opmark.registry import backends
 from opmark.registry import operator as find_operator
 from opmark.runner import instructions
+from opmark.runner.gear import READ
 from opmark.runner.probe import probe
 from opmark.runner.supervisor import Supervisor
 from opmark.schema import EFFORTS, Availability, Case, Diagnosis, Finding, Settings, Task
@@ -24,7 +25,18 @@ def doctor() -> Diagnosis:
     # First of all, before the backends that are asked make the machine busy.
     findings = [*disturbances(), _clock()]
     available = probe()
-    return Diagnosis(host(), available, [*findings, *_trapped_instructions(available)])
+    return Diagnosis(host(), available, [*findings, *_sensors(available), *_trapped_instructions(available)])
+
+
+def _sensors(available: list[Availability]) -> list[Finding]:
+    """Of devices: where nobody tells the clock, opmark cannot say that it moved."""
+    found = []
+    for backend in available:
+        told = backend.facts.get("sensors")
+        if "gpu" in backend.facts and told is not None:
+            seen = "clock, power and temperature are read" if told == READ else told
+            found.append(Finding(f"sensors of {backend.name}", told == READ, seen, "pip install 'opmark[nvidia]'"))
+    return found
 
 
 def _clock() -> Finding:

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from msgspec.structs import replace
 
 from opmark.errors import OutOfMemory, TaskError, Unsupported, WrongResult
-from opmark.interfaces import Backend, BackendInfo
+from opmark.interfaces import Backend, BackendInfo, Sensors
 from opmark.registry import operator as find_operator
 from opmark.runner.check import verify
 from opmark.runner.gear import Gear
@@ -16,7 +16,7 @@ from opmark.runner.measuring import Measuring
 from opmark.runner.plan import implementations
 from opmark.runner.prepare import Prepared, prepare, refuse_if_too_large
 from opmark.runner.recheck import recheck
-from opmark.schema import Environment, Implementation, Memory, Operator, Record, Status, Task, Verification
+from opmark.schema import Implementation, Memory, Operator, Record, Status, Task, Verification
 
 _STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped", WrongResult: "wrong"}
 
@@ -24,11 +24,13 @@ _STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skip
 class Bench:
     """A backend with its clocks and its memory counter, ready for tasks."""
 
-    def __init__(self, info: BackendInfo, backend: Backend, environment: Environment | None = None) -> None:
+    def __init__(
+        self, info: BackendInfo, backend: Backend, environment: str = "", sensors: Sensors | None = None
+    ) -> None:
         self._info = info
         self._backend = backend
-        self._environment = environment.id if environment else ""
-        self._gear = Gear.of(info, backend, environment.facts if environment else {})
+        self._environment = environment
+        self._gear = Gear.of(info, backend, sensors)
 
     def record(self, task: Task) -> Record:
         started, clock = utc_now(), time.perf_counter()

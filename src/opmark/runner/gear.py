@@ -13,6 +13,8 @@ from opmark.measure.conditions import Watch
 from opmark.measure.memory import ResidentPages
 from opmark.schema import Launch
 
+READ = "read"
+
 
 @dataclass
 class Gear:
@@ -26,12 +28,12 @@ class Gear:
     _scratch: tuple[int, Launch] | None = None
 
     @classmethod
-    def of(cls, info: BackendInfo, backend: Backend, facts: dict[str, Any]) -> Gear:
+    def of(cls, info: BackendInfo, backend: Backend, sensors: Sensors | None) -> Gear:
         own = backend.timers()
         return cls(
             timers=dict(own) if own else host_timers(backend.synchronize if backend.asynchronous else None),
             clock=backend.device_clock(),
-            watch=Watch(sensors_of(info, backend, facts)[0]),
+            watch=Watch(sensors),
             memory=backend.memory() or ResidentPages(),
             cache_bytes=backend.cache_bytes() or (last_level_bytes() if info.device == "cpu" else None),
         )
@@ -44,12 +46,14 @@ class Gear:
 
 
 def sensors_of(info: BackendInfo, backend: Backend, facts: dict[str, Any]) -> tuple[Sensors | None, str]:
-    """(the sensors of what computes, or None; why there are none)."""
+    """(the sensors of what computes, or None; "read", or why there are none)."""
     own = backend.sensors()
     if own:
-        return own, ""
+        return own, READ
     if "gpu_uuid" in facts:
-        return nvml_sensors(str(facts["gpu_uuid"]))
+        gpu, why = nvml_sensors(str(facts["gpu_uuid"]))
+        return gpu, why or READ
     if info.device == "cpu":
-        return CpuSensors.here(), "the kernel tells neither the clock nor the energy (usual in a virtual machine)"
+        cpu = CpuSensors.here()
+        return cpu, READ if cpu else "the kernel tells neither clock nor energy (usual in a virtual machine)"
     return None, f"opmark knows no sensors of {info.device}"

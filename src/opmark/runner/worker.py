@@ -17,6 +17,7 @@ import msgspec
 from opmark.hardware.detect import host
 from opmark.registry import backend as find_backend
 from opmark.runner.execute import Bench
+from opmark.runner.gear import sensors_of
 from opmark.schema import Environment, Record, Task
 from opmark.version import VERSION
 
@@ -49,11 +50,13 @@ def main(backend_name: str, threads: int, pipe: int) -> None:
         backend = info.load(threads)
         reason = backend.why_unavailable()
         facts = {} if reason else backend.environment()
+        sensors, told = (None, reason) if reason else sensors_of(info, backend, facts)
+        facts["sensors"] = told
         environment = Environment.of({**host(), **_common(backend_name), **facts})
         out.write(msgspec.json.encode(Hello(reason, environment)) + b"\n")
         if reason:
             return
-        bench = Bench(info, backend, environment)
+        bench = Bench(info, backend, environment.id, sensors)
         decoder, encoder = msgspec.json.Decoder(Task), msgspec.json.Encoder()
         for line in sys.stdin.buffer:
             record = bench.record(decoder.decode(line))

@@ -30,7 +30,7 @@ from opmark.runner.session import new_run, perform, recorded, run_to_resume
 from opmark.runner.settings import default_threads, settings_for
 from opmark.schema import QUANTITIES, Availability, Environment, Operator, Quantity, Record, Run, Workload
 from opmark.schema.noise import NoiseFloor
-from opmark.schema.peaks import Peaks, chip
+from opmark.schema.peaks import Peaks, chip, kept_under
 from opmark.store.location import store_path
 
 DEFAULT_EFFORT = "standard"
@@ -126,10 +126,7 @@ def run(
     """
     if not label.isprintable():
         raise UserError(f"label: expected printable text, got {label!a}")
-    if not 0 < timeout <= LONGEST_TIMEOUT:
-        raise UserError(
-            f"timeout: expected seconds above 0 and up to {LONGEST_TIMEOUT:g}, got {timeout:g}", "as in --timeout 60"
-        )
+    _check_timeout(timeout)
     whole = plan(ops, **asked)
     with closing(open_store(db, create=not resume)) as store:
         this = run_to_resume(store, whole, label) if resume else new_run(whole, label)
@@ -154,8 +151,9 @@ def calibrate(
     say: Callable[[str], None] = talk,
 ) -> Peaks:
     """This machine's real peaks, measured, stored as a run and kept for what is shown of later ones."""
+    _check_timeout(timeout)
     chosen = backend or default_backends()[0]
-    work = calibration(chosen, threads or default_threads(), timeout, say)
+    work = calibration(chosen, default_threads() if threads is None else threads, timeout, say)
     with closing(open_store(db, create=True)) as store:
         this = new_run(Plan((), ()), "calibrate")
         peaks = work.run(f"measured in run {this.id}")
@@ -164,7 +162,7 @@ def calibrate(
             raise UserError(
                 f"nothing could be measured on {chosen}: {work.records[0].reason}", f"`opmark show {this.id}` says why"
             )
-        store.keep("peaks", peaks.chip, this.started, peaks)
+        store.keep("peaks", kept_under(work.facts()), this.started, peaks)
     return peaks
 
 
@@ -180,12 +178,20 @@ def noise_floor(
     """How much identical code differs from itself here: `doctor --aa`. Kept for comparisons."""
     if processes < 4 or processes % 2:
         raise UserError(f"processes: expected an even number of at least 4, got {processes}", "as in --processes 10")
+    _check_timeout(timeout)
     with closing(open_store(db, create=True)) as store:
         this = new_run(Plan((), ()), "noise")
         floor, environments, records = self_test(backend or default_backends()[0], threads, processes, timeout, say)
         _store_all(store, this, environments, records)
-        store.keep("noise", floor.chip, this.started, floor)
+        store.keep("noise", f"{floor.backend} on {kept_under(environments[0].facts)}", this.started, floor)
     return floor
+
+
+def _check_timeout(timeout: float) -> None:
+    if not 0 < timeout <= LONGEST_TIMEOUT:
+        raise UserError(
+            f"timeout: expected seconds above 0 and up to {LONGEST_TIMEOUT:g}, got {timeout:g}", "as in --timeout 60"
+        )
 
 
 def _store_all(store: Store, run: Run, environments: Iterable[Environment], records: Sequence[Record]) -> None:
@@ -249,13 +255,13 @@ def open_store(db: PathLike | None = None, *, create: bool = False) -> Store:
 def _result(store: Store, run: Run, records: list[Record], db: PathLike | None) -> Result:
     found = store.environments({record.environment for record in records if record.environment})
     facts = {key: environment.facts for key, environment in found.items()}
-    return Result(run, records, store_path(db), facts, {key: _known(store, chip(f)) for key, f in facts.items()})
+    return Result(run, records, store_path(db), facts, {key: _known(store, f) for key, f in facts.items()})
 
 
-def _known(store: Store, name: str) -> Known:
+def _known(store: Store, facts: dict[str, Any]) -> Known:
     """What was measured of a chip, and what its datasheet says."""
-    measured = store.kept("peaks", name)
-    return Known(convert(measured, Peaks) if measured else None, datasheet(name))
+    measured = store.kept("peaks", kept_under(facts))
+    return Known(convert(measured, Peaks) if measured else None, datasheet(chip(facts)))
 
 
 def _many(value: str | Sequence[str]) -> list[str]:

@@ -33,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_peaks_are_a_table_and_the_runs_of_the_store_get_their_share_of_them(main: Command, db: Path) -> None:
     ran = main("run", "exp", "--size", "small", "--backend", "null", "--effort", "quick", "--threads", "1")
     assert "of peak" not in ran.out
-    done = main("calibrate", "--backend", "null", "--threads", "1")
+    done = main("calibrate", "--backend", "null")
     assert (done.code, done.err) == (0, "")
     for part in ("level", "copy", "triad", "memory", "matrix product", "bfloat16", "FLOP/s", "smallest call: latency"):
         assert part in done.out
@@ -62,7 +62,7 @@ def test_peaks_are_also_data_and_what_is_shown_of_them_too(main: Command, db: Pa
     assert peaks["levels"][-1]["name"] == "memory"
     assert {"chip", "flops", "launch", "threads"} <= peaks.keys()
     with closing(api.open_store(db)) as store:
-        assert store.kept("peaks", peaks["chip"]) == peaks
+        assert store.kept("peaks", peaks["chip"] + " ×1") == peaks
     copies = [row for row in main("show", "--json").objects if row["op"] == "copy"]
     assert copies
     assert max(row["metrics"]["of_measured_peak"]["share"] for row in copies) == pytest.approx(1)

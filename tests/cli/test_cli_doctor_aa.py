@@ -49,7 +49,7 @@ def test_the_noise_is_also_data_and_is_stored_and_kept(main: Command, db: Path) 
     assert (noise["backend"], noise["processes"], noise["labelings"]) == ("null", 4, 2)
     assert [floor["op"] for floor in noise["floors"]] == ["add", "matmul"]
     with closing(api.open_store(db)) as store:
-        assert store.kept("noise", noise["chip"]) == noise
+        assert store.kept("noise", f"null on {noise['chip']} ×{noise['threads']}") == noise
         assert [run.label for run in store.runs()] == ["noise"]
     shown = main("show", "noise")
     assert shown.code == 0

@@ -163,6 +163,7 @@ except TimerFailed as failure:
     assert done.stdout.strip().endswith("True")
 
 
+@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")
 def test_a_profiler_that_is_in_use_is_left_alone_and_said(clock: Any, x: Any) -> None:
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities) as theirs:

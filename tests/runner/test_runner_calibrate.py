@@ -274,7 +274,7 @@ def kept(db: Path, name: str) -> Peaks | None:
 
 def test_the_run_is_stored_and_the_peaks_are_kept(calibrated: tuple[Peaks, Path]) -> None:
     peaks, path = calibrated
-    assert kept(path, peaks.chip) == peaks
+    assert kept(path, f"{peaks.chip} ×1") == peaks
     result = api.show(db=path)
     assert (result.run.label, result.run.tasks) == ("calibrate", len(result.records))
     assert result.run.id in peaks.source
@@ -298,7 +298,7 @@ def test_a_second_calibration_takes_the_place_of_the_first(
 ) -> None:
     last = api.calibrate("null", threads=1, db=copied, say=silent)
     assert last != calibrated[0]
-    assert kept(copied, last.chip) == last
+    assert kept(copied, f"{last.chip} ×1") == last
     with closing(api.open_store(copied)) as store:
         assert len(store.runs()) == 2
 
@@ -315,7 +315,7 @@ def test_a_backend_that_cannot_run_is_an_error_with_its_reason_and_keeps_no_peak
         api.calibrate("dead", threads=1, db=db, say=lambda message: None)
     if db.exists():
         with closing(api.open_store(db)) as store:
-            assert store.kept("peaks", "unknown") is None
+            assert store.kept("peaks", "unknown ×1") is None
 
 
 def test_a_backend_that_nobody_knows_is_refused_before_a_store_is_made(db: Path) -> None:

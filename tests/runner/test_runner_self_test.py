@@ -107,6 +107,15 @@ def test_a_real_difference_inside_the_pairs_would_be_called_in_one_way_only() ->
     assert floor.verdicts == 1
 
 
+def test_what_changes_from_pair_to_pair_is_no_difference() -> None:
+    """Neighbours are the pairs: a machine that slows down meanwhile slows both."""
+    levels = [measurement([1e-5 * (1 + i // 2)] * 10) for i in range(10)]
+    floor = _floor(CASE, levels, _labelings(5))
+    assert floor is not None
+    assert floor.verdicts == 0
+    assert floor.between > 0.1
+
+
 def test_a_case_that_could_not_be_measured_in_every_process_has_no_floor() -> None:
     assert _floor(CASE, processes(seed=1)[:9], _labelings(5)) is None
 
@@ -145,7 +154,7 @@ def test_the_run_is_stored_and_the_floor_is_kept(kept: tuple[NoiseFloor, Path]) 
     assert (result.run.label, result.run.tasks, len(result.records)) == ("noise", 8, 8)
     assert {record.environment for record in result.records} == result.environments.keys()
     with closing(api.open_store(path)) as store:
-        assert msgspec.convert(store.kept("noise", floor.chip), NoiseFloor) == floor
+        assert msgspec.convert(store.kept("noise", f"null on {floor.chip} ×1"), NoiseFloor) == floor
     assert [row["processes"] for row in result.rows()] == [4, 4]
 
 

@@ -20,7 +20,7 @@ import pytest
 from opmark import api
 from opmark.schema import Case, Record, Run
 from opmark.schema.noise import Floor, NoiseFloor
-from opmark.schema.peaks import MEMORY, Level, Peaks, chip
+from opmark.schema.peaks import MEMORY, Level, Peaks, kept_under
 from opmark.store.sql import SqlStore
 from opmark.store.tables import VERSION
 
@@ -159,7 +159,7 @@ def test_a_run_of_old_is_shown(path: Path, known: dict[str, Any]) -> None:
 def test_peaks_that_are_kept_later_are_held_against_a_run_of_old(path: Path, known: dict[str, Any]) -> None:
     (environment,) = known["environments"].values()
     with closing(SqlStore(path, create=True)) as writer:
-        writer.keep("peaks", chip(environment["facts"]), "2030", PEAKS)
+        writer.keep("peaks", kept_under(environment["facts"]), "2030", PEAKS)
     rows = api.show("old", db=path).rows()
     forward = [row["metrics"]["of_measured_peak"] for row in rows if row["phase"] == "forward"]
     assert forward

@@ -28,6 +28,8 @@ _PER_CALL = 8 << 20
 # Of memory: so many times the last-level cache, so that nothing of it is found there again.
 _BEYOND_CACHE = 8
 _LEAST_MEMORY = 256 << 20
+# For the cache of a device; one that holds less is not measured.
+_CACHED = 16 << 20
 
 Say = Callable[[str], None]
 Keep = Callable[[Environment], None]
@@ -46,13 +48,16 @@ class Calibration:
 
     def run(self, source: str) -> Peaks:
         on_cpu = self.info.device == "cpu"
+        # First: whether the backend can run at all.
+        (launch,) = self._measure(
+            [_launch()], quantities=("latency",) if on_cpu else ("latency", "host_time"), fresh=True
+        )
         levels = list(self._caches()) if on_cpu else []
-        (launch,) = self._measure([_launch()], quantities=() if on_cpu else ("latency", "host_time"))
         vectors = self._measure(self._memory_cases(levels))
         cache, memory = self._split(vectors)
         found = [*levels, *(level for level in (cache, memory) if level)]
         return Peaks(
-            chip=chip(self._facts()),
+            chip=chip(self.facts()),
             source=source,
             flops=self._flops("cpu" if on_cpu else "device"),
             levels=found,
@@ -60,7 +65,7 @@ class Calibration:
             threads=self.threads if on_cpu else None,
         )
 
-    def _facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         own = (e.facts for e in self.environments.values() if e.facts.get("backend") == self.info.name)
         return next(own, {})
 
@@ -83,14 +88,14 @@ class Calibration:
         """For memory; on a device, before that, for its cache, whose size only the worker knows."""
         last = last_level_bytes() or 0
         beyond = max(_LEAST_MEMORY, _BEYOND_CACHE * last if levels else 0)
-        small = [] if self.info.device == "cpu" else [_vector(op, 16 << 20) for op in _VECTORS]
+        small = [] if self.info.device == "cpu" else [_vector(op, _CACHED) for op in _VECTORS]
         return [*small, *(_vector(op, beyond if levels else 2 << 30) for op in _VECTORS)]
 
     def _split(self, vectors: Sequence[Record]) -> tuple[Level | None, Level | None]:
         on_device = self.info.device != "cpu"
         small, large = (_bandwidths(vectors[:2]), _bandwidths(vectors[2:])) if on_device else ({}, _bandwidths(vectors))
-        size = self._facts().get("gpu_l2")
-        cache = _level("L2", small, int(size), 1) if small and size else None
+        size = self.facts().get("gpu_l2")
+        cache = _level("L2", small, int(size), 1) if small and size and int(size) >= _CACHED else None
         return cache, _level(MEMORY, large, None, 1) if large else None
 
     def _flops(self, kind: str) -> dict[str, float]:
@@ -113,19 +118,27 @@ class Calibration:
         cases: Sequence[Case],
         backend: str | None = None,
         threads: int | None = None,
-        quantities: Sequence[str] = ("device_time", "latency"),
+        quantities: Sequence[str] | None = None,
+        *,
+        fresh: bool = False,
     ) -> list[Record]:
         """A record a case, in their order; all of them are kept. What a device did comes before what a caller sees."""
         if not cases:
             return []
         settings = settings_for(
-            threads=[threads or self.threads], effort="quick", caches=["warm"], quantities=quantities
+            threads=[threads or self.threads],
+            effort="quick",
+            caches=["warm"],
+            quantities=self._best() if quantities is None else quantities,
         )
         plan: Plan = make_plan(cases, [backend or self.info.name], settings)
-        found = list(perform(plan, self.timeout, self.say, self._keep, fresh=False))
+        found = list(perform(plan, self.timeout, self.say, self._keep, fresh=fresh))
         self.records += found
         by_case = {record.task.case.id: record for record in found}
         return [by_case[case.id] for case in cases]
+
+    def _best(self) -> tuple[str, ...]:
+        return ("latency",) if self.info.device == "cpu" else ("device_time", "latency")
 
     def _keep(self, environment: Environment) -> None:
         self.environments[environment.id] = environment

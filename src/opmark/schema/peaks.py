@@ -49,6 +49,15 @@ class Peaks(Struct, frozen=True, forbid_unknown_fields=True):
         return next((level for level in self.levels if level.name == MEMORY), None)
 
 
+def kept_under(facts: dict[str, Any]) -> str:
+    """The name under which findings about it are kept: a processor with fewer threads is another machine."""
+    name = chip(facts)
+    return name if facts.get("gpu") else f"{name} ×{facts.get('threads', 1)}"
+
+
 def chip(facts: dict[str, Any]) -> str:
-    """What computes in an environment."""
-    return str(facts.get("gpu") or facts.get("cpu") or "unknown")
+    """What computes in an environment; a device that tells no name is not the processor next to it."""
+    if facts.get("gpu"):
+        return str(facts["gpu"])
+    processor, device = str(facts.get("cpu") or "unknown"), facts.get("device") or "cpu"
+    return processor if device == "cpu" else f"{device} of {processor}"

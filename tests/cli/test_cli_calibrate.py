@@ -31,7 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_peaks_are_a_table_and_the_runs_of_the_store_get_their_share_of_them(main: Command, db: Path) -> None:
-    ran = main("run", "exp", "--size", "small", "--backend", "null", "--effort", "quick", "--threads", "1")
+    ran = main("run", "exp", "--size", "small", "--backend", "null", "--effort", "quick")
     assert "of peak" not in ran.out
     done = main("calibrate", "--backend", "null")
     assert (done.code, done.err) == (0, "")

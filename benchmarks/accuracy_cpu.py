@@ -99,11 +99,10 @@ def _opmark(threads: int) -> tuple[Values, dict[str, set[str]]]:
         path.write_text(json.dumps({"schema": 1, "name": "accuracy", "cases": entries}))
         result = opmark.run(workload=path, backend="torch-cpu", threads=threads, db=Path(folder) / "store.db")
     medians, codes = {}, {}
-    for record in result.records:
-        (measurement,) = record.measurements
-        name = names[record.task.case.id]
-        medians[name] = statistics.median(measurement.samples)
-        codes[name] = {caution.code for caution in measurement.cautions}
+    for row in result.rows():
+        found = row["quantities"]["latency"]["warm"]
+        medians[names[row["case"]]] = found["median"]
+        codes[names[row["case"]]] = {warning["code"] for warning in found["warnings"]}
     return medians, codes
 
 

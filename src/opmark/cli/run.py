@@ -38,7 +38,8 @@ def run(
         list[str] | None, typer.Option(help="cold, warm. [default: both for what a device did, warm for the rest]")
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(help="Fresh processes a case, in turns. [default: 1; 5 for thorough]")
+        int | None,
+        typer.Option(help="Fresh processes a case, in turns. [default: 1, 5, 10 by effort; on a device 1, 1, 5]"),
     ] = None,
     rel_ci: Annotated[float | None, typer.Option(help="Stop at this half-width of the median's interval.")] = None,
     min_time: Annotated[float | None, typer.Option(help="Seconds to sample at least.")] = None,

@@ -11,7 +11,7 @@ from opmark.errors import UserError
 from opmark.interfaces import BackendInfo
 from opmark.registry import backend as find_backend
 from opmark.registry import operator as find_operator
-from opmark.schema import Case, Implementation, Operator, Record, Settings, Task
+from opmark.schema import DEVICE_PROCESSES, Case, Implementation, Operator, Record, Settings, Task
 from opmark.schema.case import content_id
 from opmark.units import counted
 
@@ -41,11 +41,16 @@ class Plan:
         )
 
 
-def make_plan(cases: Sequence[Case], backends: Sequence[str], settings: Sequence[Settings]) -> Plan:
+def make_plan(
+    cases: Sequence[Case], backends: Sequence[str], settings: Sequence[Settings], *, by_device: bool = False
+) -> Plan:
+    """`by_device`: nobody asked for a number of processes, and a device needs fewer than a CPU."""
     tasks, skipped = [], []
     for name in dict.fromkeys(backends):
         info = find_backend(name)
         for setting in settings:
+            if by_device and info.device != "cpu" and setting.process >= DEVICE_PROCESSES[setting.effort]:
+                continue
             for case in cases:
                 for planned in _planned(case, info, setting):
                     if isinstance(planned, Record):

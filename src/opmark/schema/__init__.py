@@ -11,13 +11,14 @@ from opmark.schema.param import Param, Params
 from opmark.schema.quantity import CACHES, QUANTITIES, Cache, Quantity
 from opmark.schema.record import FAILED, Memory, Record, Status, Verification
 from opmark.schema.run import Run
-from opmark.schema.sampling import EFFORTS, PROCESSES, Sampling
+from opmark.schema.sampling import DEVICE_PROCESSES, EFFORTS, PROCESSES, Sampling
 from opmark.schema.task import MODES, Mode, Settings, Task
 from opmark.schema.tensor import TensorSpec
 from opmark.schema.workload import Entry, Workload
 
 __all__ = [
     "CACHES",
+    "DEVICE_PROCESSES",
     "EFFORTS",
     "FAILED",
     "MODES",

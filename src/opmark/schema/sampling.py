@@ -31,14 +31,18 @@ EFFORTS: dict[str, Sampling] = {
         sample_time=1e-4, min_samples=20, min_time=0.015, max_time=0.2, rel_ci=0.02,
     ),
     "standard": Sampling(
-        warmup_min=0.1, warmup_max=1.0, warmup_agreement=0.02,
-        sample_time=5e-4, min_samples=50, min_time=0.4, max_time=1.0, rel_ci=0.005,
+        warmup_min=0.05, warmup_max=0.5, warmup_agreement=0.02,
+        sample_time=5e-4, min_samples=30, min_time=0.15, max_time=0.4, rel_ci=0.005,
     ),
     "thorough": Sampling(
-        warmup_min=0.3, warmup_max=3.0, warmup_agreement=0.01,
-        sample_time=1e-3, min_samples=100, min_time=1.0, max_time=3.0, rel_ci=0.002,
+        warmup_min=0.2, warmup_max=2.0, warmup_agreement=0.01,
+        sample_time=1e-3, min_samples=100, min_time=0.5, max_time=2.0, rel_ci=0.002,
     ),
 }  # fmt: skip
 
-PROCESSES: dict[str, int] = {"quick": 1, "standard": 1, "thorough": 5}
-"""Fresh processes in which each case is measured: what differs between processes is seen only by several."""
+PROCESSES: dict[str, int] = {"quick": 1, "standard": 5, "thorough": 10}
+"""Fresh processes in which each case is measured on a CPU: where threads and pages come to lie, and which state the
+machine is in, differ between processes and minutes by more than samples of one of them can show."""
+
+DEVICE_PROCESSES: dict[str, int] = {"quick": 1, "standard": 1, "thorough": 5}
+"""The same on a device, whose own time hardly depends on the process, and whose frameworks start slowly."""

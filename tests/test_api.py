@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -141,7 +142,15 @@ def test_a_plan_is_made_of_one_thing_or_of_several() -> None:
     one = opmark.plan("exp", backend="null", size="small", threads=1)
     assert [(task.case.op, task.backend, task.settings.threads) for task in one.tasks] == [("exp", "null", 1)]
     several = opmark.plan(["exp", "add"], backend=["null", "numpy-cpu"], size=["small", "large"], threads=[1, 2])
-    assert len(several.tasks) == 2 * 2 * 2 * 2
+    assert Counter(task.backend for task in several.tasks) == {"null": 2 * 2 * 2, "numpy-cpu": 5 * 2 * 2 * 2}
+
+
+@pytest.mark.parametrize(("effort", "host", "device"), [("quick", 1, 1), ("standard", 5, 1), ("thorough", 10, 5)])
+def test_a_processor_takes_more_processes_than_a_device(effort: str, host: int, device: int) -> None:
+    plan = opmark.plan("exp", backend=["numpy-cpu", "null-device"], effort=effort, threads=1)
+    assert Counter(task.backend for task in plan.tasks) == {"numpy-cpu": host, "null-device": device}
+    asked = opmark.plan("exp", backend=["numpy-cpu", "null-device"], effort=effort, threads=1, processes=2)
+    assert Counter(task.backend for task in asked.tasks) == {"numpy-cpu": 2, "null-device": 2}
 
 
 def test_a_plan_stores_nothing(isolated: Path) -> None:

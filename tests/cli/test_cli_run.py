@@ -92,7 +92,7 @@ def test_a_dry_run_prints_the_plan_and_stores_nothing(main: Command, workload: P
     lines = done.out.splitlines()
     assert sum(line.startswith("matmul") for line in lines) == 16
     assert sum("skipped: numpy-cpu has no automatic differentiation" in line for line in lines) == 4
-    assert "12 tasks to run, 4 skipped" in done.out
+    assert "12 tasks to run, some in several processes, 4 skipped" in done.out
     assert not db.exists()
 
 

@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console, RenderableType
 
 from opmark.report.plan import plan_rows, plan_table
@@ -32,6 +33,7 @@ def test_a_row_says_what_it_is_and_what_becomes_of_it(make_record: MakeRecord) -
         "implementation": "null",
         "threads": 2,
         "effort": "quick",
+        "processes": 1,
         "skipped": None,
     }
     assert (rows[1]["op"], rows[1]["skipped"]) == ("exp", "no GPU")
@@ -39,11 +41,21 @@ def test_a_row_says_what_it_is_and_what_becomes_of_it(make_record: MakeRecord) -
 
 def test_the_table_counts_and_gives_reasons(make_record: MakeRecord) -> None:
     run, skipped = make_record(), make_record("exp", {"shape": [4]}, status="skipped", reason="no GPU")
-    lines = text(plan_table([run.task, run.task], [skipped])).splitlines()
+    lines = text(plan_table([run.task], [skipped])).splitlines()
     assert lines[0].split() == ["operator", "parameters", "backend", "phase", "plan"]
     assert lines[1].split() == ["matmul", "M=256", "N=128", "K=64", "float32", "null", "×2", "forward", "quick"]
-    assert "skipped: no GPU" in lines[3]
-    assert lines[-1].strip() == "2 tasks to run, 1 skipped"
+    assert "skipped: no GPU" in lines[2]
+    assert lines[-1].strip() == "1 task to run, 1 skipped"
+
+
+def test_a_case_in_several_processes_is_one_row(make_record: MakeRecord) -> None:
+    task = make_record().task
+    again = replace(task, settings=replace(task.settings, process=1))
+    lines = text(plan_table([task, again], [])).splitlines()
+    assert len(lines) == 3
+    assert "null ×2 in 2 processes" in lines[1]
+    assert lines[-1].strip() == "1 task to run, some in several processes, 0 skipped"
+    assert [row["processes"] for row in plan_rows([task, again], [])] == [2]
 
 
 @pytest.mark.parametrize("width", [200, 40])

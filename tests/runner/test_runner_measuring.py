@@ -133,7 +133,7 @@ def test_the_modes_differ_in_how_their_samples_are_taken(drill: Drill) -> None:
     ],
 )
 def test_what_is_wanted(asked: dict[str, Any], has_clock: bool, expected: tuple[str, ...]) -> None:
-    (settings,) = settings_for(threads=[1], **asked)
+    (settings,) = settings_for(threads=[1], processes=1, **asked)
     assert isinstance(settings, Settings)
     assert wanted_quantities(settings, has_clock=has_clock) == expected
 

@@ -119,7 +119,7 @@ def test_ids_are_the_same_in_another_process() -> None:
     script = "import opmark; p = opmark.plan('exp', backend='null', threads=1); print(p.id, p.tasks[0].id)"
     environ = {**os.environ, "PYTHONHASHSEED": "12345"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environ)
-    plan = make_plan([case("exp", shape=[2048, 2048])], ["null"], settings(effort="standard"))
+    plan = make_plan([case("exp", shape=[2048, 2048])], ["null"], settings(effort="standard"), by_device=True)
     assert done.stdout.split() == [plan.id, plan.tasks[0].id]
 
 

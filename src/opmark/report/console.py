@@ -109,11 +109,10 @@ def _short(value: Any) -> str:
 
 def _cells(row: Row) -> Cells:
     record, task = row.record, row.record.task
-    processes = f" in {len(row.records)} processes" if len(row.records) > 1 else ""
     cells: Cells = {
         "operator": Text(task.case.op),
         "parameters": Text(parameters(record)),
-        "backend": Text(f"{task.backend} ×{task.settings.threads}{processes}"),
+        "backend": Text(f"{task.backend} ×{task.settings.threads}{in_processes(row)}"),
         "phase": " d".join((task.case.phase, *task.case.wrt)),
         "memory": _memory(record.memory),
         "status": _status(row),
@@ -126,6 +125,10 @@ def _cells(row: Row) -> Cells:
         found = rates(record.cost, summary.median) if unit(headline) == "s" else rates(None, 0.0)
         cells |= {"GB/s": _giga(found.bytes_per_second), "GFLOP/s": _giga(found.flops_per_second)}
     return cells
+
+
+def in_processes(row: Row) -> str:
+    return f" in {len(row.records)} processes" if len(row.records) > 1 else ""
 
 
 def _figures(summary: Summary, key: Key) -> Cells:

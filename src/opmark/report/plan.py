@@ -8,7 +8,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from opmark.report.console import parameters
+from opmark.report.console import in_processes, parameters
+from opmark.report.rows import Row, rows
 from opmark.report.tables import plain_table
 from opmark.schema import Record, Task
 from opmark.units import counted
@@ -18,8 +19,8 @@ _MOST_ROWS = 1000
 
 
 def plan_rows(tasks: Sequence[Task], skipped: Sequence[Record]) -> Iterator[dict[str, Any]]:
-    for record in _all(tasks, skipped):
-        task = record.task
+    for row in _all(tasks, skipped):
+        task = row.record.task
         yield {
             "case": task.case.id,
             "op": task.case.op,
@@ -29,17 +30,19 @@ def plan_rows(tasks: Sequence[Task], skipped: Sequence[Record]) -> Iterator[dict
             "implementation": task.implementation,
             "threads": task.settings.threads,
             "effort": task.settings.effort,
-            "skipped": record.reason or None,
+            "processes": len(row.records),
+            "skipped": row.record.reason or None,
         }
 
 
 def plan_table(tasks: Sequence[Task], skipped: Sequence[Record]) -> Table:
-    caption = f"{counted(len(tasks), 'task')} to run, {len(skipped)} skipped"
-    table = plain_table("operator", "parameters", "backend", "phase", "plan", caption=caption)
     everything = _all(tasks, skipped)
-    for record in everything[:_MOST_ROWS]:
-        task = record.task
-        backend = f"{task.backend} ×{task.settings.threads}"
+    processes = "" if len(tasks) + len(skipped) == len(everything) else ", some in several processes"
+    caption = f"{counted(len(everything) - len(skipped), 'task')} to run{processes}, {len(skipped)} skipped"
+    table = plain_table("operator", "parameters", "backend", "phase", "plan", caption=caption)
+    for row in everything[:_MOST_ROWS]:
+        record, task = row.record, row.record.task
+        backend = f"{task.backend} ×{task.settings.threads}{in_processes(row)}"
         fate = f"skipped: {record.reason}" if record.reason else task.settings.effort
         cells = (task.case.op, parameters(record), backend, task.case.phase, fate)
         table.add_row(*(Text(cell) for cell in cells))
@@ -48,5 +51,5 @@ def plan_table(tasks: Sequence[Task], skipped: Sequence[Record]) -> Table:
     return table
 
 
-def _all(tasks: Sequence[Task], skipped: Sequence[Record]) -> list[Record]:
-    return [*(Record(task, "ok") for task in tasks), *skipped]
+def _all(tasks: Sequence[Task], skipped: Sequence[Record]) -> list[Row]:
+    return rows([*(Record(task, "ok") for task in tasks), *skipped])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opmark.api import Result, describe, plan, run, show
+    from opmark.api import Result, calibrate, describe, noise_floor, plan, run, show
     from opmark.api import list_ as list
     from opmark.errors import OpmarkError, TaskError, UserError
     from opmark.runner.doctor import doctor
@@ -16,15 +16,30 @@ _PUBLIC = {
     "Result": "opmark.api:Result",
     "TaskError": "opmark.errors:TaskError",
     "UserError": "opmark.errors:UserError",
+    "calibrate": "opmark.api:calibrate",
     "describe": "opmark.api:describe",
     "doctor": "opmark.runner.doctor:doctor",
     "list": "opmark.api:list_",
+    "noise_floor": "opmark.api:noise_floor",
     "plan": "opmark.api:plan",
     "run": "opmark.api:run",
     "show": "opmark.api:show",
 }
 
-__all__ = ["OpmarkError", "Result", "TaskError", "UserError", "describe", "doctor", "list", "plan", "run", "show"]
+__all__ = [
+    "OpmarkError",
+    "Result",
+    "TaskError",
+    "UserError",
+    "calibrate",
+    "describe",
+    "doctor",
+    "list",
+    "noise_floor",
+    "plan",
+    "run",
+    "show",
+]
 
 
 def __dir__() -> Any:

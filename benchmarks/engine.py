@@ -8,20 +8,26 @@ from functools import partial
 from statistics import median
 
 from benchmarks.common import Row, Shell, inside_the_clock
-from opmark.measure.clock import WallClock
+from opmark.measure.clock import host_timers
+from opmark.measure.conditions import Watch
 from opmark.measure.engine import measure
-from opmark.schema import EFFORTS, Measurement
+from opmark.measure.sampler import HostSampler
+from opmark.measure.supply import warm
+from opmark.schema import EFFORTS, Launch, Measurement
 from opmark.units import seconds
 
 REPEATS = 5
 EMPTY = partial(operator.truth, None)
+# Long enough that the cost that is taken off is a small part of it.
+SHORT = partial(sum, range(1000))
 
 
 def rows(shell: Shell) -> list[Row]:
-    found = [_once() for _ in range(REPEATS)]
-    clock = WallClock()
+    empty = [_once(EMPTY) for _ in range(REPEATS)]
+    found = [_once(SHORT) for _ in range(REPEATS)]
+    clock = host_timers(None)["latency"]
     per_call = clock.overhead(2) - clock.overhead(1)
-    left = median(median(measurement.samples) for measurement, _ in found)
+    left = median(median(measurement.samples) for measurement, _ in empty)
     outside = median((wall - inside_the_clock(m)) / len(m.samples) for m, wall in found)
     share = median(1 - inside_the_clock(m) / wall for m, wall in found)
     return [
@@ -31,10 +37,10 @@ def rows(shell: Shell) -> list[Row]:
     ]
 
 
-def _once() -> tuple[Measurement, float]:
-    clock, rule = WallClock(), EFFORTS["quick"]
+def _once(launch: Launch) -> tuple[Measurement, float]:
+    sampler = HostSampler("latency", host_timers(None)["latency"], warm(launch), batches=True)
     start = time.perf_counter()
-    measurement = measure(EMPTY, clock, rule)
+    (measurement,) = measure(sampler, EFFORTS["quick"], Watch(None))
     return measurement, time.perf_counter() - start
 
 

@@ -92,7 +92,7 @@ class HostSampler:
             spent, shown = Spent(0, 0.0), list[float]()
         elif self._batches:
             target = max(self._stretch * rule.sample_time, _CLOCK_STEPS * self._clock.resolution)
-            self.calls, shown, spent = fit_batch(lambda calls: self._once(calls), target, self._clock.resolution)
+            self.calls, shown, spent = fit_batch(self._once, target, self._clock.resolution)
         else:
             shown = [self._once(1), self._once(1)]
             spent = Spent(2, sum(shown))

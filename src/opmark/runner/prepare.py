@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from opmark.errors import OutOfMemory
 from opmark.interfaces import Backend
-from opmark.schema import Implementation, Launch, Operator, Params, Task
+from opmark.schema import Implementation, Launch, Operator, Params, Task, TensorSpec
 from opmark.schema.cost import nbytes
 from opmark.units import count_bytes
 
@@ -17,8 +17,6 @@ from opmark.units import count_bytes
 class Prepared:
     inputs: dict[str, Any]
     launch: Launch
-    data: Sequence[Any]
-    """What a launch reads anew: inputs, and the gradients that a backward pass begins with."""
     seeds: Sequence[Any] = ()
     """The gradients of the outputs, where there is a backward pass."""
 
@@ -32,25 +30,43 @@ def prepare(
     variant: int = 0,
 ) -> Prepared:
     """`variant`: other data of the same kind."""
-    specs = operator.inputs(params)
-    phase = task.case.phase
-    seed = 1000 * task.settings.seed
-    # A backward pass has its graph from the inputs; only the gradients that it begins with can change later.
-    shift = 0 if phase == "backward" else _other(variant)
-    inputs = {name: backend.tensor(spec, seed + shift + i) for i, (name, spec) in enumerate(specs.items())}
+    inputs = {name: backend.tensor(spec, seed) for name, spec, seed in _specs(params, task, operator, variant)}
+    return bind(params, task, operator, implementation, backend, inputs, variant)
+
+
+def bind(
+    params: Params,
+    task: Task,
+    operator: Operator,
+    implementation: Implementation,
+    backend: Backend,
+    inputs: dict[str, Any],
+    variant: int = 0,
+) -> Prepared:
+    """A launch over inputs that are there."""
     launch = implementation.build(params, **inputs)
-    if phase == "forward":
-        return Prepared(inputs, launch, list(inputs.values()))
+    if task.case.phase == "forward":
+        return Prepared(inputs, launch)
     wanted = [inputs[name] for name in wanted_gradients(task, operator)]
-    start = seed + len(specs) + (_other(variant) if phase == "backward" else 0)
-    backward, seeds = backend.backward(launch, wanted, start, forward=phase == "both")
-    known = [tensor for tensor in seeds if tensor is not None]
-    return Prepared(inputs, backward, known if phase == "backward" else [*inputs.values(), *known], seeds)
+    start = _seed(task, variant) + len(inputs)
+    backward, seeds = backend.backward(launch, wanted, start, forward=task.case.phase == "both")
+    return Prepared(inputs, backward, seeds)
 
 
-def _other(variant: int) -> int:
-    """Far from the seeds of the inputs of any other variant."""
-    return 100 * variant
+def refill(params: Params, task: Task, operator: Operator, backend: Backend, prepared: Prepared, variant: int) -> None:
+    """Other data in the same tensors, one after the other, so that it takes the memory of one of them."""
+    for name, spec, seed in _specs(params, task, operator, variant):
+        backend.copy_into(prepared.inputs[name], backend.tensor(spec, seed))
+
+
+def _specs(params: Params, task: Task, operator: Operator, variant: int) -> Iterator[tuple[str, TensorSpec, int]]:
+    for i, (name, spec) in enumerate(operator.inputs(params).items()):
+        yield name, spec, _seed(task, variant) + i
+
+
+def _seed(task: Task, variant: int) -> int:
+    """Far from the seeds of any other variant."""
+    return 1000 * task.settings.seed + 100 * variant
 
 
 def wanted_gradients(task: Task, operator: Operator) -> tuple[str, ...]:

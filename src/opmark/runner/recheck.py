@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from opmark.errors import WrongResult
 from opmark.interfaces import Backend
 from opmark.runner.check import as_tuple, bounds, check_outputs, observed
-from opmark.runner.prepare import Prepared, prepare, set_bytes
+from opmark.runner.prepare import Prepared, bind, refill, set_bytes
 from opmark.schema import Implementation, Operator, Params, Task
 from opmark.units import count_bytes
 from opmark.verify.compare import compare
@@ -32,36 +34,55 @@ def recheck(
     params = task.case.params
     need, free = set_bytes(params, operator), backend.available_bytes()
     if free is not None and need > free:
-        return f"not done: other inputs and outputs need {count_bytes(need)}, {count_bytes(free)} are free"
-    fresh = prepare(params, task, operator, implementation, backend, variant=1)
-    outputs = fresh.launch()
-    expected = _seen(fresh, outputs, params, operator, backend, task)
+        return f"not done: other data needs {count_bytes(need)}, {count_bytes(free)} are free"
     timed = as_tuple(prepared.launch())
-    if _equal(expected, _seen(prepared, timed, params, operator, backend, task)) and task.case.phase == "forward":
-        # Other data, the same result: it is remembered by something that both have, or this operator is like that.
-        _ask_the_reference(fresh, outputs, params, operator, backend)
+    before = _seen(prepared, timed, params, operator, backend, task)
     for output in timed:
         backend.poison(output)
     del timed, output
-    for target, source in zip(prepared.data, fresh.data, strict=True):
-        backend.copy_into(target, source)
+    if task.case.phase != "backward":  # whose graph has kept what it needs of the inputs
+        refill(params, task, operator, backend, prepared, variant=1)
+    fresh = bind(params, task, operator, implementation, backend, prepared.inputs, variant=1)
+    for target, source in zip(prepared.seeds, fresh.seeds, strict=True):
+        if target is not None:
+            backend.copy_into(target, source)
+    expected = _seen(prepared, fresh.launch(), params, operator, backend, task)
     found = _seen(prepared, prepared.launch(), params, operator, backend, task)
     relative, typical = (_TWICE * bound for bound in bounds(operator, params))
-    absolute = typical * operator.tolerance.magnitude(params)
     with _after_timing():
-        compare(found, expected, relative, absolute, typical)
+        _no_poison(found, before)
+        compare(found, expected, relative, typical * operator.tolerance.magnitude(params), typical)
+        if _equal(found, before):
+            _explain_the_same(task, operator, backend, prepared)
     return "same"
+
+
+def _no_poison(found: tuple[Any, ...], before: tuple[Any, ...]) -> None:
+    """What no call wrote is still what the last output was overwritten with."""
+    for i, (now, then) in enumerate(zip(found, before, strict=True)):
+        marks = _marks(now)
+        if marks.any() and not _marks(then).any():
+            raise WrongResult(f"output {i}: {int(marks.sum())} of {now.size} elements were not written")
+
+
+def _marks(array: Any) -> Any:
+    """Where a poisoned array is still poisoned; a truth value cannot tell."""
+    if array.dtype.kind in "iu":
+        return array == np.iinfo(array.dtype).max
+    return np.isnan(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
 
 
 def _equal(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
     return all(one.shape == other.shape and (one == other).all() for one, other in zip(some, others, strict=True))
 
 
-def _ask_the_reference(fresh: Prepared, outputs: Any, params: Params, operator: Operator, backend: Backend) -> None:
-    if not too_large(operator, params):
-        arrays = {name: backend.to_numpy(tensor) for name, tensor in fresh.inputs.items()}
-        with _after_timing():
-            check_outputs(operator, params, tuple(map(backend.to_numpy, as_tuple(outputs))), arrays)
+def _explain_the_same(task: Task, operator: Operator, backend: Backend, prepared: Prepared) -> None:
+    """Other data, the same result: it is remembered, or this operator is like that, as the reference then says too."""
+    params = task.case.params
+    if task.case.phase != "forward" or too_large(operator, params):
+        raise WrongResult("the result is the same to the last bit")
+    arrays = {name: backend.to_numpy(tensor) for name, tensor in prepared.inputs.items()}
+    check_outputs(operator, params, tuple(map(backend.to_numpy, as_tuple(prepared.launch()))), arrays)
 
 
 @contextmanager

@@ -163,6 +163,7 @@ def calibrate(
                 f"nothing could be measured on {chosen}: {work.records[0].reason}", f"`opmark show {this.id}` says why"
             )
         store.keep("peaks", kept_under(work.facts()), this.started, peaks)
+    say(f"stored as run {this.id} in {store_path(db)}")
     return peaks
 
 
@@ -184,6 +185,7 @@ def noise_floor(
         floor, environments, records = self_test(backend or default_backends()[0], threads, processes, timeout, say)
         _store_all(store, this, environments, records)
         store.keep("noise", f"{floor.backend} on {kept_under(environments[0].facts)}", this.started, floor)
+    say(f"stored as run {this.id} in {store_path(db)}")
     return floor
 
 

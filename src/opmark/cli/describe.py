@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from opmark.cli.output import console, print_json_lines
+from opmark.errors import UnknownName, nearest
 
 
 def describe(
@@ -25,7 +26,12 @@ def describe(
         else:
             console().print(quantity_text(QUANTITIES[op]))
         return
-    operator = api.describe(op)
+    try:
+        operator = api.describe(op)
+    except UnknownName:
+        if near := nearest(op, QUANTITIES):
+            raise UnknownName("operator", op, [near]) from None
+        raise
     if as_json:
         print_json_lines([operator_view(operator)])
     else:

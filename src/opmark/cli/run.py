@@ -50,7 +50,7 @@ def run(
     l2: Annotated[
         str | None, typer.Option("--cuda-l2-cache", help="As in PARAM: on is --cache warm, off is --cache cold.")
     ] = None,
-    timer: Annotated[str, typer.Option(help="For what a device did: cupti, events, graph.")] = "",
+    timer: Annotated[str, typer.Option(help="For what a device did: cupti (on AMD roctracer), events, graph.")] = "",
     wrt: Annotated[list[str] | None, typer.Option(help="Gradients of these inputs only.")] = None,
     seed: Annotated[int, typer.Option(help="Of the input data.")] = 0,
     verify: Annotated[bool, typer.Option(help="Check results before timing.")] = True,
@@ -78,7 +78,7 @@ def run(
         "wrt": split(wrt or []),
         "effort": effort,
         "quantity": split(quantity or []),
-        "cache": [*split(cache or []), *_l2_cache(l2)],
+        "cache": _caches(split(cache or []), l2),
         "processes": processes,
         "rel_ci": rel_ci,
         "min_time": min_time,
@@ -109,15 +109,22 @@ def _measure(asked: dict[str, Any], *, as_json: bool) -> None:
     if not as_json:
         print_records(result.records, result.peaks)
     api.talk(f"stored as run {result.run.id} in {result.db}")
+    if not any(record.status == "ok" for record in result.records):
+        api.talk("nothing was measured")
+        raise typer.Exit(1)
     if result.failed:
         raise typer.Exit(1)
 
 
-def _l2_cache(setting: str | None) -> list[str]:
+def _caches(caches: list[str], l2: str | None) -> list[str]:
     words = {"on": ["warm"], "off": ["cold"]}
-    if setting is not None and setting not in words:
-        raise InvalidParameter(f"--cuda-l2-cache: expected on or off, got `{setting}`")
-    return words[setting] if setting else []
+    if l2 is None:
+        return caches
+    if l2 not in words:
+        raise InvalidParameter(f"--cuda-l2-cache: expected on or off, got `{l2}`")
+    if caches:
+        raise InvalidParameter("--cuda-l2-cache and --cache say the same thing", "leave one of them out")
+    return words[l2]
 
 
 def _whole_numbers(values: list[str]) -> list[int]:

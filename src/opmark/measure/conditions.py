@@ -18,6 +18,7 @@ _BETWEEN_LOOKS = 0.05
 # A clock that has come back to this share of the highest has recovered from what ran before.
 _RECOVERED = 0.985
 _RECOVERY_STEP = 0.02
+_LONG_ENOUGH = 0.1
 _LONGEST_RECOVERY = 1.0
 
 
@@ -50,11 +51,11 @@ class Watch:
         self._highest: float | None = None
         self._readings: list[Reading] = []
         self._last = -1.0
-        self._start = _Counters.now()
+        self._start = self._earlier = _Counters.now()
 
     def begin(self) -> None:
         self._readings = []
-        self._start = _Counters.now()
+        self._earlier, self._start = self._start, _Counters.now()
         self._look(0)
 
     def look(self, taken: int) -> None:
@@ -65,17 +66,20 @@ class Watch:
     def end(self, taken: int) -> Conditions:
         now, then = _Counters.now(), self._start
         self._look(taken)
-        elapsed, total = now.wall - then.wall, now.total - then.total
-        # The kernel counts in steps of 10 ms: over a shorter time the shares would be made of chance.
-        told = elapsed >= 0.1 and total > 0
+        elapsed = now.wall - then.wall
+        # The kernel counts in steps of 10 ms: over a short time the shares would be made of chance, and what was before
+        # the measurement has to do.
+        since = then if elapsed >= _LONG_ENOUGH else self._earlier
+        total, long = now.total - since.total, now.wall - since.wall
+        told = long >= _LONG_ENOUGH and total > 0
         return Conditions(
             readings=tuple(self._readings),
             highest_clock=self._highest,
             elapsed=elapsed,
             switches=now.switches - then.switches,
             load=os.getloadavg()[0],
-            others=max(0.0, (now.busy - then.busy) - (now.own - then.own)) / elapsed if told else None,
-            steal=max(0.0, now.steal - then.steal) / total if told else None,
+            others=max(0.0, (now.busy - since.busy) - (now.own - since.own)) / long if told else None,
+            steal=max(0.0, now.steal - since.steal) / total if told else None,
         )
 
     def recover(self) -> None:

@@ -93,11 +93,15 @@ def _imprecise(seen: Observed) -> Iterator[Caution]:
         return
     width = relative_half_width(seen.samples)
     if width > seen.rule.rel_ci:
-        found = percent(width) if width < 1e9 else "unknown"
+        known = f"the median is known to ± {percent(width)} after {counted(len(seen.samples), 'sample')}"
+        found = (
+            known
+            if width < 1e9
+            else f"{counted(len(seen.samples), 'sample')} are too few to tell how sure the median is"
+        )
         yield Caution(
             "imprecise",
-            f"the median is known to ± {found} after {len(seen.samples)} samples in {seconds(seen.elapsed)}; "
-            f"{percent(seen.rule.rel_ci)} was asked for",
+            f"{found}, in {seconds(seen.elapsed)}; ± {percent(seen.rule.rel_ci)} was asked for",
             "use a higher --effort",
         )
 
@@ -209,9 +213,11 @@ def _clocks_moved(seen: Observed) -> Iterator[Caution]:
         return
     reasons = sorted({reason for reading in seen.conditions.readings for reason in reading.throttle})
     why = f", held down by {' and '.join(reasons)}" if reasons else ""
+    low, high = (f"{clock / 1e6:.0f}" for clock in (min(clocks), max(clocks)))
+    between = low if low == high else f"between {low} and {high}"
     yield Caution(
         "clocks-moved",
-        f"the clock was between {min(clocks) / 1e6:.0f} and {max(clocks) / 1e6:.0f} MHz{why}; this device was seen at "
+        f"the clock was {between} MHz{why}; this device was seen at "
         f"{highest / 1e6:.0f}, and less than {percent(CLOCK_LIMIT)} of that is noted",
         "compare cycles instead of seconds, let the device cool, or lock its clocks",
     )

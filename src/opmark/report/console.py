@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ _LEFT = {"operator", "parameters", "backend", "phase", "quantity", "status"}
 _WHO = ("operator", "parameters", "backend", "phase")
 _RATES = ("GB/s", "GFLOP/s")
 
+ABOVE_PEAK = 1.05
+
 Cells = dict[str, Text | str]
 
 
@@ -42,6 +45,21 @@ def print_records(records: Sequence[Record], console: Console, peaks: Mapping[st
     _print_checks(found, console)
     _print_reasons(found, console)
     _print_cautions(found, console)
+    _print_above_peak(found, peaks or {}, console)
+
+
+def _print_above_peak(found: Sequence[Row], peaks: Mapping[str, Known], console: Console) -> None:
+    """No chip does more than it can: then the peak is not one."""
+    above = []
+    for row in found:
+        part = of_peak(row, peaks.get(row.record.environment, Known()).measured)
+        if part and part.share > ABOVE_PEAK:
+            above.append((row, part))
+    if above:
+        (_, part), rows_ = above[0], [row for row, _ in above]
+        said = f"{units.percent(part.share)} of the measured peak ({part.bound}); at most 100 % is possible"
+        console.print(Text(f"! above-peak: {_named(rows_)}: {said}"), soft_wrap=True)
+        console.print(Text("  hint: `opmark calibrate` again, on a quiet machine"), soft_wrap=True)
 
 
 def _shares(row: Row, known: Known) -> Cells:
@@ -78,6 +96,8 @@ def _print_checks(found: Sequence[Row], console: Console) -> None:
     scaled = sum(check is not None and check.checked == "scaled" for check in checks)
     if scaled:
         console.print(Text(f"{counted(scaled, 'case')} of {len(found)} verified at a smaller size: too large in full"))
+    for why, count in Counter(check.note for check in checks if check is not None and check.checked == "none").items():
+        console.print(Text(f"{counted(count, 'case')} of {len(found)} not verified: {why}"))
 
 
 def _natural_width(table: Table, console: Console) -> int:
@@ -133,8 +153,11 @@ def in_processes(row: Row) -> str:
 
 def _figures(summary: Summary, key: Key) -> Cells:
     scale, name = units.small_unit(summary.median, unit(key))
+    value = f"{units.significant(summary.median / scale)} {name}"
+    if summary.samples == 1:  # nothing is known of its spread
+        return {"median": value, "interval": "", "noise": ""}
     return {
-        "median": f"{units.significant(summary.median / scale)} {name}",
+        "median": value,
         "interval": "–".join(units.significant(end / scale) for end in (summary.low, summary.high)),
         "noise": units.percent(summary.noise),
     }

@@ -57,7 +57,13 @@ def noise_text(noise: NoiseFloor) -> Group:
         )
     said = (
         f"identical code in {noise.processes} processes of {noise.backend} ×{noise.threads}, named A and B in "
-        f"{noise.labelings} ways: opmark's verdict calls a difference in {units.percent(noise.false_verdicts)}, "
+        f"{noise.labelings} ways: opmark's verdict calls a difference in {units.percent(noise.false_verdicts)} of "
+        f"{noise.labelings * len(noise.floors)} (not independent of each other), "
         f"a rank test on pooled samples in {units.percent(noise.naive_verdicts)}"
     )
-    return Group(table, Text(), Text(said))
+    worst = max(noise.floors, key=lambda floor: floor.between)
+    news = (
+        f"a difference below twice the spread between processes is no news: here up to "
+        f"{units.percent(2 * worst.between)} ({worst.op} {worst.params})"
+    )
+    return Group(table, Text(), Text(said), Text(news))

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from opmark.metrics.summary import Summary, summarize
 from opmark.schema import QUANTITIES, Cache, Caution, Measurement, Record
+from opmark.stats import median
+from opmark.units import percent, seconds
+
+APART = 0.10
+"""Half the width of the interval over processes, over their centre: beyond this it is said."""
 
 Key = tuple[str, Cache]
 """A quantity and the state of the caches."""
@@ -43,7 +50,33 @@ class Row:
         return summarize(found) if found else None
 
     def cautions(self) -> list[tuple[Measurement, Caution]]:
-        return [(m, caution) for r in self.records for m in r.measurements for caution in m.cautions]
+        """Those of its measurements; of several processes, how far they are apart instead of how sure each one was."""
+        if len(self.records) == 1:
+            return [(m, caution) for m in self.records[0].measurements for caution in m.cautions]
+        return [pair for key in self.measured() for pair in self._over_processes(key)]
+
+    def _over_processes(self, key: Key) -> Iterator[tuple[Measurement, Caution]]:
+        found, summary = self.measurements(key), self.summary(key)
+        if summary and (apart := _apart(found, summary)):
+            yield found[0], apart
+        of = f"in one of {len(found)} processes, "
+        for measurement in found:
+            for caution in measurement.cautions:
+                if caution.code != "imprecise":
+                    yield measurement, replace(caution, message=of + caution.message)
+
+
+def _apart(found: Sequence[Measurement], summary: Summary) -> Caution | None:
+    half = (summary.high - summary.low) / 2 / summary.median if summary.median > 0 else 0.0
+    if len(found) < 2 or half <= APART:
+        return None
+    medians = sorted(median(m.samples) for m in found)
+    return Caution(
+        "processes-differ",
+        f"the medians of {len(found)} processes lie between {seconds(medians[0])} and {seconds(medians[-1])}: the "
+        f"centre is known to ± {percent(half)}; up to {percent(APART)} is usual",
+        "use more --processes, or a quieter machine; `opmark doctor --aa` says what is usual here",
+    )
 
 
 def rows(records: Iterable[Record]) -> list[Row]:

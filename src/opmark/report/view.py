@@ -78,7 +78,7 @@ def _quantity(row: Row, key: Key) -> dict[str, Any]:
         "cache_control": first.control,
         "conditions": _conditions(found),
         "check": msgspec.to_builtins(first.check),
-        "warnings": msgspec.to_builtins([caution for m in found for caution in m.cautions]),
+        "warnings": msgspec.to_builtins([caution for m, caution in row.cautions() if (m.quantity, m.cache) == key]),
     }
     if first.kernels:
         described["kernels"] = msgspec.to_builtins(first.kernels)

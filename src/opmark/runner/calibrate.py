@@ -20,7 +20,7 @@ from opmark.schema.peaks import MEMORY, Level, Peaks, chip
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 # Matrix products large enough to keep every unit busy; a size is tried where the one before promises to end soon.
-_PRODUCTS = {"cpu": (1024, 2048), "device": (4096, 8192)}
+_PRODUCTS = {"cpu": (512, 1024, 2048), "device": (4096, 8192)}
 _LONGEST_PRODUCT = 1.0
 _VECTORS = {"copy": 2, "triad": 3}
 # Bytes that a call moves at least where a cache is measured, so that the call itself does not matter.
@@ -60,7 +60,7 @@ class Calibration:
             chip=chip(self.facts()),
             source=source,
             flops=self._flops("cpu" if on_cpu else "device"),
-            levels=found,
+            levels=_plausible(found),
             launch={m.quantity: summarize([m]).median for m in launch.measurements if _is_launch(m.quantity)},
             threads=self.threads if on_cpu else None,
         )
@@ -75,12 +75,16 @@ class Calibration:
         cases = [_vector(op, level.nbytes // 2, many=True) for level in known for op in _VECTORS]
         records = self._measure(cases, backend="numpy-cpu", threads=1)
         for i, level in enumerate(known):
-            found = _bandwidths(records[2 * i : 2 * i + 2])
+            nbytes, instances = self._together(level)
+            found = {op: instances * rate for op, rate in _bandwidths(records[2 * i : 2 * i + 2]).items()}
+            if level.shared_by > 1 and self.threads > 1:  # one core does not fill a cache that several share
+                every = _bandwidths(self._measure([_vector(op, level.nbytes // 2) for op in _VECTORS]))
+                found = {op: max(found.get(op, 0.0), every.get(op, 0.0)) for op in {**found, **every}}
             if found:
-                yield _level(f"L{level.level}", found, *self._together(level))
+                yield _level(f"L{level.level}", found, nbytes)
 
     def _together(self, cache: CacheLevel) -> tuple[int, int]:
-        """(bytes, times the bandwidth) that all threads have, where each core has such a cache of its own."""
+        """(bytes, caches) that all threads have together, where each core has such a cache of its own."""
         instances = max(1, self.threads // cache.shared_by)
         return instances * cache.nbytes, instances
 
@@ -95,8 +99,8 @@ class Calibration:
         on_device = self.info.device != "cpu"
         small, large = (_bandwidths(vectors[:2]), _bandwidths(vectors[2:])) if on_device else ({}, _bandwidths(vectors))
         size = self.facts().get("gpu_l2")
-        cache = _level("L2", small, int(size), 1) if small and size and int(size) >= _CACHED else None
-        return cache, _level(MEMORY, large, None, 1) if large else None
+        cache = _level("L2", small, int(size)) if small and size and int(size) >= _CACHED else None
+        return cache, _level(MEMORY, large, None) if large else None
 
     def _flops(self, kind: str) -> dict[str, float]:
         best: dict[str, float] = {}
@@ -105,7 +109,7 @@ class Calibration:
             records = self._measure([_product(size, dtype) for dtype in dtypes])
             soon = []
             for record in records:
-                seconds = _median(record)
+                seconds = _best(record)
                 dtype = record.task.case.params["dtype"]
                 if seconds is not None and record.cost:
                     best[dtype] = max(best.get(dtype, 0.0), record.cost.flops / seconds)
@@ -129,7 +133,7 @@ class Calibration:
             threads=[threads or self.threads],
             effort="quick",
             caches=["warm"],
-            quantities=self._best() if quantities is None else quantities,
+            quantities=self._quantities() if quantities is None else quantities,
         )
         plan: Plan = make_plan(cases, [backend or self.info.name], settings)
         found = list(perform(plan, self.timeout, self.say, self._keep, fresh=fresh))
@@ -137,7 +141,7 @@ class Calibration:
         by_case = {record.task.case.id: record for record in found}
         return [by_case[case.id] for case in cases]
 
-    def _best(self) -> tuple[str, ...]:
+    def _quantities(self) -> tuple[str, ...]:
         return ("latency",) if self.info.device == "cpu" else ("device_time", "latency")
 
     def _keep(self, environment: Environment) -> None:
@@ -173,17 +177,27 @@ def _vector(op: str, nbytes: int, *, many: bool = False) -> Case:
 def _bandwidths(records: Sequence[Record]) -> dict[str, float]:
     found = {}
     for record in records:
-        seconds = _median(record)
+        seconds = _best(record)
         if seconds and record.cost:
             found[record.task.case.op] = record.cost.bytes_moved / seconds
     return found
 
 
-def _level(name: str, by: dict[str, float], nbytes: int | None, times: int) -> Level:
-    by = {op: times * bandwidth for op, bandwidth in by.items()}
+def _level(name: str, by: dict[str, float], nbytes: int | None) -> Level:
     return Level(name, max(by.values()), nbytes, by)
 
 
-def _median(record: Record) -> float | None:
+def _plausible(levels: Sequence[Level]) -> list[Level]:
+    """Without what a smaller cache seems to do worse than a larger one: there, the calls themselves were the limit."""
+    kept: list[Level] = []
+    for level in reversed(levels):
+        by = {op: rate for op, rate in level.by.items() if all(rate >= far.by.get(op, 0.0) for far in kept)}
+        if by:
+            kept.append(_level(level.name, by, level.nbytes))
+    return kept[::-1]
+
+
+def _best(record: Record) -> float | None:
+    """The fastest sample: a peak is what was reached, not what is usual."""
     measurement = record.measurement()
-    return summarize([measurement]).median if measurement else None
+    return summarize([measurement]).fastest if measurement else None

@@ -65,6 +65,8 @@ def _check_forward(
 def _computed(outputs: Any, backend: Backend) -> tuple[Any, ...]:
     """The outputs, if they are there: what is computed only when somebody looks would be timed without its work."""
     native = as_tuple(outputs)
+    if any(output is None for output in native):
+        raise WrongResult("the launch returns nothing, or nothing for one of its outputs")
     for i, output in enumerate(native):
         if reason := backend.deferred(output):
             raise WrongResult(f"output {i} is {reason}")

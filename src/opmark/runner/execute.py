@@ -57,7 +57,6 @@ class Bench:
         prepared, memory = self._first_call(task, operator, implementation)
         measuring = Measuring(task, operator, implementation, self._backend, self._gear, prepared)
         measurements = measuring.run()
-        self._gear.tasks += 1
         if checked.checked != "none":
             checked = replace(checked, after=recheck(task, operator, implementation, self._backend, prepared))
         return Record(

@@ -23,8 +23,8 @@ class Gear:
     watch: Watch
     memory: MemoryProbe
     cache_bytes: int | None
-    tasks: int = 0
-    """Measured so far: now and then one of them is checked with a second timer."""
+    long_tasks: int = 0
+    """Measured so far that a second timer could check: now and then it does."""
     _scratch: tuple[int, Launch] | None = None
 
     @classmethod

@@ -21,6 +21,7 @@ from opmark.schema import (
     MODES,
     QUANTITIES,
     Cache,
+    Caution,
     Implementation,
     Launch,
     Measurement,
@@ -29,6 +30,7 @@ from opmark.schema import (
     Settings,
     Task,
 )
+from opmark.units import seconds
 
 _ON_DEVICE = ("device_time", "device_span", "latency", "host_time", "throughput")
 # Below this, the cost of an event itself is too much of what is measured.
@@ -71,6 +73,8 @@ class Measuring:
 
     def _wanted(self) -> Iterator[tuple[str, Cache]]:
         settings = self.task.settings
+        if settings.timer and self.gear.clock is None:
+            self.notes.append(f"timer {settings.timer}: {self.task.backend} has no clock of its own on a device")
         for quantity in wanted_quantities(settings, has_clock=self.gear.clock is not None):
             if reason := self._why_not(quantity):
                 self.notes.append(f"{quantity}: {reason}")
@@ -88,7 +92,7 @@ class Measuring:
         if quantity == "host_time" and not self.backend.asynchronous:
             return "a call of this backend is done when it returns: that is its latency"
         if quantity == "energy" and self.gear.watch.energy() is None:
-            return "nobody counts energy here"
+            return "nothing here counts energy (neither NVML nor RAPL answers)"
         return None
 
     def _on_host(self, quantity: str, cache: Cache) -> list[Measurement]:
@@ -137,9 +141,11 @@ class Measuring:
             try:
                 found = self._sampled(TraceSampler(clock, supply))
             except TimerFailed as failure:
-                self.notes.append(f"device_time {cache}: {failure.message}; device_span comes from another timer")
+                self.notes.append(
+                    f"device_time {cache}: {failure.message}; device_span then comes from events or a graph"
+                )
             else:
-                return self._cross_checked(clock, found) if cache == "warm" and self._to_check() else found
+                return self._cross_checked(clock, found) if cache == "warm" and self._to_check(found) else found
         elif "device_time" in self.task.settings.quantities or timer not in _OTHER_TIMERS:
             has = "tells only device_span" if timer in _OTHER_TIMERS else f"is not what this device has ({clock.name})"
             self.notes.append(f"device_time {cache}: {timer} {has}")
@@ -152,18 +158,22 @@ class Measuring:
             return found
         unflushed = self._supply(cache, between=False, what="device_span by a captured graph")
         if unflushed is None:
-            return found
+            return [_coarse(m) for m in found]
         try:
             return self._sampled(GraphSampler(clock, unflushed))
         except TimerFailed as failure:
-            self.notes.append(f"device_span {cache}: {failure.message}")
-            return found
+            self.notes.append(f"device_span by a captured graph {cache}: {failure.message}")
+            return [_coarse(m) for m in found]
 
     def _sampled(self, sampler: Sampler) -> list[Measurement]:
         return measure(sampler, self.task.settings.sampling, self.gear.watch)
 
-    def _to_check(self) -> bool:
-        return self.gear.tasks % _CHECK_EVERY == 0
+    def _to_check(self, found: list[Measurement]) -> bool:
+        """The first and then every eighth of those that are long enough for events to say something."""
+        if min(found[0].samples) < _SHORT_FOR_EVENTS:
+            return False
+        self.gear.long_tasks += 1
+        return self.gear.long_tasks % _CHECK_EVERY == 1
 
     def _cross_checked(self, clock: DeviceClock, found: list[Measurement]) -> list[Measurement]:
         second = EventSampler("device_span", clock, warm(self.prepared.launch))
@@ -195,6 +205,15 @@ class Measuring:
         return prepare(
             self.task.case.params, self.task, self.operator, self.implementation, self.backend, variant
         ).launch
+
+
+def _coarse(measurement: Measurement) -> Measurement:
+    caution = Caution(
+        "coarse",
+        f"events cost a device some microseconds themselves, and this is less than {seconds(_SHORT_FOR_EVENTS)}",
+        "take it for an upper bound; the profiler would tell it exactly",
+    )
+    return replace(measurement, cautions=(*measurement.cautions, caution))
 
 
 def wanted_quantities(settings: Settings, *, has_clock: bool) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ def _after_timing() -> Iterator[None]:
     except WrongResult as error:
         raise WrongResult(
             "verified before timing, wrong after it: with other data in the same tensors the launch that was timed "
-            f"does not compute it anew: {error.message}"
+            f"does not compute it anew, or changes its inputs: {error.message}"
         ) from None
 
 

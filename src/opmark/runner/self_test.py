@@ -59,6 +59,13 @@ def self_test(
     return floor, environments, records
 
 
+def _short(name: str, value: object) -> str:
+    """As in tables: a shape as 32x32, an element type bare."""
+    if isinstance(value, list):
+        return "x".join(map(str, value))
+    return str(value) if name == "dtype" else f"{name}={value}"
+
+
 def _labelings(pairs: int) -> list[tuple[bool, ...]]:
     """Which of each pair is A. Half of the ways: swapping all names changes nothing."""
     if pairs <= _ALL_WAYS:
@@ -85,7 +92,7 @@ def _floor(case: Case, found: Sequence[Measurement], labelings: Sequence[tuple[b
         naive += rank_sum_p(*pooled) < ALPHA
     return Floor(
         op=case.op,
-        params=" ".join(f"{key}={value}" for key, value in case.params.items()),
+        params=" ".join(_short(name, value) for name, value in case.params.items()),
         seconds=median(medians),
         between=relative_deviation(medians),
         within=median([noise(m.samples) for m in found]),

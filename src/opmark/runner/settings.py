@@ -45,8 +45,11 @@ def settings_for(
     _known("cache", caches, CACHES)
     _known("mode", [mode] if mode else [], MODES)
     _known("timer", [timer] if timer else [], TIMERS)
-    if mode and quantities:
-        raise UserError(f"a mode measures one quantity ({mode}: {MODES[mode]})", "leave --quantity out, or --mode")
+    if mode and (quantities or timer):
+        what = "--quantity" if quantities else "--timer"
+        raise UserError(f"a mode measures one quantity in its own way ({mode}: {MODES[mode]})", f"leave {what} out")
+    if timer in ("events", "graph") and "device_time" in quantities and "device_span" not in quantities:
+        raise UserError(f"{timer} cannot tell device_time, only device_span", "--quantity device_span, or no --timer")
     named: dict[str, Any] = {
         "quantities": tuple(dict.fromkeys(quantities)),
         "caches": tuple(dict.fromkeys(caches)),
@@ -73,6 +76,8 @@ def _sampling(rule: Sampling, asked: Mapping[str, Any]) -> Sampling:
     for key in ("warmup", "samples"):
         if key in given:
             _whole(key, given[key], 0 if key == "warmup" else 1, MOST_SAMPLES, f"as in --{key} 100")
+    if "samples" in given and given.keys() & {"rel_ci", "min_time", "max_time"}:
+        raise InvalidParameter("a fixed number of samples leaves nothing to stop earlier", "leave --samples out")
     found = replace(rule, **given)
     if found.min_time <= found.max_time:
         return found

@@ -34,7 +34,8 @@ def test_peaks_are_a_table_and_the_runs_of_the_store_get_their_share_of_them(mai
     ran = main("run", "exp", "--size", "small", "--backend", "null", "--effort", "quick")
     assert "of peak" not in ran.out
     done = main("calibrate", "--backend", "null")
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 0
+    assert done.err.startswith("stored as run")
     for part in ("level", "copy", "triad", "memory", "matrix product", "bfloat16", "FLOP/s", "smallest call: latency"):
         assert part in done.out
     table, _, _ = main("show").out.partition("\n\n")
@@ -65,7 +66,7 @@ def test_peaks_are_also_data_and_what_is_shown_of_them_too(main: Command, db: Pa
         assert store.kept("peaks", peaks["chip"] + " ×1") == peaks
     copies = [row for row in main("show", "--json").objects if row["op"] == "copy"]
     assert copies
-    assert max(row["metrics"]["of_measured_peak"]["share"] for row in copies) == pytest.approx(1)
+    assert max(row["metrics"]["of_measured_peak"]["share"] for row in copies) == pytest.approx(1, rel=0.02)
 
 
 def test_the_store_is_the_one_that_is_named(main: Command, db: Path, tmp_path: Path) -> None:

@@ -396,7 +396,8 @@ def test_what_cannot_be_had_is_said_and_the_rest_is_measured(main: Command) -> N
 
 def test_where_nothing_of_it_can_be_had_the_case_is_skipped(main: Command) -> None:
     done = main("run", "add", *NULL, "--quantity", "device_time", "--json")
-    assert done.code == 0
+    assert done.code == 1
+    assert done.err.endswith("nothing was measured\n")
     (record,) = done.objects
     assert (record["status"], record["quantities"]) == ("skipped", {})
     assert "no clock of its own" in record["reason"]

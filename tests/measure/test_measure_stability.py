@@ -41,7 +41,7 @@ def test_imprecise_is_only_what_ended_by_its_budget() -> None:
     assert codes(samples=wide, stop="precise") == []
     caution = only(samples=wide, stop="budget")
     assert caution.code == "imprecise"
-    assert caution.message == "the median is known to ± 4.8 % after 100 samples in 100 ms; 0.50 % was asked for"
+    assert caution.message == "the median is known to ± 4.8 % after 100 samples, in 100 ms; ± 0.50 % was asked for"
 
 
 def test_precise_enough_at_the_end_of_the_budget_is_not_imprecise() -> None:
@@ -50,7 +50,7 @@ def test_precise_enough_at_the_end_of_the_budget_is_not_imprecise() -> None:
 
 
 def test_too_few_samples_for_an_interval_are_imprecise_by_an_unknown_amount() -> None:
-    assert "± unknown after 3 samples" in only(samples=[1e-3] * 3, stop="budget").message
+    assert "3 samples are too few to tell" in only(samples=[1e-3] * 3, stop="budget").message
 
 
 @pytest.mark.parametrize(("spread", "noisy"), [(0.0674, False), (0.0675, True)])

@@ -149,7 +149,9 @@ def test_the_cases_of_several_processes_are_one_row(
         for i, value in enumerate((1.0e-3, 1.2e-3, 1.1e-3))
     ]
     lines = printed(records).splitlines()
-    assert len(lines) == 2
+    assert sum(line.startswith("matmul") for line in lines) == 1
+    assert "! processes-differ" in lines[3]
+    assert "between 1.00 ms and 1.20 ms" in lines[3]
     assert cells(lines[1])[2:6] == ["null ×2 in 3 processes", "forward", "1.10 ms", "0.875–1.38"]
 
 

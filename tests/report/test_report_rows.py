@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from opmark.report.rows import Row, others, rows
 from opmark.schema import Caution, Measurement, Record
@@ -97,4 +98,20 @@ def test_every_doubt_of_every_process_is_there(make_record: MakeRecord) -> None:
     row = Row(
         (make_record(cautions=[noisy], process=0), make_record(process=1), make_record(cautions=[noisy], process=2))
     )
-    assert [caution for _, caution in row.cautions()] == [noisy, noisy]
+    assert [caution.code for _, caution in row.cautions()] == ["noisy", "noisy"]
+    assert [caution.message for _, caution in row.cautions()] == ["in one of 3 processes, m"] * 2
+
+
+def test_how_sure_each_of_several_processes_was_gives_way_to_how_far_they_are_apart(
+    make_record: MakeRecord, make_measurement: MakeMeasurement
+) -> None:
+    unsure = Caution("imprecise", "m")
+
+    def over(*values: float) -> list[str]:
+        made = [make_measurement("latency", "warm", [value] * 9) for value in values]
+        records = [make_record(measurements=(replace(m, cautions=(unsure,)),), process=i) for i, m in enumerate(made)]
+        return [caution.code for _, caution in Row(tuple(records)).cautions()]
+
+    assert over(1e-3) == ["imprecise"]
+    assert over(1e-3, 1.01e-3, 0.99e-3) == []
+    assert over(1e-3, 1.3e-3, 0.8e-3) == ["processes-differ"]

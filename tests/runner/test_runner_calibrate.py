@@ -30,7 +30,7 @@ FACTS = """
 
 
 def silent(message: str) -> None:
-    raise AssertionError(message)
+    assert message.startswith("stored as run"), message
 
 
 def measured(backend: str, threads: int = 1, timeout: float = 60.0) -> tuple[Peaks, Calibration]:
@@ -42,6 +42,10 @@ def measured_aloud(backend: str, threads: int = 1) -> tuple[Peaks, Calibration]:
     """Where something may be said."""
     work = calibration(backend, threads, 60.0, lambda message: None)
     return work.run("a test"), work
+
+
+def fastest(record: Record) -> float:
+    return min(record.measurements[0].samples)
 
 
 def of(records: list[Record], op: str, **params: Any) -> list[Record]:
@@ -85,7 +89,7 @@ def test_bandwidth_is_bytes_over_the_time_that_the_device_worked(device: tuple[P
         large = max(of(work.records, op), key=lambda record: record.task.case.params["n"])
         assert large.measurements[0].quantity == "device_time"
         assert large.cost is not None
-        assert bandwidth == large.cost.bytes_moved / seconds(large)
+        assert bandwidth == large.cost.bytes_moved / fastest(large)
 
 
 def test_flops_are_the_best_of_all_sizes_by_element_type(device: tuple[Peaks, Calibration]) -> None:
@@ -94,7 +98,7 @@ def test_flops_are_the_best_of_all_sizes_by_element_type(device: tuple[Peaks, Ca
     for dtype, flops in peaks.flops.items():
         found = of(work.records, "matmul", dtype=dtype)
         assert [record.task.case.params["M"] for record in found] == list(module._PRODUCTS["device"])
-        assert flops == max(record.cost.flops / seconds(record) for record in found if record.cost)
+        assert flops == max(record.cost.flops / fastest(record) for record in found if record.cost)
 
 
 def test_the_smallest_call_has_what_a_caller_sees_of_it(device: tuple[Peaks, Calibration]) -> None:
@@ -149,7 +153,8 @@ def test_the_cache_of_a_device_is_as_large_as_it_says(plugin: Plugin, small: Non
     plugin("gpu", "class Backend(NullBackend):" + FACTS % (50 << 20), device="gpu")
     peaks, work = measured("gpu")
     assert peaks.chip == "Fast 9000"
-    assert [(level.name, level.nbytes) for level in peaks.levels] == [("L2", 50 << 20), (MEMORY, None)]
+    # This device has no faster cache: the calls themselves make the smaller vectors slower, and that is no level.
+    assert [(level.name, level.nbytes) for level in peaks.levels] == [(MEMORY, None)]
     inside, beyond = sorted(3 * 4 * r.task.case.params["n"] for r in of(work.records, "triad"))
     assert inside <= 50 << 20 < beyond / 8
 
@@ -194,7 +199,7 @@ def test_a_processor_has_its_caches_and_its_memory_the_smallest_first(processor:
 
 
 def test_what_each_core_has_of_its_own_counts_as_often(processor: tuple[Peaks, Calibration]) -> None:
-    """Two threads: two first caches, one second that they share."""
+    """Two threads: two first caches, one second that they share, which all of them together may fill better."""
     peaks, work = processor
     assert [level.nbytes for level in peaks.levels] == [2 * L1.nbytes, L2.nbytes, None]
     alone = [record for record in work.records if record.task.settings.threads == 1]
@@ -202,7 +207,8 @@ def test_what_each_core_has_of_its_own_counts_as_often(processor: tuple[Peaks, C
         for op, bandwidth in level.by.items():
             (record,) = (r for r in of(alone, op) if cache.nbytes / 4 < vectors(r) <= cache.nbytes / 2)
             assert record.cost is not None
-            assert bandwidth == pytest.approx(instances * record.cost.bytes_moved / seconds(record))
+            by_one = instances * record.cost.bytes_moved / fastest(record)
+            assert bandwidth == pytest.approx(by_one) if cache is L1 else bandwidth >= by_one
 
 
 def test_a_cache_is_measured_with_data_that_fits_and_enough_of_it_a_call(processor: tuple[Peaks, Calibration]) -> None:
@@ -216,8 +222,10 @@ def test_a_cache_is_measured_with_data_that_fits_and_enough_of_it_a_call(process
 
 def test_memory_is_measured_far_beyond_the_last_cache_by_all_threads(processor: tuple[Peaks, Calibration]) -> None:
     together = [r for r in processor[1].records if r.task.case.op in ("copy", "triad") and r.task.settings.threads == 2]
-    assert [record.task.case.op for record in together] == ["copy", "triad"]
-    assert all(vectors(record) > 0.99 * 8 * L2.nbytes for record in together)
+    assert [record.task.case.op for record in together] == ["copy", "triad"] * 2
+    shared, memory = together[:2], together[2:]
+    assert all(vectors(record) <= L2.nbytes / 2 for record in shared)
+    assert all(vectors(record) > 0.99 * 8 * L2.nbytes for record in memory)
 
 
 def test_products_are_computed_and_verified(processor: tuple[Peaks, Calibration]) -> None:
@@ -356,6 +364,13 @@ def test_peaks_of_what_is_not_there_are_not_those_of_the_processor(
 
 
 def test_a_level_is_told_by_the_operators_that_could_be_measured() -> None:
-    assert module._level("L1", {"copy": 2.0, "triad": 3.0}, 10, 4) == Level(
-        "L1", 12.0, 10, {"copy": 8.0, "triad": 12.0}
-    )
+    assert module._level("L1", {"copy": 2.0, "triad": 3.0}, 10) == Level("L1", 3.0, 10, {"copy": 2.0, "triad": 3.0})
+
+
+def test_what_a_smaller_cache_seems_to_do_worse_is_left_out() -> None:
+    first = module._level("L1", {"copy": 9.0, "triad": 2.0}, 10)
+    second = module._level("L2", {"copy": 5.0, "triad": 4.0}, 100)
+    third = module._level("L3", {"copy": 0.5}, 1000)
+    memory = module._level(MEMORY, {"copy": 1.0, "triad": 1.0}, None)
+    found = module._plausible([first, second, third, memory])
+    assert found == [Level("L1", 9.0, 10, {"copy": 9.0}), second, memory]

@@ -27,7 +27,7 @@ TWO = (("add", {"shape": [4]}), ("matmul", {"M": 8, "N": 8, "K": 8}))
 
 
 def silent(message: str) -> None:
-    raise AssertionError(message)
+    assert message.startswith("stored as run"), message
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_floor_is_the_spread_between_and_within_processes() -> None:
     floor = _floor(CASE, found, _labelings(5))
     assert floor is not None
     medians = [median(m.samples) for m in found]
-    assert (floor.op, floor.params) == ("add", "shape=[4] dtype=float32")
+    assert (floor.op, floor.params) == ("add", "4 float32")
     assert floor.seconds == median(medians)
     assert floor.between == relative_deviation(medians)
     assert floor.within == pytest.approx(0.002, rel=0.3)

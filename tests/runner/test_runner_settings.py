@@ -169,9 +169,28 @@ def test_an_interval_wider_than_the_median_is_no_aim() -> None:
 
 def test_what_is_not_given_is_that_of_the_effort() -> None:
     assert rule(rel_ci=None, min_time=None, max_time=None, warmup=None, samples=None) == EFFORTS["quick"]
-    found = rule(rel_ci=0.25, warmup=7, samples=9)
-    assert (found.rel_ci, found.warmup, found.samples) == (0.25, 7, 9)
+    found = rule(warmup=7, samples=9)
+    assert (found.rel_ci, found.warmup, found.samples) == (EFFORTS["quick"].rel_ci, 7, 9)
     assert (found.min_time, found.max_time) == (EFFORTS["quick"].min_time, EFFORTS["quick"].max_time)
+
+
+@pytest.mark.parametrize("other", ["rel_ci", "min_time", "max_time"])
+def test_a_fixed_number_of_samples_leaves_no_other_rule(other: str) -> None:
+    with pytest.raises(InvalidParameter, match="fixed number of samples") as caught:
+        rule(samples=9, **{other: 0.5})
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("timer", ["events", "graph"])
+def test_a_timer_that_cannot_tell_what_is_asked_for_is_refused(timer: str) -> None:
+    with pytest.raises(UserError, match="cannot tell device_time"):
+        settings_for(timer=timer, quantities=["device_time"])
+    assert settings_for(timer=timer, quantities=["device_time", "device_span"])
+
+
+def test_a_mode_has_its_own_timer() -> None:
+    with pytest.raises(UserError, match="in its own way"):
+        settings_for(mode="discrete", timer="graph")
 
 
 # The least and the most time.

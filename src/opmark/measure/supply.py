@@ -79,6 +79,10 @@ class Room:
         """Copies of the data that pass through the cache, the one at hand included."""
         return max(2, ceil(ROTATE * self.cache / max(1, self.set_bytes)))
 
+    @property
+    def flush_bytes(self) -> int:
+        return FLUSH * self.cache
+
     def why_no_rotation(self) -> str | None:
         if self.sets > MOST_SETS:
             return f"rotation would take {self.sets} copies of {count_bytes(self.set_bytes)}"
@@ -97,6 +101,5 @@ def rotation(first: Launch, another: Callable[[int], Launch], room: Room) -> Sup
 
 def flush(launch: Launch, overwrite: Callable[[int], Launch], room: Room, why: str | None = None) -> Supply:
     """The caches are overwritten before each call; `why` is the reason not to rotate, where that was meant to be."""
-    nbytes = FLUSH * room.cache
-    control = f"{count_bytes(nbytes)} overwritten before each call" + (f" ({why})" if why else "")
-    return Supply([launch], overwrite(nbytes), "cold", control)
+    control = f"{count_bytes(room.flush_bytes)} overwritten before each call" + (f" ({why})" if why else "")
+    return Supply([launch], overwrite(room.flush_bytes), "cold", control)

@@ -107,7 +107,7 @@ class Measuring:
         return measure(sampler, self._rule(), self.gear.watch)
 
     def _rule(self) -> Sampling:
-        """Beside what the device did, which was asked for by name or by nobody, the rest gets a part of the time."""
+        """Where nobody chose the quantities, what the device did comes first and the rest gets a part of the time."""
         settings = self.task.settings
         if self.gear.clock is None or settings.quantities or settings.mode:
             return settings.sampling
@@ -154,8 +154,10 @@ class Measuring:
     def _without_profiler(self, clock: DeviceClock, supply: Supply, timer: str) -> list[Measurement]:
         cache = supply.cache
         found = [] if timer == "graph" else self._sampled(EventSampler("device_span", clock, supply))
-        if timer == "events" or (found and min(found[0].samples) >= _SHORT_FOR_EVENTS):
+        if found and min(found[0].samples) >= _SHORT_FOR_EVENTS:
             return found
+        if timer == "events":
+            return [_coarse(m) for m in found]
         unflushed = self._supply(cache, between=False, what="device_span by a captured graph")
         if unflushed is None:
             return [_coarse(m) for m in found]
@@ -194,8 +196,7 @@ class Measuring:
         if not between:
             self.notes.append(f"{what} cold: {why}")
             return None
-        nbytes = 2 * room.cache
-        if room.free_bytes is not None and nbytes > room.free_bytes:
+        if room.free_bytes is not None and room.flush_bytes > room.free_bytes:
             self.notes.append(f"{what} cold: too little memory is free to overwrite the caches")
             return None
         return flush(launch, lambda n: self.gear.overwrite(self.backend, n), room, why)

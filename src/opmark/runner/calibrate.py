@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from opmark.registry import operator as find_operator
 from opmark.runner.plan import Plan, make_plan
 from opmark.runner.session import perform
 from opmark.runner.settings import settings_for
+from opmark.runner.supervisor import Say
 from opmark.schema import Case, Environment, Record
 from opmark.schema.dtype import sizeof
 from opmark.schema.peaks import MEMORY, Level, Peaks, chip
@@ -30,9 +31,6 @@ _BEYOND_CACHE = 8
 _LEAST_MEMORY = 256 << 20
 # For the cache of a device; one that holds less is not measured.
 _CACHED = 16 << 20
-
-Say = Callable[[str], None]
-Keep = Callable[[Environment], None]
 
 
 @dataclass

@@ -16,6 +16,17 @@ BLOCK = 4_194_301
 A prime, so that rows and blocks never fall together."""
 
 
+def made(spec: TensorSpec, seed: int) -> Any:
+    """The NumPy array of a spec that makes its own values: the same on every backend."""
+    import numpy as np
+
+    assert spec.make is not None
+    array = np.ascontiguousarray(spec.make(np.random.default_rng(seed)))
+    if array.shape != spec.shape:
+        raise ValueError(f"an input was made with shape {array.shape}, its operator says {spec.shape}")
+    return array
+
+
 @dataclass(frozen=True)
 class BackendInfo:
     """What is known of a backend without importing its framework. Entry-point group `opmark.backends`."""

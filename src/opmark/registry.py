@@ -46,11 +46,16 @@ def backends() -> dict[str, BackendInfo]:
 
 
 def operator(name: str) -> Operator:
-    known = catalogue()
-    by_alias = {alias: op for op in known.values() for alias in op.aliases}
-    if name not in known and name not in by_alias:
-        raise UnknownName("operator", name, [*known, *by_alias], "opmark list ops")
-    return known.get(name) or by_alias[name]
+    known, other = catalogue(), aliases()
+    if name not in known and name not in other:
+        raise UnknownName("operator", name, [*known, *other], "opmark list ops")
+    return known.get(name) or other[name]
+
+
+@cache
+def aliases() -> dict[str, Operator]:
+    """Operators by the names that other systems have for them."""
+    return {alias: op for op in catalogue().values() for alias in op.aliases}
 
 
 def backend(name: str) -> BackendInfo:
@@ -63,6 +68,7 @@ def backend(name: str) -> BackendInfo:
 def forget() -> None:
     """Look again at what is installed."""
     catalogue.cache_clear()
+    aliases.cache_clear()
     backends.cache_clear()
 
 

@@ -13,7 +13,7 @@ import scipy
 from msgspec.structs import replace
 
 from opmark.errors import Unsupported
-from opmark.interfaces import BLOCK, HostBackend
+from opmark.interfaces import BLOCK, HostBackend, made
 from opmark.schema import Launch, TensorSpec
 from opmark.schema.dtype import is_float
 
@@ -30,6 +30,8 @@ class NumpyBackend(HostBackend):
         }
 
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
+        if spec.make:
+            return np.ascontiguousarray(made(spec, seed), spec.dtype)
         if spec.elements > BLOCK:
             flat, block = np.empty(spec.elements, spec.dtype), self.tensor(replace(spec, shape=(BLOCK,)), seed)
             for start in range(0, spec.elements, BLOCK):

@@ -14,7 +14,7 @@ from torch.autograd.graph import _engine_run_backward
 
 from opmark.backends.torch_clock import CudaClock, poison
 from opmark.errors import Unsupported
-from opmark.interfaces import BLOCK, BackendInfo, DeviceClock, MemoryProbe
+from opmark.interfaces import BLOCK, BackendInfo, DeviceClock, MemoryProbe, made
 from opmark.schema import Launch, Status, TensorSpec
 from opmark.schema.dtype import is_float
 
@@ -78,6 +78,8 @@ class TorchBackend:
 
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
         dtype = getattr(torch, spec.dtype)
+        if spec.make:
+            return torch.from_numpy(made(spec, seed)).to(self._device, dtype)
         if self._device == "cpu" and spec.elements > BLOCK:
             flat, block = torch.empty(spec.elements, dtype=dtype), self.tensor(replace(spec, shape=(BLOCK,)), seed)
             for part in flat.split(BLOCK):

@@ -17,18 +17,18 @@ class Attained(Struct, frozen=True):
 
 def attained(cost: Cost | None, seconds: float, dtype: str, peaks: Peaks, *, cold: bool) -> Attained | None:
     """None where the cost or the peak that it needs is not known: half a roofline would flatter."""
-    if cost is None or seconds <= 0:
+    if cost is None or cost.flops is None or seconds <= 0:
         return None
     level = peaks.level_for(cost.bytes_moved, cold=cold)
     peak = peaks.flops.get(dtype)
     if level is None or (peak is None and _computes(cost, level)):
         return None
     moving = cost.bytes_moved / level.bandwidth
-    computing = cost.flops / peak if peak else 0.0
+    computing = (cost.flops or 0) / peak if peak else 0.0
     least = max(moving, computing)
     return Attained(least / seconds, "compute" if computing > moving else level.name) if least > 0 else None
 
 
 def _computes(cost: Cost, level: Level) -> bool:
     """Whether without a peak for its element type nothing can be said: more than a few operations a byte."""
-    return cost.flops > 2 * cost.bytes_moved
+    return (cost.flops or 0) > 2 * cost.bytes_moved

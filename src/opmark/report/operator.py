@@ -109,9 +109,10 @@ def _costs_table(operator: Operator) -> Table:
 def _cost_cells(cost: Cost | None) -> tuple[str, ...]:
     if cost is None:
         return ("unknown",) * 4
-    intensity = cost.flops / cost.bytes_moved if cost.bytes_moved else 0.0
+    flops = cost.flops or 0
+    intensity = flops / cost.bytes_moved if cost.bytes_moved else 0.0
     return (
-        units.rate(cost.flops, "").strip() or "0",
+        units.rate(flops, "").strip() or "0",
         units.count_bytes(cost.bytes_read),
         units.count_bytes(cost.bytes_written),
         units.significant(intensity),

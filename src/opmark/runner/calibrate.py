@@ -109,7 +109,7 @@ class Calibration:
             for record in records:
                 seconds = _best(record)
                 dtype = record.task.case.params["dtype"]
-                if seconds is not None and record.cost:
+                if seconds is not None and record.cost and record.cost.flops:
                     best[dtype] = max(best.get(dtype, 0.0), record.cost.flops / seconds)
                     soon += [dtype] if 8 * seconds < _LONGEST_PRODUCT else []
             dtypes = soon

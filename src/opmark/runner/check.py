@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from opmark.errors import WrongResult
 from opmark.interfaces import Backend
 from opmark.runner.prepare import Prepared, prepare, wanted_gradients
@@ -24,9 +26,11 @@ def verify(task: Task, operator: Operator, implementation: Implementation, backe
     if scaled:
         params = scale_down(operator, params, evaluations)
     prepared = prepare(params, task, operator, implementation, backend)
-    arrays = {name: backend.to_numpy(tensor) for name, tensor in prepared.inputs.items()}
+    arrays = input_arrays(operator, prepared, backend)
     relative, typical = bounds(operator, params)
-    if gradients:
+    if gradients and operator.observe_gradients:
+        errors = _check_observed_gradients(prepared, operator, params, arrays, backend)
+    elif gradients:
         errors, typical = _check_backward(prepared, operator, params, arrays, backend, relative, gradients), 0.0
     else:
         errors = _check_forward(prepared, operator, params, arrays, backend)
@@ -36,7 +40,14 @@ def verify(task: Task, operator: Operator, implementation: Implementation, backe
         max_abs_error=errors.max_abs,
         max_rel_error=errors.max_rel,
         tolerance=(relative, typical),
+        reference="" if operator.reference_by == "NumPy" else operator.reference_by,
     )
+
+
+def input_arrays(operator: Operator, prepared: Prepared, backend: Backend) -> dict[str, Any]:
+    """The inputs as the reference takes them: as they are now, also where the launch is about to change them."""
+    arrays = {name: backend.to_numpy(tensor) for name, tensor in prepared.inputs.items()}
+    return {name: np.array(array) if name in operator.mutates else array for name, array in arrays.items()}
 
 
 def check_outputs(operator: Operator, params: Params, outputs: tuple[Any, ...], arrays: Mapping[str, Any]) -> Errors:
@@ -104,6 +115,19 @@ def _check_backward(
 
     gradients = dict(zip(names, found, strict=True))
     return check_gradients(reference, arrays, gradients, seeds, relative, direction)
+
+
+def _check_observed_gradients(
+    prepared: Prepared, operator: Operator, params: Params, arrays: Mapping[str, Any], backend: Backend
+) -> Errors:
+    """Where what was drawn decides about the gradient, the operator says what of it can be compared."""
+    assert operator.observe_gradients is not None
+    gradients = [backend.to_numpy(gradient) for gradient in _computed(prepared.launch(), backend)]
+    seeds = [None if seed is None else backend.to_numpy(seed) for seed in prepared.seeds]
+    pairs = operator.observe_gradients(params, gradients, seeds, **arrays)
+    found, expected = zip(*pairs, strict=True)
+    relative, typical = bounds(operator, params)
+    return compare(found, expected, relative, typical=typical)
 
 
 def bounds(operator: Operator, params: Params) -> tuple[float, float]:

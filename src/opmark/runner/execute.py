@@ -20,6 +20,8 @@ from opmark.schema import Implementation, Memory, Operator, Record, Status, Task
 
 _STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped", WrongResult: "wrong"}
 
+_VIEW = "a view: the data stays where it is, so there is no bandwidth"
+
 
 class Bench:
     """A backend with its clocks and its memory counter, ready for tasks."""
@@ -59,9 +61,8 @@ class Bench:
         measurements = measuring.run()
         if checked.checked != "none":
             checked = replace(checked, after=recheck(task, operator, implementation, self._backend, prepared))
-        return Record(
-            task, "ok", measurements=measurements, memory=memory, verification=checked, notes=tuple(measuring.notes)
-        )
+        notes = (*measuring.notes, *([_VIEW] if operator.view else []))
+        return Record(task, "ok", measurements=measurements, memory=memory, verification=checked, notes=notes)
 
     def _verified(self, task: Task, operator: Operator, implementation: Implementation) -> Verification:
         if not self._info.computes:

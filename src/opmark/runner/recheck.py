@@ -14,9 +14,9 @@ import numpy as np
 
 from opmark.errors import WrongResult
 from opmark.interfaces import Backend
-from opmark.runner.check import as_tuple, bounds, check_outputs, observed
+from opmark.runner.check import as_tuple, bounds, check_outputs, input_arrays, observed
 from opmark.runner.prepare import Prepared, bind, refill, set_bytes
-from opmark.schema import Implementation, Operator, Params, Task
+from opmark.schema import Implementation, Launch, Operator, Params, Task
 from opmark.units import count_bytes
 from opmark.verify.compare import compare
 from opmark.verify.scale import too_large
@@ -31,28 +31,29 @@ def recheck(
     task: Task, operator: Operator, implementation: Implementation, backend: Backend, prepared: Prepared
 ) -> str:
     """`same`, or why it was not done; WrongResult where the timed launch does not compute."""
-    params = task.case.params
+    params, drawn = task.case.params, operator.result == "random"
     need, free = set_bytes(params, operator), backend.available_bytes()
     if free is not None and need > free:
         return f"not done: other data needs {count_bytes(need)}, {count_bytes(free)} are free"
-    timed = as_tuple(prepared.launch())
-    before = _seen(prepared, timed, params, operator, backend, task)
-    for output in timed:
-        backend.poison(output)
-    del timed, output
+    if operator.mutates:  # being timed has changed them many times
+        refill(params, task, operator, backend, prepared, variant=0)
+    before = _seen(prepared, prepared.launch, params, operator, backend, task, poison=True)
     if task.case.phase != "backward":  # whose graph has kept what it needs of the inputs
         refill(params, task, operator, backend, prepared, variant=1)
     fresh = bind(params, task, operator, implementation, backend, prepared.inputs, variant=1)
     for target, source in zip(prepared.seeds, fresh.seeds, strict=True):
         if target is not None:
             backend.copy_into(target, source)
-    expected = _seen(prepared, fresh.launch(), params, operator, backend, task)
-    found = _seen(prepared, prepared.launch(), params, operator, backend, task)
+    expected = before if drawn else _seen(prepared, fresh.launch, params, operator, backend, task)
+    if operator.mutates:
+        refill(params, task, operator, backend, prepared, variant=1)
+    found = _seen(prepared, prepared.launch, params, operator, backend, task)
     relative, typical = (_TWICE * bound for bound in bounds(operator, params))
     with _after_timing():
         _no_poison(found, before)
-        compare(found, expected, relative, typical * operator.tolerance.magnitude(params), typical)
-        if _equal(found, before):
+        if not drawn:
+            compare(found, expected, relative, typical * operator.tolerance.magnitude(params), typical)
+        if operator.result != "constant" and _equal(found, before):
             _explain_the_same(task, operator, backend, prepared)
     return "same"
 
@@ -79,9 +80,11 @@ def _equal(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
 def _explain_the_same(task: Task, operator: Operator, backend: Backend, prepared: Prepared) -> None:
     """Other data, the same result: it is remembered, or this operator is like that, as the reference then says too."""
     params = task.case.params
-    if task.case.phase != "forward" or too_large(operator, params):
+    if task.case.phase != "forward" or operator.result == "random" or too_large(operator, params):
         raise WrongResult("the result is the same to the last bit")
-    arrays = {name: backend.to_numpy(tensor) for name, tensor in prepared.inputs.items()}
+    if operator.mutates:
+        refill(params, task, operator, backend, prepared, variant=1)
+    arrays = input_arrays(operator, prepared, backend)
     check_outputs(operator, params, tuple(map(backend.to_numpy, as_tuple(prepared.launch()))), arrays)
 
 
@@ -97,11 +100,26 @@ def _after_timing() -> Iterator[None]:
 
 
 def _seen(
-    prepared: Prepared, outputs: Any, params: Params, operator: Operator, backend: Backend, task: Task
+    prepared: Prepared,
+    launch: Launch,
+    params: Params,
+    operator: Operator,
+    backend: Backend,
+    task: Task,
+    *,
+    poison: bool = False,
 ) -> tuple[Any, ...]:
-    """What is compared, as arrays."""
-    native = as_tuple(outputs)
-    if operator.observe is None or task.case.phase != "forward":
-        return tuple(backend.to_numpy(backend.thin(output, MOST)) for output in native)
-    arrays = {name: backend.to_numpy(tensor) for name, tensor in prepared.inputs.items()}
-    return as_tuple(observed(operator, params, tuple(backend.to_numpy(output) for output in native), arrays))
+    """What is compared of a call, as arrays; then, with `poison`, its outputs are overwritten."""
+    observes = operator.observe is not None and task.case.phase == "forward" and operator.result != "random"
+    arrays = input_arrays(operator, prepared, backend) if observes else {}
+    native = as_tuple(launch())
+    if observes:
+        outputs = tuple(backend.to_numpy(output) for output in native)
+        seen = as_tuple(observed(operator, params, outputs, arrays))
+    else:
+        seen = tuple(backend.to_numpy(backend.thin(output, MOST)) for output in native)
+    if poison:
+        seen = tuple(np.array(array) for array in seen)
+        for output in native:
+            backend.poison(output)
+    return seen

@@ -12,14 +12,14 @@ from opmark.schema.tensor import TensorSpec
 class Cost(Struct, frozen=True):
     """Each input element read once, each output element written once; temporaries do not count."""
 
-    flops: int
-    """Floating-point operations; a transcendental function counts as one."""
+    flops: int | None
+    """Floating-point operations; a transcendental function counts as one. None where nobody can count them."""
     bytes_read: int
     bytes_written: int
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
-            self.flops + other.flops,
+            None if self.flops is None or other.flops is None else self.flops + other.flops,
             self.bytes_read + other.bytes_read,
             self.bytes_written + other.bytes_written,
         )

@@ -19,6 +19,13 @@ PHASES: tuple[Phase, ...] = ("forward", "backward", "both")
 Launch = Callable[[], Any]
 """What is timed: no arguments, everything prepared."""
 
+Result = Literal["computed", "constant", "random"]
+"""
+computed  other data gives another result
+constant  other data may give the same result (zeros_like, all_finite)
+random    drawn anew by every call; `observe` says what of it can be compared
+"""
+
 SIZES = ("small", "typical", "large")
 
 # The error that rounding explains, relative to the magnitude of a result, by element type. Integers are exact.
@@ -45,10 +52,13 @@ class Tolerance:
     """How large results are on the average, where that is known: one near zero is as far off as the others."""
     factor: float = 1.0
     """For operators whose formula loses digits (cancellation); 1 where it does not."""
+    least: float = 0.0
+    """Relative error that is allowed in any type, integers included: for results that keep fewer digits than their
+    type has, as values do that were rounded to 8 bits (1/127)."""
 
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
         """(relative, typical): an error passes within relative x |expected| + typical x the magnitude of results."""
-        relative = self.factor * (_RELATIVE_ERROR[dtype] if is_float(dtype) else 0.0)
+        relative = max(self.least, self.factor * (_RELATIVE_ERROR[dtype] if is_float(dtype) else 0.0))
         return relative, relative * growth(self.terms(params))
 
 
@@ -80,6 +90,8 @@ class Implementation:
     build: Callable[..., Launch]
     """build(params, **inputs) prepares everything and returns the launch."""
     name: str = ""
+    path: str = ""
+    """The framework's function behind it (`torch.softmax`), where it is one: this is how coverage is counted."""
 
     @property
     def label(self) -> str:
@@ -110,6 +122,21 @@ class Operator:
     direction: Callable[..., Any] | None = None
     """direction(params, name, generator, array): a change of an input along which the reference is smooth, for
     operators that are not smooth in every direction; by default each element goes its own way."""
+    observe_gradients: Callable[..., Any] | None = None
+    """observe_gradients(params, gradients, seeds, **inputs): pairs of (found, expected) arrays, for operators whose
+    gradient depends on what was drawn (dropout), so that no reference can tell it."""
+    result: Result = "computed"
+    view: bool = False
+    """The output is another look at the input: nothing is moved, so there is no bandwidth to state."""
+    gradient_view: bool = False
+    """The same of its gradients: each is the incoming one, or a view of it."""
+    mutates: tuple[str, ...] = ()
+    """Inputs that a launch changes in place; the reference returns their new values. Repeating it has to keep them
+    finite, for a launch is timed many times."""
+    partial: bool = False
+    """A call touches only a part of its tensors, as a lookup does; `cost` then says which."""
+    reference_by: str = "NumPy"
+    """Who computes the reference; another framework's own float64 on the CPU where NumPy would be impractical."""
     aliases: tuple[str, ...] = ()
 
     @property
@@ -155,9 +182,11 @@ class Operator:
         """None where nobody has written the formula: an unknown cost is empty, not zero. That of a backward pass
         holds for all gradients, not for some (`wrt`)."""
         if phase == "forward":
-            return self.cost(params)
+            return None if self.view else self.cost(params)
         backward = self.backward_cost(params) if self.backward_cost and not wrt else None
-        return backward if phase == "backward" or backward is None else self.cost(params) + backward
+        if phase == "backward" or backward is None:
+            return backward
+        return backward if self.view else self.cost(params) + backward
 
     def why_no_phase(self, params: Params, phase: Phase) -> str | None:
         """Why this phase does not exist, or None if it does."""

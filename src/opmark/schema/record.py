@@ -46,6 +46,8 @@ class Verification(Struct, frozen=True):
     max_rel_error: float | None = None
     tolerance: tuple[float, float] | None = None
     """(relative to the value, relative to the magnitude of all values)."""
+    reference: str = ""
+    """Who computed the reference, where it was not NumPy."""
     after: str = ""
     """Of the check after timing, with other data in the same tensors and poisoned outputs: `same`, or why not done."""
 

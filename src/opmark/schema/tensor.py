@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
+from typing import Any
 
 from msgspec import Struct
 
@@ -18,6 +20,9 @@ class TensorSpec(Struct, frozen=True):
     """Smallest value."""
     high: float = 1.0
     """Values stay below this one; a float may be rounded up to it."""
+    make: Callable[[Any], Any] | None = None
+    """make(generator) -> array, for what independent uniform values cannot be: a sorted list of offsets, a positive
+    definite matrix, indices that favour a few rows. `generator` is NumPy's; values still lie in [low, high]."""
 
     @property
     def elements(self) -> int:

@@ -19,7 +19,7 @@ Place = tuple[str, int | None]
 def too_large(operator: Operator, params: Params, evaluations: int = 1) -> bool:
     """Whether computing the reference so many times would take too long, or too much memory."""
     limit = MAX_ELEMENTS if evaluations == 1 else MAX_ELEMENTS // 4
-    return evaluations * operator.cost(params).flops > MAX_FLOPS or _elements(operator, params) > limit
+    return evaluations * (operator.cost(params).flops or 0) > MAX_FLOPS or _elements(operator, params) > limit
 
 
 def scale_down(operator: Operator, params: Params, evaluations: int = 1) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def scale_down(operator: Operator, params: Params, evaluations: int = 1) -> dict
 
 def _work(operator: Operator, params: Params) -> float:
     cost = operator.cost(params)
-    return cost.flops / MAX_FLOPS + _elements(operator, params) / MAX_ELEMENTS
+    return (cost.flops or 0) / MAX_FLOPS + _elements(operator, params) / MAX_ELEMENTS
 
 
 def _elements(operator: Operator, params: Params) -> int:

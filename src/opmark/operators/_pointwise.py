@@ -1,0 +1,126 @@
+"""Rows of the tables of operators that compute each output element from the same element of each input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import calls, formula, resolve
+from opmark.schema import Cost, Implementation, Operator, Param, Params, TensorSpec, Tolerance
+from opmark.schema.dtype import FLOATS, is_float, sizeof
+from opmark.schema.param import dtype, shape
+
+PRESETS = {
+    "small": {"shape": [256, 256]},
+    "typical": {"shape": [2048, 2048]},
+    "large": {"shape": [8192, 4096]},
+}
+SHAPE = shape("shape", "shape of the tensors, such as 1024x1024")
+
+Domain = tuple[float, float]
+SIGNED: Domain = (-1.0, 1.0)
+POSITIVE: Domain = (0.1, 2.0)
+"""For what is not defined, or not smooth, at zero."""
+
+
+def pointwise(
+    name: str,
+    summary: str,
+    *,
+    torch: str | Implementation,
+    numpy: str | Implementation | None = None,
+    reference: Callable[..., Any] | None = None,
+    category: str = "element-wise",
+    aliases: Sequence[str] = (),
+    inputs: Sequence[str] = ("x",),
+    domains: Sequence[Domain] = (SIGNED,),
+    integers: Domain = (0, 60),
+    dtypes: Sequence[str] = FLOATS,
+    params: Sequence[Param] = (),
+    flops: int = 1,
+    backward_flops: int = 1,
+    backward_reads: int = 2,
+    gradients: Sequence[str] | None = None,
+    gradient_view: bool = False,
+    result_dtype: str | None = None,
+    kinks: Sequence[float] = (),
+    tolerance: Tolerance | None = None,
+    **more: Any,
+) -> Operator:
+    """One row.
+
+    `torch` and `numpy` are paths of functions that take the inputs in order, or implementations; without `numpy` the
+    reference's formula is one. `reference(p, **inputs)` by default calls the function at `numpy`. `domains`: one for
+    all inputs or one each, of floats; `integers` is that of whole numbers. Backwards, `backward_reads` tensors are
+    read (the incoming gradient, and what the formula needs) and a gradient an input is written. `gradients` are by
+    default all inputs; () for none. `result_dtype`: where it is not that of the inputs. `kinks`: points at which the
+    function has no derivative; gradients are not judged right there.
+    """
+    computed = reference or _by_path(str(numpy))
+    specs = _inputs(inputs, domains if len(domains) > 1 else tuple(domains) * len(inputs), integers)
+    named = tuple(inputs) if gradients is None else tuple(gradients)
+    result = (lambda p: result_dtype or str(p["dtype"])) if result_dtype else (lambda p: str(p["dtype"]))
+    backward = _cost(backward_reads, backward_flops, writes=len(named))
+    return Operator(
+        name=name,
+        summary=summary,
+        category=category,
+        params=(SHAPE, dtype(*dtypes), *params),
+        inputs=specs,
+        cost=_cost(len(inputs), flops, result_dtype=result_dtype),
+        backward_cost=backward if named and not gradient_view else None,
+        reference=computed,
+        presets=PRESETS,
+        implementations=(_implementation(numpy or formula(computed, result), inputs), _implementation(torch, inputs)),
+        tolerance=tolerance or Tolerance(),
+        result_dtype=result,
+        gradients=named,
+        gradient_view=gradient_view,
+        direction=away_from(kinks) if kinks else None,
+        aliases=tuple(aliases),
+        **more,
+    )
+
+
+def away_from(kinks: Sequence[float], width: float = 1e-3) -> Any:
+    """A direction that leaves alone what lies next to a point without a derivative."""
+
+    def direction(p: Params, name: str, generator: Any, array: Any) -> Any:
+        near = np.any([np.abs(array - kink) < width for kink in kinks], axis=0)
+        return np.where(near, 0.0, generator.choice((-1.0, 1.0), size=array.shape))
+
+    return direction
+
+
+def _by_path(path: str) -> Callable[..., Any]:
+    def reference(p: Params, **inputs: Any) -> Any:
+        return resolve(path)(*inputs.values())
+
+    return reference
+
+
+def _implementation(given: str | Implementation, inputs: Sequence[str]) -> Implementation:
+    return calls(given, *inputs) if isinstance(given, str) else given
+
+
+def _inputs(names: Sequence[str], domains: Sequence[Domain], integers: Domain) -> Any:
+    def inputs(p: Params) -> dict[str, TensorSpec]:
+        whole = not is_float(p["dtype"])
+        return {
+            name: TensorSpec(tuple(p["shape"]), p["dtype"], *(integers if whole else domain))
+            for name, domain in zip(names, domains, strict=True)
+        }
+
+    return inputs
+
+
+def _cost(reads: int, flops: int, *, writes: int = 1, result_dtype: str | None = None) -> Any:
+    """So many tensors in and out, and so many operations an element."""
+
+    def cost(p: Params) -> Cost:
+        n, size = prod(p["shape"]), sizeof(p["dtype"])
+        return Cost(flops * n, reads * n * size, writes * n * (sizeof(result_dtype) if result_dtype else size))
+
+    return cost

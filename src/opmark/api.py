@@ -80,6 +80,9 @@ def plan(
     size: str | Sequence[str] = (),
     phase: str | Sequence[str] = (),
     wrt: str | Sequence[str] = (),
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    build: Mapping[str, Any] | Sequence[Any] | None = None,
     backend: str | Sequence[str] = (),
     threads: int | Sequence[int] = (),
     effort: str = DEFAULT_EFFORT,
@@ -98,7 +101,8 @@ def plan(
 ) -> Plan:
     """What `run` would do: `--dry-run`."""
     path = None if workload is None else Path(workload)
-    cases = cases_for(_many(ops), params or {}, _many(size), _many(phase), path, suite, _many(wrt))
+    call = {name: value for name, value in (("args", args), ("kwargs", kwargs), ("build", build)) if value is not None}
+    cases = cases_for(_many(ops), params or {}, _many(size), _many(phase), path, suite, _many(wrt), call)
     sampling = {"rel_ci": rel_ci, "min_time": min_time, "max_time": max_time, "warmup": warmup, "samples": samples}
     settings = settings_for(
         threads=[threads] if isinstance(threads, int) else threads, effort=effort, seed=seed, verify=verify,

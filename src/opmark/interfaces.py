@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
-from opmark.schema import Environment, Launch, Reading, Record, Run, Status, TensorSpec
+from opmark.schema import Cost, Environment, Launch, Operator, Reading, Record, Run, Status, TensorSpec
 
 BLOCK = 4_194_301
 """Random elements that a large tensor on the host repeats: drawing each would take longer than what is measured.
@@ -69,6 +70,19 @@ def _installed(module: str) -> bool:
         return False
 
 
+class Family(Protocol):
+    """Operators that are not listed but made from their names, such as any function of a framework.
+
+    Entry-point group `opmark.families`.
+    """
+
+    def operator(self, name: str) -> Operator | None:
+        """The operator of that name; None where it is no name of this family. No framework is imported."""
+
+    def names(self, pattern: str) -> Sequence[str] | None:
+        """The names that a pattern with `*` or `?` stands for; None where it is not for this family to say."""
+
+
 class Backend(Protocol):
     """One framework on one kind of device, alive in a worker process. It supplies clocks; it never times."""
 
@@ -80,6 +94,9 @@ class Backend(Protocol):
 
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
         """A native tensor on the device, filled as the spec says."""
+
+    def placing(self) -> AbstractContextManager[Any]:
+        """While an implementation is built: what it makes of its own accord is made on this device."""
 
     def dtype(self, value: Any) -> str:
         """The element type of a tensor, as opmark spells it."""
@@ -100,12 +117,17 @@ class Backend(Protocol):
         """Other values at the same address."""
 
     def backward(
-        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False
+        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
     ) -> tuple[Launch, Sequence[Any]]:
         """(launch of the backward pass, returning a gradient an input; the gradients of its outputs).
 
-        With `forward`, each launch computes the outputs anew and then goes back, as a step of training does.
+        With `forward`, each launch computes the outputs anew and then goes back, as a step of training does. With
+        `some`, inputs that the outputs do not depend on are left out.
         """
+
+    def count(self, launch: Launch, reads: Sequence[Any]) -> Cost | None:
+        """What one call of a function costs that no operator describes, as far as the framework can count it:
+        bytes of the tensors that it takes and gives, floating-point operations. None for a view."""
 
     def timers(self) -> Mapping[str, Timer] | None:
         """Clocks of its own by quantity; None for the host's monotonic clock around `synchronize`."""
@@ -153,7 +175,13 @@ class HostBackend:
     def why_unavailable(self) -> str | None:
         return None
 
+    def placing(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
     def deferred(self, value: Any) -> str | None:
+        return None
+
+    def count(self, launch: Launch, reads: Sequence[Any]) -> Cost | None:
         return None
 
     def timers(self) -> Mapping[str, Timer] | None:

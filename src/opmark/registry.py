@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -12,14 +13,15 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, TypeVar
 
-from opmark.errors import UnknownName
-from opmark.interfaces import BackendInfo
+from opmark.errors import UnknownName, UserError
+from opmark.interfaces import BackendInfo, Family
 from opmark.schema import Operator
 
 T = TypeVar("T")
 
 OPERATORS_GROUP = "opmark.operators"
 BACKENDS_GROUP = "opmark.backends"
+FAMILIES_GROUP = "opmark.families"
 
 
 @cache
@@ -47,9 +49,42 @@ def backends() -> dict[str, BackendInfo]:
 
 def operator(name: str) -> Operator:
     known, other = catalogue(), aliases()
-    if name not in known and name not in other:
+    found = known.get(name) or other.get(name) or _of_a_family(name)
+    if found is None and set(name) & set(".:"):
+        frameworks = ", ".join(sorted({info.framework for info in backends().values() if info.computes}))
+        raise UserError(
+            f"no callable named `{name}` can be had",
+            f"a callable is named with a framework that has a backend ({frameworks}), as in torch.add, or as "
+            "package.module:function",
+        )
+    if found is None:
         raise UnknownName("operator", name, [*known, *other], "opmark list ops")
-    return known.get(name) or other[name]
+    return found
+
+
+def operators_like(pattern: str) -> list[str]:
+    """The operators that a name stands for: itself, or with `*` and `?` every one that it matches."""
+    if not set(pattern) & set("*?["):
+        return [pattern]
+    listed = [name for name in catalogue() if fnmatchcase(name, pattern)]
+    for family in families().values():
+        listed += family.names(pattern) or ()
+    if not listed:
+        raise UnknownName("operator like", pattern, catalogue(), "opmark list ops")
+    return listed
+
+
+@cache
+def families() -> dict[str, Family]:
+    """What makes operators from names, by the name of its entry point."""
+    found = {entry.name: _loaded(entry, EntryPoint.load) for entry in _entries(FAMILIES_GROUP)}
+    return {name: family for name, family in found.items() if family is not None}
+
+
+@cache
+def _of_a_family(name: str) -> Operator | None:
+    made = (family.operator(name) for family in families().values())
+    return next((operator for operator in made if operator is not None), None)
 
 
 @cache
@@ -65,10 +100,31 @@ def backend(name: str) -> BackendInfo:
     return known[name]
 
 
+def resolve(path: str) -> Any:
+    """The object that a dotted path names; its longest importable prefix is the module."""
+    parts = path.split(".")
+    for split in range(len(parts), 0, -1):
+        module = ".".join(parts[:split])
+        try:
+            value: Any = import_module(module)
+        except ModuleNotFoundError as error:
+            if module != error.name and not module.startswith(f"{error.name}."):
+                raise  # it is there, but something that it needs is not
+            continue
+        for part in parts[split:]:
+            if not hasattr(value, part):
+                raise UnknownName(f"function of {module}", part, dir(value))
+            value = getattr(value, part)
+        return value
+    raise ModuleNotFoundError(f"no module named {parts[0]!r}", name=parts[0])
+
+
 def forget() -> None:
     """Look again at what is installed."""
     catalogue.cache_clear()
     aliases.cache_clear()
+    families.cache_clear()
+    _of_a_family.cache_clear()
     backends.cache_clear()
 
 

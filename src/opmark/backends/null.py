@@ -78,7 +78,7 @@ class NullBackend(HostBackend):
         return NullLaunch(nbytes / _BYTES_PER_SECOND)
 
     def backward(
-        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False
+        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
     ) -> tuple[Launch, Sequence[Any]]:
         return NullLaunch((3 if forward else 2) * getattr(launch, "seconds", _LAUNCH_SECONDS)), ()
 

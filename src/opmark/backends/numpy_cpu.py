@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from opmark.errors import Unsupported
 from opmark.interfaces import BLOCK, HostBackend, made
-from opmark.schema import Launch, TensorSpec
+from opmark.schema import Cost, Launch, TensorSpec
 from opmark.schema.dtype import is_float
 
 
@@ -74,9 +74,23 @@ class NumpyBackend(HostBackend):
         return partial(np.add, scratch, 1, out=scratch)  # read, then written: stores alone may go around the caches
 
     def backward(
-        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False
+        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
     ) -> tuple[Launch, Sequence[Any]]:
         raise Unsupported("NumPy has no automatic differentiation")
 
+    def count(self, launch: Launch, reads: Sequence[Any]) -> Cost | None:
+        """Bytes only: nobody counts what NumPy computes."""
+        given = _arrays(launch())
+        written = sum(out.nbytes for out in given if not any(np.may_share_memory(out, array) for array in reads))
+        if given and not written:
+            return None
+        return Cost(None, sum({id(array): array.nbytes for array in reads}.values()), written)
+
     def available_bytes(self) -> int | None:
         return int(psutil.virtual_memory().available)
+
+
+def _arrays(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return [array for item in value for array in _arrays(item)]
+    return [value] if isinstance(value, np.ndarray | np.generic) else []

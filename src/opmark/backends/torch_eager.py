@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from math import ceil
 from typing import Any
@@ -15,7 +16,7 @@ from torch.autograd.graph import _engine_run_backward
 from opmark.backends.torch_clock import CudaClock, poison
 from opmark.errors import Unsupported
 from opmark.interfaces import BLOCK, BackendInfo, DeviceClock, MemoryProbe, made
-from opmark.schema import Launch, Status, TensorSpec
+from opmark.schema import Cost, Launch, Status, TensorSpec
 from opmark.schema.dtype import is_float
 
 # Parts of messages by which torch says, without a type of its own, what an error is about.
@@ -91,8 +92,15 @@ class TorchBackend:
             drawn = torch.float32 if dtype.itemsize == 1 else dtype
             empty = torch.empty(spec.shape, dtype=drawn, device=self._device)
             return empty.uniform_(spec.low, spec.high, generator=generator).to(dtype)
+        if dtype.is_complex:
+            pairs = torch.empty((*spec.shape, 2), dtype=dtype.to_real(), device=self._device)
+            return torch.view_as_complex(pairs.uniform_(spec.low, spec.high, generator=generator))
         low, high = int(spec.low), int(spec.high)
         return torch.randint(low, high, spec.shape, dtype=dtype, device=self._device, generator=generator)
+
+    def placing(self) -> AbstractContextManager[Any]:
+        place: AbstractContextManager[Any] = torch.device(self._device)
+        return place
 
     def dtype(self, value: Any) -> str:
         return str(value.dtype).removeprefix("torch.")
@@ -117,7 +125,7 @@ class TorchBackend:
         target.data.copy_(source)
 
     def backward(
-        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False
+        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
     ) -> tuple[Launch, Sequence[Any]]:
         """One graph, kept; each launch walks it back and returns new gradients, so nothing adds up or grows."""
         for tensor in inputs:
@@ -130,12 +138,27 @@ class TorchBackend:
         if not pairs:
             raise Unsupported("no output of this implementation has a gradient")
         roots, seeds = zip(*pairs, strict=True)
+        if some:
+            inputs = _used(roots, seeds, tuple(inputs))
         if forward:
             return _Step(launch, tuple(inputs), seeds), gradients
         return partial(_gradients, roots, seeds, tuple(inputs), keep=True), gradients
 
     def _like(self, value: Any, seed: int) -> Any:
         return self.tensor(TensorSpec(tuple(value.shape), self.dtype(value)), seed)
+
+    def count(self, launch: Launch, reads: Sequence[Any]) -> Cost | None:
+        from torch.utils.flop_counter import FlopCounterMode
+
+        with FlopCounterMode(display=False) as counter:
+            outputs = launch()
+        taken, given = _tensors(reads), _tensors(outputs)
+        memory = {tensor.untyped_storage().data_ptr() for tensor in taken}
+        written = sum(t.nbytes for t in given if t.untyped_storage().data_ptr() not in memory)
+        if given and not written and not counter.get_total_flops():
+            return None
+        read = sum({id(tensor): tensor.nbytes for tensor in taken}.values())
+        return Cost(counter.get_total_flops() or None, read, written)
 
     def timers(self) -> None:
         return None
@@ -196,6 +219,12 @@ def _gradients(
     return found
 
 
+def _used(roots: tuple[Any, ...], seeds: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs that the roots depend on."""
+    found = _engine_run_backward(roots, seeds, True, False, inputs, True, accumulate_grad=False)
+    return tuple(tensor for tensor, gradient in zip(inputs, found, strict=True) if gradient is not None)
+
+
 class _Step:
     """Forward and backward, as a step of training does them."""
 
@@ -227,6 +256,15 @@ class AllocatorProbe:
 
     def peak(self) -> int:
         return int(self._module.max_memory_allocated())
+
+
+def _tensors(value: Any) -> list[Any]:
+    """The dense ones, however deep they are nested; of others nobody knows where their data lies."""
+    if isinstance(value, torch.Tensor):
+        return [value] if value.layout == torch.strided else []
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [tensor for item in value for tensor in _tensors(item)] if isinstance(value, list | tuple) else []
 
 
 def _device_type(device: str) -> str:

@@ -15,11 +15,20 @@ if TYPE_CHECKING:
 
 
 def run(
-    ops: Annotated[list[str] | None, typer.Argument(help="Operators, as in `opmark list ops`.")] = None,
+    ops: Annotated[
+        list[str] | None, typer.Argument(help="Operators, as in `opmark list ops`; any callable, as in torch.add.")
+    ] = None,
     workload: Annotated[Path | None, typer.Option("-w", "--workload", help="A workload file.")] = None,
     suite: Annotated[str | None, typer.Option(help="A workload that ships with opmark.")] = None,
     params: Annotated[
         list[str] | None, typer.Option("-p", "--param", help="NAME=VALUE or NAME=VALUE,VALUE; lists multiply.")
+    ] = None,
+    args: Annotated[
+        str | None, typer.Option(help="Of a callable such as torch.add: [8x64 float32, 8x64 float32].")
+    ] = None,
+    kwargs: Annotated[str | None, typer.Option(help="Of a callable, by name: {alpha: 2}.")] = None,
+    build: Annotated[
+        str | None, typer.Option(help="Of a class such as torch.nn.Linear, before it is called: {args: [64, 32]}.")
     ] = None,
     size: Annotated[list[str] | None, typer.Option(help="small, typical, large: presets.")] = None,
     phase: Annotated[
@@ -76,6 +85,7 @@ def run(
         "backend": split(backend or []),
         "threads": _whole_numbers(split(threads or [])),
         "wrt": split(wrt or []),
+        **_call(args=args, kwargs=kwargs, build=build),
         "effort": effort,
         "quantity": split(quantity or []),
         "cache": _caches(split(cache or []), l2),
@@ -114,6 +124,23 @@ def _measure(asked: dict[str, Any], *, as_json: bool) -> None:
         raise typer.Exit(1)
     if result.failed:
         raise typer.Exit(1)
+
+
+def _call(**texts: str | None) -> dict[str, Any]:
+    """What a callable is called with, as written: YAML, of the right kind."""
+    from opmark.workloads.load import read_yaml
+
+    found: dict[str, Any] = {}
+    for name, text in texts.items():
+        if text is None:
+            continue
+        value = read_yaml(text, f"--{name}")
+        kinds = {"args": list, "kwargs": dict, "build": list | dict}
+        if not isinstance(value, kinds[name]):
+            expected = {"args": "a list, as in [8x64 float32, 2]", "kwargs": "a mapping, as in {dim: 1}"}
+            raise InvalidParameter(f"--{name}: expected {expected.get(name, 'a list or a mapping')}, got `{text}`")
+        found[name] = value
+    return found
 
 
 def _caches(caches: list[str], l2: str | None) -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 from opmark.operators import _numpy as np
+from opmark.registry import resolve
 from opmark.schema import Implementation, Launch, Params
 
 
@@ -61,17 +61,3 @@ def _typed(p: Params, outputs: Any, dtypes: tuple[Callable[[Params], str], ...])
         return np.asarray(outputs).astype(dtypes[0](p) if dtypes else p["dtype"], copy=False)
     named = [dtype(p) for dtype in dtypes] or [p["dtype"]] * len(outputs)
     return tuple(np.asarray(o).astype(name, copy=False) for o, name in zip(outputs, named, strict=True))
-
-
-def resolve(path: str) -> Any:
-    """The object that a dotted path names; its longest importable prefix is the module."""
-    parts = path.split(".")
-    for split in range(len(parts) - 1, 0, -1):
-        try:
-            value: Any = import_module(".".join(parts[:split]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[split:]:
-            value = getattr(value, part)
-        return value
-    raise ModuleNotFoundError(f"no module named {parts[0]!r}")

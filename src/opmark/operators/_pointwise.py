@@ -7,7 +7,8 @@ from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._build import calls, formula, resolve
+from opmark.operators._build import calls, formula
+from opmark.registry import resolve
 from opmark.schema import Cost, Implementation, Operator, Param, Params, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, is_float, sizeof
 from opmark.schema.param import dtype, shape
@@ -21,8 +22,11 @@ SHAPE = shape("shape", "shape of the tensors, such as 1024x1024")
 
 Domain = tuple[float, float]
 SIGNED: Domain = (-1.0, 1.0)
-POSITIVE: Domain = (0.1, 2.0)
-"""For what is not defined, or not smooth, at zero."""
+POSITIVE: Domain = (0.125, 2.0)
+"""For what is not defined, or not smooth, at zero. Ends that every float has: no value is rounded out of the domain."""
+
+
+Kinks = Sequence[float] | Callable[[Params], Sequence[float]]
 
 
 def pointwise(
@@ -45,7 +49,7 @@ def pointwise(
     gradients: Sequence[str] | None = None,
     gradient_view: bool = False,
     result_dtype: str | None = None,
-    kinks: Sequence[float] = (),
+    kinks: Kinks = (),
     tolerance: Tolerance | None = None,
     **more: Any,
 ) -> Operator:
@@ -56,7 +60,7 @@ def pointwise(
     all inputs or one each, of floats; `integers` is that of whole numbers. Backwards, `backward_reads` tensors are
     read (the incoming gradient, and what the formula needs) and a gradient an input is written. `gradients` are by
     default all inputs; () for none. `result_dtype`: where it is not that of the inputs. `kinks`: points at which the
-    function has no derivative; gradients are not judged right there.
+    function has no derivative, or how to tell them from the parameters; gradients are not judged right there.
     """
     computed = reference or _by_path(str(numpy))
     specs = _inputs(inputs, domains if len(domains) > 1 else tuple(domains) * len(inputs), integers)
@@ -67,7 +71,7 @@ def pointwise(
         name=name,
         summary=summary,
         category=category,
-        params=(SHAPE, dtype(*dtypes), *params),
+        params=(SHAPE, dtype(*dtypes, default="float32" if "float32" in dtypes else dtypes[0]), *params),
         inputs=specs,
         cost=_cost(len(inputs), flops, result_dtype=result_dtype),
         backward_cost=backward if named and not gradient_view else None,
@@ -84,11 +88,12 @@ def pointwise(
     )
 
 
-def away_from(kinks: Sequence[float], width: float = 1e-3) -> Any:
+def away_from(kinks: Kinks, width: float = 1e-3) -> Any:
     """A direction that leaves alone what lies next to a point without a derivative."""
 
     def direction(p: Params, name: str, generator: Any, array: Any) -> Any:
-        near = np.any([np.abs(array - kink) < width for kink in kinks], axis=0)
+        at = kinks(p) if callable(kinks) else kinks
+        near = np.any([np.abs(array - kink) < width for kink in at], axis=0)
         return np.where(near, 0.0, generator.choice((-1.0, 1.0), size=array.shape))
 
     return direction

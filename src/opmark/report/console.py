@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from rich.console import Console
 from rich.measure import Measurement
 from rich.padding import Padding
@@ -107,16 +108,32 @@ def _natural_width(table: Table, console: Console) -> int:
 
 def parameters(record: Record) -> str:
     """Short: sizes as `M=256`, shapes as `32x64`, element types bare, defaults left out."""
-    operator = catalogue().get(record.task.case.op)
+    case, parts = record.task.case, list[str]()
+    if {"args", "kwargs"} <= set(case.params):
+        return _arguments(case.params)
+    operator = catalogue().get(case.op)
     known = operator.by_name if operator else {}
-    parts = []
-    for name, value in record.task.case.params.items():
+    for name, value in case.params.items():
         param = known.get(name)
         if param and param.kind == "dtype":
             parts.append(str(value) if name == "dtype" else f"{name}={value}")
         elif param is None or param.required or value != param.default:
             parts.append(f"{name}={_short(value)}" if name != "shape" else _short(value))
     return " ".join(parts)
+
+
+def _arguments(params: dict[str, Any]) -> str:
+    """Of a callable: as a call is written, what it was built with in front."""
+    built = params.get("build")
+    parts = built if isinstance(built, dict) else {"args": built}
+    lists = [[*(p.get("args") or []), *(f"{k}={_plain(v)}" for k, v in (p.get("kwargs") or {}).items())]
+             for p in (parts, params)]  # fmt: skip
+    shown = [", ".join(map(_plain, items)) for items in lists]
+    return f"({shown[0]})({shown[1]})" if built is not None else shown[1]
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _short(value: Any) -> str:
@@ -143,7 +160,8 @@ def _cells(row: Row) -> Cells:
         cells |= {"quantity": _heading(headline), **_figures(summary, headline)}
         cells |= {_heading(key): _value(row.summary(key), key) for key in more}
         found = rates(record.cost, summary.median) if unit(headline) == "s" else rates(None, 0.0)
-        cells |= {"GB/s": _giga(found.bytes_per_second), "GFLOP/s": _giga(found.flops_per_second)}
+        moved = "view" if record.view else _giga(found.bytes_per_second)
+        cells |= {"GB/s": moved, "GFLOP/s": _giga(found.flops_per_second)}
     return cells
 
 

@@ -7,8 +7,9 @@ from datetime import datetime, timezone
 
 from msgspec.structs import replace
 
-from opmark.errors import OutOfMemory, TaskError, Unsupported, WrongResult
+from opmark.errors import OutOfMemory, TaskError, Unsupported, UserError, WrongResult
 from opmark.interfaces import Backend, BackendInfo, Sensors
+from opmark.measure.overhead import labelled
 from opmark.registry import operator as find_operator
 from opmark.runner.check import verify
 from opmark.runner.gear import Gear
@@ -19,8 +20,6 @@ from opmark.runner.recheck import recheck
 from opmark.schema import Implementation, Memory, Operator, Record, Status, Task, Verification
 
 _STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped", WrongResult: "wrong"}
-
-_VIEW = "a view: the data stays where it is, so there is no bandwidth"
 
 
 class Bench:
@@ -45,7 +44,9 @@ class Bench:
         except Exception as error:  # noqa: BLE001 - frameworks raise anything; each of it becomes a record
             found = Record(task, self._backend.classify(error) or "error", _reason(error))
         duration = time.perf_counter() - clock
-        return replace(found, cost=cost, environment=self._environment, started=started, duration=duration)
+        return replace(
+            found, cost=found.cost or cost, environment=self._environment, started=started, duration=duration
+        )
 
     def usable(self) -> bool:
         """Whether another task can be given to this process."""
@@ -57,18 +58,29 @@ class Bench:
         refuse_if_too_large(params, operator, self._backend)
         checked = self._verified(task, operator, implementation)
         prepared, memory = self._first_call(task, operator, implementation)
+        cost = self._backend.count(prepared.launch, [*prepared.reads, *prepared.seeds]) if operator.foreign else None
         measuring = Measuring(task, operator, implementation, self._backend, self._gear, prepared)
         measurements = measuring.run()
         if checked.checked != "none":
             checked = replace(checked, after=recheck(task, operator, implementation, self._backend, prepared))
-        notes = (*measuring.notes, *([_VIEW] if operator.view else []))
-        return Record(task, "ok", measurements=measurements, memory=memory, verification=checked, notes=notes)
+        return Record(
+            task,
+            "ok",
+            measurements=labelled(measurements, cost, self._gear.least_call) if operator.foreign else measurements,
+            cost=cost,
+            memory=memory,
+            verification=checked,
+            view=operator.view or (operator.foreign and cost is None and task.case.phase == "forward"),
+            notes=tuple(measuring.notes),
+        )
 
     def _verified(self, task: Task, operator: Operator, implementation: Implementation) -> Verification:
         if not self._info.computes:
             return Verification("none", f"{self._info.name} computes nothing")
         if not task.settings.verify:
             return Verification("none", "not asked for")
+        if operator.foreign:
+            return Verification("none", "a function of the framework, without a reference in the catalogue")
         return verify(task, operator, implementation, self._backend)
 
     def _first_call(self, task: Task, operator: Operator, implementation: Implementation) -> tuple[Prepared, Memory]:
@@ -90,6 +102,8 @@ def utc_now() -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The first line: frameworks append pages of addresses."""
+    """The first line: frameworks append pages of addresses. What opmark says of a mistake is said in full."""
+    if isinstance(error, UserError):
+        return f"{error.message}; {error.hint}" if error.hint else error.message
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

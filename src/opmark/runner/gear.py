@@ -11,6 +11,7 @@ from opmark.interfaces import Backend, BackendInfo, DeviceClock, MemoryProbe, Se
 from opmark.measure.clock import host_timers
 from opmark.measure.conditions import Watch
 from opmark.measure.memory import ResidentPages
+from opmark.measure.overhead import fastest_call
 from opmark.schema import Launch
 
 READ = "read"
@@ -23,9 +24,12 @@ class Gear:
     watch: Watch
     memory: MemoryProbe
     cache_bytes: int | None
+    smallest: Launch
+    """A call that does next to nothing."""
     long_tasks: int = 0
     """Measured so far that a second timer could check: now and then it does."""
     _scratch: tuple[int, Launch] | None = None
+    _least_call: float | None = None
 
     @classmethod
     def of(cls, info: BackendInfo, backend: Backend, sensors: Sensors | None) -> Gear:
@@ -36,7 +40,15 @@ class Gear:
             watch=Watch(sensors),
             memory=backend.memory() or ResidentPages(),
             cache_bytes=backend.cache_bytes() or (last_level_bytes() if info.device == "cpu" else None),
+            smallest=backend.overwrite(1),
         )
+
+    @property
+    def least_call(self) -> float:
+        """Seconds of a call that does next to nothing."""
+        if self._least_call is None:
+            self._least_call = fastest_call(self.timers["latency"], self.smallest)
+        return self._least_call
 
     def overwrite(self, backend: Backend, nbytes: int) -> Launch:
         """Made when first needed and kept: allocating it anew would cost more than using it."""

@@ -96,6 +96,7 @@ def _why_not(case: Case, operator: Operator, info: BackendInfo) -> str | None:
     if missing:
         return missing
     named = {case.params[param.name] for param in operator.params if param.kind == "dtype"}
+    named |= {spec.dtype for spec in operator.inputs(case.params).values()}
     lacking = sorted(named - info.dtypes)
     if lacking:
         return f"{info.name} has no {', '.join(lacking)}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opmark.errors import OutOfMemory
+from opmark.errors import OutOfMemory, Unsupported
 from opmark.interfaces import Backend
 from opmark.schema import Implementation, Launch, Operator, Params, Task, TensorSpec
 from opmark.schema.cost import nbytes
@@ -19,6 +19,8 @@ class Prepared:
     launch: Launch
     seeds: Sequence[Any] = ()
     """The gradients of the outputs, where there is a backward pass."""
+    reads: Sequence[Any] = ()
+    """What a foreign call takes: its cost is counted from this."""
 
 
 def prepare(
@@ -44,13 +46,27 @@ def bind(
     variant: int = 0,
 ) -> Prepared:
     """A launch over inputs that are there."""
-    launch = implementation.build(params, **inputs)
+    with backend.placing():
+        launch = implementation.build(params, **inputs)
+    reads = getattr(launch, "reads", ())
     if task.case.phase == "forward":
-        return Prepared(inputs, launch)
-    wanted = [inputs[name] for name in wanted_gradients(task, operator)]
+        return Prepared(inputs, launch, reads=reads)
+    wanted = _wanted(task, operator, launch, inputs)
     start = _seed(task, variant) + len(inputs)
-    backward, seeds = backend.backward(launch, wanted, start, forward=task.case.phase == "both")
-    return Prepared(inputs, backward, seeds)
+    whole = getattr(launch, "flat", launch)
+    both = task.case.phase == "both"
+    backward, seeds = backend.backward(whole, wanted, start, forward=both, some=operator.foreign)
+    return Prepared(inputs, backward, seeds, reads)
+
+
+def _wanted(task: Task, operator: Operator, launch: Launch, inputs: dict[str, Any]) -> list[Any]:
+    """The tensors whose gradients are computed: of a foreign call all that can have one, if nobody says which."""
+    if operator.foreign and not task.case.wrt:
+        found = list(getattr(launch, "leaves", ()))
+        if not found:
+            raise Unsupported("nothing that goes in has a gradient")
+        return found
+    return [inputs[name] for name in wanted_gradients(task, operator)]
 
 
 def refill(params: Params, task: Task, operator: Operator, backend: Backend, prepared: Prepared, variant: int) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.registry import operator as find_operator
+from opmark.registry import operators_like
 from opmark.schema import PHASES, Case, Entry, Operator, Workload
 from opmark.schema.workload import VERSION
 from opmark.workloads.expand import expand
-from opmark.workloads.load import load, suite
+from opmark.workloads.load import load, read_yaml, suite
 
 
 def cases_for(
@@ -24,6 +25,7 @@ def cases_for(
     workload: str | Path | None,
     suite_name: str | None,
     wrt: Sequence[str] = (),
+    call: Mapping[str, Any] | None = None,
 ) -> list[Case]:
     """The cases of operators with parameters, or of a workload file, or of a suite: exactly one of the three."""
     _exactly_one(ops, workload, suite_name)
@@ -32,18 +34,21 @@ def cases_for(
             raise UnknownName("phase", phase, PHASES)
     if ops:
         phases = phases or (["backward"] if wrt else ["forward"])
-        entries = [_entry(find_operator(name), params, sizes, phases, wrt) for name in ops]
+        named = [name for op in ops for name in operators_like(op)]
+        entries = [_entry(find_operator(name), params, sizes, phases, wrt, call or {}) for name in named]
         return expand(Workload(VERSION, "command line", entries), find_operator)
+    if call:
+        raise UserError("args, kwargs and build go with callables", "as in `opmark run torch.add --args ...`")
     if params or sizes or wrt:
         raise UserError(
             "parameters, sizes and gradients go with operators; a workload brings its own",
             "name operators, as in `opmark run matmul -p M=256 ...`",
         )
     if workload:
-        cases = expand(load(Path(workload)), find_operator, str(workload))
+        cases = expand(load(Path(workload)), find_operator, str(workload), operators_like)
     else:
         assert suite_name is not None
-        cases = expand(suite(suite_name), find_operator, f"suite {suite_name}")
+        cases = expand(suite(suite_name), find_operator, f"suite {suite_name}", operators_like)
     return _of_phases(cases, phases)
 
 
@@ -57,6 +62,7 @@ def parse_params(ops: Sequence[str], given: Sequence[str]) -> dict[str, Any]:
     if given and not ops:
         raise UserError("-p goes with operators; a workload brings its own parameters", "as in `opmark run exp -p ...`")
     found: dict[str, Any] = {}
+    ops = [name for op in ops for name in operators_like(op)]
     for text in given:
         name, equals, values = text.partition("=")
         if not equals or not values:
@@ -64,9 +70,13 @@ def parse_params(ops: Sequence[str], given: Sequence[str]) -> dict[str, Any]:
         if name in found:
             raise InvalidParameter(f"-p {text}: `{name}` is given twice", f"-p {name}=A,B makes an axis")
         for op in ops:
-            param = find_operator(op).param(name)
-            found[name] = [param.parse(value) for value in _split(values)]
+            found[name] = [_parse(find_operator(op), name, value) for value in _split(values)]
     return found
+
+
+def _parse(operator: Operator, name: str, value: str) -> Any:
+    """Typed by the operator; the parameters of a callable are of its caller's making."""
+    return read_yaml(value, f"-p {name}") if "args" in operator.by_name else operator.param(name).parse(value)
 
 
 def _split(values: str) -> list[str]:
@@ -75,12 +85,19 @@ def _split(values: str) -> list[str]:
 
 
 def _entry(
-    operator: Operator, params: Mapping[str, Any], sizes: Sequence[str], phases: Sequence[str], wrt: Sequence[str]
+    operator: Operator,
+    params: Mapping[str, Any],
+    sizes: Sequence[str],
+    phases: Sequence[str],
+    wrt: Sequence[str],
+    call: Mapping[str, Any],
 ) -> Entry:
     """Sizes fill in what is not given; with nothing given at all, that is `typical`."""
+    if not operator.presets:
+        return Entry(operator.name, dict(params), list(sizes), list(phases), wrt=list(wrt), **call)  # type: ignore[arg-type]
     required = {param.name for param in operator.params if param.required}
     chosen = list(sizes) or ([] if required & set(params) else ["typical"])
-    return Entry(operator.name, dict(params), chosen, list(phases), wrt=list(wrt))  # type: ignore[arg-type]
+    return Entry(operator.name, dict(params), chosen, list(phases), wrt=list(wrt), **call)  # type: ignore[arg-type]
 
 
 def _exactly_one(ops: Sequence[str], workload: str | Path | None, suite_name: str | None) -> None:

@@ -135,6 +135,9 @@ class Operator:
     finite, for a launch is timed many times."""
     partial: bool = False
     """A call touches only a part of its tensors, as a lookup does; `cost` then says which."""
+    foreign: bool = False
+    """A function of a framework and no entry of the catalogue: nobody has written a reference or a cost for it. The
+    backend counts what one call of it costs."""
     reference_by: str = "NumPy"
     """Who computes the reference; another framework's own float64 on the CPU where NumPy would be impractical."""
     aliases: tuple[str, ...] = ()
@@ -181,6 +184,8 @@ class Operator:
     def phase_cost(self, params: Params, phase: Phase, wrt: tuple[str, ...] = ()) -> Cost | None:
         """None where nobody has written the formula: an unknown cost is empty, not zero. That of a backward pass
         holds for all gradients, not for some (`wrt`)."""
+        if self.foreign:
+            return None
         if phase == "forward":
             return None if self.view else self.cost(params)
         backward = self.backward_cost(params) if self.backward_cost and not wrt else None
@@ -192,6 +197,8 @@ class Operator:
         """Why this phase does not exist, or None if it does."""
         if phase == "forward":
             return None
+        if self.foreign:
+            return None  # only the framework knows
         if not self.gradients:
             return f"`{self.name}` has no gradient"
         inputs = self.inputs(params)

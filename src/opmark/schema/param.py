@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from opmark.errors import InvalidParameter, nearest
+from opmark.schema.arguments import canonical
 from opmark.schema.dtype import DTYPES
 
 Params = Mapping[str, Any]
@@ -39,7 +40,7 @@ class Param:
 
     @property
     def is_shape(self) -> bool:
-        return self.kind == "shape"
+        return self.kind in ("shape", "counts")
 
     def check(self, value: object) -> Any:
         """`value` in canonical form; InvalidParameter if it is not of this parameter's type or domain."""
@@ -87,6 +88,14 @@ def _is_shape(value: object) -> bool:
     return isinstance(value, list | tuple) and bool(value) and all(_is_int(n) and n >= 1 for n in value)
 
 
+def _is_counts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(_is_int(n) and n >= 0 for n in value)
+
+
+def _is_arguments(value: object) -> bool:
+    return value is None or isinstance(value, list | tuple | Mapping)
+
+
 def _is_number(value: object) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
@@ -99,6 +108,11 @@ def _is_number(value: object) -> bool:
 def _parse_shape(text: str) -> list[int]:
     """`4x4`, or `[4, 4]`."""
     return [int(n) for n in text.strip("[]()").replace("x", ",").split(",")]
+
+
+def _parse_counts(text: str) -> list[int]:
+    """`3,0,7`, `3x0x7` or `[3, 0, 7]`; `[]` is none."""
+    return _parse_shape(text) if text.strip("[]() ") else []
 
 
 def _parse_bool(text: str) -> bool:
@@ -122,10 +136,12 @@ KINDS: dict[str, _Kind] = {
     "count": _Kind("a whole number of at least 0", lambda v: _is_int(v) and v >= 0, int),
     "int": _Kind("a whole number", _is_int, int),
     "shape": _Kind("a list of sizes of at least 1, as in 32x64 or [32, 64]", _is_shape, _parse_shape, list),
+    "counts": _Kind("a list of whole numbers of at least 0, as in [3, 0, 7]", _is_counts, _parse_counts, list),
     "float": _Kind("a finite number", _is_number, float, float),
     "amount": _Kind("a finite number of at least 0", lambda v: _is_number(v) and v >= 0, float, float),
     "bool": _Kind("true or false", lambda v: isinstance(v, bool), _parse_bool),
     "choice": _Kind("a name", lambda v: isinstance(v, str), str),
+    "arguments": _Kind("arguments of a call, as in [8x64 float32, 2]", _is_arguments, _refuse, canonical),
     "dtype": _Kind("a data type", lambda v: isinstance(v, str) and v in DTYPES, str),
 }
 
@@ -145,6 +161,10 @@ def size(name: str, doc: str, default: Any = REQUIRED) -> Param:
 
 def shape(name: str, doc: str, default: Any = REQUIRED) -> Param:
     return Param(name, "shape", doc, default)
+
+
+def counts(name: str, doc: str, default: Any = REQUIRED) -> Param:
+    return Param(name, "counts", doc, default)
 
 
 def dtype(*choices: str, name: str = "dtype", default: str = "float32", doc: str = "element type") -> Param:

@@ -15,6 +15,7 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     """One operator with its axes."""
 
     op: str
+    """A name; with `*` or `?`, every operator that it matches."""
     params: dict[str, Any] = field(default_factory=dict)
     sizes: list[str] = field(default_factory=list)
     """Presets to start from (`small`, `typical`, `large`); `params` go on top."""
@@ -22,6 +23,11 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     tags: list[str] = field(default_factory=list)
     wrt: list[str] = field(default_factory=list)
     """Inputs whose gradients are computed backwards; none: all that have one."""
+    args: list[Any] | None = None
+    """Of a callable (`torch.baddbmm`): its arguments. `{name}` in them stands for a value of `params`."""
+    kwargs: dict[str, Any] | None = None
+    build: dict[str, Any] | list[Any] | None = None
+    """Of a class: what it is built with before it is called."""
     source: str = ""
     """Where these shapes come from."""
 

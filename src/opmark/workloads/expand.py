@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from opmark.errors import InvalidFile, InvalidParameter, UnknownName
 from opmark.schema import Case, Entry, Operator, Param, Workload
+from opmark.schema.arguments import filled
 
 MOST_CASES = 1_000_000
 """Of one entry: beyond this a product is a mistake, and would take hours to print."""
@@ -17,17 +18,27 @@ MOST_CASES = 1_000_000
 Find = Callable[[str], Operator]
 """The operator of a name; raises UnknownName."""
 
+Match = Callable[[str], list[str]]
+"""The names that a name with `*` or `?` stands for; itself for a plain one. Raises UnknownName."""
+
 Axis = list[dict[str, Any]]
 """The values of an axis, each a few parameters that change together."""
 
 
-def expand(workload: Workload, find: Find, where: str | None = None) -> list[Case]:
+def _itself(name: str) -> list[str]:
+    return [name]
+
+
+def expand(workload: Workload, find: Find, where: str | None = None, match: Match = _itself) -> list[Case]:
     """Every case of a workload, each once, in the order of the file; `where` is that file, if there is one."""
     cases: dict[str, Case] = {}
     for index, entry in enumerate(workload.cases):
         place = _Place(where, f"$.cases[{index}]")
-        for case in _expand_entry(entry, find, place):
-            cases.setdefault(case.id, case)
+        with (place / ".op").named():
+            names = match(entry.op)
+        for name in names:
+            for case in _expand_entry(entry, name, find, place):
+                cases.setdefault(case.id, case)
     if not cases:
         raise InvalidFile(f"{where or workload.name}: expands to no case", "it needs at least one entry in `cases`")
     return list(cases.values())
@@ -54,11 +65,19 @@ class _Place(NamedTuple):
             raise self.complaint(error.message, error.hint) from None
 
 
-def _expand_entry(entry: Entry, find: Find, place: _Place) -> Iterator[Case]:
+def _expand_entry(entry: Entry, name: str, find: Find, place: _Place) -> Iterator[Case]:
     with (place / ".op").named():
-        operator = find(entry.op)
+        operator = find(name)
     if not entry.phases:
         raise (place / ".phases").complaint("expands to no case", "leave it out, or give `forward`")
+    if "args" in operator.by_name:
+        yield from _expand_callable(entry, operator, place)
+        return
+    if (entry.args, entry.kwargs, entry.build) != (None, None, None):
+        raise place.complaint(
+            f"`{operator.name}` takes parameters, not args, kwargs or build",
+            f"`opmark describe {operator.name}` lists them; a callable is named with its framework, as torch.add is",
+        )
     axes = [_axis(operator, key, value, place / f".params.{key}") for key, value in entry.params.items()]
     _no_name_twice(axes, place / ".params")
     tags, wrt = tuple(entry.tags), _gradients(operator, entry, place / ".wrt")
@@ -69,6 +88,38 @@ def _expand_entry(entry: Entry, find: Find, place: _Place) -> Iterator[Case]:
             params = _complete(operator, [preset, *point], place / ".params")
             for phase in entry.phases:
                 yield Case.of(operator.name, params, phase, tags, () if phase == "forward" else wrt)
+
+
+def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterator[Case]:
+    """The parameters of a callable are names of its own choice, used in its arguments as `{name}`."""
+    if entry.sizes:
+        raise (place / ".sizes").complaint(f"`{operator.name}` has no sizes", "write its arguments as tensors")
+    if entry.args is None and entry.kwargs is None and entry.build is None:
+        raise place.complaint(
+            f"`{operator.name}` is a callable and needs arguments", "give args, as in args: [8x64 float32, 2]"
+        )
+    written = {"args": entry.args or [], "kwargs": entry.kwargs or {}, "build": entry.build}
+    axes = [_free_axis(key, value, place / f".params.{key}") for key, value in entry.params.items()]
+    _no_name_twice(axes, place / ".params")
+    _not_too_many(prod(len(axis) for axis in axes) * len(entry.phases), place)
+    for point in product(*axes):
+        values = {name: value for part in point for name, value in part.items()}
+        with place.named():
+            given = {name: operator.param(name).check(filled(node, values)) for name, node in written.items()}
+        for phase in entry.phases:
+            yield Case.of(
+                operator.name, given, phase, tuple(entry.tags), () if phase == "forward" else tuple(entry.wrt)
+            )
+
+
+def _free_axis(key: str, value: Any, place: _Place) -> Axis:
+    names = key.split(".")
+    if len(names) > 1:
+        return [dict(zip(names, row, strict=True)) for row in _rows(value, names, place)]
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        raise place.complaint("an empty list expands to no case", "give at least one value")
+    return [{key: item} for item in values]
 
 
 def _gradients(operator: Operator, entry: Entry, place: _Place) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def _read(path: Path) -> str:
 
 
 def _parse(text: str, where: str, *, is_json: bool) -> Workload:
-    data = _plain_json(text, where) if is_json else _plain_yaml(text, where)
+    data = _plain_json(text, where) if is_json else read_yaml(text, where)
     if not isinstance(data, dict):
         got = "nothing" if data is None else f"a {type(data).__name__}"
         raise InvalidFile(f"{where}: expected a mapping with `schema`, `name` and `cases`, got {got}", _LOOKS)
@@ -87,7 +87,8 @@ def _unique(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
     return found
 
 
-def _plain_yaml(text: str, where: str) -> Any:
+def read_yaml(text: str, where: str) -> Any:
+    """Plain data; a mistake is named with its line and column in `where`."""
     try:
         return yaml.load(text, Loader=_StrictLoader)  # a safe loader, made stricter
     except yaml.MarkedYAMLError as error:

@@ -1,0 +1,114 @@
+"""Any callable as an operator: `torch.baddbmm`, `torch.nn.Linear`, `numpy.cumsum`, `package.module:function`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from opmark.errors import Unsupported
+from opmark.frameworks.call import Call, nested
+from opmark.registry import backends, resolve
+from opmark.schema import Cost, Implementation, Launch, Operator, Param, Params, TensorSpec
+from opmark.schema.arguments import assembled, tensors
+from opmark.schema.cost import nbytes
+
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+_OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+# Packages whose functions take another framework's arrays.
+_TAKES = {"scipy": "numpy"}
+
+PARAMS = (
+    Param("args", "arguments", "positional arguments; a tensor is written as 8x64 float32", []),
+    Param("kwargs", "arguments", "arguments by name", {}),
+    Param("build", "arguments", "of a class: what it is built with, {args: [...], kwargs: {...}}", None),
+)
+
+
+def operator_of(name: str) -> Operator | None:
+    """The operator that calls what `name` names; None where that is not the name of a callable."""
+    frameworks = _frameworks(name)
+    if not frameworks:
+        return None
+    return Operator(
+        name=name,
+        summary=f"{name}, called with the arguments given",
+        category="callable",
+        params=PARAMS,
+        inputs=_inputs,
+        cost=lambda p: Cost(None, nbytes(_inputs(p).values()), 0),
+        reference=_no_reference,
+        presets={},
+        implementations=tuple(Implementation(f, _builder(name, f), path=name) for f in frameworks),
+        foreign=True,
+    )
+
+
+def _frameworks(name: str) -> tuple[str, ...]:
+    """Whose tensors it takes: by the first word; a function of one's own takes those of any."""
+    known = {info.framework: None for info in backends().values() if info.computes}
+    if _OWN.fullmatch(name):
+        return tuple(known)
+    first = name.partition(".")[0]
+    framework = _TAKES.get(first, first)
+    return (framework,) if _DOTTED.fullmatch(name) and framework in known else ()
+
+
+def _inputs(p: Params) -> dict[str, TensorSpec]:
+    return dict([*tensors(p["args"], "args"), *tensors(p["kwargs"], "kwargs")])
+
+
+def _no_reference(p: Params, **inputs: Any) -> Any:
+    raise Unsupported("a callable has no reference")
+
+
+def _builder(name: str, framework: str) -> Any:
+    def build(p: Params, **given: Any) -> Launch:
+        function = resolve(name.replace(":", "."))
+        dtype = _dtypes(framework)
+        weights: list[Any] = []
+        if p["build"] is not None or isinstance(function, type):
+            function = _built(function, p["build"] or {}, given, dtype)
+            weights = list(function.parameters()) if hasattr(function, "parameters") else []
+        args = assembled(p["args"], "args", given, dtype)
+        kwargs = assembled(p["kwargs"], "kwargs", given, dtype)
+        call = Call(function, *args, **kwargs)
+        call.reads = [*nested([args, kwargs]), *weights]
+        call.leaves = [tensor for tensor in call.reads if _differentiable(tensor)]
+        return call
+
+    return build
+
+
+def _built(cls: Any, spec: Any, given: Any, dtype: Any) -> Any:
+    """An object of a class, on the device of the arguments."""
+    parts = spec if isinstance(spec, dict) else {"args": spec}
+    built = cls(
+        *assembled(parts.get("args", []), "build", {}, dtype),
+        **assembled(parts.get("kwargs", {}), "build", {}, dtype),
+    )
+    devices = {tensor.device for tensor in given.values() if hasattr(tensor, "device")}
+    if hasattr(built, "to") and hasattr(built, "parameters") and len(devices) == 1:
+        built = built.to(devices.pop())
+    return built
+
+
+def _dtypes(framework: str) -> Any:
+    return lambda name: resolve(f"{framework}.{'bool_' if (framework, name) == ('numpy', 'bool') else name}")
+
+
+def _differentiable(tensor: Any) -> bool:
+    """Whether torch could compute its gradient; other frameworks differentiate by name."""
+    return bool(getattr(tensor, "is_floating_point", lambda: False)()) or bool(
+        getattr(tensor, "is_complex", lambda: False)()
+    )
+
+
+class _Callables:
+    def operator(self, name: str) -> Operator | None:
+        return operator_of(name)
+
+    def names(self, pattern: str) -> None:
+        return None  # nobody lists every function that there is
+
+
+CALLABLES = _Callables()

@@ -1,0 +1,99 @@
+"""Every operator that PyTorch tests itself with: its OpInfo database, as operators `opinfo:NAME`.
+
+The database says what exists, in which element types, and how arguments look that make sense. It is a private module of
+torch and takes seconds to import, so this side of it imports nothing: names come from a child process, samples are made
+in the worker.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from opmark.errors import Unsupported, UserError
+from opmark.schema import Cost, Implementation, Launch, Operator, Params
+from opmark.schema.dtype import DTYPES
+from opmark.schema.param import choice
+
+PREFIX = "opinfo:"
+_SAMPLES = "opmark.frameworks.opinfo_samples"
+_PATIENCE = 120
+
+PARAMS = (
+    choice("sample", "which arguments: enlarged where that works, or the smallest that the database has",
+           ("enlarged", "own"), "enlarged"),
+    choice("dtype", "element type; auto: float32 where the operator has it", ("auto", *DTYPES), "auto"),
+)  # fmt: skip
+
+
+class Entry(NamedTuple):
+    """What the database tells of an operator."""
+
+    name: str
+    """With its variant, as in `nn.functional.pad/reflect`."""
+    function: str
+    """Its name in torch, as in `nn.functional.pad`."""
+    dtypes: list[str]
+    differentiable: bool
+
+
+class _OpInfo:
+    def operator(self, name: str) -> Operator | None:
+        if not name.startswith(PREFIX):
+            return None
+        return Operator(
+            name=name,
+            summary=f"{name.removeprefix(PREFIX)} of torch's operator database, with a sample of its arguments",
+            category="opinfo",
+            params=PARAMS,
+            inputs=lambda p: {},
+            cost=lambda p: Cost(None, 0, 0),
+            reference=_no_reference,
+            presets={},
+            implementations=(Implementation("torch", _builder(name.removeprefix(PREFIX))),),
+            foreign=True,
+        )
+
+    def names(self, pattern: str) -> Sequence[str] | None:
+        if not pattern.startswith(PREFIX):
+            return None
+        wanted = pattern.removeprefix(PREFIX)
+        return [PREFIX + entry.name for entry in entries() if fnmatchcase(entry.name, wanted)]
+
+
+OPINFO = _OpInfo()
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """The whole database, read by a child process."""
+    if find_spec("torch") is None:
+        raise UserError(
+            "torch is not installed, and its operator database comes with it", "pip install 'opmark[torch]'"
+        )
+    done = subprocess.run(
+        [sys.executable, "-m", _SAMPLES], capture_output=True, text=True, timeout=_PATIENCE, check=False
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise UserError(f"torch's operator database cannot be read: {last}", "it is a private part of torch")
+    return tuple(Entry(*fields) for fields in json.loads(done.stdout))
+
+
+def _no_reference(p: Params, **inputs: Any) -> Any:
+    raise Unsupported("the framework's own operator has no reference here")
+
+
+def _builder(name: str) -> Any:
+    def build(p: Params) -> Launch:
+        from opmark.frameworks.opinfo_samples import call
+
+        return call(name, p["dtype"], enlarged=p["sample"] == "enlarged")
+
+    return build

@@ -1,0 +1,254 @@
+"""Samples of torch's operator database, enlarged where that works. Imported in a worker or run as a child, never else.
+
+Four ways, the first that gives enough work is taken: element-wise, reducing and spectral operators take any shape and
+say their domain; others make their samples from the sizes S, M, L of torch's test suite, which are set larger for a
+moment; of others the first axis (usually the batch) can be made longer; what is left, or then takes too long, is
+measured with the sample as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+from torch.testing import make_tensor as _make_tensor
+
+from opmark.errors import Unsupported
+from opmark.frameworks.call import Call, nested
+
+SHAPE = (1024, 1024)
+# The sizes that samples are made of, larger; where four of them are multiplied, only the smaller ones can be had.
+_LARGE = {"XS": 8, "S": 64, "M": 64, "L": 64}
+_MEDIUM = {"XS": 6, "S": 24, "M": 24, "L": 24}
+# From so many elements on, a call is work and not only overhead.
+_ENOUGH = 10_000
+_REPEATED = 1 << 18
+_GROWTH = 4
+_MOST_ELEMENTS = 1 << 22
+_MOST_SAMPLES = 40
+# Seconds: to make samples of an entry, and that one call of an enlarged sample may take.
+_PATIENCE = 1.0
+_LONG = 0.1
+# A longer axis that does not take at least so many times as long was not worked on.
+_MORE_WORK = 3.0
+# How operators say that they do not take such arguments.
+_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError, AssertionError)
+_PREFERRED = ("float32", "float64", "complex64", "int64", "int32", "uint8", "bool")
+
+
+class Arguments(NamedTuple):
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: Callable[[Any], Any] = lambda found: found
+    """What of the result has a gradient that makes sense."""
+
+    def tensors(self) -> list[Any]:
+        return [t for t in nested([self.args, self.kwargs]) if isinstance(t, torch.Tensor)]
+
+    def elements(self) -> int:
+        return sum(tensor.numel() for tensor in self.tensors())
+
+
+@cache
+def database() -> dict[str, Any]:
+    """The entries by name; importing them needs a package that only prints test failures."""
+    if "expecttest" not in sys.modules:
+        try:
+            import expecttest  # type: ignore[import-not-found]  # noqa: F401
+        except ModuleNotFoundError:
+            stub = types.ModuleType("expecttest")
+            stub.TestCase = __import__("unittest").TestCase  # type: ignore[attr-defined]
+            sys.modules["expecttest"] = stub
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return {_named(entry): entry for entry in op_db}
+
+
+def _named(entry: Any) -> str:
+    return f"{entry.name}/{entry.variant_test_name}" if entry.variant_test_name else str(entry.name)
+
+
+def call(name: str, dtype: str, *, enlarged: bool) -> Call:
+    """A launch of an entry, with its arguments, that has run once."""
+    entry = database().get(name)
+    if entry is None:
+        raise Unsupported(f"torch {torch.__version__} has no operator `{name}` in its database")
+    device = torch.get_default_device().type
+    chosen = _dtype(entry, device, dtype)
+    failure: Exception | None = None
+    for make in (*_LARGER, _own) if enlarged else (_own,):
+        try:
+            arguments = make(entry, device, chosen)
+            if arguments is None or (make is not _own and arguments.elements() < _ENOUGH):
+                continue
+            if _seconds(entry, arguments) < _LONG or make is _own:
+                return _launch(entry, arguments)
+        except _REFUSALS as error:
+            failure = error
+    raise failure or Unsupported("its database entry has no sample for this device and element type")
+
+
+def _launch(entry: Any, arguments: Arguments) -> Call:
+    found = Call(entry.op, *arguments.args, **arguments.kwargs)
+    found.reads = arguments.tensors()
+    if entry.supports_autograd:
+        found.leaves = [t for t in found.reads if t.is_floating_point() or t.is_complex()]
+    found.outputs = arguments.outputs
+    return found
+
+
+def _dtype(entry: Any, device: str, asked: str) -> torch.dtype:
+    supported = entry.supported_dtypes(device)
+    if asked != "auto":
+        return _torch_dtype(asked)
+    names = [str(dtype).removeprefix("torch.") for dtype in supported]
+    if not names:
+        raise Unsupported(f"it has no element type on {device}")
+    return _torch_dtype(next((name for name in _PREFERRED if name in names), sorted(names)[0]))
+
+
+def _torch_dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name)
+    assert isinstance(found, torch.dtype)
+    return found
+
+
+def _seconds(entry: Any, arguments: Arguments) -> float:
+    """Of one call, also to see that it runs."""
+    started = time.perf_counter()
+    entry.op(*arguments.args, **arguments.kwargs)
+    return time.perf_counter() - started
+
+
+def _by_class(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
+    from torch.testing._internal import opinfo
+
+    core = opinfo.core
+    if isinstance(entry, core.UnaryUfuncInfo):
+        low, high = entry.domain
+        x = _tensor(device, dtype, low=low, high=high)
+        kwargs, _ = entry.sample_kwargs(device, dtype, x)
+        return Arguments((x,), kwargs)
+    if isinstance(entry, core.BinaryUfuncInfo):
+        left = _tensor(device, dtype, **entry.lhs_make_tensor_kwargs)
+        return Arguments((left, _tensor(device, dtype, **entry.rhs_make_tensor_kwargs)), {})
+    if isinstance(entry, core.ReductionOpInfo):
+        x = _tensor(device, dtype)
+        found: tuple[Any, dict[str, Any]] = next(iter(entry.generate_args_kwargs(x, dim=-1)), ((), {}))
+        return Arguments((x, *found[0]), {"dim": -1, **found[1]})
+    if isinstance(entry, core.SpectralFuncInfo):
+        return Arguments((_tensor(device, dtype),), {})
+    return None
+
+
+def _tensor(device: str, dtype: torch.dtype, **domain: Any) -> torch.Tensor:
+    return _make_tensor(SHAPE, device=device, dtype=dtype, **domain)
+
+
+def _by_sizes(sizes: dict[str, int]) -> Callable[[Any, str, torch.dtype], Arguments | None]:
+    def make(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
+        """The largest of the enlarged samples that is not too large."""
+        with _sizes_set(sizes):
+            fitting = [sample for sample in _samples(entry, device, dtype) if sample.elements() <= _MOST_ELEMENTS]
+        return max(fitting, key=Arguments.elements, default=None)
+
+    return make
+
+
+def _by_repeating(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
+    """The first argument with a longer first axis, alone or with all tensors of that length; only if that is work."""
+    own = _own(entry, device, dtype)
+    first = own.args[0] if own and own.args else None
+    if own is None or not isinstance(first, torch.Tensor) or first.dim() < 2 or not first.numel():
+        return None
+    _seconds(entry, own)
+    before = _seconds(entry, own)
+    for chosen in (lambda t: t is first, lambda t: t.dim() > 0 and len(t) == len(first)):
+        longer, seconds = _grown(entry, own, chosen, _REPEATED // first.numel())
+        if longer and seconds > _MORE_WORK * before:
+            return longer
+    return None
+
+
+def _grown(entry: Any, own: Arguments, chosen: Callable[[Any], bool], most: int) -> tuple[Arguments | None, float]:
+    """Longer in steps, for work may grow with the square of a length: (the longest that is not too long, seconds)."""
+    found, seconds, times = None, 0.0, _GROWTH
+    while times <= most and _GROWTH**2 * seconds < _LONG:
+        longer = Arguments(*_longer(own, chosen, times), own.outputs)
+        try:
+            found, seconds, times = longer, _seconds(entry, longer), times * _GROWTH
+        except _REFUSALS:
+            break
+    return found, seconds
+
+
+def _longer(own: Arguments, chosen: Callable[[Any], bool], times: int) -> tuple[Any, Any]:
+    def repeated(value: Any) -> Any:
+        whole = isinstance(value, torch.Tensor) and value.layout == torch.strided and chosen(value)
+        return value.repeat(times, *[1] * (value.dim() - 1)) if whole else value
+
+    return tuple(map(repeated, own.args)), {name: repeated(value) for name, value in own.kwargs.items()}
+
+
+def _own(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
+    return max(_samples(entry, device, dtype), key=Arguments.elements, default=None)
+
+
+def _samples(entry: Any, device: str, dtype: torch.dtype) -> Iterator[Arguments]:
+    """Some of them: making all would take longer than measuring."""
+    started = time.perf_counter()
+    for count, sample in enumerate(entry.sample_inputs(device, dtype, requires_grad=False)):
+        yield Arguments((sample.input, *sample.args), sample.kwargs, sample.output_process_fn_grad)
+        if count + 1 >= _MOST_SAMPLES or time.perf_counter() - started > _PATIENCE:
+            return
+
+
+@contextmanager
+def _sizes_set(sizes: dict[str, int]) -> Iterator[None]:
+    """The sizes are constants of several modules, and so is what makes tensors: set in each, and set back."""
+    changed: list[tuple[dict[str, Any], str, Any]] = []
+    for names in [vars(module) for name, module in sys.modules.items() if name.startswith("torch.testing._internal")]:
+        changed += [(names, name, names[name]) for name in sizes if isinstance(names.get(name), int)]
+        changed += [(names, "make_tensor", _make_tensor)] if names.get("make_tensor") is _make_tensor else []
+    try:
+        for names, name, _ in changed:
+            names[name] = sizes.get(name, _bounded)
+        yield
+    finally:
+        for names, name, before in changed:
+            names[name] = before
+
+
+def _bounded(*shape: Any, **options: Any) -> torch.Tensor:
+    """Of five axes of that size, a tensor would not fit into memory."""
+    sizes = shape[0] if shape and isinstance(shape[0], tuple | list) else shape
+    if prod(sizes) > _MOST_ELEMENTS:
+        raise ValueError(f"a sample of shape {tuple(sizes)} is too large")
+    return _make_tensor(*shape, **options)
+
+
+_LARGER = (_by_class, _by_sizes(_LARGE), _by_sizes(_MEDIUM), _by_repeating)
+
+
+def _listing(device: str = "cpu") -> list[tuple[str, str, list[str], bool]]:
+    return [
+        (
+            name,
+            entry.name,
+            sorted(str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes(device)),
+            bool(entry.supports_autograd),
+        )
+        for name, entry in database().items()
+    ]
+
+
+if __name__ == "__main__":
+    print(json.dumps(_listing()))

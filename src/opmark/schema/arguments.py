@@ -1,0 +1,171 @@
+"""Arguments of a call, written as data: `8x64 float32` is a tensor, the rest is what it is.
+
+| written | means |
+|---|---|
+| `8x64 float32`, `100 int64 0..50`, `() float32` | a tensor: shape, element type, domain if it is not the usual one |
+| `{shape: [8, 64], dtype: float32, low: 0, high: 1}` | the same |
+| `{dtype: float16}` | the framework's own name of an element type |
+| `{tuple: [2, 2]}` | a tuple |
+| `{value: "8x64 float32"}` | exactly that, whatever it looks like |
+| a number, a text, true, null, a list, a mapping | itself, with tensors inside where there are any |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from opmark.errors import InvalidParameter, nearest
+from opmark.schema.dtype import DTYPES, is_float
+from opmark.schema.tensor import TensorSpec
+
+_TENSOR = re.compile(r"(\(\)|\d+(?:x\d+)*) +([a-z]\w*)(?: +(\S+?)\.\.(\S+))?")
+_INTEGERS = (0, 10)
+_TENSOR_KEYS = {"shape", "dtype", "low", "high"}
+
+Node = Any
+"""What YAML and JSON can hold."""
+
+
+def canonical(node: Node) -> Node:
+    """Checked, and in one spelling; InvalidParameter where it cannot be meant."""
+    if isinstance(node, str):
+        spec = _spec(node)
+        return node if spec is None else _text(spec)
+    if isinstance(node, list | tuple):
+        return [canonical(item) for item in node]
+    if isinstance(node, Mapping):
+        return _canonical_mapping(node)
+    return node
+
+
+def tensors(node: Node, path: str) -> Iterator[tuple[str, TensorSpec]]:
+    """Every tensor below a node with its place, as in `args.0`."""
+    for place, leaf in _leaves(canonical(node), path):
+        spec = _spec(leaf) if isinstance(leaf, str) else None
+        if spec:
+            yield place, spec
+
+
+def assembled(node: Node, path: str, given: Mapping[str, Any], dtype: Callable[[str], Any]) -> Any:
+    """The arguments themselves: tensors from `given` by their places, element types through `dtype`."""
+    if isinstance(node, str):
+        return given.get(path, node)
+    if isinstance(node, list):
+        return [assembled(item, f"{path}.{i}", given, dtype) for i, item in enumerate(node)]
+    if not isinstance(node, Mapping):
+        return node
+    if set(node) == {"value"}:
+        return node["value"]
+    if set(node) == {"dtype"}:
+        return dtype(node["dtype"])
+    if set(node) == {"tuple"}:
+        return tuple(assembled(node["tuple"], path, given, dtype))
+    return {key: assembled(item, f"{path}.{key}", given, dtype) for key, item in node.items()}
+
+
+def filled(node: Node, values: Mapping[str, Any]) -> Node:
+    """With `{name}` replaced: alone by the value itself, inside a text by how it is written."""
+    if isinstance(node, str):
+        alone = re.fullmatch(r"\{(\w+)\}", node)
+        if alone:
+            return _value(alone[1], values)
+        return re.sub(r"\{(\w+)\}", lambda found: _written(_value(found[1], values)), node)
+    if isinstance(node, list):
+        return [filled(item, values) for item in node]
+    if isinstance(node, Mapping):
+        return {key: filled(item, values) for key, item in node.items()}
+    return node
+
+
+def _value(name: str, values: Mapping[str, Any]) -> Any:
+    if name not in values:
+        near = nearest(name, values)
+        raise InvalidParameter(
+            f"`{{{name}}}` stands for a parameter that is not given",
+            f"did you mean `{{{near}}}`?" if near else f"give it, as in params: {{{name}: [1, 2]}}",
+        )
+    return values[name]
+
+
+def _written(value: Any) -> str:
+    return "x".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _leaves(node: Node, path: str) -> Iterator[tuple[str, Node]]:
+    if isinstance(node, list):
+        for i, item in enumerate(node):
+            yield from _leaves(item, f"{path}.{i}")
+    elif isinstance(node, Mapping):
+        if set(node) == {"tuple"}:
+            yield from _leaves(node["tuple"], path)
+        elif set(node) not in ({"value"}, {"dtype"}):
+            for key, item in node.items():
+                yield from _leaves(item, f"{path}.{key}")
+    else:
+        yield path, node
+
+
+def _canonical_mapping(node: Mapping[str, Any]) -> Node:
+    if "shape" in node and "dtype" in node:
+        unknown = sorted(set(node) - _TENSOR_KEYS)
+        if unknown:
+            raise InvalidParameter(
+                f"a tensor has no `{unknown[0]}`", f"it has {', '.join(sorted(_TENSOR_KEYS))}; or write 8x64 float32"
+            )
+        return _text(_tensor(node["shape"], node["dtype"], node.get("low"), node.get("high")))
+    if set(node) == {"dtype"}:
+        return {"dtype": _dtype(node["dtype"])}
+    if set(node) == {"value"}:
+        return dict(node)
+    return {str(key): canonical(item) for key, item in node.items()}
+
+
+def _spec(text: str) -> TensorSpec | None:
+    """The tensor that a text means, or None for a text that means itself."""
+    found = _TENSOR.fullmatch(text)
+    if found is None:
+        return None
+    shape, dtype, low, high = found.groups()
+    sizes = [] if shape == "()" else [int(n) for n in shape.split("x")]
+    return _tensor(sizes, dtype, _number(low, text), _number(high, text))
+
+
+def _tensor(shape: Any, dtype: Any, low: float | None, high: float | None) -> TensorSpec:
+    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+        raise InvalidParameter(f"the shape of a tensor: expected a list of sizes, got `{shape}`", "as in 8x64 float32")
+    name = _dtype(dtype)
+    usual = (-1.0, 1.0) if is_float(name) else (0, 2) if name == "bool" else _INTEGERS
+    ends = (usual[0] if low is None else low, usual[1] if high is None else high)
+    if not ends[0] < ends[1]:
+        raise InvalidParameter(f"a tensor's values: expected low..high, got {ends[0]:g}..{ends[1]:g}", "as in 0..10")
+    return TensorSpec(tuple(shape), name, *ends)
+
+
+def _dtype(name: Any) -> str:
+    if name not in DTYPES:
+        near = nearest(str(name), DTYPES)
+        raise InvalidParameter(
+            f"expected an element type, got `{name}`",
+            f"did you mean `{near}`?" if near else f"known: {', '.join(DTYPES)}",
+        )
+    return str(name)
+
+
+def _number(text: str | None, whole: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidParameter(
+            f"`{whole}`: expected numbers around .., got `{text}`", "as in 100 int64 0..50"
+        ) from None
+
+
+def _text(spec: TensorSpec) -> str:
+    shape = "x".join(map(str, spec.shape)) or "()"
+    usual = _tensor(list(spec.shape), spec.dtype, None, None)
+    domain = "" if (spec.low, spec.high) == (usual.low, usual.high) else f" {spec.low:g}..{spec.high:g}"
+    return f"{shape} {spec.dtype}{domain}"

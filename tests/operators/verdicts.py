@@ -81,8 +81,8 @@ class Sabotaged:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._live, name)
 
-    def backward(self, launch: Any, inputs: Any, seed: int, *, forward: bool = False) -> Any:
-        gradients, seeds = self._live.backward(launch, inputs, seed, forward=forward)
+    def backward(self, launch: Any, inputs: Any, seed: int, **how: bool) -> Any:
+        gradients, seeds = self._live.backward(launch, inputs, seed, **how)
         return lambda: [_spoil(self._spoil, g) if i == self._at else g for i, g in enumerate(gradients())], seeds
 
 

@@ -23,7 +23,14 @@ from opmark.schema.dtype import is_float
 _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 # The Infinity Cache of AMD's accelerators, which torch does not count as L2.
 _AMD_LAST_LEVEL = 256 << 20
-_NOT_THERE = ("not implemented for", "not supported", "does not support", "could not run", "no kernel found")
+_NOT_THERE = (
+    "not implemented for",
+    "not supported",
+    "does not support",
+    "could not run",
+    "no kernel found",
+    "is only supported on",
+)
 
 
 class TorchBackend:
@@ -150,11 +157,14 @@ class TorchBackend:
     def count(self, launch: Launch, reads: Sequence[Any]) -> Cost | None:
         from torch.utils.flop_counter import FlopCounterMode
 
+        taken = _tensors(reads)
+        before = [tensor._version for tensor in taken]
         with FlopCounterMode(display=False) as counter:
             outputs = launch()
-        taken, given = _tensors(reads), _tensors(outputs)
-        memory = {tensor.untyped_storage().data_ptr() for tensor in taken}
+        given, memory = _tensors(outputs), {tensor.untyped_storage().data_ptr() for tensor in taken}
+        # What shares its memory with an input is a view, unless the call has written to it.
         written = sum(t.nbytes for t in given if t.untyped_storage().data_ptr() not in memory)
+        written += sum(t.nbytes for t, version in zip(taken, before, strict=True) if t._version != version)
         if given and not written and not counter.get_total_flops():
             return None
         read = sum({id(tensor): tensor.nbytes for tensor in taken}.values())

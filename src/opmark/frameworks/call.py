@@ -15,6 +15,8 @@ class Call(partial[Any]):
     leaves: Sequence[Any] = ()
     """Those of them whose gradients a backward pass computes, where no one says which."""
 
+    described: str = ""
+    """Its arguments as text, where its parameters do not say them."""
     outputs: Callable[[Any], Any] = staticmethod(lambda found: found)
     """What of the result has a gradient that makes sense."""
 

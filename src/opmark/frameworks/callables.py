@@ -7,6 +7,7 @@ from typing import Any
 
 from opmark.errors import Unsupported
 from opmark.frameworks.call import Call, nested
+from opmark.frameworks.opinfo import PREFIX
 from opmark.registry import backends, resolve
 from opmark.schema import Cost, Implementation, Launch, Operator, Param, Params, TensorSpec
 from opmark.schema.arguments import assembled, tensors
@@ -46,7 +47,7 @@ def operator_of(name: str) -> Operator | None:
 def _frameworks(name: str) -> tuple[str, ...]:
     """Whose tensors it takes: by the first word; a function of one's own takes those of any."""
     known = {info.framework: None for info in backends().values() if info.computes}
-    if _OWN.fullmatch(name):
+    if _OWN.fullmatch(name) and not name.startswith(PREFIX):
         return tuple(known)
     first = name.partition(".")[0]
     framework = _TAKES.get(first, first)

@@ -2,24 +2,25 @@
 
 Four ways, the first that gives enough work is taken: element-wise, reducing and spectral operators take any shape and
 say their domain; others make their samples from the sizes S, M, L of torch's test suite, which are set larger for a
-moment; of others the first axis (usually the batch) can be made longer; what is left, or then takes too long, is
-measured with the sample as it is.
+moment; of others the first axis (usually the batch) can be made longer; what is left is measured with the sample as it
+is. Nothing of this depends on time, so that a name means the same work in every run.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import islice
 from math import prod
 from typing import Any, NamedTuple
 
 import torch
 from torch.testing import make_tensor as _make_tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from opmark.errors import Unsupported
 from opmark.frameworks.call import Call, nested
@@ -28,17 +29,17 @@ SHAPE = (1024, 1024)
 # The sizes that samples are made of, larger; where four of them are multiplied, only the smaller ones can be had.
 _LARGE = {"XS": 8, "S": 64, "M": 64, "L": 64}
 _MEDIUM = {"XS": 6, "S": 24, "M": 24, "L": 24}
-# From so many elements on, a call is work and not only overhead.
-_ENOUGH = 10_000
-_REPEATED = 1 << 18
-_GROWTH = 4
-_MOST_ELEMENTS = 1 << 22
 _MOST_SAMPLES = 40
-# Seconds: to make samples of an entry, and that one call of an enlarged sample may take.
-_PATIENCE = 1.0
-_LONG = 0.1
-# A longer axis that does not take at least so many times as long was not worked on.
-_MORE_WORK = 3.0
+# Elements of arguments: from so many on, a call is work and not only overhead; with more, it takes too long.
+_ENOUGH = 10_000
+_MOST_ELEMENTS = 1 << 22
+# Elements that a call may compute in all its steps.
+_MOST_WORK = 1 << 24
+# The first axis is made longer in such steps, for work may grow with the square of a length.
+_GROWTH = 4
+_REPEATED = 1 << 18
+# A longer axis that is not so many times the work was not worked on.
+_MORE_WORK = 3
 # How operators say that they do not take such arguments.
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError, AssertionError)
 _PREFERRED = ("float32", "float64", "complex64", "int64", "int32", "uint8", "bool")
@@ -57,16 +58,19 @@ class Arguments(NamedTuple):
         return sum(tensor.numel() for tensor in self.tensors())
 
 
+Make = Callable[[Any, str, torch.dtype], Arguments | None]
+"""Arguments for an entry on a device in an element type; None where this way is not for it."""
+
+
 @cache
 def database() -> dict[str, Any]:
     """The entries by name; importing them needs a package that only prints test failures."""
-    if "expecttest" not in sys.modules:
-        try:
-            import expecttest  # type: ignore[import-not-found]  # noqa: F401
-        except ModuleNotFoundError:
-            stub = types.ModuleType("expecttest")
-            stub.TestCase = __import__("unittest").TestCase  # type: ignore[attr-defined]
-            sys.modules["expecttest"] = stub
+    try:
+        import expecttest  # type: ignore[import-not-found]  # noqa: F401
+    except ModuleNotFoundError:
+        stub = types.ModuleType("expecttest")
+        stub.TestCase = object  # type: ignore[attr-defined]
+        sys.modules["expecttest"] = stub
     from torch.testing._internal.common_methods_invocations import op_db
 
     return {_named(entry): entry for entry in op_db}
@@ -77,83 +81,107 @@ def _named(entry: Any) -> str:
 
 
 def call(name: str, dtype: str, *, enlarged: bool) -> Call:
-    """A launch of an entry, with its arguments, that has run once."""
+    """A launch of an entry, with its arguments."""
     entry = database().get(name)
     if entry is None:
         raise Unsupported(f"torch {torch.__version__} has no operator `{name}` in its database")
     device = torch.get_default_device().type
     chosen = _dtype(entry, device, dtype)
-    failure: Exception | None = None
-    for make in (*_LARGER, _own) if enlarged else (_own,):
+    larger = _larger(entry, device, chosen) if enlarged else None
+    arguments = larger or _own(entry, device, chosen)
+    if arguments is None:
+        raise Unsupported("its database entry has no sample for this device and element type")
+    return _launch(entry, arguments)
+
+
+def _larger(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
+    for make in (_by_class, _by_sizes(_LARGE), _by_sizes(_MEDIUM), _by_repeating):
         try:
-            arguments = make(entry, device, chosen)
-            if arguments is None or (make is not _own and arguments.elements() < _ENOUGH):
-                continue
-            if _seconds(entry, arguments) < _LONG or make is _own:
-                return _launch(entry, arguments)
-        except _REFUSALS as error:
-            failure = error
-    raise failure or Unsupported("its database entry has no sample for this device and element type")
+            found = make(entry, device, dtype)
+            if found is not None and found.elements() >= _ENOUGH and _work(entry, found) <= _MOST_WORK:
+                return found
+        except _REFUSALS:
+            continue  # with arguments made this way
+    return None
 
 
 def _launch(entry: Any, arguments: Arguments) -> Call:
     found = Call(entry.op, *arguments.args, **arguments.kwargs)
     found.reads = arguments.tensors()
     if entry.supports_autograd:
-        found.leaves = [t for t in found.reads if t.is_floating_point() or t.is_complex()]
+        found.leaves = [tensor for tensor in found.reads if tensor.requires_grad]
     found.outputs = arguments.outputs
+    found.described = ", ".join(_described(value) for value in [*arguments.args, *arguments.kwargs.items()])
     return found
 
 
+def _described(value: Any) -> str:
+    """Short: tensors by shape and type, as in a workload."""
+    if isinstance(value, torch.Tensor):
+        return f"{'x'.join(map(str, value.shape)) or '()'} {str(value.dtype).removeprefix('torch.')}"
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
+        return f"{value[0]}={_described(value[1])}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_described, value))}]"
+    return str(value)
+
+
 def _dtype(entry: Any, device: str, asked: str) -> torch.dtype:
-    supported = entry.supported_dtypes(device)
-    if asked != "auto":
-        return _torch_dtype(asked)
-    names = [str(dtype).removeprefix("torch.") for dtype in supported]
+    names = [str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes(device)]
     if not names:
         raise Unsupported(f"it has no element type on {device}")
-    return _torch_dtype(next((name for name in _PREFERRED if name in names), sorted(names)[0]))
-
-
-def _torch_dtype(name: str) -> torch.dtype:
+    name = next((name for name in _PREFERRED if name in names), sorted(names)[0]) if asked == "auto" else asked
     found = getattr(torch, name)
     assert isinstance(found, torch.dtype)
     return found
 
 
-def _seconds(entry: Any, arguments: Arguments) -> float:
-    """Of one call, also to see that it runs."""
-    started = time.perf_counter()
-    entry.op(*arguments.args, **arguments.kwargs)
-    return time.perf_counter() - started
+class _Counted(TorchDispatchMode):  # type: ignore[misc]  # torch says nothing of its type
+    """Adds up the elements of everything that is computed, and stops where they are too many."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        self.elements += sum(t.numel() for t in nested(found) if isinstance(t, torch.Tensor))
+        if self.elements > _MOST_WORK:
+            raise ValueError("this is too much work")
+        return found
+
+
+def _work(entry: Any, arguments: Arguments) -> int:
+    """Elements computed by one call; ValueError where that is too many."""
+    with _Counted() as counted:
+        entry.op(*arguments.args, **arguments.kwargs)
+    return int(counted.elements)
 
 
 def _by_class(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
-    from torch.testing._internal import opinfo
+    from torch.testing._internal.opinfo import core
 
-    core = opinfo.core
     if isinstance(entry, core.UnaryUfuncInfo):
         low, high = entry.domain
-        x = _tensor(device, dtype, low=low, high=high)
+        x = _tensor(entry, device, dtype, low=low, high=high)
         kwargs, _ = entry.sample_kwargs(device, dtype, x)
         return Arguments((x,), kwargs)
     if isinstance(entry, core.BinaryUfuncInfo):
-        left = _tensor(device, dtype, **entry.lhs_make_tensor_kwargs)
-        return Arguments((left, _tensor(device, dtype, **entry.rhs_make_tensor_kwargs)), {})
+        left = _tensor(entry, device, dtype, **entry.lhs_make_tensor_kwargs)
+        return Arguments((left, _tensor(entry, device, dtype, **entry.rhs_make_tensor_kwargs)), {})
     if isinstance(entry, core.ReductionOpInfo):
-        x = _tensor(device, dtype)
+        x = _tensor(entry, device, dtype)
         found: tuple[Any, dict[str, Any]] = next(iter(entry.generate_args_kwargs(x, dim=-1)), ((), {}))
         return Arguments((x, *found[0]), {"dim": -1, **found[1]})
     if isinstance(entry, core.SpectralFuncInfo):
-        return Arguments((_tensor(device, dtype),), {})
+        return Arguments((_tensor(entry, device, dtype),), {})
     return None
 
 
-def _tensor(device: str, dtype: torch.dtype, **domain: Any) -> torch.Tensor:
-    return _make_tensor(SHAPE, device=device, dtype=dtype, **domain)
+def _tensor(entry: Any, device: str, dtype: torch.dtype, **domain: Any) -> torch.Tensor:
+    grad = bool(entry.supports_autograd) and (dtype.is_floating_point or dtype.is_complex)
+    return _make_tensor(SHAPE, device=device, dtype=dtype, requires_grad=grad, **domain)
 
 
-def _by_sizes(sizes: dict[str, int]) -> Callable[[Any, str, torch.dtype], Arguments | None]:
+def _by_sizes(sizes: dict[str, int]) -> Make:
     def make(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
         """The largest of the enlarged samples that is not too large."""
         with _sizes_set(sizes):
@@ -169,31 +197,32 @@ def _by_repeating(entry: Any, device: str, dtype: torch.dtype) -> Arguments | No
     first = own.args[0] if own and own.args else None
     if own is None or not isinstance(first, torch.Tensor) or first.dim() < 2 or not first.numel():
         return None
-    _seconds(entry, own)
-    before = _seconds(entry, own)
+    before = _work(entry, own)
     for chosen in (lambda t: t is first, lambda t: t.dim() > 0 and len(t) == len(first)):
-        longer, seconds = _grown(entry, own, chosen, _REPEATED // first.numel())
-        if longer and seconds > _MORE_WORK * before:
+        longer, work = _grown(entry, own, chosen, _REPEATED // first.numel())
+        if longer and work > _MORE_WORK * before:
             return longer
     return None
 
 
-def _grown(entry: Any, own: Arguments, chosen: Callable[[Any], bool], most: int) -> tuple[Arguments | None, float]:
-    """Longer in steps, for work may grow with the square of a length: (the longest that is not too long, seconds)."""
-    found, seconds, times = None, 0.0, _GROWTH
-    while times <= most and _GROWTH**2 * seconds < _LONG:
+def _grown(entry: Any, own: Arguments, chosen: Callable[[Any], bool], most: int) -> tuple[Arguments | None, int]:
+    """(the longest that is not too much, its work)."""
+    found, work, times = None, 0, _GROWTH
+    while times <= most and _GROWTH**2 * work < _MOST_WORK:
         longer = Arguments(*_longer(own, chosen, times), own.outputs)
         try:
-            found, seconds, times = longer, _seconds(entry, longer), times * _GROWTH
+            found, work, times = longer, _work(entry, longer), times * _GROWTH
         except _REFUSALS:
             break
-    return found, seconds
+    return found, work
 
 
 def _longer(own: Arguments, chosen: Callable[[Any], bool], times: int) -> tuple[Any, Any]:
     def repeated(value: Any) -> Any:
-        whole = isinstance(value, torch.Tensor) and value.layout == torch.strided and chosen(value)
-        return value.repeat(times, *[1] * (value.dim() - 1)) if whole else value
+        if not (isinstance(value, torch.Tensor) and value.layout == torch.strided and chosen(value)):
+            return value
+        longer = value.detach().repeat(times, *[1] * (value.dim() - 1))
+        return longer.requires_grad_(value.requires_grad)
 
     return tuple(map(repeated, own.args)), {name: repeated(value) for name, value in own.kwargs.items()}
 
@@ -204,11 +233,9 @@ def _own(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
 
 def _samples(entry: Any, device: str, dtype: torch.dtype) -> Iterator[Arguments]:
     """Some of them: making all would take longer than measuring."""
-    started = time.perf_counter()
-    for count, sample in enumerate(entry.sample_inputs(device, dtype, requires_grad=False)):
+    grad = bool(entry.supports_autograd) and (dtype.is_floating_point or dtype.is_complex)
+    for sample in islice(entry.sample_inputs(device, dtype, requires_grad=grad), _MOST_SAMPLES):
         yield Arguments((sample.input, *sample.args), sample.kwargs, sample.output_process_fn_grad)
-        if count + 1 >= _MOST_SAMPLES or time.perf_counter() - started > _PATIENCE:
-            return
 
 
 @contextmanager
@@ -233,9 +260,6 @@ def _bounded(*shape: Any, **options: Any) -> torch.Tensor:
     if prod(sizes) > _MOST_ELEMENTS:
         raise ValueError(f"a sample of shape {tuple(sizes)} is too large")
     return _make_tensor(*shape, **options)
-
-
-_LARGER = (_by_class, _by_sizes(_LARGE), _by_sizes(_MEDIUM), _by_repeating)
 
 
 def _listing(device: str = "cpu") -> list[tuple[str, str, list[str], bool]]:

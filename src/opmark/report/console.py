@@ -14,12 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from opmark import units
+from opmark.errors import UserError
 from opmark.metrics.summary import Summary
 from opmark.metrics.throughput import rates
-from opmark.registry import catalogue
+from opmark.registry import operator as find_operator
 from opmark.report.rows import Key, Row, others, rows, unit
 from opmark.report.view import Known, of_peak
-from opmark.schema import Memory, Record
+from opmark.schema import Memory, Param, Record
 from opmark.schema.measurement import PREEMPTED
 from opmark.units import counted
 
@@ -111,8 +112,9 @@ def parameters(record: Record) -> str:
     case, parts = record.task.case, list[str]()
     if {"args", "kwargs"} <= set(case.params):
         return _arguments(case.params)
-    operator = catalogue().get(case.op)
-    known = operator.by_name if operator else {}
+    known = _params(case.op)
+    if record.called:
+        parts.append(record.called)
     for name, value in case.params.items():
         param = known.get(name)
         if param and param.kind == "dtype":
@@ -120,6 +122,14 @@ def parameters(record: Record) -> str:
         elif param is None or param.required or value != param.default:
             parts.append(f"{name}={_short(value)}" if name != "shape" else _short(value))
     return " ".join(parts)
+
+
+def _params(name: str) -> dict[str, Param]:
+    """Those of an operator, if it is installed; a stored run may tell of one that is not."""
+    try:
+        return find_operator(name).by_name
+    except UserError:
+        return {}
 
 
 def _arguments(params: dict[str, Any]) -> str:

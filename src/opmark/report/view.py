@@ -45,6 +45,7 @@ def view(row: Row, run_id: str = "", known: Known | None = None) -> dict[str, An
         "status": record.status,
         "reason": record.reason,
         "view": record.view,
+        "called": record.called,
         "notes": list(dict.fromkeys(note for r in row.records for note in r.notes)),
         "headline": list(row.measured()[0]) if row.measured() else None,
         "quantities": quantities,

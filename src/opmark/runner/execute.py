@@ -70,6 +70,7 @@ class Bench:
             cost=cost,
             memory=memory,
             verification=checked,
+            called=prepared.called,
             view=operator.view or (operator.foreign and cost is None and task.case.phase == "forward"),
             notes=tuple(measuring.notes),
         )

@@ -21,6 +21,7 @@ class Prepared:
     """The gradients of the outputs, where there is a backward pass."""
     reads: Sequence[Any] = ()
     """What a foreign call takes: its cost is counted from this."""
+    called: str = ""
 
 
 def prepare(
@@ -48,15 +49,15 @@ def bind(
     """A launch over inputs that are there."""
     with backend.placing():
         launch = implementation.build(params, **inputs)
-    reads = getattr(launch, "reads", ())
+    reads, called = getattr(launch, "reads", ()), getattr(launch, "described", "")
     if task.case.phase == "forward":
-        return Prepared(inputs, launch, reads=reads)
+        return Prepared(inputs, launch, reads=reads, called=called)
     wanted = _wanted(task, operator, launch, inputs)
     start = _seed(task, variant) + len(inputs)
     whole = getattr(launch, "flat", launch)
     both = task.case.phase == "both"
     backward, seeds = backend.backward(whole, wanted, start, forward=both, some=operator.foreign)
-    return Prepared(inputs, backward, seeds, reads)
+    return Prepared(inputs, backward, seeds, reads, called)
 
 
 def _wanted(task: Task, operator: Operator, launch: Launch, inputs: dict[str, Any]) -> list[Any]:

@@ -32,10 +32,11 @@ def recheck(
 ) -> str:
     """`same`, or why it was not done; WrongResult where the timed launch does not compute."""
     params, drawn = task.case.params, operator.result == "random"
+    changed = operator.mutates and task.case.phase != "backward"  # which walks a graph and leaves the inputs alone
     need, free = set_bytes(params, operator), backend.available_bytes()
     if free is not None and need > free:
         return f"not done: other data needs {count_bytes(need)}, {count_bytes(free)} are free"
-    if operator.mutates:  # being timed has changed them many times
+    if changed:  # being timed has changed them many times
         refill(params, task, operator, backend, prepared, variant=0)
     before = _seen(prepared, prepared.launch, params, operator, backend, task, poison=True)
     if task.case.phase != "backward":  # whose graph has kept what it needs of the inputs
@@ -45,7 +46,7 @@ def recheck(
         if target is not None:
             backend.copy_into(target, source)
     expected = before if drawn else _seen(prepared, fresh.launch, params, operator, backend, task)
-    if operator.mutates:
+    if changed:
         refill(params, task, operator, backend, prepared, variant=1)
     found = _seen(prepared, prepared.launch, params, operator, backend, task)
     relative, typical = (_TWICE * bound for bound in bounds(operator, params))

@@ -64,6 +64,8 @@ class Record(Struct, frozen=True):
     """Id of the environment it ran in; empty where nothing ran."""
     started: str = ""
     """UTC, ISO 8601."""
+    called: str = ""
+    """The arguments of a foreign call, where the parameters of its case do not say them."""
     view: bool = False
     """The result is another look at what went in: the data stayed where it was, so there is no bandwidth."""
     notes: tuple[str, ...] = ()

@@ -15,10 +15,13 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from opmark.errors import UnknownName, UserError
+from opmark.frameworks.coverage import coverage as framework_coverage
+from opmark.frameworks.opinfo import PREFIX as OPINFO_PREFIX
 from opmark.hardware.datasheets import datasheet
 from opmark.interfaces import Store
 from opmark.registry import catalogue
 from opmark.registry import operator as find_operator
+from opmark.report.gain import gains
 from opmark.report.rows import rows
 from opmark.report.view import Known, view
 from opmark.runner.calibrate import calibration
@@ -29,13 +32,17 @@ from opmark.runner.self_test import PROCESSES, self_test
 from opmark.runner.session import new_run, perform, recorded, run_to_resume
 from opmark.runner.settings import default_threads, settings_for
 from opmark.schema import QUANTITIES, Availability, Environment, Operator, Quantity, Record, Run, Workload
+from opmark.schema.coverage import Coverage
 from opmark.schema.noise import NoiseFloor
 from opmark.schema.peaks import Peaks, chip, kept_under
 from opmark.store.location import store_path
+from opmark.workloads.select import Selection
 
 DEFAULT_EFFORT = "standard"
 DEFAULT_TIMEOUT = 60.0
 LONGEST_TIMEOUT = 1e6
+# A run with at least so many operators of a framework's database was about all of them.
+_MOST_OF_THEM = 500
 
 PathLike = str | os.PathLike[str]
 
@@ -58,7 +65,9 @@ class Result:
 
     def rows(self) -> list[dict[str, Any]]:
         """What `--json` prints: medians, intervals, rates and everything else but the samples, as plain data."""
-        return [view(row, self.run.id, self.peaks.get(row.record.environment)) for row in rows(self.records)]
+        found = rows(self.records)
+        known = [self.peaks.get(row.record.environment) for row in found]
+        return [view(*facts) for facts in zip(found, [self.run.id] * len(found), known, gains(found), strict=True)]
 
     def __repr__(self) -> str:
         counts = Counter(record.status for record in self.records)
@@ -76,6 +85,9 @@ def plan(
     *,
     workload: PathLike | None = None,
     suite: str | None = None,
+    op: str | Sequence[str] = (),
+    category: str | Sequence[str] = (),
+    tag: str | Sequence[str] = (),
     params: Mapping[str, Any] | None = None,
     size: str | Sequence[str] = (),
     phase: str | Sequence[str] = (),
@@ -102,7 +114,8 @@ def plan(
     """What `run` would do: `--dry-run`."""
     path = None if workload is None else Path(workload)
     call = {name: value for name, value in (("args", args), ("kwargs", kwargs), ("build", build)) if value is not None}
-    cases = cases_for(_many(ops), params or {}, _many(size), _many(phase), path, suite, _many(wrt), call)
+    selection = Selection(_many(op), _many(category), _many(tag), _many(size))
+    cases = cases_for(_many(ops), params or {}, _many(phase), path, suite, _many(wrt), call, selection)
     sampling = {"rel_ci": rel_ci, "min_time": min_time, "max_time": max_time, "warmup": warmup, "samples": samples}
     settings = settings_for(
         threads=[threads] if isinstance(threads, int) else threads, effort=effort, seed=seed, verify=verify,
@@ -246,6 +259,19 @@ def list_(kind: str) -> Sequence[Operator] | Sequence[Workload] | Sequence[Avail
     if kind == "quantities":
         return list(QUANTITIES.values())
     raise UnknownName("listing", kind, ("ops", "suites", "backends", "quantities"))
+
+
+def coverage(framework: str = "torch", *, db: PathLike | None = None) -> Coverage:
+    """Which operators of a framework can be measured and how; with what became of them in the last run that tried."""
+    path = store_path(db)
+    if framework != "torch" or not path.exists():
+        return framework_coverage(framework)
+    with closing(open_store(db)) as store:
+        for run in store.runs():
+            records = [r for r in store.records(run.id) if r.task.case.op.startswith(OPINFO_PREFIX)]
+            if len(records) > _MOST_OF_THEM:
+                return framework_coverage(framework, run.id, records)
+    return framework_coverage(framework)
 
 
 def describe(op: str) -> Operator:

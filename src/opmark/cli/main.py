@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from opmark.cli import calibrate, describe, doctor, list_, run, show
+from opmark.cli import calibrate, coverage, describe, doctor, list_, run, show
 from opmark.errors import UserError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command("describe")(describe.describe)
 app.command("show")(show.show)
 app.command("doctor")(doctor.doctor)
 app.command("calibrate")(calibrate.calibrate)
+app.command("coverage")(coverage.coverage)
 
 
 @app.callback(invoke_without_command=True)

@@ -20,6 +20,11 @@ def run(
     ] = None,
     workload: Annotated[Path | None, typer.Option("-w", "--workload", help="A workload file.")] = None,
     suite: Annotated[str | None, typer.Option(help="A workload that ships with opmark.")] = None,
+    op: Annotated[
+        list[str] | None, typer.Option(help="Of a workload only these, as in 'conv*'; alone, of all.")
+    ] = None,
+    category: Annotated[list[str] | None, typer.Option(help="Only operators of these categories.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Of a workload, only cases with one of these tags.")] = None,
     params: Annotated[
         list[str] | None, typer.Option("-p", "--param", help="NAME=VALUE or NAME=VALUE,VALUE; lists multiply.")
     ] = None,
@@ -30,7 +35,9 @@ def run(
     build: Annotated[
         str | None, typer.Option(help="Of a class such as torch.nn.Linear, before it is called: {args: [64, 32]}.")
     ] = None,
-    size: Annotated[list[str] | None, typer.Option(help="small, typical, large: presets.")] = None,
+    size: Annotated[
+        list[str] | None, typer.Option(help="small, typical, large: presets; of a workload, only these.")
+    ] = None,
     phase: Annotated[
         list[str] | None, typer.Option(help="forward, backward, both; of a workload, only these. [default: forward]")
     ] = None,
@@ -79,6 +86,9 @@ def run(
         "ops": names,
         "workload": workload,
         "suite": suite,
+        "op": split(op or []),
+        "category": split(category or []),
+        "tag": split(tag or []),
         "params": parse_params(names, params or []),
         "size": split(size or []),
         "phase": split(phase or []),

@@ -39,7 +39,10 @@ class Entry(NamedTuple):
     """With its variant, as in `nn.functional.pad/reflect`."""
     function: str
     """Its name in torch, as in `nn.functional.pad`."""
+    callable: bool
+    """Whether `torch.` and that name is a function that can be called."""
     dtypes: list[str]
+    """In which it runs on a CPU."""
     differentiable: bool
 
 

@@ -22,8 +22,9 @@ import torch
 from torch.testing import make_tensor as _make_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opmark.errors import Unsupported
+from opmark.errors import UnknownName, Unsupported
 from opmark.frameworks.call import Call, nested
+from opmark.registry import resolve
 
 SHAPE = (1024, 1024)
 # The sizes that samples are made of, larger; where four of them are multiplied, only the smaller ones can be had.
@@ -262,16 +263,24 @@ def _bounded(*shape: Any, **options: Any) -> torch.Tensor:
     return _make_tensor(*shape, **options)
 
 
-def _listing(device: str = "cpu") -> list[tuple[str, str, list[str], bool]]:
+def _listing(device: str = "cpu") -> list[tuple[str, str, bool, list[str], bool]]:
     return [
         (
             name,
             entry.name,
+            _callable(f"torch.{entry.name}"),
             sorted(str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes(device)),
             bool(entry.supports_autograd),
         )
         for name, entry in database().items()
     ]
+
+
+def _callable(path: str) -> bool:
+    try:
+        return callable(resolve(path))
+    except UnknownName:
+        return False
 
 
 if __name__ == "__main__":

@@ -17,10 +17,12 @@ from opmark import units
 from opmark.errors import UserError
 from opmark.metrics.summary import Summary
 from opmark.metrics.throughput import rates
+from opmark.registry import backends
 from opmark.registry import operator as find_operator
+from opmark.report.gain import gains
 from opmark.report.rows import Key, Row, others, rows, unit
 from opmark.report.view import Known, of_peak
-from opmark.schema import Memory, Param, Record
+from opmark.schema import Memory, Param, Record, Task
 from opmark.schema.measurement import PREEMPTED
 from opmark.units import counted
 
@@ -37,8 +39,10 @@ Cells = dict[str, Text | str]
 def print_records(records: Sequence[Record], console: Console, peaks: Mapping[str, Known] | None = None) -> None:
     found = rows(records)
     shares = [_shares(row, (peaks or {}).get(row.record.environment, Known())) for row in found]
-    cells = [_cells(row) | share for row, share in zip(found, shares, strict=True)]
-    columns = _columns(found, list(dict.fromkeys(name for share in shares for name in share)))
+    factors = [{} if gain is None else {"gain": f"{units.significant(gain)}x"} for gain in gains(found)]
+    more = [share | factor for share, factor in zip(shares, factors, strict=True)]
+    cells = [_cells(row) | part for row, part in zip(found, more, strict=True)]
+    columns = _columns(found, list(dict.fromkeys(name for part in more for name in part)))
     table = _wide(columns, cells)
     width = _natural_width(table, console)
     if not console.is_terminal:
@@ -159,7 +163,7 @@ def _cells(row: Row) -> Cells:
     cells: Cells = {
         "operator": Text(task.case.op),
         "parameters": Text(parameters(record)),
-        "backend": Text(f"{task.backend} ×{task.settings.threads}{in_processes(row)}"),
+        "backend": Text(f"{task.backend}{_way(task)} ×{task.settings.threads}{in_processes(row)}"),
         "phase": " d".join((task.case.phase, *task.case.wrt)),
         "memory": _memory(record.memory),
         "status": _status(row),
@@ -173,6 +177,13 @@ def _cells(row: Row) -> Cells:
         moved = "view" if record.view else _giga(found.bytes_per_second)
         cells |= {"GB/s": moved, "GFLOP/s": _giga(found.flops_per_second)}
     return cells
+
+
+def _way(task: Task) -> str:
+    """The implementation, where the framework has several."""
+    own = backends().get(task.backend)
+    plain = not task.implementation or (own is not None and task.implementation in (own.framework, task.backend))
+    return "" if plain else f"/{task.implementation}"
 
 
 def in_processes(row: Row) -> str:

@@ -21,7 +21,7 @@ class Known(NamedTuple):
     datasheet: Peaks | None = None
 
 
-def view(row: Row, run_id: str = "", known: Known | None = None) -> dict[str, Any]:
+def view(row: Row, run_id: str = "", known: Known | None = None, gain: float | None = None) -> dict[str, Any]:
     """Seconds, joules, bytes and flops; nothing is rounded and nothing is left out but the samples."""
     record = row.record
     task, case = record.task, record.task.case
@@ -49,7 +49,7 @@ def view(row: Row, run_id: str = "", known: Known | None = None) -> dict[str, An
         "notes": list(dict.fromkeys(note for r in row.records for note in r.notes)),
         "headline": list(row.measured()[0]) if row.measured() else None,
         "quantities": quantities,
-        "metrics": _metrics(row, known or Known()),
+        "metrics": {**_metrics(row, known or Known()), "gain": gain},
         "cost": msgspec.to_builtins(record.cost),
         "memory": msgspec.to_builtins(record.memory),
         "verification": msgspec.to_builtins(record.verification),

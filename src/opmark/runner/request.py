@@ -9,25 +9,35 @@ from pathlib import Path
 from typing import Any
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
+from opmark.registry import catalogue, operators_like
 from opmark.registry import operator as find_operator
-from opmark.registry import operators_like
 from opmark.schema import PHASES, Case, Entry, Operator, Workload
 from opmark.schema.workload import VERSION
 from opmark.workloads.expand import expand
 from opmark.workloads.load import load, read_yaml, suite
+from opmark.workloads.select import Selection
+
+DRILL = "diagnostics"
+"""The category of operators that fail in a chosen way."""
 
 
 def cases_for(
     ops: Sequence[str],
     params: Mapping[str, Any],
-    sizes: Sequence[str],
     phases: Sequence[str],
     workload: str | Path | None,
     suite_name: str | None,
     wrt: Sequence[str] = (),
     call: Mapping[str, Any] | None = None,
+    selection: Selection | None = None,
 ) -> list[Case]:
-    """The cases of operators with parameters, or of a workload file, or of a suite: exactly one of the three."""
+    """The cases of operators with parameters, or of a workload file, or of a suite; of these, what is selected.
+
+    With a selection alone, of all operators.
+    """
+    wanted = selection or Selection()
+    if not (ops or workload or suite_name) and (wanted.names or wanted.categories):
+        ops = _selected(wanted)
     _exactly_one(ops, workload, suite_name)
     for phase in phases:
         if phase not in PHASES:
@@ -35,21 +45,41 @@ def cases_for(
     if ops:
         phases = phases or (["backward"] if wrt else ["forward"])
         named = [name for op in ops for name in operators_like(op)]
-        entries = [_entry(find_operator(name), params, sizes, phases, wrt, call or {}) for name in named]
+        entries = [_entry(find_operator(name), params, wanted.sizes, phases, wrt, call or {}) for name in named]
         return expand(Workload(VERSION, "command line", entries), find_operator)
-    if call:
-        raise UserError("args, kwargs and build go with callables", "as in `opmark run torch.add --args ...`")
-    if params or sizes or wrt:
+    if params or wrt or call:
         raise UserError(
-            "parameters, sizes and gradients go with operators; a workload brings its own",
+            "parameters, arguments and gradients go with operators; a workload brings its own",
             "name operators, as in `opmark run matmul -p M=256 ...`",
         )
-    if workload:
-        cases = expand(load(Path(workload)), find_operator, str(workload), operators_like)
-    else:
-        assert suite_name is not None
-        cases = expand(suite(suite_name), find_operator, f"suite {suite_name}", operators_like)
-    return _of_phases(cases, phases)
+    return _of_phases(_of_workload(workload, suite_name, wanted), phases)
+
+
+def _of_workload(workload: str | Path | None, suite_name: str | None, wanted: Selection) -> list[Case]:
+    where = str(workload) if workload else f"suite {suite_name}"
+    whole = load(Path(workload)) if workload else suite(str(suite_name))
+    part = wanted.of_sizes(whole)
+    if not part.cases and whole.cases:
+        raise wanted.nothing(where)
+    cases = wanted.of_cases(expand(part, find_operator, where, operators_like), find_operator)
+    if not cases:
+        raise wanted.nothing(where)
+    return cases
+
+
+def _selected(wanted: Selection) -> list[str]:
+    """All operators of the catalogue that are wanted, but for those that fail on purpose."""
+    found = [op for op in catalogue().values() if op.category != DRILL]
+    named = {name for pattern in wanted.names for name in operators_like(pattern)}
+    of_category = [op.name for op in found if not wanted.categories or op.category in wanted.categories]
+    for category in wanted.categories:
+        known = {op.category for op in catalogue().values()}
+        if category not in known:
+            raise UnknownName("category", category, sorted(known))
+    chosen = [name for name in of_category if not named or name in named]
+    if not chosen:
+        raise wanted.nothing("the catalogue")
+    return chosen
 
 
 def default_backends() -> list[str]:

@@ -1,0 +1,26 @@
+"""opmark coverage"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opmark.cli.output import console, print_json_lines
+
+
+def coverage(
+    framework: Annotated[str, typer.Argument(help="torch, numpy.")] = "torch",
+    db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with every operator.")] = False,
+) -> None:
+    """Which operators of a framework can be measured, how, and which not."""
+    from opmark import api
+    from opmark.report.coverage import coverage_text, coverage_view
+
+    found = api.coverage(framework, db=db)
+    if as_json:
+        print_json_lines([coverage_view(found)])
+    else:
+        console().print(coverage_text(found))

@@ -1,0 +1,74 @@
+"""How much of a framework can be measured, and how: curated, as a callable, with the framework's own sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from opmark.errors import UnknownName
+from opmark.frameworks.opinfo import PREFIX, entries
+from opmark.registry import catalogue
+from opmark.schema import Record
+from opmark.schema.coverage import Coverage, Covered
+
+FRAMEWORKS = ("torch", "numpy")
+
+
+def coverage(framework: str, run: str = "", records: Sequence[Record] = ()) -> Coverage:
+    """`records`: those of a run of the framework's own operators, if there was one."""
+    if framework not in FRAMEWORKS:
+        raise UnknownName("framework", framework, FRAMEWORKS)
+    found = _torch(_outcomes(records)) if framework == "torch" else _numpy()
+    return Coverage(framework, found, run)
+
+
+def _curated(framework: str) -> dict[str, list[str]]:
+    """Names of catalogue operators by the function of the framework that they call."""
+    found: dict[str, list[str]] = {}
+    for operator in catalogue().values():
+        for implementation in operator.implementations_for(framework):
+            if implementation.path and operator.name not in found.get(implementation.path, ()):
+                found.setdefault(implementation.path, []).append(operator.name)
+    return found
+
+
+def _torch(outcomes: Mapping[str, dict[str, str]]) -> list[Covered]:
+    curated = _curated("torch")
+    return [
+        Covered(
+            entry.name,
+            entry.function,
+            [tier for tier, there in enumerate((bool(about), entry.callable, bool(entry.dtypes)), 1) if there],
+            about,
+            entry.differentiable,
+            outcomes.get(entry.name, {}),
+        )
+        for entry in entries()
+        for about in [curated.get(f"torch.{entry.function}", [])]
+    ]
+
+
+def _numpy() -> list[Covered]:
+    """Every function that NumPy names for arrays: it has no database of them."""
+    import numpy
+
+    curated = _curated("numpy")
+    names = sorted(name for name in numpy.__all__ if _is_function(getattr(numpy, name)))
+    return [
+        Covered(name, name, [1, 2] if about else [2], about, differentiable=False)
+        for name in names
+        for about in [curated.get(f"numpy.{name}", [])]
+    ]
+
+
+def _is_function(value: object) -> bool:
+    return callable(value) and not isinstance(value, type)
+
+
+def _outcomes(records: Sequence[Record]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for record in records:
+        case = record.task.case
+        if case.op.startswith(PREFIX):
+            became = record.status if record.status == "ok" else f"{record.status}: {record.reason}"
+            found.setdefault(case.op.removeprefix(PREFIX), {})[case.phase] = became
+    return found

@@ -1,0 +1,51 @@
+"""A part of a workload: by size, by name, by category, by tag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from msgspec.structs import replace
+
+from opmark.errors import UserError
+from opmark.schema import Case, Operator, Workload
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is asked for; nothing: everything. Several values of one kind are alternatives."""
+
+    names: Sequence[str] = ()
+    """Names of operators, also with `*` and `?`."""
+    categories: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    sizes: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.categories or self.tags or self.sizes)
+
+    def of_sizes(self, workload: Workload) -> Workload:
+        """Without the entries that do not have these sizes."""
+        if not self.sizes:
+            return workload
+        kept = [replace(entry, sizes=[s for s in entry.sizes if s in self.sizes]) for entry in workload.cases]
+        return replace(workload, cases=[entry for entry in kept if entry.sizes])
+
+    def of_cases(self, cases: Sequence[Case], find: Callable[[str], Operator]) -> list[Case]:
+        return [case for case in cases if self._wants(case, find)]
+
+    def _wants(self, case: Case, find: Callable[[str], Operator]) -> bool:
+        return (
+            (not self.names or any(self._named(case.op, name, find) for name in self.names))
+            and (not self.categories or find(case.op).category in self.categories)
+            and (not self.tags or bool(set(self.tags) & set(case.tags)))
+        )
+
+    def _named(self, op: str, name: str, find: Callable[[str], Operator]) -> bool:
+        return fnmatchcase(op, name) or name in find(op).aliases
+
+    def nothing(self, of: str) -> UserError:
+        asked = (("op", self.names), ("category", self.categories), ("tag", self.tags), ("size", self.sizes))
+        listed = ", ".join(f"--{kind} {','.join(values)}" for kind, values in asked if values)
+        return UserError(f"{of} has no case for {listed}", "`--dry-run` without them shows all that there is")

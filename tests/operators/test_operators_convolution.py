@@ -1,4 +1,4 @@
-"""conv2d."""
+"""conv1d, conv2d, conv3d, and the grouped, depthwise and pointwise ones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from opmark.errors import InvalidParameter
-from opmark.operators.convolution import CONV2D
+from opmark.operators.convolution import CONV1D, CONV2D, CONV3D, DEPTHWISE, GROUPED, POINTWISE
+from opmark.registry import operator
+from opmark.schema import Operator
 
 BASE: dict[str, Any] = {"batch": 2, "in_channels": 6, "image": [9, 7], "out_channels": 4}
-DEPTHWISE = {"batch": 2, "in_channels": 6, "image": [9, 7], "out_channels": 6, "groups": 6}
+ONE_EACH = {"batch": 2, "in_channels": 6, "image": [9, 7], "out_channels": 6, "groups": 6}
 
 VARIANTS = [
     BASE,
@@ -29,33 +31,51 @@ VARIANTS = [
     {**BASE, "kernel": [9, 7], "padding": 0},
     {**BASE, "kernel": [3, 2], "stride": 2, "padding": 2, "dilation": 2, "groups": 2},
     {**BASE, "kernel": [2, 4], "stride": 3, "padding": 1},
-    DEPTHWISE,
-    {**DEPTHWISE, "out_channels": 12, "stride": 2},
+    ONE_EACH,
+    {**ONE_EACH, "out_channels": 12, "stride": 2},
 ]
 
 
-def _arrays(params: dict[str, Any]) -> dict[str, Any]:
+LINE = {"batch": 2, "in_channels": 6, "image": [11], "out_channels": 4}
+VOLUME = {"batch": 2, "in_channels": 4, "image": [5, 6, 7], "out_channels": 6}
+CASES: list[tuple[Operator, dict[str, Any]]] = [
+    *((CONV2D, variant) for variant in VARIANTS),
+    (CONV1D, LINE),
+    (CONV1D, {**LINE, "kernel": [4], "stride": 3, "padding": 2, "dilation": 2, "groups": 2}),
+    (CONV1D, {**LINE, "kernel": [11], "padding": 0}),
+    (CONV3D, VOLUME),
+    (CONV3D, {**VOLUME, "kernel": [3, 2, 1], "stride": 2, "padding": 2, "dilation": 2, "groups": 2}),
+    (GROUPED, {**BASE, "groups": 2, "kernel": [2, 3]}),
+    (DEPTHWISE, {"batch": 2, "channels": 5, "image": [9, 7]}),
+    (DEPTHWISE, {"batch": 2, "channels": 5, "image": [9, 7], "multiplier": 3, "stride": 2, "kernel": [2, 3]}),
+    (POINTWISE, {"batch": 2, "in_channels": 5, "image": [9, 7], "out_channels": 3}),
+]
+every_case = pytest.mark.parametrize(("op", "variant"), CASES, ids=lambda value: getattr(value, "name", str(value)))
+
+
+def _arrays(params: dict[str, Any], op: Operator = CONV2D) -> dict[str, Any]:
     generator = np.random.default_rng(0)
-    return {name: generator.uniform(-1, 1, spec.shape) for name, spec in CONV2D.inputs(params).items()}
+    return {name: generator.uniform(-1, 1, spec.shape) for name, spec in op.inputs(params).items()}
 
 
-def _torch(params: dict[str, Any], x: Any, weight: Any) -> Any:
-    options = {key: params[key] for key in ("stride", "padding", "dilation", "groups")}
-    return torch.nn.functional.conv2d(torch.from_numpy(x), torch.from_numpy(weight), **options)
+def _torch(params: dict[str, Any], x: Any, weight: Any, op: Operator = CONV2D) -> Any:
+    (implementation,) = op.implementations_for("torch")
+    return implementation.build(params, x=torch.from_numpy(x), weight=torch.from_numpy(weight))()
 
 
-def _agrees_with_torch(params: dict[str, Any]) -> None:
-    arrays = _arrays(params)
-    expected = _torch(params, **arrays).numpy()
-    (implementation,) = CONV2D.implementations_for("numpy")
-    np.testing.assert_allclose(CONV2D.reference(params, **arrays), expected, rtol=1e-12, atol=1e-13)
+def _agrees_with_torch(params: dict[str, Any], op: Operator = CONV2D) -> None:
+    params = {**params, "dtype": "float64"}
+    arrays = _arrays(params, op)
+    expected = _torch(params, **arrays, op=op).numpy()
+    (implementation,) = op.implementations_for("numpy")
+    np.testing.assert_allclose(op.reference(params, **arrays), expected, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(implementation.build(params, **arrays)(), expected, rtol=1e-12, atol=1e-13)
-    assert CONV2D.cost({**params, "dtype": "float64"}).bytes_written == expected.nbytes
+    assert op.cost(params).bytes_written == expected.nbytes
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_the_reference_is_that_of_torch(variant: dict[str, Any]) -> None:
-    _agrees_with_torch(CONV2D.complete(variant))
+@every_case
+def test_the_reference_is_that_of_torch(op: Operator, variant: dict[str, Any]) -> None:
+    _agrees_with_torch(op.complete(variant), op)
 
 
 @settings(deadline=None, max_examples=40)
@@ -99,7 +119,7 @@ def test_cost_by_hand() -> None:
 
 def test_cost_by_hand_of_a_depthwise_one() -> None:
     """Each of 6 channels has a kernel of 9 of its own; stride 2 and padding 1 leave 5 x 4 of 9 x 7 pixels."""
-    params = CONV2D.complete({**DEPTHWISE, "stride": 2, "dtype": "float16"})
+    params = CONV2D.complete({**ONE_EACH, "stride": 2, "dtype": "float16"})
     forward, backward = CONV2D.phase_cost(params, "forward"), CONV2D.phase_cost(params, "backward")
     outputs = 2 * 6 * 5 * 4
     inputs = 2 * 6 * 9 * 7 + 6 * 9
@@ -108,21 +128,46 @@ def test_cost_by_hand_of_a_depthwise_one() -> None:
     assert (backward.bytes_read, backward.bytes_written) == (2 * (inputs + outputs), 2 * inputs)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_torch_counts_as_many_operations(variant: dict[str, Any], torch_cpu: Any) -> None:
-    params = CONV2D.complete(variant)
-    inputs = {name: torch_cpu.tensor(spec, i) for i, (name, spec) in enumerate(CONV2D.inputs(params).items())}
-    (implementation,) = CONV2D.implementations_for("torch")
+@every_case
+def test_torch_counts_as_many_operations(op: Operator, variant: dict[str, Any], torch_cpu: Any) -> None:
+    params = op.complete(variant)
+    inputs = {name: torch_cpu.tensor(spec, i) for i, (name, spec) in enumerate(op.inputs(params).items())}
+    (implementation,) = op.implementations_for("torch")
     forward = implementation.build(params, **inputs)
     with FlopCounterMode(display=False) as counter:
         forward()
-    assert CONV2D.cost(params).flops == counter.get_total_flops()
+    assert op.cost(params).flops == counter.get_total_flops()
     backward, _ = torch_cpu.backward(forward, list(inputs.values()), 0)
     with FlopCounterMode(display=False) as counter:
         backward()
     # torch's counter takes the gradient of the weight as if there were no groups, so it counts that `groups` times.
-    counted = counter.get_total_flops() * 2 / (1 + params["groups"])
-    assert CONV2D.backward_cost(params).flops == counted
+    groups = params["channels"] if op is DEPTHWISE else params.get("groups", 1)
+    assert op.backward_cost(params).flops == counter.get_total_flops() * 2 / (1 + groups)
+
+
+@pytest.mark.parametrize(
+    ("special", "general"),
+    [
+        ((DEPTHWISE, {"batch": 2, "channels": 6, "image": [9, 7], "stride": 2}), {**ONE_EACH, "stride": 2}),
+        ((POINTWISE, BASE), {**BASE, "kernel": [1, 1], "padding": 0}),
+        ((GROUPED, {**BASE, "groups": 2}), {**BASE, "groups": 2}),
+    ],
+    ids=["depthwise", "pointwise", "grouped"],
+)
+def test_special_ones_cost_what_the_general_one_does(special: Any, general: dict[str, Any]) -> None:
+    op, given = special
+    params, same = op.complete(given), CONV2D.complete(general)
+    for phase in ("forward", "backward"):
+        assert op.phase_cost(params, phase) == CONV2D.phase_cost(same, phase)
+
+
+@pytest.mark.parametrize(
+    ("alias", "op"),
+    [("Convolution", CONV2D), ("Conv1D", CONV1D), ("Conv2D", CONV2D), ("Conv3D", CONV3D), ("Conv2d", CONV2D)],
+    ids=lambda v: getattr(v, "name", v),
+)
+def test_names_of_other_systems_are_known(alias: str, op: Operator) -> None:
+    assert operator(alias) is op
 
 
 REFUSED = [
@@ -147,3 +192,26 @@ def test_what_cannot_be_convolved_is_refused(change: dict[str, Any], param: str,
 @pytest.mark.parametrize("change", [{"kernel": [9, 7], "padding": 0}, {"kernel": [11, 9]}, {"groups": 2}])
 def test_what_just_fits_is_allowed(change: dict[str, Any]) -> None:
     CONV2D.check_rules(CONV2D.complete({**BASE, **change}))
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "param"),
+    [
+        (CONV1D, {**LINE, "image": [11, 11]}, "image"),
+        (CONV1D, {**LINE, "kernel": [14]}, "kernel"),
+        (CONV3D, {**VOLUME, "kernel": [3, 3]}, "kernel"),
+        (CONV3D, {**VOLUME, "groups": 3}, "groups"),
+        (GROUPED, {**BASE, "groups": 4}, "groups"),
+        (DEPTHWISE, {"batch": 1, "channels": 2, "image": [5, 5], "kernel": [8, 3]}, "kernel"),
+        (POINTWISE, {**BASE, "image": [9]}, "image"),
+    ],
+    ids=lambda v: getattr(v, "name", str(v)),
+)
+def test_the_others_refuse_as_well(op: Operator, given: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidParameter, match=f"parameter `{param}` must"):
+        op.check_rules(op.complete(given))
+
+
+def test_stride_zero_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="`stride`: expected a whole number of at least 1"):
+        CONV2D.param("stride").check(0)

@@ -1,4 +1,4 @@
-"""matmul, batched_matmul."""
+"""matmul, batched_matmul, grouped_gemm, gemv, addmv, linear, addmm, baddbmm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from opmark.operators.gemm import BATCHED_MATMUL, MATMUL
+from opmark.operators.gemm import (
+    ADDMM,
+    ADDMV,
+    BADDBMM,
+    BATCHED_MATMUL,
+    GEMV,
+    GROUPED_GEMM,
+    LINEAR,
+    LINEAR_NO_BIAS,
+    MATMUL,
+)  # fmt: skip
+from opmark.registry import operator as find_operator
 from opmark.runner.check import verify
 from opmark.schema import EFFORTS, Case, Cost, Operator, Settings, Task
 
@@ -20,11 +31,22 @@ COSTS = [
     (MATMUL, {**SHAPE, "dtype": "float32"}, Cost(60, 84, 40), Cost(120, 124, 84)),
     (MATMUL, {**SHAPE, "dtype": "bfloat16"}, Cost(60, 42, 20), Cost(120, 62, 42)),
     (BATCHED_MATMUL, {"B": 7, **SHAPE, "dtype": "float64"}, Cost(420, 1176, 560), Cost(840, 1736, 1176)),
+    # A bias is one more sum for each result and 5 more elements; its gradient adds up the 10 elements of dc.
+    (LINEAR, {**SHAPE, "dtype": "float32"}, Cost(70, 104, 40), Cost(130, 124, 104)),
+    (LINEAR_NO_BIAS, {**SHAPE, "dtype": "float32"}, Cost(60, 84, 40), Cost(120, 124, 84)),
+    # The matrix that is added has 10 elements; its gradient is dc.
+    (ADDMM, {**SHAPE, "dtype": "float32"}, Cost(70, 124, 40), Cost(120, 124, 124)),
+    (BADDBMM, {"B": 7, **SHAPE, "dtype": "float64"}, Cost(490, 1736, 560), Cost(840, 1736, 1736)),
+    # 2 results of 3 products and 3 sums; back: 6 products for a, 6 products and sums for x.
+    (GEMV, {"M": 2, "K": 3}, Cost(12, 36, 8), Cost(18, 44, 36)),
+    (ADDMV, {"M": 2, "K": 3}, Cost(14, 44, 8), Cost(18, 44, 44)),
+    # Products with 2, 1 and 4 rows, each with a matrix b of its own.
+    (GROUPED_GEMM, {"M": [2, 1, 4], "N": 5, "K": 3}, Cost(210, 4 * (21 + 45), 140), None),
 ]
 
 
 @pytest.mark.parametrize(("op", "given", "forward", "backward"), COSTS)
-def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost, backward: Cost) -> None:
+def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost, backward: Cost | None) -> None:
     params = op.complete(given)
     assert op.phase_cost(params, "forward") == forward
     assert op.phase_cost(params, "backward") == backward
@@ -36,6 +58,7 @@ def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost, backwa
         (MATMUL, {"M": 3, "N": 5, "K": 7}),
         (MATMUL, {"M": 1, "N": 1, "K": 1}),
         (BATCHED_MATMUL, {"B": 2, "M": 3, "N": 5, "K": 7}),
+        (LINEAR_NO_BIAS, {"M": 3, "N": 5, "K": 7}),
     ],
 )
 def test_torch_counts_as_many_operations(op: Operator, given: dict[str, Any], torch_cpu: Any) -> None:
@@ -82,3 +105,34 @@ def test_a_single_result_that_happens_to_be_near_zero_is_not_called_wrong(torch_
         settings = Settings(1, "quick", EFFORTS["quick"], seed)
         task = Task(Case.of("matmul", params, "forward"), "torch-cpu", "torch", settings)
         assert verify(task, MATMUL, implementation, torch_cpu).checked == "full"
+
+
+def test_a_group_of_equal_products_costs_what_a_batch_of_them_does() -> None:
+    group = GROUPED_GEMM.complete({"M": [4, 4, 4], "N": 5, "K": 3})
+    assert GROUPED_GEMM.cost(group) == BATCHED_MATMUL.cost(BATCHED_MATMUL.complete({"B": 3, "M": 4, "N": 5, "K": 3}))
+
+
+def test_a_group_has_a_result_for_every_height() -> None:
+    params = GROUPED_GEMM.complete({"M": [2, 1, 4], "N": 5, "K": 3})
+    inputs = {name: np.ones(spec.shape) for name, spec in GROUPED_GEMM.inputs(params).items()}
+    results = GROUPED_GEMM.reference(params, **inputs)
+    assert [result.shape for result in results] == [(2, 5), (1, 5), (4, 5)]
+    assert all((result == 3).all() for result in results)
+
+
+def test_factors_scale_the_product_and_what_is_added() -> None:
+    params = ADDMM.complete({"M": 1, "N": 1, "K": 2, "alpha": 10.0, "beta": 0.5})
+    c, a, b = np.array([[4.0]]), np.array([[1.0, 2.0]]), np.array([[3.0], [5.0]])
+    assert ADDMM.reference(params, c=c, a=a, b=b) == [[2 + 130]]
+
+
+@pytest.mark.parametrize(
+    ("alias", "op"),
+    [
+        ("gemm", MATMUL), ("mm", MATMUL), ("Dot", MATMUL), ("linalg_gemm2", MATMUL), ("BatchDot", BATCHED_MATMUL),
+        ("batch_gemm", BATCHED_MATMUL), ("group_gemm", GROUPED_GEMM), ("FullyConnected", LINEAR), ("Dense", LINEAR),
+        ("linalg_gemm", ADDMM), ("mv", GEMV),
+    ],
+)  # fmt: skip
+def test_the_names_of_other_systems_are_found(alias: str, op: Operator) -> None:
+    assert find_operator(alias) is op

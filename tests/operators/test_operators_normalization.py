@@ -1,4 +1,4 @@
-"""softmax, layer_norm, rms_norm."""
+"""layer_norm, rms_norm, moments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from opmark.errors import InvalidParameter
-from opmark.operators.normalization import LAYER_NORM, RMS_NORM, SOFTMAX
+from opmark.operators.normalization import LAYER_NORM, MOMENTS, RMS_NORM
+from opmark.registry import operator
 from opmark.schema import Cost, Operator
 
 GENERATOR = np.random.default_rng(0)
@@ -17,13 +18,13 @@ X = GENERATOR.uniform(-3, 3, (4, 5, 6))
 WEIGHT, BIAS = GENERATOR.uniform(0.5, 1.5, (2, 6))
 
 COSTS = [
-    # 12 elements. Maximum, difference, exponential, sum, quotient: 5 an element. Back: the gradient and the output in.
-    (SOFTMAX, {"shape": [3, 4], "dtype": "float32"}, Cost(60, 48, 48), Cost(48, 96, 48)),
-    (SOFTMAX, {"shape": [3, 4], "axis": 0, "dtype": "float16"}, Cost(60, 24, 24), Cost(48, 48, 24)),
     # 12 elements and two vectors of 4 in. Back: x, its gradient and the weight in; three gradients out.
     (LAYER_NORM, {"shape": [3, 4], "dtype": "float32"}, Cost(84, 80, 48), Cost(144, 112, 80)),
     # 12 elements and one vector of 4 in. Back: x, its gradient and the weight in; two gradients out.
     (RMS_NORM, {"shape": [3, 4], "dtype": "float64"}, Cost(48, 128, 96), Cost(108, 224, 128)),
+    # 12 elements in, one variance and one mean out. Back: x, both gradients and the mean in.
+    (MOMENTS, {"shape": [3, 4], "dtype": "float32"}, Cost(48, 48, 8), Cost(36, 60, 48)),
+    (MOMENTS, {"shape": [3, 4], "axes": 1, "dtype": "float32"}, Cost(48, 48, 24), Cost(36, 84, 48)),
 ]
 
 
@@ -32,16 +33,6 @@ def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost, backwa
     params = op.complete(given)
     assert op.phase_cost(params, "forward") == forward
     assert op.phase_cost(params, "backward") == backward
-
-
-@pytest.mark.parametrize("axis", range(-3, 3))
-def test_the_reference_of_softmax_is_that_of_torch_on_every_axis(axis: int) -> None:
-    expected = torch.softmax(torch.from_numpy(X), axis)
-    np.testing.assert_allclose(SOFTMAX.reference({"axis": axis}, x=X), expected, rtol=1e-13)
-
-
-def test_softmax_of_large_numbers_does_not_overflow() -> None:
-    assert SOFTMAX.reference({"axis": 0}, x=np.array([1e4, 1e4])).tolist() == [0.5, 0.5]
 
 
 @pytest.mark.parametrize("eps", [1e-5, 0.1])
@@ -77,20 +68,31 @@ def test_vectors_are_as_long_as_the_last_axis(op: Operator) -> None:
     assert specs["x"].shape == (2, 3, 5)
 
 
-@pytest.mark.parametrize("axis", [-2, -1, 0, 1])
-def test_an_axis_that_exists_is_allowed(axis: int) -> None:
-    SOFTMAX.check_rules(SOFTMAX.complete({"shape": [2, 3], "axis": axis}))
-
-
-@pytest.mark.parametrize("axis", [-3, 2])
-def test_an_axis_that_does_not_exist_is_refused(axis: int) -> None:
-    with pytest.raises(InvalidParameter, match=rf"parameter `axis` must .*\[2, 3\] \(got {axis}\)"):
-        SOFTMAX.check_rules(SOFTMAX.complete({"shape": [2, 3], "axis": axis}))
-
-
 @pytest.mark.parametrize("op", [LAYER_NORM, RMS_NORM], ids=lambda op: op.name)
 def test_a_negative_eps_is_refused(op: Operator) -> None:
     """The root of a negative number is not a number, in the reference too, so that any result would pass."""
     assert op.param("eps").check(0.0) == 0
     with pytest.raises(InvalidParameter, match="parameter `eps`"):
         op.param("eps").check(-1.0)
+
+
+@pytest.mark.parametrize(("axes", "dims"), [(0, (0, 1, 2)), (1, (2,)), (2, (1, 2)), (3, (0, 1, 2))])
+def test_moments_are_variance_and_mean_along_the_last_axes(axes: int, dims: tuple[int, ...]) -> None:
+    params = MOMENTS.complete({"shape": [4, 5, 6], "axes": axes})
+    for found, expected in zip(
+        MOMENTS.reference(params, x=X), torch.var_mean(torch.from_numpy(X), dims, correction=0), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("given", "param"), [({"shape": [3, 4], "axes": 3}, "axes"), ({"shape": [3, 1], "axes": 1}, "shape")]
+)
+def test_moments_of_axes_that_are_not_there_or_of_one_element_are_refused(given: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidParameter, match=f"parameter `{param}` must"):
+        MOMENTS.check_rules(MOMENTS.complete(given))
+
+
+@pytest.mark.parametrize(("alias", "name"), [("LayerNorm", "layer_norm"), ("layernorm", "layer_norm")])
+def test_names_of_other_systems_are_found(alias: str, name: str) -> None:
+    assert operator(alias).name == name

@@ -1,4 +1,4 @@
-"""reduce_sum, topk."""
+"""Sums, means, products and norms along an axis."""
 
 from __future__ import annotations
 
@@ -8,10 +8,22 @@ import numpy as np
 import pytest
 import torch
 
-from opmark.errors import InvalidParameter, WrongResult
-from opmark.operators.reduction import REDUCE_SUM, TOPK
-from opmark.runner.check import verify
-from opmark.schema import EFFORTS, Case, Cost, Implementation, Operator, Settings, Task
+from opmark.errors import InvalidParameter
+from opmark.operators.reduction import (
+    LOGSUMEXP,
+    NANMEAN,
+    NANPROD,
+    NANSUM,
+    NORM,
+    OPERATORS,
+    PROD,
+    REDUCE_MEAN,
+    REDUCE_SUM,
+    STD,
+    VAR,
+)
+from opmark.registry import operator
+from opmark.schema import Cost, Operator
 
 X = np.random.default_rng(0).uniform(-1, 1, (4, 5, 6))
 
@@ -19,135 +31,109 @@ COSTS = [
     # 12 elements, one addition each, 3 sums out. Back there is nothing to compute.
     (REDUCE_SUM, {"shape": [3, 4], "dtype": "float32"}, Cost(12, 48, 12), None),
     (REDUCE_SUM, {"shape": [3, 4], "axis": 0, "dtype": "float16"}, Cost(12, 24, 8), None),
-    # 12 elements in, 3 x 2 values of 4 bytes and as many indices of 8 out.
-    (TOPK, {"shape": [3, 4], "k": 2, "dtype": "float32"}, Cost(0, 48, 72), Cost(0, 72, 48)),
-    (TOPK, {"shape": [3, 4], "k": 4, "dtype": "bfloat16"}, Cost(0, 24, 120), Cost(0, 120, 24)),
+    # Whole numbers of 4 bytes are added up in 8.
+    (REDUCE_SUM, {"shape": [3, 4], "dtype": "int32"}, Cost(12, 48, 24), None),
+    # A quotient for each of 3 means; back, 3 gradients are divided and spread over 12 elements.
+    (REDUCE_MEAN, {"shape": [3, 4]}, Cost(15, 48, 12), Cost(3, 12, 48)),
+    # Back: 12 elements, 3 products and 3 gradients in; a product and a quotient an element.
+    (PROD, {"shape": [3, 4]}, Cost(12, 48, 12), Cost(24, 72, 48)),
+    (NANSUM, {"shape": [3, 4], "dtype": "float64"}, Cost(12, 96, 24), Cost(0, 120, 96)),
+    # 4 operations an element, and a quotient and a difference for each of 3 rows; a root more for the deviation.
+    (VAR, {"shape": [3, 4]}, Cost(54, 48, 12), Cost(42, 60, 48)),
+    (STD, {"shape": [3, 4]}, Cost(57, 48, 12), Cost(45, 72, 48)),
+    (NORM, {"shape": [3, 4]}, Cost(27, 48, 12), Cost(15, 72, 48)),
+    (LOGSUMEXP, {"shape": [3, 4]}, Cost(42, 48, 12), Cost(36, 72, 48)),
 ]
 
 
 @pytest.mark.parametrize(("op", "given", "forward", "backward"), COSTS)
-def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost, backward: Cost) -> None:
+def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost, backward: Cost | None) -> None:
     params = op.complete(given)
     assert op.phase_cost(params, "forward") == forward
     assert op.phase_cost(params, "backward") == backward
 
 
-@pytest.mark.parametrize("axis", range(-3, 3))
-def test_the_reference_of_a_sum_is_that_of_torch_on_every_axis(axis: int) -> None:
-    expected = torch.sum(torch.from_numpy(X), dim=axis)
-    np.testing.assert_allclose(REDUCE_SUM.reference({"axis": axis}, x=X), expected, rtol=1e-13)
-    params = REDUCE_SUM.complete({"shape": list(X.shape), "axis": axis, "dtype": "float64"})
-    assert REDUCE_SUM.cost(params).bytes_written == expected.nbytes
-
-
-@pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize("k", [1, 3, 6])
-def test_the_reference_of_topk_is_that_of_torch(k: int, largest: bool) -> None:
-    params = TOPK.complete({"shape": list(X.shape), "k": k, "largest": largest})
-    values, indices = torch.topk(torch.from_numpy(X), k, largest=largest)
-    expected = TOPK.reference(params, x=X)
-    np.testing.assert_array_equal(expected[0], values)
-    observed = TOPK.observe(params, (values.numpy(), indices.numpy()), x=X)
-    for seen, due in zip(observed, expected, strict=True):
-        np.testing.assert_array_equal(seen, due)
-
-
-@pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize("k", [1, 3, 6])
-def test_numpy_finds_the_same_as_torch(k: int, largest: bool) -> None:
-    params = TOPK.complete({"shape": list(X.shape), "k": k, "largest": largest})
-    (implementation,) = TOPK.implementations_for("numpy")
-    values, indices = implementation.build(params, x=X)()
-    due = torch.topk(torch.from_numpy(X), k, largest=largest)
-    np.testing.assert_array_equal(values, due.values)
-    np.testing.assert_array_equal(indices, due.indices)
-
-
-def _verify_topk(live: Any, phase: Any, implementation: Implementation, dtype: str = "float32", **more: Any) -> Any:
-    params = TOPK.complete({"shape": [16, 33], "k": 5, "dtype": dtype, **more})
-    settings = Settings(1, "quick", EFFORTS["quick"])
-    return verify(Task(Case.of("topk", params, phase), "torch-cpu", "", settings), TOPK, implementation, live)
-
-
-def _topk_with(change: Any) -> Implementation:
-    """torch.topk whose result is changed."""
-
-    def build(p: Any, x: Any) -> Any:
-        return lambda: change(*torch.topk(x, p["k"], largest=p["largest"]))
-
-    return Implementation("torch", build)
-
-
-def test_equal_elements_may_be_found_in_any_order(torch_cpu: Any) -> None:
-    """bfloat16 has so few values that a row of 1000 holds many twice."""
-
-    def build(p: Any, x: Any) -> Any:
-        def launch() -> Any:
-            values, indices = torch.topk(x.flip(-1), p["k"])
-            return values, x.shape[-1] - 1 - indices
-
-        return launch
-
-    other_order = Implementation("torch", build)
-    params = {"shape": [4, 1000], "k": 100, "dtype": "bfloat16"}
-    assert _verify_topk(torch_cpu, "forward", other_order, **params).max_abs_error == 0
-    (usual,) = TOPK.implementations_for("torch")
-    x = torch_cpu.tensor(TOPK.inputs(TOPK.complete(params))["x"], 0)
-    found = [i.build(TOPK.complete(params), x=x)()[1] for i in (usual, other_order)]
-    assert not torch.equal(*found)
-
-
-WRONG_RESULTS = {
-    "indices of other elements": lambda values, indices: (values, (indices + 1) % 33),
-    "not sorted": lambda values, indices: (values.flip(-1), indices.flip(-1)),
-    "an index beyond the row": lambda values, indices: (values, indices + 33),
-    "indices transposed": lambda values, indices: (values, indices.T),
-    "no indices": lambda values, indices: values,
-    "one too many": lambda values, indices: (values, indices, indices),
+TORCH = {
+    "reduce_sum": torch.sum,
+    "reduce_mean": torch.mean,
+    "prod": torch.prod,
+    "var": torch.var,
+    "std": torch.std,
+    "logsumexp": torch.logsumexp,
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("what", WRONG_RESULTS)
-def test_a_wrong_topk_is_found_wrong(what: str, dtype: str, torch_cpu: Any) -> None:
-    with pytest.raises(WrongResult):
-        _verify_topk(torch_cpu, "forward", _topk_with(WRONG_RESULTS[what]), dtype)
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", range(-3, 3))
+@pytest.mark.parametrize("name", TORCH)
+def test_the_reference_is_that_of_torch_on_every_axis(name: str, axis: int, keepdims: bool) -> None:
+    op = operator(name)
+    expected = TORCH[name](torch.from_numpy(X), dim=axis, keepdim=keepdims)
+    params = op.complete({"shape": list(X.shape), "axis": axis, "keepdims": keepdims, "dtype": "float64"})
+    np.testing.assert_allclose(op.reference(params, x=X), expected, rtol=1e-12)
+    assert op.cost(params).bytes_written == expected.nbytes
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_gradient_at_the_wrong_place_of_a_row_is_found_wrong(dtype: str, torch_cpu: Any) -> None:
-    class Elsewhere(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Any, k: int) -> Any:
-            values, indices = torch.topk(x, k)
-            ctx.save_for_backward(indices)
-            ctx.shape = x.shape
-            ctx.mark_non_differentiable(indices)
-            return values, indices
-
-        @staticmethod
-        def backward(ctx: Any, grad: Any, _: Any) -> Any:
-            (indices,) = ctx.saved_tensors
-            return grad.new_zeros(ctx.shape).scatter(-1, ctx.shape[-1] - 1 - indices, grad), None
-
-    misplaced = Implementation("torch", lambda p, x: lambda: Elsewhere.apply(x, p["k"]))
-    assert _verify_topk(torch_cpu, "forward", misplaced, dtype).checked == "full"
-    with pytest.raises(WrongResult, match="gradient of `x`"):
-        _verify_topk(torch_cpu, "backward", misplaced, dtype)
+@pytest.mark.parametrize("ord_", [1, 2])
+def test_the_norm_is_that_of_its_order(ord_: int) -> None:
+    params = NORM.complete({"shape": [2, 2], "ord": ord_})
+    expected = {1: [7.0, 3.0], 2: [5.0, 5**0.5]}[ord_]
+    np.testing.assert_allclose(NORM.reference(params, x=np.array([[3.0, -4.0], [1.0, 2.0]])), expected)
 
 
-def test_k_is_at_most_the_length_of_a_row() -> None:
-    TOPK.check_rules(TOPK.complete({"shape": [9, 4], "k": 4}))
-    with pytest.raises(InvalidParameter, match=r"parameter `k` must .*\[9, 4\] \(got 5\)"):
-        TOPK.check_rules(TOPK.complete({"shape": [9, 4], "k": 5}))
+@pytest.mark.parametrize("op", [NANSUM, NANMEAN, NANPROD], ids=lambda op: op.name)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_some_of_the_data_is_missing_but_no_whole_row(op: Operator, axis: int, torch_cpu: Any) -> None:
+    params = op.complete({"shape": [50, 40], "axis": axis})
+    x = torch_cpu.to_numpy(torch_cpu.tensor(op.inputs(params)["x"], 0))
+    missing = np.isnan(x)
+    assert 0.05 < missing.mean() < 0.15
+    assert not missing.all(axis=axis).any()
+    assert np.isfinite(op.reference(params, x=x)).all()
 
 
+def test_what_is_missing_does_not_count() -> None:
+    x = np.array([[2.0, np.nan, 4.0]])
+    found = [float(op.reference(op.complete({"shape": [1, 3]}), x=x)[0]) for op in (NANSUM, NANMEAN, NANPROD)]
+    assert found == [6.0, 3.0, 8.0]
+
+
+@pytest.mark.parametrize("n", [2, 1000, 100_000])
+def test_a_product_stays_around_one_however_long_it_is(n: int, numpy_cpu: Any) -> None:
+    params = PROD.complete({"shape": [50, n]})
+    found = PROD.reference(params, x=numpy_cpu.to_numpy(numpy_cpu.tensor(PROD.inputs(params)["x"], 0)))
+    assert 1e-3 < found.min() < found.max() < 1e3
+    assert found.std() > 0.1
+
+
+@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
 @pytest.mark.parametrize("axis", [-3, -1, 0, 2])
-def test_an_axis_that_exists_is_allowed(axis: int) -> None:
-    REDUCE_SUM.check_rules(REDUCE_SUM.complete({"shape": [2, 3, 4], "axis": axis}))
+def test_an_axis_that_exists_is_allowed(op: Operator, axis: int) -> None:
+    op.check_rules(op.complete({"shape": [2, 3, 4], "axis": axis}))
 
 
+@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
 @pytest.mark.parametrize("axis", [-4, 3])
-def test_an_axis_that_does_not_exist_is_refused(axis: int) -> None:
+def test_an_axis_that_does_not_exist_is_refused(op: Operator, axis: int) -> None:
     with pytest.raises(InvalidParameter, match=rf"parameter `axis` must .*\[2, 3, 4\] \(got {axis}\)"):
-        REDUCE_SUM.check_rules(REDUCE_SUM.complete({"shape": [2, 3, 4], "axis": axis}))
+        op.check_rules(op.complete({"shape": [2, 3, 4], "axis": axis}))
+
+
+REFUSED = [
+    (NORM, {"shape": [2, 3], "ord": 3}, r"`ord` must be 1 or 2 \(got 3\)"),
+    (VAR, {"shape": [2, 3], "correction": 3}, r"`correction` must be less than .*\[2, 3\] \(got 3\)"),
+    (STD, {"shape": [3, 1], "correction": 0}, r"`shape` must have at least 2 elements along axis -1"),
+]
+
+
+@pytest.mark.parametrize(("op", "given", "message"), REFUSED)
+def test_what_makes_no_sense_is_refused(op: Operator, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        op.check_rules(op.complete(given))
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"), [("sum", "reduce_sum"), ("sum_axis", "reduce_sum"), ("mean", "reduce_mean")]
+)
+def test_names_that_people_look_for(alias: str, name: str) -> None:
+    assert operator(alias).name == name

@@ -7,6 +7,7 @@ from math import sqrt
 from typing import Any
 
 from opmark.operators import _numpy as np
+from opmark.operators._build import torch
 from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.cost import nbytes
 from opmark.schema.dtype import FLOATS
@@ -100,9 +101,9 @@ SDPA = Operator(
     gradients=("q", "k", "v"),
     implementations=(
         Implementation("numpy", lambda p, q, k, v: partial(_attention, p, q, k, v)),
-        Implementation("torch", _torch),
+        torch(_torch, "torch.nn.functional.scaled_dot_product_attention"),
     ),
-    aliases=("sdpa", "flash_attention"),
+    aliases=("sdpa",),
 )  # fmt: skip
 
 OPERATORS = (SDPA,)

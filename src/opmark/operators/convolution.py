@@ -1,21 +1,21 @@
-"""Convolutions: conv2d."""
+"""Convolutions: conv1d, conv2d, conv3d, and those of two axes that have names of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec
+from opmark.operators._build import formula, torch
+from opmark.operators._windows import AXES, FITS, columns, has_axes, out_sizes, padded, seen, torch_function
+from opmark.schema import Cost, Launch, Operator, Param, Params, Rule, TensorSpec
 from opmark.schema.cost import nbytes
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.operator import sum_of_products
 from opmark.schema.param import dtype, integer, shape, size
-
-
-def _out_size(p: Params, axis: int) -> int:
-    reach = p["dilation"] * (p["kernel"][axis] - 1) + 1
-    return int((p["image"][axis] + 2 * p["padding"] - reach) // p["stride"] + 1)
 
 
 def _inputs(p: Params) -> dict[str, TensorSpec]:
@@ -27,11 +27,11 @@ def _inputs(p: Params) -> dict[str, TensorSpec]:
 
 def _terms(p: Params) -> int:
     """Products that are added up for one output element."""
-    return int(p["in_channels"] // p["groups"] * p["kernel"][0] * p["kernel"][1])
+    return int(p["in_channels"] // p["groups"] * prod(p["kernel"]))
 
 
 def _outputs(p: Params) -> int:
-    return int(p["batch"] * p["out_channels"] * _out_size(p, 0) * _out_size(p, 1))
+    return int(p["batch"] * p["out_channels"] * prod(out_sizes(p)))
 
 
 def _cost(p: Params) -> Cost:
@@ -42,95 +42,176 @@ def _cost(p: Params) -> Cost:
 def _backward_cost(p: Params) -> Cost:
     """A product for each of the two gradients, as large as the forward one."""
     forward = _cost(p)
-    return Cost(2 * forward.flops, forward.bytes_read + forward.bytes_written, forward.bytes_read)
-
-
-def _padded(p: Params, x: Any) -> Any:
-    pad = p["padding"]
-    return np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    return Cost(4 * _outputs(p) * _terms(p), forward.bytes_read + forward.bytes_written, forward.bytes_read)
 
 
 def _reference(p: Params, x: Any, weight: Any) -> Any:
     """Adds up one kernel element at a time; slow and plain on purpose."""
-    x, stride, height, width = _padded(p, x), p["stride"], _out_size(p, 0), _out_size(p, 1)
-    groups = p["groups"]
-    out = np.zeros((p["batch"], groups, p["out_channels"] // groups, height, width))
-    x = x.reshape(p["batch"], groups, -1, *x.shape[2:])
+    batch, groups, sizes = p["batch"], p["groups"], out_sizes(p)
+    out = np.zeros((batch, groups, p["out_channels"] // groups, prod(sizes)))
+    x = padded(p, x)
     weight = weight.reshape(groups, p["out_channels"] // groups, -1, *p["kernel"])
-    for i in range(p["kernel"][0]):
-        for j in range(p["kernel"][1]):
-            top, left = i * p["dilation"], j * p["dilation"]
-            seen = x[..., top : top + stride * height : stride, left : left + stride * width : stride]
-            out += np.einsum("bgchw,gkc->bgkhw", seen, weight[..., i, j], optimize=True)
-    return out.reshape(p["batch"], p["out_channels"], height, width)
+    for at in np.ndindex(*p["kernel"]):
+        element = (..., *at)
+        out += weight[element] @ seen(p, x, at, sizes).reshape(batch, groups, -1, prod(sizes))
+    return out.reshape(batch, p["out_channels"], *sizes)
 
 
-def _numpy(p: Params, x: Any, weight: Any) -> Launch:
+def _by_columns(p: Params, x: Any, weight: Any) -> Any:
     """Unfolds the image into columns, then one matrix product a group."""
-    groups, stride, dilation = p["groups"], p["stride"], p["dilation"]
-    reach = tuple(dilation * (k - 1) + 1 for k in p["kernel"])
+    groups, sizes = p["groups"], out_sizes(p)
     rows = weight.reshape(groups, p["out_channels"] // groups, -1)
-    out_shape = (p["batch"], p["out_channels"], _out_size(p, 0), _out_size(p, 1))
-
-    def launch() -> Any:
-        windows = np.lib.stride_tricks.sliding_window_view(_padded(p, x), reach, axis=(2, 3))
-        windows = windows[:, :, ::stride, ::stride, ::dilation, ::dilation]
-        columns = windows.transpose(0, 1, 4, 5, 2, 3).reshape(p["batch"], groups, rows.shape[2], -1)
-        return (rows @ columns).reshape(out_shape)
-
-    return launch
+    unfolded = columns(p, padded(p, x)).reshape(p["batch"], groups, rows.shape[2], -1)
+    return (rows @ unfolded).reshape(p["batch"], p["out_channels"], *sizes)
 
 
-def _torch(p: Params, x: Any, weight: Any) -> Launch:
-    from torch.nn.functional import conv2d
+@dataclass(frozen=True)
+class _Row:
+    name: str
+    summary: str
+    dims: int
+    params: tuple[Param, ...]
+    presets: Mapping[str, Mapping[str, Any]]
+    aliases: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    filled: Callable[[Params], Params] = lambda p: p
+    """The parameters of the general convolution that this one is a case of."""
 
-    options = {key: p[key] for key in ("stride", "padding", "dilation", "groups")}
-    return partial(conv2d, x, weight, None, **options)
+
+def _operator(row: _Row) -> Operator:
+    function, filled = f"conv{row.dims}d", row.filled
+
+    def build(p: Params, x: Any, weight: Any) -> Launch:
+        options = {key: filled(p)[key] for key in ("stride", "padding", "dilation", "groups")}
+        return partial(torch_function(function), x, weight, None, **options)
+
+    return Operator(
+        name=row.name,
+        summary=row.summary,
+        category="convolution",
+        params=row.params,
+        inputs=lambda p: _inputs(filled(p)),
+        cost=lambda p: _cost(filled(p)),
+        backward_cost=lambda p: _backward_cost(filled(p)),
+        reference=lambda p, x, weight: _reference(filled(p), x, weight),
+        tolerance=sum_of_products(lambda p: _terms(filled(p))),
+        presets=row.presets,
+        rules=row.rules,
+        gradients=("x", "weight"),
+        implementations=(
+            formula(lambda p, x, weight: _by_columns(filled(p), x, weight)),
+            torch(build, f"torch.nn.functional.{function}"),
+        ),
+        aliases=row.aliases,
+    )
 
 
-def _preset(batch: int, channels: int, image: int, out: int) -> dict[str, Any]:
-    return {"batch": batch, "in_channels": channels, "image": [image, image], "out_channels": out}
+def _image(dims: int) -> Param:
+    return shape("image", f"{AXES[dims]} of the input")
 
 
-CONV2D = Operator(
-    name="conv2d",
-    summary="two-dimensional convolution, channels first, no bias",
-    category="convolution",
-    params=(
-        size("batch", "images"),
-        size("in_channels", "channels of the input"),
-        shape("image", "height x width of the input"),
-        size("out_channels", "channels of the output"),
-        shape("kernel", "height x width of the kernel", [3, 3]),
+def _window(dims: int) -> tuple[Param, ...]:
+    return (
+        shape("kernel", f"{AXES[dims]} of the kernel", [3] * dims),
         size("stride", "step between two windows", 1),
         integer("padding", "zeros around the image", 1, kind="count"),
         size("dilation", "step between two elements of the kernel", 1),
-        size("groups", "independent groups of channels; as many as channels: depthwise", 1),
-        dtype(*FLOATS),
-    ),
-    inputs=_inputs,
-    cost=_cost,
-    backward_cost=_backward_cost,
-    reference=_reference,
-    tolerance=sum_of_products(_terms),
-    presets={
-        "small": _preset(1, 16, 32, 16),
-        "typical": _preset(8, 64, 56, 64),
-        "large": _preset(32, 128, 56, 128),
-    },
-    rules=(
-        Rule("image", "have two sizes, height x width (got {image})", lambda p: len(p["image"]) == 2),
-        Rule("kernel", "have two sizes, height x width (got {kernel})", lambda p: len(p["kernel"]) == 2),
-        Rule("groups", "divide in_channels={in_channels} (got {groups})",
-             lambda p: p["in_channels"] % p["groups"] == 0),
-        Rule("groups", "divide out_channels={out_channels} (got {groups})",
-             lambda p: p["out_channels"] % p["groups"] == 0),
-        Rule("kernel", "fit into the padded image {image} (got {kernel} with dilation {dilation})",
-             lambda p: _out_size(p, 0) >= 1 and _out_size(p, 1) >= 1),
-    ),
-    gradients=("x", "weight"),
-    implementations=(Implementation("numpy", _numpy), Implementation("torch", _torch)),
-    aliases=("Convolution",),
+    )
+
+
+BATCH = size("batch", "images")
+IN_CHANNELS = size("in_channels", "channels of the input")
+OUT_CHANNELS = size("out_channels", "channels of the output")
+GROUPS = size("groups", "independent groups of channels; as many as channels: depthwise", 1)
+GROUPS_DIVIDE = (
+    Rule("groups", "divide in_channels={in_channels} (got {groups})", lambda p: p["in_channels"] % p["groups"] == 0),
+    Rule("groups", "divide out_channels={out_channels} (got {groups})",
+         lambda p: p["out_channels"] % p["groups"] == 0),
 )  # fmt: skip
 
-OPERATORS = (CONV2D,)
+
+def _rules(dims: int) -> tuple[Rule, ...]:
+    return (has_axes("image", dims), has_axes("kernel", dims))
+
+
+def _general(dims: int, groups: Param = GROUPS) -> tuple[Param, ...]:
+    return (BATCH, IN_CHANNELS, _image(dims), OUT_CHANNELS, *_window(dims), groups, dtype(*FLOATS))
+
+
+def _preset(batch: int, channels: int, image: list[int], out: int, **more: Any) -> dict[str, Any]:
+    return {"batch": batch, "in_channels": channels, "image": image, "out_channels": out, **more}
+
+
+CONV1D = _operator(_Row(
+    "conv1d", "one-dimensional convolution, channels first, no bias", 1, _general(1),
+    {
+        "small": _preset(2, 16, [256], 16),
+        "typical": _preset(8, 128, [512], 128),
+        "large": _preset(32, 256, [4096], 256),
+    },
+    ("Conv1D", "Conv1d"), (*_rules(1), *GROUPS_DIVIDE, FITS),
+))  # fmt: skip
+
+CONV2D = _operator(_Row(
+    "conv2d", "two-dimensional convolution, channels first, no bias", 2, _general(2),
+    {
+        "small": _preset(1, 16, [32, 32], 16),
+        "typical": _preset(8, 64, [56, 56], 64),
+        "large": _preset(32, 128, [56, 56], 128),
+    },
+    ("Convolution", "Conv2D", "Conv2d", "convolution"), (*_rules(2), *GROUPS_DIVIDE, FITS),
+))  # fmt: skip
+
+CONV3D = _operator(_Row(
+    "conv3d", "three-dimensional convolution, channels first, no bias", 3, _general(3),
+    {
+        "small": _preset(1, 8, [6, 12, 12], 8),
+        "typical": _preset(2, 32, [8, 28, 28], 32),
+        "large": _preset(8, 64, [16, 56, 56], 64),
+    },
+    ("Conv3D", "Conv3d"), (*_rules(3), *GROUPS_DIVIDE, FITS),
+))  # fmt: skip
+
+GROUPED = _operator(_Row(
+    "grouped_conv2d", "two-dimensional convolution of each group of channels by itself, no bias", 2,
+    _general(2, size("groups", "independent groups of channels")),
+    {
+        "small": _preset(1, 32, [28, 28], 32, groups=4),
+        "typical": _preset(8, 128, [56, 56], 128, groups=32),
+        "large": _preset(32, 256, [56, 56], 256, groups=32),
+    },
+    ("group_conv2d",), (*_rules(2), *GROUPS_DIVIDE, FITS),
+))  # fmt: skip
+
+
+def _depthwise(p: Params) -> Params:
+    channels = p["channels"]
+    return {**p, "in_channels": channels, "out_channels": channels * p["multiplier"], "groups": channels}
+
+
+DEPTHWISE = _operator(_Row(
+    "depthwise_conv2d", "two-dimensional convolution of each channel by itself, no bias", 2,
+    (BATCH, size("channels", "channels of the input"), _image(2),
+     size("multiplier", "channels of the output for each of the input", 1), *_window(2), dtype(*FLOATS)),
+    {
+        "small": {"batch": 1, "channels": 32, "image": [32, 32]},
+        "typical": {"batch": 8, "channels": 128, "image": [56, 56]},
+        "large": {"batch": 64, "channels": 256, "image": [56, 56]},
+    },
+    ("DepthwiseConv2D", "depthwise_convolution"), (*_rules(2), FITS), _depthwise,
+))  # fmt: skip
+
+_ONE_BY_ONE = {"kernel": (1, 1), "stride": 1, "padding": 0, "dilation": 1, "groups": 1}
+
+POINTWISE = _operator(_Row(
+    "pointwise_conv2d", "two-dimensional convolution with a kernel of 1 x 1, no bias", 2,
+    (BATCH, IN_CHANNELS, _image(2), OUT_CHANNELS, dtype(*FLOATS)),
+    {
+        "small": _preset(1, 16, [32, 32], 32),
+        "typical": _preset(8, 128, [28, 28], 256),
+        "large": _preset(64, 256, [56, 56], 256),
+    },
+    ("conv1x1", "pointwise_convolution"), (has_axes("image", 2),), lambda p: {**p, **_ONE_BY_ONE},
+))  # fmt: skip
+
+OPERATORS = (CONV1D, CONV2D, CONV3D, GROUPED, DEPTHWISE, POINTWISE)

@@ -1,15 +1,30 @@
-"""Matrix products: matmul, batched_matmul."""
+"""Matrix products: matmul, batched_matmul, grouped_gemm, gemv, linear, and those with something added."""
 
 from __future__ import annotations
 
-from opmark.operators._build import calls
-from opmark.schema import Cost, Operator, Params, TensorSpec
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import calls, formula, numpy, torch
+from opmark.schema import Cost, Launch, Operator, Params, TensorSpec
+from opmark.schema.cost import nbytes
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.operator import sum_of_products
-from opmark.schema.param import dtype, size
+from opmark.schema.param import dtype, real, shape, size
 
 MNK = (size("M", "rows of a and c"), size("N", "columns of b and c"), size("K", "columns of a, rows of b"))
+FACTORS = (real("alpha", "factor of the product", 1.0), real("beta", "factor of what is added to it", 1.0))
 TERMS = sum_of_products(lambda p: int(p["K"]))
+PRESETS = {
+    "small": {"M": 128, "N": 128, "K": 128},
+    "typical": {"M": 1024, "N": 1024, "K": 1024},
+    "large": {"M": 4096, "N": 4096, "K": 4096},
+}
+BATCHED_PRESETS = {
+    "small": {"B": 8, "M": 64, "N": 64, "K": 64},
+    "typical": {"B": 32, "M": 256, "N": 256, "K": 128},
+    "large": {"B": 64, "M": 1024, "N": 1024, "K": 256},
+}
 
 
 def _matrices(p: Params, *batch: int) -> dict[str, TensorSpec]:
@@ -20,14 +35,14 @@ def _matrices(p: Params, *batch: int) -> dict[str, TensorSpec]:
 
 
 def _product(p: Params, batch: int = 1) -> Cost:
-    m, n, k, nbytes = p["M"], p["N"], p["K"], batch * sizeof(p["dtype"])
-    return Cost(2 * batch * m * n * k, (m * k + k * n) * nbytes, m * n * nbytes)
+    m, n, k, size = p["M"], p["N"], p["K"], batch * sizeof(p["dtype"])
+    return Cost(2 * batch * m * n * k, (m * k + k * n) * size, m * n * size)
 
 
 def _product_backward(p: Params, batch: int = 1) -> Cost:
     """Two products of the same size; reads a, b and the gradient of c, writes the gradients of a and b."""
-    forward = _product(p, batch)
-    return Cost(2 * forward.flops, forward.bytes_read + forward.bytes_written, forward.bytes_read)
+    forward, flops = _product(p, batch), 2 * batch * p["M"] * p["N"] * p["K"]
+    return Cost(2 * flops, forward.bytes_read + forward.bytes_written, forward.bytes_read)
 
 
 MATMUL = Operator(
@@ -40,14 +55,10 @@ MATMUL = Operator(
     backward_cost=_product_backward,
     reference=lambda p, a, b: a @ b,
     tolerance=TERMS,
-    presets={
-        "small": {"M": 128, "N": 128, "K": 128},
-        "typical": {"M": 1024, "N": 1024, "K": 1024},
-        "large": {"M": 4096, "N": 4096, "K": 4096},
-    },
+    presets=PRESETS,
     gradients=("a", "b"),
     implementations=(calls("numpy.matmul", "a", "b"), calls("torch.matmul", "a", "b")),
-    aliases=("gemm", "mm", "dot"),
+    aliases=("gemm", "mm", "dot", "Dot", "linalg_gemm2"),
 )
 
 BATCHED_MATMUL = Operator(
@@ -60,14 +71,239 @@ BATCHED_MATMUL = Operator(
     backward_cost=lambda p: _product_backward(p, p["B"]),
     reference=lambda p, a, b: a @ b,
     tolerance=TERMS,
-    presets={
-        "small": {"B": 8, "M": 64, "N": 64, "K": 64},
-        "typical": {"B": 32, "M": 256, "N": 256, "K": 128},
-        "large": {"B": 64, "M": 1024, "N": 1024, "K": 256},
-    },
+    presets=BATCHED_PRESETS,
     gradients=("a", "b"),
     implementations=(calls("numpy.matmul", "a", "b"), calls("torch.bmm", "a", "b")),
-    aliases=("batch_gemm", "bmm", "batch_dot"),
+    aliases=("batch_gemm", "bmm", "batch_dot", "BatchDot", "batch_matmul"),
 )
 
-OPERATORS = (MATMUL, BATCHED_MATMUL)
+
+def _grouped_inputs(p: Params) -> dict[str, TensorSpec]:
+    left = {f"a{i}": TensorSpec((m, p["K"]), p["dtype"]) for i, m in enumerate(p["M"])}
+    right = {f"b{i}": TensorSpec((p["K"], p["N"]), p["dtype"]) for i in range(len(p["M"]))}
+    return left | right
+
+
+def _grouped_cost(p: Params) -> Cost:
+    rows = sum(p["M"])
+    return Cost(2 * rows * p["N"] * p["K"], nbytes(_grouped_inputs(p).values()), rows * p["N"] * sizeof(p["dtype"]))
+
+
+def _pairs(p: Params, inputs: dict[str, Any]) -> list[tuple[Any, Any]]:
+    return [(inputs[f"a{i}"], inputs[f"b{i}"]) for i in range(len(p["M"]))]
+
+
+def _numpy_grouped(p: Params, **inputs: Any) -> Launch:
+    pairs = _pairs(p, inputs)
+    return lambda: tuple(np.matmul(a, b) for a, b in pairs)
+
+
+def _torch_grouped(p: Params, **inputs: Any) -> Launch:
+    from torch import mm
+
+    pairs = _pairs(p, inputs)
+    return lambda: tuple([mm(a, b) for a, b in pairs])
+
+
+GROUPED_GEMM = Operator(
+    name="grouped_gemm",
+    summary="independent products of different heights in one call: c_i[M_i,N] = a_i[M_i,K] b_i[K,N]",
+    category="gemm",
+    params=(
+        shape("M", "rows of each product, as in 512x256x64"),
+        size("N", "columns of every b and c"),
+        size("K", "columns of every a, rows of every b"),
+        dtype(*FLOATS),
+    ),
+    inputs=_grouped_inputs,
+    cost=_grouped_cost,
+    reference=lambda p, **inputs: tuple(a @ b for a, b in _pairs(p, inputs)),
+    tolerance=TERMS,
+    presets={
+        "small": {"M": [64, 32, 16, 8], "N": 64, "K": 64},
+        "typical": {"M": [512, 256, 128, 64], "N": 512, "K": 512},
+        "large": {"M": [4096, 2048, 1024, 512, 512, 256, 128, 64], "N": 4096, "K": 4096},
+    },
+    implementations=(numpy(_numpy_grouped), torch(_torch_grouped, "torch.mm")),
+    aliases=("group_gemm", "grouped_mm", "grouped_matmul"),
+)
+
+
+def _gemv_inputs(p: Params) -> dict[str, TensorSpec]:
+    return {"a": TensorSpec((p["M"], p["K"]), p["dtype"]), "x": TensorSpec((p["K"],), p["dtype"])}
+
+
+def _gemv_cost(p: Params, added: int = 0) -> Cost:
+    """`added`: vectors as long as the result that are added to it."""
+    m, k, size = p["M"], p["K"], sizeof(p["dtype"])
+    return Cost((2 * k + added) * m, (m * k + k + added * m) * size, m * size)
+
+
+def _gemv_backward(p: Params, added: int = 0) -> Cost:
+    """The outer product of the incoming gradient and x for a; one more product with the matrix for x."""
+    m, k, size = p["M"], p["K"], sizeof(p["dtype"])
+    return Cost(3 * m * k, (m * k + k + m) * size, (m * k + k + added * m) * size)
+
+
+GEMV_PARAMS = (size("M", "rows of a, elements of y"), size("K", "columns of a, elements of x"), dtype(*FLOATS))
+GEMV_PRESETS = {
+    "small": {"M": 256, "K": 256},
+    "typical": {"M": 2048, "K": 2048},
+    "large": {"M": 16384, "K": 8192},
+}
+
+GEMV = Operator(
+    name="gemv",
+    summary="product of a matrix and a vector: y[M] = a[M,K] x[K]",
+    category="gemm",
+    params=GEMV_PARAMS,
+    inputs=_gemv_inputs,
+    cost=_gemv_cost,
+    backward_cost=_gemv_backward,
+    reference=lambda p, a, x: a @ x,
+    tolerance=TERMS,
+    presets=GEMV_PRESETS,
+    gradients=("a", "x"),
+    implementations=(calls("numpy.matmul", "a", "x"), calls("torch.mv", "a", "x")),
+    aliases=("mv", "matvec"),
+)
+
+ADDMV = Operator(
+    name="addmv",
+    summary="y[M] = c[M] + a[M,K] x[K]",
+    category="gemm",
+    params=GEMV_PARAMS,
+    inputs=lambda p: {"c": TensorSpec((p["M"],), p["dtype"]), **_gemv_inputs(p)},
+    cost=lambda p: _gemv_cost(p, added=1),
+    backward_cost=lambda p: _gemv_backward(p, added=1),
+    reference=lambda p, c, a, x: c + a @ x,
+    tolerance=TERMS,
+    presets=GEMV_PRESETS,
+    gradients=("c", "a", "x"),
+    implementations=(formula(lambda p, c, a, x: c + a @ x), calls("torch.addmv", "c", "a", "x")),
+)
+
+
+def _linear_inputs(p: Params) -> dict[str, TensorSpec]:
+    return {"x": TensorSpec((p["M"], p["K"]), p["dtype"]), "weight": TensorSpec((p["N"], p["K"]), p["dtype"])}
+
+
+def _with_bias(p: Params) -> dict[str, TensorSpec]:
+    return {**_linear_inputs(p), "bias": TensorSpec((p["N"],), p["dtype"])}
+
+
+def _linear_cost(p: Params) -> Cost:
+    bias, product = p["N"] * sizeof(p["dtype"]), _product(p)
+    return Cost((2 * p["K"] + 1) * p["M"] * p["N"], product.bytes_read + bias, product.bytes_written)
+
+
+def _linear_backward(p: Params) -> Cost:
+    """The gradient of the bias adds up the rows of the incoming one."""
+    bias, product = p["N"] * sizeof(p["dtype"]), _product_backward(p)
+    return Cost((4 * p["K"] + 1) * p["M"] * p["N"], product.bytes_read, product.bytes_written + bias)
+
+
+LINEAR_PARAMS = (
+    size("M", "rows of x: tokens, or images of a batch"),
+    size("N", "features out"),
+    size("K", "features in"),
+    dtype(*FLOATS),
+)
+
+LINEAR = Operator(
+    name="linear",
+    summary="a fully connected layer: y[M,N] = x[M,K] weight[N,K]ᵀ + bias[N]",
+    category="gemm",
+    params=LINEAR_PARAMS,
+    inputs=_with_bias,
+    cost=_linear_cost,
+    backward_cost=_linear_backward,
+    reference=lambda p, x, weight, bias: x @ weight.T + bias,
+    tolerance=TERMS,
+    presets=PRESETS,
+    gradients=("x", "weight", "bias"),
+    implementations=(
+        formula(lambda p, x, weight, bias: x @ weight.T + bias),
+        calls("torch.nn.functional.linear", "x", "weight", "bias"),
+    ),
+    aliases=("FullyConnected", "fully_connected", "Dense", "dense", "Linear"),
+)
+
+LINEAR_NO_BIAS = Operator(
+    name="linear_no_bias",
+    summary="a fully connected layer without a bias: y[M,N] = x[M,K] weight[N,K]ᵀ",
+    category="gemm",
+    params=LINEAR_PARAMS,
+    inputs=_linear_inputs,
+    cost=_product,
+    backward_cost=_product_backward,
+    reference=lambda p, x, weight: x @ weight.T,
+    tolerance=TERMS,
+    presets=PRESETS,
+    gradients=("x", "weight"),
+    implementations=(
+        numpy(lambda p, x, weight: lambda: x @ weight.T, "numpy.matmul"),
+        calls("torch.nn.functional.linear", "x", "weight"),
+    ),
+)
+
+
+def _added(batch: str | None = None) -> dict[str, Any]:
+    """What operators c + a b have in common; `batch` is the parameter that counts products."""
+
+    def several(p: Params) -> tuple[int, ...]:
+        return (p[batch],) if batch else ()
+
+    def inputs(p: Params) -> dict[str, TensorSpec]:
+        added = TensorSpec((*several(p), p["M"], p["N"]), p["dtype"])
+        return {"c": added, **_matrices(p, *several(p))}
+
+    def cost(p: Params) -> Cost:
+        product, results = _product(p, *several(p)), inputs(p)["c"].elements
+        flops = (2 * p["K"] + 1) * results
+        return Cost(flops, product.bytes_read + product.bytes_written, product.bytes_written)
+
+    def backward(p: Params) -> Cost:
+        """As of the product; the gradient of c is the incoming one."""
+        return _product_backward(p, *several(p)) + Cost(0, 0, inputs(p)["c"].nbytes)
+
+    def reference(p: Params, c: Any, a: Any, b: Any) -> Any:
+        return p["beta"] * c + p["alpha"] * (a @ b)
+
+    return {
+        "category": "gemm",
+        "inputs": inputs,
+        "cost": cost,
+        "backward_cost": backward,
+        "reference": reference,
+        "tolerance": TERMS,
+        "gradients": ("c", "a", "b"),
+    }
+
+
+ADDMM = Operator(
+    name="addmm",
+    summary="beta c[M,N] + alpha a[M,K] b[K,N]",
+    params=(*MNK, *FACTORS, dtype(*FLOATS)),
+    presets=PRESETS,
+    implementations=(
+        formula(_added()["reference"]),
+        calls("torch.addmm", "c", "a", "b", alpha="alpha", beta="beta"),
+    ),
+    aliases=("linalg_gemm",),
+    **_added(),
+)
+
+BADDBMM = Operator(
+    name="baddbmm",
+    summary="B independent beta c[B,M,N] + alpha a[B,M,K] b[B,K,N]",
+    params=(size("B", "number of products"), *MNK, *FACTORS, dtype(*FLOATS)),
+    presets=BATCHED_PRESETS,
+    implementations=(
+        formula(_added("B")["reference"]),
+        calls("torch.baddbmm", "c", "a", "b", alpha="alpha", beta="beta"),
+    ),
+    **_added("B"),
+)
+
+OPERATORS = (MATMUL, BATCHED_MATMUL, GROUPED_GEMM, GEMV, ADDMV, LINEAR, LINEAR_NO_BIAS, ADDMM, BADDBMM)

@@ -103,6 +103,7 @@ COPY = Operator(
     reference=lambda p, x: x,
     presets=PRESETS,
     implementations=(Implementation("numpy", _numpy_copy), Implementation("torch", _torch_copy)),
+    aliases=("device2device", "d2d", "memcpy"),
 )
 
 TRIAD = Operator(

@@ -1,4 +1,4 @@
-"""Operators that normalise along the last axis: softmax, layer_norm, rms_norm."""
+"""Operators that normalise along the last axis: layer_norm, rms_norm; and moments, which they are made of."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._build import calls
-from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec
+from opmark.operators._build import formula, torch
+from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, integer, real, shape
 
@@ -17,36 +17,6 @@ PRESETS = {
     "typical": {"shape": [2048, 1024]},
     "large": {"shape": [8192, 4096]},
 }
-AXIS = integer("axis", "axis that is reduced; negative counts from the last", -1)
-AXIS_EXISTS = Rule("axis", "name an axis of shape {shape} (got {axis})",
-                   lambda p: -len(p["shape"]) <= p["axis"] < len(p["shape"]))  # fmt: skip
-
-
-def _softmax(p: Params, x: Any) -> Any:
-    """With a sum that keeps at least 24 bits: NumPy would add up float16 in float16."""
-    shifted = np.exp(x - x.max(axis=p["axis"], keepdims=True))
-    total = shifted.sum(axis=p["axis"], keepdims=True, dtype=np.promote_types(x.dtype, np.float32))
-    return (shifted / total).astype(x.dtype, copy=False)
-
-
-SOFTMAX = Operator(
-    name="softmax",
-    summary="exp(x) over its sum along an axis",
-    category="activation",
-    params=(shape("shape", "shape of x"), AXIS, dtype(*FLOATS)),
-    inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"])},
-    # Maximum, difference, exponential, sum, quotient.
-    cost=lambda p: _row_cost(p, flops=5, tensors_read=1),
-    backward_cost=lambda p: _row_cost(p, flops=4, tensors_read=2),
-    reference=_softmax,
-    presets=PRESETS,
-    rules=(AXIS_EXISTS,),
-    gradients=("x",),
-    implementations=(
-        Implementation("numpy", lambda p, x: partial(_softmax, p, x)),
-        calls("torch.softmax", "x", dim="axis"),
-    ),
-)
 
 
 def _row_cost(p: Params, flops: int, tensors_read: int, vectors_read: int = 0, vectors_written: int = 0) -> Cost:
@@ -117,7 +87,8 @@ LAYER_NORM = Operator(
     presets=PRESETS,
     rules=(LONG_ENOUGH,),
     gradients=("x", "weight", "bias"),
-    implementations=(_in_dtype(_layer_norm), Implementation("torch", _torch_layer_norm)),
+    implementations=(_in_dtype(_layer_norm), torch(_torch_layer_norm, "torch.nn.functional.layer_norm")),
+    aliases=("LayerNorm", "layernorm"),
 )
 
 RMS_NORM = Operator(
@@ -133,7 +104,72 @@ RMS_NORM = Operator(
     presets=PRESETS,
     rules=(LONG_ENOUGH,),
     gradients=("x", "weight"),
-    implementations=(_in_dtype(_rms_norm), Implementation("torch", _torch_rms_norm)),
+    implementations=(_in_dtype(_rms_norm), torch(_torch_rms_norm, "torch.nn.functional.rms_norm")),
+    aliases=("RMSNorm", "rmsnorm"),
 )
 
-OPERATORS = (SOFTMAX, LAYER_NORM, RMS_NORM)
+# -- moments: mean and variance alone.
+
+
+def _reduced(p: Params) -> tuple[int, ...]:
+    return tuple(range(-(p["axes"] or len(p["shape"])), 0))
+
+
+def _moments_cost(p: Params) -> Cost:
+    n, rows, nbytes = prod(p["shape"]), _rows(p), sizeof(p["dtype"])
+    return Cost(4 * n, n * nbytes, 2 * rows * nbytes)
+
+
+def _moments_backward(p: Params) -> Cost:
+    """An element: difference from the mean, times the one gradient, plus the other."""
+    n, rows, nbytes = prod(p["shape"]), _rows(p), sizeof(p["dtype"])
+    return Cost(3 * n, (n + 3 * rows) * nbytes, n * nbytes)
+
+
+def _rows(p: Params) -> int:
+    return int(prod(p["shape"]) // prod(p["shape"][axis] for axis in _reduced(p)))
+
+
+def _moments(p: Params, x: Any) -> Any:
+    return x.var(axis=_reduced(p)), x.mean(axis=_reduced(p))
+
+
+def _torch_moments(p: Params, x: Any) -> Launch:
+    from torch import var_mean
+
+    return partial(var_mean, x, dim=_reduced(p), correction=0)
+
+
+MOMENTS = Operator(
+    name="moments",
+    summary="variance and mean along the last axes",
+    category="reduction",
+    params=(
+        shape("shape", "shape of x"),
+        integer("axes", "how many axes, counted from the last, go into a variance; 0: all", 0, kind="count"),
+        dtype(*FLOATS),
+    ),
+    # Not around zero, where a mean of many numbers would be nothing but their rounding.
+    inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"], -1.0, 2.0)},
+    # Mean 1, difference 1, variance 2.
+    cost=_moments_cost,
+    backward_cost=_moments_backward,
+    reference=_moments,
+    presets={
+        "small": {"shape": [128, 256]},
+        "typical": {"shape": [2048, 2048]},
+        "large": {"shape": [8192, 8192]},
+    },
+    tolerance=Tolerance(terms=lambda p: prod(p["shape"]) // _rows(p)),
+    rules=(
+        Rule("axes", "be at most as many as {shape} has (got {axes})", lambda p: p["axes"] <= len(p["shape"])),
+        Rule("shape", "have at least 2 elements along those axes (got {shape})",
+             lambda p: p["axes"] > len(p["shape"]) or prod(p["shape"]) >= 2 * _rows(p)),
+    ),
+    gradients=("x",),
+    implementations=(formula(_moments), torch(_torch_moments, "torch.var_mean")),
+    aliases=("var_mean",),
+)  # fmt: skip
+
+OPERATORS = (LAYER_NORM, RMS_NORM, MOMENTS)
+"""Found by the registry."""

@@ -1,132 +1,185 @@
-"""Fewer elements out than in: reduce_sum, topk."""
+"""One number for all elements along an axis: sums, means, products, norms."""
 
 from __future__ import annotations
 
-from functools import partial
-from math import prod
+from collections.abc import Callable
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._build import calls
-from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec, Tolerance
-from opmark.schema.dtype import FLOATS, sizeof
-from opmark.schema.param import dtype, flag, integer, shape, size
-
-INDEX_BYTES = sizeof("int64")
-
-
-def _sum_cost(p: Params) -> Cost:
-    n, nbytes = prod(p["shape"]), sizeof(p["dtype"])
-    return Cost(n, n * nbytes, n // p["shape"][p["axis"]] * nbytes)
+from opmark.operators._axis import Work, along, around_one, length, made, reduction, repeated, same_dtype, signed
+from opmark.operators._build import calls, torch
+from opmark.operators._pointwise import away_from
+from opmark.schema import Launch, Params, Rule, TensorSpec, Tolerance
+from opmark.schema.dtype import FLOATS, is_float
+from opmark.schema.param import integer
 
 
-def _numpy_sum(p: Params, x: Any) -> Launch:
-    """With at least 24 bits: NumPy would add up float16 in float16 along all axes but the last."""
-    wide = np.promote_types(x.dtype, np.float32)
-    if wide == x.dtype:
-        return partial(np.sum, x, axis=p["axis"])
-    return lambda: np.sum(x, axis=p["axis"], dtype=wide).astype(x.dtype)
+def _wide(p: Params) -> str:
+    """Whole numbers are added up in 64 bits."""
+    return same_dtype(p) if is_float(p["dtype"]) else "int64"
 
 
-REDUCE_SUM = Operator(
-    name="reduce_sum",
-    summary="sum along an axis",
-    category="reduction",
-    params=(shape("shape", "shape of x"), integer("axis", "axis that is summed", -1), dtype(*FLOATS)),
-    inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"])},
-    cost=_sum_cost,
-    reference=lambda p, x: x.sum(axis=p["axis"]),
-    tolerance=Tolerance(
-        terms=lambda p: int(p["shape"][p["axis"]]),
-        magnitude=lambda p: (p["shape"][p["axis"]] / 3) ** 0.5,
-    ),
-    presets={
-        "small": {"shape": [256, 256]},
-        "typical": {"shape": [2048, 2048]},
-        "large": {"shape": [8192, 8192]},
-    },
-    rules=(Rule("axis", "name an axis of shape {shape} (got {axis})",
-                lambda p: -len(p["shape"]) <= p["axis"] < len(p["shape"])),),
-    gradients=("x",),
-    # Backwards nothing is computed: frameworks return a view of the incoming gradient, so there is no cost to state.
-    implementations=(Implementation("numpy", _numpy_sum), calls("torch.sum", "x", dim="axis")),
-    aliases=("sum",),
-)  # fmt: skip
+# Of values between -1 and 1, whose mean square is 1/3.
+SUM = Tolerance(terms=length, magnitude=lambda p: (length(p) / 3) ** 0.5)
+MEAN = Tolerance(terms=length, magnitude=lambda p: (3 * length(p)) ** -0.5)
+
+REDUCE_SUM = reduction(
+    "reduce_sum",
+    "sum along an axis",
+    torch="torch.sum",
+    reference=lambda p, x: np.sum(x, **along(p)),
+    outputs=(_wide,),
+    dtypes=(*FLOATS, "int64", "int32"),
+    tolerance=SUM,
+    aliases=("sum", "sum_axis"),
+)
+REDUCE_MEAN = reduction(
+    "reduce_mean",
+    "mean along an axis",
+    torch="torch.mean",
+    reference=lambda p, x: np.mean(x, **along(p)),
+    work=Work(flops=1, row_flops=1),
+    backward=Work(row_flops=1),
+    tolerance=MEAN,
+    aliases=("mean",),
+)
+# On a CPU torch rounds to 16 bits after every factor: of a long product nothing is left that could be verified.
+PRODUCT_DTYPES = ("float64", "float32")
+
+PROD = reduction(
+    "prod",
+    "product along an axis",
+    torch="torch.prod",
+    reference=lambda p, x: np.prod(x, **along(p)),
+    spec=around_one,
+    dtypes=PRODUCT_DTYPES,
+    # The product over each factor, times the incoming gradient.
+    backward=Work(flops=2, reads=1, row_reads=2),
+    aliases=("reduce_prod",),
+)
 
 
-def _topk_cost(p: Params) -> Cost:
-    """Comparisons are no floating-point work worth counting; the data has to be read once."""
-    n, nbytes = prod(p["shape"]), sizeof(p["dtype"])
-    found = n // p["shape"][-1] * p["k"]
-    return Cost(0, n * nbytes, found * (nbytes + INDEX_BYTES))
+def _some_missing(whole: Callable[[Params], TensorSpec]) -> Callable[[Params], TensorSpec]:
+    """About a tenth is NaN, but never a whole row: its mean would be NaN."""
+
+    def make(p: Params, generator: Any) -> Any:
+        spec = whole(p)
+        x = repeated(p["shape"], lambda n: generator.uniform(spec.low, spec.high, n))
+        missing = repeated(p["shape"], lambda n: generator.random(n) < 0.1)
+        np.moveaxis(missing, p["axis"], 0)[0] = False
+        x[missing] = np.nan
+        return x
+
+    return lambda p: made(whole(p).low, whole(p).high, make)(p)
 
 
-def _topk_backward(p: Params) -> Cost:
-    n, nbytes = prod(p["shape"]), sizeof(p["dtype"])
-    found = n // p["shape"][-1] * p["k"]
-    return Cost(0, found * (nbytes + INDEX_BYTES), n * nbytes)
+def _torch_nanprod(p: Params, x: Any) -> Launch:
+    """torch has no function of its own for it."""
+    import torch
+
+    return lambda: torch.prod(torch.where(torch.isnan(x), 1.0, x), p["axis"], p["keepdims"])
 
 
-def _topk_reference(p: Params, x: Any) -> Any:
-    values = np.sort(x, axis=-1)
-    return values[..., : -p["k"] - 1 : -1] if p["largest"] else values[..., : p["k"]]
+NANSUM = reduction(
+    "nansum",
+    "sum along an axis without what is NaN (a tenth of the data)",
+    torch="torch.nansum",
+    reference=lambda p, x: np.nansum(x, **along(p)),
+    spec=_some_missing(signed),
+    backward=Work(reads=1),
+    tolerance=SUM,
+)
+NANMEAN = reduction(
+    "nanmean",
+    "mean along an axis without what is NaN (a tenth of the data)",
+    torch="torch.nanmean",
+    reference=lambda p, x: np.nanmean(x, **along(p)),
+    spec=_some_missing(signed),
+    work=Work(flops=1, row_flops=1),
+    backward=Work(row_flops=1, reads=1),
+    tolerance=MEAN,
+)
+NANPROD = reduction(
+    "nanprod",
+    "product along an axis without what is NaN (a tenth of the data)",
+    torch=torch(_torch_nanprod),
+    reference=lambda p, x: np.nanprod(x, **along(p)),
+    spec=_some_missing(around_one),
+    dtypes=PRODUCT_DTYPES,
+    backward=Work(flops=2, reads=1, row_reads=2),
+)
+
+CORRECTION = integer("correction", "the sum of squares is divided by the length less this", 1, kind="count")
+CORRECTED = Rule("correction", "be less than the length of the axis of {shape} (got {correction})",
+                 lambda p: p["correction"] < length(p))  # fmt: skip
+# A single one has no spread: the variance would be nothing but rounding, and its root has no slope.
+LONG = Rule("shape", "have at least 2 elements along axis {axis} (got {shape})", lambda p: length(p) >= 2)
+
+VAR = reduction(
+    "var",
+    "variance along an axis",
+    torch=calls("torch.var", "x", dim="axis", keepdim="keepdims", correction="correction"),
+    reference=lambda p, x: np.var(x, ddof=p["correction"], **along(p)),
+    # Mean 1, difference 1, square and sum 2.
+    work=Work(flops=4, row_flops=2),
+    # Mean 1, difference 1, times the incoming gradient 1.
+    backward=Work(flops=3, row_flops=2, reads=1),
+    params=(CORRECTION,),
+    rules=(CORRECTED, LONG),
+    aliases=("variance",),
+)
+STD = reduction(
+    "std",
+    "standard deviation along an axis",
+    torch=calls("torch.std", "x", dim="axis", keepdim="keepdims", correction="correction"),
+    reference=lambda p, x: np.std(x, ddof=p["correction"], **along(p)),
+    work=Work(flops=4, row_flops=3),
+    backward=Work(flops=3, row_flops=3, reads=1, row_reads=2),
+    params=(CORRECTION,),
+    rules=(CORRECTED, LONG),
+    aliases=("standard_deviation",),
+)
+
+_away_from_zero = away_from([0.0])
 
 
-def _topk_observe(p: Params, outputs: Any, x: Any) -> Any:
-    """Equal values may be found in any order, so indices are judged by what they point at."""
-    values, indices = outputs
-    return values, np.take_along_axis(x, indices, axis=-1)
+def _norm_direction(p: Params, name: str, generator: Any, array: Any) -> Any:
+    """The sum of magnitudes has a kink at zero."""
+    if p["ord"] == 1:
+        return _away_from_zero(p, name, generator, array)
+    return generator.choice((-1.0, 1.0), size=array.shape)
 
 
-def _numpy_topk(p: Params, x: Any) -> Launch:
-    k, n = p["k"], x.shape[-1]
-
-    def launch() -> Any:
-        if p["largest"]:
-            found = np.argpartition(x, n - k, axis=-1)[..., n - k :]
-        else:
-            found = np.argpartition(x, k - 1, axis=-1)[..., :k]
-        values = np.take_along_axis(x, found, axis=-1)
-        order = np.argsort(-values if p["largest"] else values, axis=-1)
-        return np.take_along_axis(values, order, axis=-1), np.take_along_axis(found, order, axis=-1)
-
-    return launch
-
-
-def _keeping_order(p: Params, name: str, generator: Any, x: Any) -> Any:
-    """Larger elements move further, equal ones together: none overtakes another, and each goes its own way."""
-    row = (*x.shape[:-1], 1)
-    return generator.choice((-1.0, 1.0), size=row) * np.exp(generator.uniform(0.5, 2.0, size=row) * x)
+NORM = reduction(
+    "norm",
+    "length of the vectors along an axis: sum of magnitudes (ord 1) or root of the sum of squares (ord 2)",
+    torch=calls("torch.linalg.vector_norm", "x", ord="ord", dim="axis", keepdim="keepdims"),
+    reference=lambda p, x: np.linalg.norm(x, ord=p["ord"], **along(p)),
+    # Magnitude or square 1, sum 1; a root a row.
+    work=Work(flops=2, row_flops=1),
+    backward=Work(flops=1, row_flops=1, reads=1, row_reads=2),
+    params=(integer("ord", "1 for the sum of magnitudes, 2 for the Euclidean length", 2),),
+    rules=(Rule("ord", "be 1 or 2 (got {ord})", lambda p: p["ord"] in (1, 2)),),
+    direction=_norm_direction,
+    aliases=("vector_norm", "l1_norm", "l2_norm"),
+)
 
 
-TOPK = Operator(
-    name="topk",
-    summary="the k largest (or smallest) elements of each row, sorted, and where they are",
-    category="sorting",
-    params=(
-        shape("shape", "shape of x; the last axis is searched"),
-        size("k", "how many to find"),
-        flag("largest", "the largest ones; false for the smallest", default=True),
-        dtype(*FLOATS),
-    ),
-    inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"])},
-    cost=_topk_cost,
-    backward_cost=_topk_backward,
-    reference=lambda p, x: (_topk_reference(p, x),) * 2,
-    observe=_topk_observe,
-    presets={
-        "small": {"shape": [64, 256], "k": 8},
-        "typical": {"shape": [1024, 1024], "k": 16},
-        "large": {"shape": [4096, 8192], "k": 64},
-    },
-    rules=(Rule("k", "be at most the length of the last axis of {shape} (got {k})",
-                lambda p: p["k"] <= p["shape"][-1]),),
-    gradients=("x",),
-    direction=_keeping_order,
-    implementations=(
-        Implementation("numpy", _numpy_topk),
-        calls("torch.topk", "x", k="k", largest="largest"),
-    ),
-)  # fmt: skip
+def _logsumexp(p: Params, x: Any) -> Any:
+    top = np.max(x, axis=p["axis"], keepdims=True)
+    total = np.log(np.sum(np.exp(x - top), axis=p["axis"], keepdims=True)) + top
+    return total if p["keepdims"] else np.squeeze(total, p["axis"])
 
-OPERATORS = (REDUCE_SUM, TOPK)
+
+LOGSUMEXP = reduction(
+    "logsumexp",
+    "log of the sum of exp(x) along an axis",
+    torch="torch.logsumexp",
+    reference=_logsumexp,
+    # Difference, exponential, sum; a logarithm and a sum a row.
+    work=Work(flops=3, row_flops=2),
+    backward=Work(flops=3, reads=1, row_reads=2),
+    aliases=("log_sum_exp",),
+)
+
+OPERATORS = (REDUCE_SUM, REDUCE_MEAN, PROD, NANSUM, NANMEAN, NANPROD, VAR, STD, NORM, LOGSUMEXP)

@@ -39,7 +39,7 @@ Cells = dict[str, Text | str]
 def print_records(records: Sequence[Record], console: Console, peaks: Mapping[str, Known] | None = None) -> None:
     found = rows(records)
     shares = [_shares(row, (peaks or {}).get(row.record.environment, Known())) for row in found]
-    factors = [{} if gain is None else {"gain": f"{units.significant(gain)}x"} for gain in gains(found)]
+    factors: list[Cells] = [{} if gain is None else {"gain": f"{units.significant(gain)}x"} for gain in gains(found)]
     more = [share | factor for share, factor in zip(shares, factors, strict=True)]
     cells = [_cells(row) | part for row, part in zip(found, more, strict=True)]
     columns = _columns(found, list(dict.fromkeys(name for part in more for name in part)))

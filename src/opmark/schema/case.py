@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from opmark.schema.operator import Phase
@@ -33,10 +35,26 @@ class Case(Struct, frozen=True):
         content: dict[str, Any] = {"op": op, "params": params, "phase": phase}
         if wrt:
             content["wrt"] = wrt
+        if all(map(_written_alike, params.values())):
+            return cls(_digest(msgspec.json.encode(content, order="sorted")), op, params, phase, tags, wrt)
         return cls(content_id(content), op, params, phase, tags, wrt)
+
+
+def _written_alike(value: Any) -> bool:
+    """Whether both encoders write it in the same way; the faster one is worth it in sweeps of 100,000 cases."""
+    kind = type(value)
+    if kind is str:
+        return bool(_PLAIN(value))
+    return kind is int or kind is bool or (kind is list and all(type(item) is int for item in value))
+
+
+_PLAIN = re.compile(r"[\w.:+-]*", re.ASCII).fullmatch
 
 
 def content_id(content: object) -> str:
     """16 hex digits that depend on the content alone."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return _digest(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:16]

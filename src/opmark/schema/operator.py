@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from opmark.errors import InvalidParameter, UnknownName, nearest
@@ -163,7 +164,7 @@ class Operator:
 
     def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Checked values plus defaults, in the order of declaration."""
-        missing = [p.name for p in self.params if p.required and p.name not in given]
+        missing = [name for name in self._required if name not in given]
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
             raise InvalidParameter(
@@ -171,7 +172,15 @@ class Operator:
                 f"give {' '.join(f'-p {name}=...' for name in missing)}, or a size such as `typical` "
                 f"that supplies what is not given",
             )
-        return {p.name: given.get(p.name, p.default) for p in self.params}
+        return {name: given.get(name, default) for name, default in self._defaults}
+
+    @cached_property
+    def _required(self) -> tuple[str, ...]:
+        return tuple(param.name for param in self.params if param.required)
+
+    @cached_property
+    def _defaults(self) -> tuple[tuple[str, Any], ...]:
+        return tuple((param.name, param.default) for param in self.params)
 
     def check_rules(self, params: Params) -> None:
         for rule in self.rules:

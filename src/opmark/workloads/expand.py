@@ -83,9 +83,9 @@ def _expand_entry(entry: Entry, name: str, find: Find, place: _Place) -> Iterato
     tags, wrt = tuple(entry.tags), _gradients(operator, entry, place / ".wrt")
     presets = _presets(operator, entry, place)
     _not_too_many(len(presets) * prod(len(axis) for axis in axes) * len(entry.phases), place)
-    for preset in presets:
-        for point in product(*axes):
-            params = _complete(operator, [preset, *point], place / ".params")
+    with (place / ".params").named():
+        for preset, *point in product(presets, *axes):
+            params = _complete(operator, preset, point)
             for phase in entry.phases:
                 yield Case.of(operator.name, params, phase, tags, () if phase == "forward" else wrt)
 
@@ -132,13 +132,12 @@ def _gradients(operator: Operator, entry: Entry, place: _Place) -> tuple[str, ..
     return () if named == operator.gradients else named
 
 
-def _complete(operator: Operator, parts: Sequence[Mapping[str, Any]], place: _Place) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    for part in parts:
+def _complete(operator: Operator, preset: Mapping[str, Any], point: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    given = dict(preset)
+    for part in point:
         given.update(part)
-    with place.named():
-        params = operator.complete(given)
-        operator.check_rules(params)
+    params = operator.complete(given)
+    operator.check_rules(params)
     return params
 
 

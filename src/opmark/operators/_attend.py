@@ -1,0 +1,142 @@
+"""Causal attention over a cache, for each sequence or for all at once: what flash_attention and MLA share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from opmark.operators import _numpy as np
+from opmark.operators._sequences import Sequences
+from opmark.schema import Launch
+
+
+class Job(NamedTuple):
+    """One call of a dense attention: all sequences where they are alike, else one of them."""
+
+    rows: slice
+    """Of the packed queries."""
+    batch: int
+    q_len: int
+    kv_len: int
+    keys: Callable[[Any], Any]
+    """keys(cache) -> [batch, head, kv_len, element]."""
+
+
+def jobs(sequences: Sequences, table: Any) -> Iterator[Job]:
+    """`table` is None for a linear cache; it is read when keys are, not now."""
+    if sequences.alike:
+        batch = len(sequences.q)
+        whole = slice(0, batch)
+        yield Job(slice(0, sequences.tokens), batch, sequences.q[0], sequences.kv[0], _keys(sequences, table, whole))
+        return
+    start = 0
+    for i, (q, kv) in enumerate(zip(sequences.q, sequences.kv, strict=True)):
+        yield Job(slice(start, start + q), 1, q, kv, _keys(sequences, table, slice(i, i + 1)))
+        start += q
+
+
+def _keys(sequences: Sequences, table: Any, which: slice) -> Callable[[Any], Any]:
+    kv, batch = sequences.kv[which.start], which.stop - which.start
+    if not sequences.block_size:
+        return lambda cache: cache[which, :, :kv]
+    pages = sequences.pages[which.start]
+
+    def gathered(cache: Any) -> Any:
+        _, heads, block, dim = cache.shape
+        picked = cache.index_select(0, table[which, :pages].reshape(-1)).view(batch, pages, heads, block, dim)
+        return picked.transpose(1, 2).reshape(batch, heads, pages * block, dim)[:, :, :kv]
+
+    return gathered
+
+
+def torch_attention(sequences: Sequences, q: Any, table: Any, inner: Any, fetch: Any) -> Launch:
+    """Queries are packed, [token, head, element]. `inner(q, k, v, mask)` attends, `fetch(keys)` gets keys and
+    values by a job's `keys`; a mask is None where every query sees every key."""
+    import torch
+
+    todo = [(job, _mask(job, q.device)) for job in jobs(sequences, table)]
+
+    def one(job: Job, mask: Any) -> Any:
+        packed = q[job.rows].unflatten(0, (job.batch, job.q_len)).transpose(1, 2)
+        return inner(packed, *fetch(job.keys), mask).transpose(1, 2).flatten(0, 1)
+
+    if len(todo) == 1:
+        return lambda: one(*todo[0])
+    return lambda: torch.cat([one(job, mask) for job, mask in todo])
+
+
+def _mask(job: Job, device: Any) -> Any:
+    import torch
+
+    if job.q_len == 1:
+        return None
+    seen = torch.ones(job.q_len, job.kv_len, dtype=torch.bool, device=device)
+    return seen.tril(job.kv_len - job.q_len)
+
+
+def sdpa(scale: float) -> Callable[..., Any]:
+    def inner(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        from torch.nn.functional import scaled_dot_product_attention
+
+        if mask is not None and q.shape[2] == k.shape[2]:
+            return scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=True)
+        return scaled_dot_product_attention(q, k, v, mask, scale=scale, enable_gqa=True)
+
+    return inner
+
+
+def matmul_chain(scale: float) -> Callable[..., Any]:
+    """Two products and a softmax between them, each a call of its own; heads that share keys are taken together."""
+
+    def inner(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        import torch
+
+        grouped = q.unflatten(1, (k.shape[1], -1))
+        scores = (grouped @ k.unsqueeze(2).transpose(-1, -2)) * scale
+        if mask is not None:
+            scores = scores.masked_fill(~mask, float("-inf"))
+        return (torch.softmax(scores, -1) @ v.unsqueeze(2)).flatten(1, 2)
+
+    return inner
+
+
+def keys_of(sequences: Sequences, row: int, cache: Any, table: Any) -> Any:
+    """NumPy: what one sequence has in the cache, [head, token, element]."""
+    if not sequences.block_size:
+        return cache[row, :, : sequences.kv[row]]
+    pages = cache[table[row, : sequences.pages[row]]]
+    return np.concatenate(list(pages), axis=1)[:, : sequences.kv[row]]
+
+
+def numpy_attention(sequences: Sequences, q: Any, keys: Any, values: Any, scale: float) -> Any:
+    """The reference. `keys(row)` and `values(row)` are [head, token, element]."""
+    outputs, start = [], 0
+    for row, (count, kv) in enumerate(zip(sequences.q, sequences.kv, strict=True)):
+        of_row = np.swapaxes(q[start : start + count], 0, 1)
+        k, v = keys(row), values(row)
+        shared = of_row.shape[0] // k.shape[0]
+        scores = of_row @ np.swapaxes(np.repeat(k, shared, axis=0), 1, 2) * q.dtype.type(scale)
+        scores = np.where(np.tri(count, kv, kv - count, dtype=bool), scores, q.dtype.type(-np.inf))
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        attended = weights / weights.sum(axis=-1, keepdims=True) @ np.repeat(v, shared, axis=0)
+        outputs.append(np.swapaxes(attended, 0, 1))
+        start += count
+    return np.concatenate(outputs)
+
+
+def by_keys_seen(attention: Any) -> tuple[Any, Any]:
+    """(reference, observe) of an attention in NumPy: each result times the root of the number of keys that it is a
+    mean of. Results, and their errors, are then alike in size: the first of a prompt are far larger than the last."""
+
+    def weighed(p: Any, output: Any) -> Any:
+        sequences = Sequences.of(p)
+        seen = [at + 1 for at in sequences.positions()[1]]
+        return output * np.sqrt(np.array(seen, np.float64))[:, None, None]
+
+    def reference(p: Any, **inputs: Any) -> Any:
+        return weighed(p, attention(p, **inputs))
+
+    def observe(p: Any, output: Any, **inputs: Any) -> Any:
+        return weighed(p, output)
+
+    return reference, observe

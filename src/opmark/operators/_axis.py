@@ -1,0 +1,194 @@
+"""What operators along one axis have in common: parameters, rules, data, and how results with indices are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import calls, formula, numpy
+from opmark.schema import Cost, Implementation, Operator, Param, Params, Rule, TensorSpec, Tolerance
+from opmark.schema.dtype import FLOATS, is_float, sizeof
+from opmark.schema.param import dtype, flag, integer, shape
+
+INDEX_BYTES = sizeof("int64")
+EXACT = Tolerance(factor=0.0)
+"""For what only moves or finds values: nothing is rounded, so nothing may be off."""
+ORDERED = (*FLOATS, "int64", "int32")
+
+PRESETS = {
+    "small": {"shape": [256, 256]},
+    "typical": {"shape": [2048, 2048]},
+    "large": {"shape": [8192, 8192]},
+}
+SHAPE = shape("shape", "shape of x")
+AXIS = integer("axis", "axis that is worked along; negative counts from the last", -1)
+KEEPDIMS = flag("keepdims", "the axis stays, with length 1")
+AXIS_EXISTS = Rule("axis", "name an axis of shape {shape} (got {axis})",
+                   lambda p: -len(p["shape"]) <= p["axis"] < len(p["shape"]))  # fmt: skip
+
+Make = Callable[[Params, Any], Any]
+
+
+def length(p: Params) -> int:
+    return int(p["shape"][p["axis"]])
+
+
+def elements(p: Params) -> int:
+    return prod(p["shape"])
+
+
+def rows(p: Params) -> int:
+    """As many as there are results, where each one takes the whole axis."""
+    return elements(p) // length(p)
+
+
+def signed(p: Params) -> TensorSpec:
+    bound = 1.0 if is_float(p["dtype"]) else 60
+    return TensorSpec(tuple(p["shape"]), p["dtype"], -bound, bound)
+
+
+def around_one(p: Params) -> TensorSpec:
+    """So close to 1 that a product along the axis stays around 1, however long it is."""
+    width = min(0.5, 2 / length(p) ** 0.5)
+    return TensorSpec(tuple(p["shape"]), p["dtype"], 1 - width, 1 + width)
+
+
+def made(low: float, high: float, make: Make) -> Callable[[Params], TensorSpec]:
+    """x filled by make(params, generator)."""
+    return lambda p: TensorSpec(tuple(p["shape"]), p["dtype"], low, high, make=lambda generator: make(p, generator))
+
+
+def repeated(shape: Any, draw: Callable[[int], Any], most: int = 1 << 20) -> Any:
+    """draw(n) values in that shape; a large one repeats them, as drawing each would take too long."""
+    n = prod(shape)
+    return np.resize(draw(min(n, most - 1)), n).reshape(tuple(shape))
+
+
+def keeping_order(axis: Callable[[Params], int] = lambda p: int(p["axis"])) -> Callable[..., Any]:
+    """Larger elements move further, equal ones together: none overtakes another, and each goes its own way."""
+
+    def direction(p: Params, name: str, generator: Any, x: Any) -> Any:
+        row = list(x.shape)
+        row[axis(p)] = 1
+        return generator.choice((-1.0, 1.0), size=row) * np.exp(generator.uniform(0.5, 2.0, size=row) * x)
+
+    return direction
+
+
+def pointed_at(p: Params, x: Any, indices: Any, *, axis: int | None = None) -> Any:
+    """What indices along the axis point at: equal values may be found at any of their places."""
+    along = p["axis"] if axis is None else axis
+    if indices.dtype.kind not in "iu" or (indices < 0).any() or (indices >= x.shape[along]).any():
+        raise IndexError(f"indices that are not places along an axis of length {x.shape[along]}")
+    whole = indices if indices.ndim == x.ndim else np.expand_dims(indices, along)
+    found = np.take_along_axis(x, whole, axis=along)
+    return found if indices.ndim == x.ndim else np.squeeze(found, along)
+
+
+def values_and_places(p: Params, outputs: Any, x: Any) -> Any:
+    values, indices = outputs
+    return values, pointed_at(p, x, indices)
+
+
+def places(p: Params, outputs: Any, x: Any) -> Any:
+    return pointed_at(p, x, outputs)
+
+
+def native(reference: Callable[..., Any]) -> Implementation:
+    """A NumPy implementation out of the reference, for what rounds nothing: every type as it is, float16 too."""
+    return numpy(lambda p, **tensors: lambda: reference(p, **tensors))
+
+
+class Work(NamedTuple):
+    """Operations and reads, an element of x and a row (one result) each."""
+
+    flops: int = 0
+    row_flops: int = 0
+    reads: int = 0
+    row_reads: int = 1
+    indices: int = 0
+    """Indices read for a row."""
+
+
+ADDITION = Work(flops=1)
+
+
+def row_cost(work: Work, outputs: tuple[Callable[[Params], str], ...]) -> Callable[[Params], Cost]:
+    def cost(p: Params) -> Cost:
+        written = sum(sizeof(output(p)) for output in outputs)
+        flops = work.flops * elements(p) + work.row_flops * rows(p)
+        return Cost(flops, elements(p) * sizeof(p["dtype"]), rows(p) * written)
+
+    return cost
+
+
+def row_backward(work: Work) -> Callable[[Params], Cost]:
+    """A gradient as large as x, out of a gradient a row."""
+
+    def cost(p: Params) -> Cost:
+        n, m, size = elements(p), rows(p), sizeof(p["dtype"])
+        read = (work.reads * n + work.row_reads * m) * size + work.indices * m * INDEX_BYTES
+        return Cost(work.flops * n + work.row_flops * m, read, n * size)
+
+    return cost
+
+
+def same_dtype(p: Params) -> str:
+    return str(p["dtype"])
+
+
+def reduction(
+    name: str,
+    summary: str,
+    *,
+    torch: str | Implementation,
+    reference: Callable[..., Any],
+    in_numpy: Implementation | None = None,
+    work: Work = ADDITION,
+    backward: Work | None = None,
+    spec: Callable[[Params], TensorSpec] = signed,
+    outputs: tuple[Callable[[Params], str], ...] = (same_dtype,),
+    dtypes: tuple[str, ...] = FLOATS,
+    params: tuple[Param, ...] = (),
+    keepdims: bool = True,
+    rules: tuple[Rule, ...] = (),
+    tolerance: Tolerance | None = None,
+    gradients: bool = True,
+    **more: Any,
+) -> Operator:
+    """A row of the table: one result (or one of each kind in `outputs`) for all elements along an axis.
+
+    `torch` is the path of a function of (x, dim, keepdim), or an implementation; without `in_numpy` the reference's
+    formula is one. `backward` is the work of the gradient, if it is not a view of the incoming one.
+    """
+    computed = in_numpy or formula(reference, *outputs)
+    launch = torch if isinstance(torch, Implementation) else _called(torch, keepdims)
+    return Operator(
+        name=name,
+        summary=summary,
+        category="reduction",
+        params=(SHAPE, AXIS, *((KEEPDIMS,) if keepdims else ()), *params, dtype(*dtypes)),
+        inputs=lambda p: {"x": spec(p)},
+        cost=row_cost(work, outputs),
+        backward_cost=row_backward(backward) if backward else None,
+        reference=reference,
+        tolerance=tolerance or Tolerance(terms=length),
+        result_dtype=outputs[0],
+        presets=PRESETS,
+        rules=(AXIS_EXISTS, *rules),
+        gradients=("x",) if gradients else (),
+        gradient_view=gradients and backward is None,
+        implementations=(computed, launch),
+        **more,
+    )
+
+
+def _called(path: str, keepdims: bool) -> Implementation:
+    return calls(path, "x", dim="axis", keepdim="keepdims") if keepdims else calls(path, "x", dim="axis")
+
+
+def along(p: Params) -> dict[str, Any]:
+    """The keywords that NumPy's reductions take."""
+    return {"axis": p["axis"], "keepdims": p.get("keepdims", False)}

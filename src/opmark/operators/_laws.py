@@ -1,0 +1,239 @@
+"""The distributions that values are drawn from: parameters, distribution function, and how each framework draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import inf, sqrt
+from typing import Any, NamedTuple
+
+from opmark.operators import _numpy as np
+from opmark.schema import Launch, Param, Params, Rule
+from opmark.schema.dtype import FLOATS
+from opmark.schema.param import real
+
+# Torch draws these in no shorter type on the CPU.
+WIDE = ("float64", "float32")
+# Up to here a type tells whole numbers apart.
+EXACT = {"float64": 2**53, "float32": 2**24, "float16": 2**11, "bfloat16": 2**8}
+
+
+class Argument(NamedTuple):
+    """A parameter of a distribution."""
+
+    name: str
+    doc: str
+    default: float
+    low: float
+    """Domain, where it is a tensor."""
+    high: float
+
+    @property
+    def param(self) -> Param:
+        return real(self.name, self.doc, self.default)
+
+
+class Law(NamedTuple):
+    name: str
+    summary: str
+    arguments: tuple[Argument, ...]
+    cdf: Callable[..., Any]
+    """cdf(x, *arguments): the probability of at most x."""
+    numpy: Callable[..., Any]
+    """numpy(generator, size, *arguments)"""
+    torch: Callable[..., Launch]
+    """torch(size, keywords of a new tensor, *numbers)"""
+    distribution: Callable[..., Any]
+    """distribution(torch.distributions, *tensors)"""
+    rules: tuple[Rule, ...]
+    support: Callable[..., Any] = lambda *_: (0.0, inf)
+    discrete: bool = False
+    dtypes: tuple[str, ...] = FLOATS
+    path: str = ""
+    aliases: tuple[str, ...] = ()
+
+
+def _in_place(method: str) -> Callable[..., Launch]:
+    """A tensor's method that fills it."""
+
+    def launch(size: Any, new: Any, *numbers: float) -> Launch:
+        import torch
+
+        return lambda: getattr(torch.empty(size, **new), method)(*numbers)
+
+    return launch
+
+
+def _torch_normal(size: Any, new: Any, mean: float, std: float) -> Launch:
+    import torch
+
+    return partial(torch.normal, mean, std, size, **new)
+
+
+def _torch_poisson(size: Any, new: Any, rate: float) -> Launch:
+    import torch
+
+    return partial(torch.poisson, torch.full((), rate, **new).expand(size))
+
+
+def _by_distribution(distribution: Callable[..., Any]) -> Callable[..., Launch]:
+    def launch(size: Any, new: Any, *numbers: float) -> Launch:
+        import torch
+        import torch.distributions as known
+
+        return partial(distribution(known, *(torch.tensor(number, **new) for number in numbers)).sample, size)
+
+    return launch
+
+
+def _gamma(known: Any, alpha: Any, scale: Any) -> Any:
+    return known.Gamma(alpha, 1 / scale, validate_args=False)
+
+
+def _negative_binomial(known: Any, k: Any, prob: Any) -> Any:
+    """Torch counts successes with the probability that is ours of a failure."""
+    return known.NegativeBinomial(k, 1 - prob, validate_args=False)
+
+
+def _generalized(known: Any, mu: Any, alpha: Any) -> Any:
+    return known.NegativeBinomial(1 / alpha, logits=(mu * alpha).log(), validate_args=False)
+
+
+def _normal_cdf(x: Any, mean: Any, std: Any) -> Any:
+    from scipy.special import ndtr
+
+    return ndtr((x - mean) / std)
+
+
+def _gamma_cdf(x: Any, alpha: Any, scale: Any) -> Any:
+    from scipy.special import gammainc
+
+    return gammainc(alpha, x / scale)
+
+
+def _poisson_cdf(x: Any, rate: Any) -> Any:
+    from scipy.special import gammaincc
+
+    return np.where(x < 0, 0.0, gammaincc(np.maximum(x, 0) + 1, rate))
+
+
+def _negative_binomial_cdf(x: Any, k: Any, prob: Any) -> Any:
+    from scipy.special import betainc
+
+    return np.where(x < 0, 0.0, betainc(k, np.maximum(x, 0) + 1, prob))
+
+
+def _generalized_cdf(x: Any, mu: Any, alpha: Any) -> Any:
+    return _negative_binomial_cdf(x, 1 / alpha, 1 / (1 + mu * alpha))
+
+
+def _numpy_generalized(generator: Any, size: Any, mu: Any, alpha: Any) -> Any:
+    return generator.negative_binomial(1 / alpha, 1 / (1 + mu * alpha), size)
+
+
+def _numpy_gamma(generator: Any, size: Any, alpha: Any, scale: Any) -> Any:
+    return generator.gamma(alpha, scale, size)
+
+
+def _positive(*names: str) -> tuple[Rule, ...]:
+    return tuple(Rule(name, f"be above 0 (got {{{name}}})", _above_zero(name)) for name in names)
+
+
+def _above_zero(name: str) -> Callable[[Params], bool]:
+    return lambda p: bool(p[name] > 0)
+
+
+def _countable(name: str, largest: Callable[[Params], float]) -> Rule:
+    """Counts that a type rounds are no longer drawn from the distribution that was asked for."""
+    return Rule(
+        name,
+        f"keep counts within what {{dtype}} holds exactly (got {{{name}}})",
+        lambda p: largest(p) <= EXACT[p["dtype"]],
+    )
+
+
+def _varied(name: str, mean: Callable[[Params], float]) -> Rule:
+    """Almost all would be zero, and two calls might draw the same."""
+    return Rule(name, f"make the mean at least 0.1 (got {{{name}}})", lambda p: mean(p) >= 0.1)
+
+
+def _far_out(mean: float, variance: float) -> float:
+    return mean + 12 * sqrt(variance)
+
+
+MEAN = Argument("mean", "mean of the distribution", 0.0, -1.0, 1.0)
+STD = Argument("std", "standard deviation of the distribution", 1.0, 0.5, 2.0)
+RATE = Argument("rate", "rate of the distribution", 1.0, 0.5, 4.0)
+ALPHA = Argument("alpha", "shape parameter of the distribution", 2.0, 1.0, 4.0)
+SCALE = Argument("scale", "scale of the distribution: mean = alpha x scale", 1.0, 0.5, 2.0)
+
+LAWS = (
+    Law(
+        "uniform", "the uniform distribution",
+        (Argument("low", "smallest value", 0.0, 0.0, 1.0), Argument("high", "largest value", 1.0, 2.0, 4.0)),
+        cdf=lambda x, low, high: (x - low) / (high - low),
+        numpy=lambda generator, size, low, high: generator.uniform(low, high, size),
+        torch=_in_place("uniform_"),
+        distribution=lambda known, low, high: known.Uniform(low, high, validate_args=False),
+        rules=(Rule("high", "be above `low` = {low} (got {high})", lambda p: p["low"] < p["high"]),
+               Rule("high", "be at most 30000 away from 0, like `low`, in float16 (got {low}, {high})",
+                    lambda p: p["dtype"] != "float16" or max(abs(p["low"]), abs(p["high"])) <= 30000)),
+        support=lambda low, high: (low, high),
+        path="torch.Tensor.uniform_", aliases=("uniform", "uniform_", "rand", "random"),
+    ),
+    Law(
+        "normal", "the normal distribution", (MEAN, STD),
+        cdf=_normal_cdf,
+        numpy=lambda generator, size, mean, std: generator.normal(mean, std, size),
+        torch=_torch_normal,
+        distribution=lambda known, mean, std: known.Normal(mean, std, validate_args=False),
+        rules=_positive("std"), support=lambda *_: (-inf, inf),
+        path="torch.normal", aliases=("normal", "normal_", "randn", "random_randn"),
+    ),
+    Law(
+        "exponential", "the exponential distribution", (RATE,),
+        cdf=lambda x, rate: -np.expm1(-rate * x),
+        numpy=lambda generator, size, rate: generator.exponential(1 / rate, size),
+        torch=_in_place("exponential_"),
+        distribution=lambda known, rate: known.Exponential(rate, validate_args=False),
+        rules=_positive("rate"),
+        path="torch.Tensor.exponential_", aliases=("exponential", "exponential_"),
+    ),
+    Law(
+        "gamma", "the gamma distribution", (ALPHA, SCALE),
+        cdf=_gamma_cdf, numpy=_numpy_gamma, torch=_by_distribution(_gamma), distribution=_gamma,
+        rules=_positive("alpha", "scale"), dtypes=WIDE, path="torch.distributions.Gamma",
+    ),
+    Law(
+        "poisson", "the Poisson distribution", (Argument("rate", "mean of the distribution", 4.0, 1.0, 8.0),),
+        cdf=_poisson_cdf,
+        numpy=lambda generator, size, rate: generator.poisson(rate, size),
+        torch=_torch_poisson,
+        distribution=lambda known, rate: known.Poisson(rate, validate_args=False),
+        rules=(*_positive("rate"), _varied("rate", lambda p: float(p["rate"])),
+               _countable("rate", lambda p: _far_out(p["rate"], p["rate"]))),
+        discrete=True, path="torch.poisson", aliases=("poisson",),
+    ),
+    Law(
+        "negative_binomial", "failures before the k-th success",
+        (Argument("k", "successes to wait for", 4.0, 2.0, 8.0),
+         Argument("prob", "probability of a success", 0.5, 0.375, 0.75)),
+        cdf=_negative_binomial_cdf,
+        numpy=lambda generator, size, k, prob: generator.negative_binomial(k, prob, size),
+        torch=_by_distribution(_negative_binomial), distribution=_negative_binomial,
+        rules=(*_positive("k", "prob"), Rule("prob", "be below 1 (got {prob})", lambda p: p["prob"] < 1),
+               _varied("k", lambda p: p["k"] * (1 / p["prob"] - 1)),
+               _countable("k", lambda p: _far_out(p["k"] / p["prob"], p["k"] / p["prob"] ** 2))),
+        discrete=True, dtypes=WIDE, path="torch.distributions.NegativeBinomial",
+    ),
+    Law(
+        "generalized_negative_binomial", "the negative binomial distribution of mean mu, variance mu + alpha mu²",
+        (Argument("mu", "mean of the distribution", 2.0, 1.0, 4.0),
+         Argument("alpha", "how much more than a Poisson distribution it varies", 0.5, 0.25, 1.0)),
+        cdf=_generalized_cdf, numpy=_numpy_generalized,
+        torch=_by_distribution(_generalized), distribution=_generalized,
+        rules=(*_positive("mu", "alpha"), _varied("mu", lambda p: float(p["mu"])),
+               _countable("mu", lambda p: _far_out(p["mu"], p["mu"] + p["alpha"] * p["mu"] ** 2))),
+        discrete=True, dtypes=WIDE, path="torch.distributions.NegativeBinomial",
+    ),
+)  # fmt: skip

@@ -1,0 +1,136 @@
+"""Matrices that linear algebra is well defined for, and what operators on them have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import formula
+from opmark.schema import Cost, Implementation, Operator, Params, TensorSpec, Tolerance
+from opmark.schema.cost import nbytes
+from opmark.schema.dtype import sizeof
+from opmark.schema.param import dtype, size
+
+# Factorisations exist in these only: frameworks have none of 16 bits.
+DTYPES = ("float64", "float32")
+BATCH = size("batch", "number of independent matrices", 1)
+N = size("n", "rows and columns of a")
+SQUARES = {
+    "small": {"batch": 8, "n": 32},
+    "typical": {"batch": 4, "n": 256},
+    "large": {"batch": 16, "n": 1024},
+}
+RIGHT_SIDES = {
+    "small": {"batch": 8, "n": 32, "k": 16},
+    "typical": {"batch": 4, "n": 256, "k": 128},
+    "large": {"batch": 16, "n": 1024, "k": 512},
+}
+"""Presets with k columns of b."""
+
+Count = Callable[[Params], int]
+Specs = Callable[[Params], dict[str, TensorSpec]]
+
+
+def rectangle(p: Params, rows: int, columns: int, make: Callable[[Any, tuple[int, ...]], Any]) -> TensorSpec:
+    """A batch of matrices by make(generator, shape), with elements between -4 and 4."""
+    dims = (p["batch"], rows, columns)
+    return TensorSpec(dims, p["dtype"], -4.0, 4.0, make=lambda generator: make(generator, dims))
+
+
+def uniform(p: Params, rows: int, columns: int) -> TensorSpec:
+    return TensorSpec((p["batch"], rows, columns), p["dtype"])
+
+
+def near_identity(generator: Any, dims: tuple[int, ...]) -> Any:
+    """Ones on the diagonal and a perturbation of norm 0.3: determinants and powers stay around 1."""
+    *_, rows, columns = dims
+    return np.eye(rows, columns) + generator.uniform(-0.5, 0.5, dims) / max(rows, columns) ** 0.5
+
+
+def lower_triangular(generator: Any, dims: tuple[int, ...]) -> Any:
+    return np.tril(near_identity(generator, dims))
+
+
+def positive_definite(generator: Any, dims: tuple[int, ...]) -> Any:
+    """A product with its own transpose, plus the identity: a condition number of about 2."""
+    root = generator.uniform(-1.0, 1.0, dims)
+    return root @ np.swapaxes(root, -1, -2) / dims[-1] + np.eye(dims[-1])
+
+
+def of_either_sign(generator: Any, dims: tuple[int, ...]) -> Any:
+    """Near the identity, half of them with a negative determinant."""
+    matrices = near_identity(generator, dims)
+    matrices[..., 0, :] *= generator.choice((-1.0, 1.0), (*dims[:-2], 1))
+    return matrices
+
+
+def spread(generator: Any, dims: tuple[int, ...], *, symmetric: bool = False) -> Any:
+    """Singular values between 1 and 3 that are well apart: those of equal ones have no derivative."""
+    *batch, rows, columns = dims
+    least = min(rows, columns)
+    steps = (np.arange(least) + generator.uniform(0.0, 0.4, (*batch, least))) / least
+    left = np.linalg.qr(generator.standard_normal((*batch, rows, least)))[0]
+    right = left if symmetric else np.linalg.qr(generator.standard_normal((*batch, columns, least)))[0]
+    return (left * (1 + 2 * steps)[..., None, :]) @ np.swapaxes(right, -1, -2)
+
+
+def symmetric_spread(generator: Any, dims: tuple[int, ...]) -> Any:
+    return spread(generator, dims, symmetric=True)
+
+
+def symmetric(a: Any) -> Any:
+    """What is computed of a matrix of which only one half is looked at: no direction leads out of the symmetric."""
+    return (a + np.swapaxes(a, -1, -2)) / 2
+
+
+def each(function: Callable[..., Any], *batches: Any) -> Any:
+    """The function of every matrix of a batch."""
+    return np.stack([function(*matrices) for matrices in zip(*batches, strict=True)])
+
+
+def on_matrices(
+    name: str,
+    summary: str,
+    *,
+    inputs: Specs,
+    out: Count,
+    flops: Count,
+    backward_flops: Count | None,
+    reference: Callable[..., Any],
+    torch: Implementation,
+    numpy: Implementation | None = None,
+    params: tuple[Any, ...] = (N,),
+    presets: Any = SQUARES,
+    terms: Count = lambda p: int(p["n"]),
+    factor: float = 1.0,
+    **more: Any,
+) -> Operator:
+    """A row. `out`, `flops` and `backward_flops` are of one matrix; all inputs have gradients if the last is known.
+
+    Backwards the inputs, the outputs (which most formulas use) and their gradients are read.
+    """
+
+    def cost(p: Params) -> Cost:
+        written = p["batch"] * out(p) * sizeof(p["dtype"])
+        return Cost(p["batch"] * flops(p), nbytes(inputs(p).values()), written)
+
+    def backward(p: Params) -> Cost:
+        assert backward_flops is not None
+        read, written = nbytes(inputs(p).values()), p["batch"] * out(p) * sizeof(p["dtype"])
+        return Cost(p["batch"] * backward_flops(p), read + 2 * written, read)
+
+    return Operator(
+        name=name,
+        summary=summary,
+        category="linear algebra",
+        params=(BATCH, *params, dtype(*DTYPES)),
+        inputs=inputs,
+        cost=cost,
+        backward_cost=backward if backward_flops else None,
+        reference=reference,
+        presets=presets,
+        tolerance=Tolerance(terms=terms, factor=factor),
+        implementations=(numpy or formula(reference), torch),
+        **more,
+    )

@@ -1,0 +1,156 @@
+"""What operators that only move data, or only look at it in another way, have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from typing import Any
+
+from opmark.operators._build import numpy
+from opmark.registry import resolve
+from opmark.schema import Cost, Implementation, Launch, Operator, Param, Params, Rule, TensorSpec, Tolerance
+from opmark.schema.dtype import FLOATS, INTS, is_float, sizeof
+from opmark.schema.param import dtype, integer, shape
+
+ANY = (*FLOATS, *INTS, "bool")
+EXACT = Tolerance(factor=0.0)
+"""Nothing is rounded, so nothing may be off."""
+ADDED_UP = Tolerance()
+"""Forwards nothing is rounded; backwards what went to several places is added up."""
+PRESETS = {
+    "small": {"shape": [256, 256]},
+    "typical": {"shape": [2048, 2048]},
+    "large": {"shape": [8192, 4096]},
+}
+IMAGES = {
+    "small": {"shape": [2, 16, 32, 32]},
+    "typical": {"shape": [8, 64, 64, 64]},
+    "large": {"shape": [32, 256, 64, 64]},
+}
+"""Presets of shape N, C, H, W."""
+SHAPE = shape("shape", "shape of x")
+AXIS = integer("axis", "axis that it is about; negative counts from the last", -1)
+AXIS_EXISTS = Rule("axis", "name an axis of shape {shape} (got {axis})", lambda p: is_axis(p, p["axis"]))
+NOTHING = Cost(0, 0, 0)
+
+Count = Callable[[Params], int]
+
+
+def is_axis(p: Params, axis: int) -> bool:
+    return -len(p["shape"]) <= axis < len(p["shape"])
+
+
+def elements(p: Params) -> int:
+    return prod(p["shape"])
+
+
+def data(dims: Any, name: str) -> TensorSpec:
+    """Values of every kind that an element type has."""
+    if is_float(name):
+        return TensorSpec(tuple(dims), name)
+    low, high = {"bool": (0, 2), "uint8": (0, 200)}.get(name, (-100, 100))
+    return TensorSpec(tuple(dims), name, low, high)
+
+
+def x_only(p: Params) -> dict[str, TensorSpec]:
+    return {"x": data(p["shape"], p["dtype"])}
+
+
+def called(path: str, arguments: Callable[[Params], tuple[Any, ...]] = lambda _: ()) -> Implementation:
+    """path(x, *arguments(params)), for functions whose arguments are no parameters as they stand."""
+
+    def build(p: Params, **inputs: Any) -> Launch:
+        return partial(resolve(path), *inputs.values(), *arguments(p))
+
+    return Implementation(path.split(".", 1)[0], build, path=path)
+
+
+def as_written(reference: Callable[..., Any]) -> Implementation:
+    """The reference as NumPy's implementation: what is only moved keeps its element type."""
+    return numpy(lambda p, **inputs: partial(reference, p, **inputs))
+
+
+def _moved(read: Count, written: Count, flops: Count) -> Callable[[Params], Cost]:
+    def cost(p: Params) -> Cost:
+        size = sizeof(p["dtype"])
+        return Cost(flops(p), read(p) * size, written(p) * size)
+
+    return cost
+
+
+_COMMON: dict[str, Any] = {"category": "shaping", "inputs": x_only, "tolerance": EXACT, "gradients": ("x",)}
+
+
+def moving(
+    name: str,
+    summary: str,
+    *,
+    torch: Implementation,
+    reference: Callable[..., Any],
+    out: Count = elements,
+    reads: Count = elements,
+    backward_reads: Count | None = None,
+    backward_adds: Count = lambda _: 0,
+    params: tuple[Param, ...] = (),
+    presets: Any = PRESETS,
+    dtypes: tuple[str, ...] = ANY,
+    gradient_view: bool = False,
+    **more: Any,
+) -> Operator:
+    """A row: x of some shape is copied to other places.
+
+    `out` counts the elements of the result, `reads` those of x that are looked at. Backwards the gradient of the
+    result is read (or as many elements of it as `backward_reads` says), and one as large as x written, for which
+    `backward_adds` elements are added up.
+    """
+    backward = _moved(backward_reads or out, elements, backward_adds)
+    settings = {**_COMMON, **more}
+    return Operator(
+        name=name,
+        summary=summary,
+        params=(SHAPE, *params, dtype(*dtypes)),
+        cost=_moved(reads, out, lambda _: 0),
+        backward_cost=backward if settings["gradients"] and not gradient_view else None,
+        reference=reference,
+        presets=presets,
+        gradient_view=gradient_view,
+        implementations=(as_written(reference), torch),
+        **settings,
+    )
+
+
+def looking(
+    name: str,
+    summary: str,
+    *,
+    torch: Implementation,
+    reference: Callable[..., Any],
+    params: tuple[Param, ...] = (),
+    presets: Any = PRESETS,
+    gradient_reads: Count | None = None,
+    gradient_adds: Count = lambda _: 0,
+    whole: Callable[[Params], bool] = lambda _: False,
+    **more: Any,
+) -> Operator:
+    """A row: the result is a view of x, and nothing is moved.
+
+    So is the gradient, unless `gradient_reads` says how many elements of the incoming one have to be read for a
+    gradient as large as x, for which `gradient_adds` are added up; and unless the view is x as a `whole`.
+    """
+    written = _moved(gradient_reads, elements, gradient_adds) if gradient_reads else None
+    backward = (lambda p: NOTHING if whole(p) else written(p)) if written else None
+    settings = {**_COMMON, **more}
+    return Operator(
+        name=name,
+        summary=f"{summary} (a view)",
+        params=(SHAPE, *params, dtype(*ANY)),
+        cost=lambda _: NOTHING,
+        backward_cost=backward,
+        reference=reference,
+        presets=presets,
+        view=True,
+        gradient_view=backward is None,
+        implementations=(as_written(reference), torch),
+        **settings,
+    )

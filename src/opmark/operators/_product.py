@@ -1,0 +1,51 @@
+"""What products of tensors have in common: uniform inputs, all with gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opmark.schema import Cost, Operator, Params, TensorSpec
+from opmark.schema.cost import nbytes
+from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.param import dtype
+
+Shapes = Callable[[Params], dict[str, tuple[int, ...]]]
+Count = Callable[[Params], int]
+
+
+def product(
+    name: str,
+    summary: str,
+    *,
+    shapes: Shapes,
+    out: Count,
+    flops: Count,
+    backward_flops: Count,
+    dtypes: tuple[str, ...] = FLOATS,
+    params: tuple[Any, ...],
+    **more: Any,
+) -> Operator:
+    """An operator whose inputs are uniform and all have gradients; `out` counts the elements of the result."""
+
+    def inputs(p: Params) -> dict[str, TensorSpec]:
+        return {name: TensorSpec(tuple(dims), p["dtype"]) for name, dims in shapes(p).items()}
+
+    def cost(p: Params) -> Cost:
+        return Cost(flops(p), nbytes(inputs(p).values()), out(p) * sizeof(p["dtype"]))
+
+    def backward(p: Params) -> Cost:
+        """Reads the inputs and the gradient of the result, writes one for each input."""
+        read = nbytes(inputs(p).values())
+        return Cost(backward_flops(p), read + out(p) * sizeof(p["dtype"]), read)
+
+    return Operator(
+        name=name,
+        summary=summary,
+        category="gemm",
+        params=(*params, dtype(*dtypes)),
+        inputs=inputs,
+        cost=cost,
+        backward_cost=backward,
+        **more,
+    )

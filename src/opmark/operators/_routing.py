@@ -1,0 +1,158 @@
+"""Which token goes to which expert: known from the parameters, so that the cost is exact.
+
+Each token goes to `topk` different experts. How many tokens an expert gets is decided here, without data; which ones
+is drawn. The ranks of an expert-parallel group hold num_experts / ep_size neighbouring experts each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.schema import Params, Rule, TensorSpec
+from opmark.schema.param import choice, integer, size
+
+ROUTING_PARAMS = (
+    size("num_tokens", "tokens of all ranks"),
+    size("num_experts", "experts of all ranks"),
+    size("topk", "experts a token goes to"),
+    size("ep_size", "ranks that share the experts; this is the work of one of them", 1),
+    integer("ep_rank", "which of the ranks this is", 0, kind="count"),
+    choice("routing", "balanced: as many tokens for each expert; zipf: the n-th favourite gets 1/n of what the first "
+           "gets; favourites are dealt out to the ranks in turn", ("balanced", "zipf"), "balanced"),
+)  # fmt: skip
+
+
+def _has_work(p: Params) -> bool:
+    return not _sound(p) or dispatched(p) > 0
+
+
+def _sound(p: Params) -> bool:
+    return all(rule.holds(p) for rule in _SIZES_FIT)
+
+
+_SIZES_FIT = (
+    Rule("topk", "be at most num_experts={num_experts} (got {topk})", lambda p: p["topk"] <= p["num_experts"]),
+    Rule("ep_size", "divide num_experts={num_experts} (got {ep_size})",
+         lambda p: p["num_experts"] % p["ep_size"] == 0),
+    Rule("ep_rank", "be less than ep_size={ep_size} (got {ep_rank})", lambda p: p["ep_rank"] < p["ep_size"]),
+)  # fmt: skip
+ROUTING_RULES = (
+    *_SIZES_FIT,
+    Rule("ep_rank", "be a rank that gets a token; with num_tokens={num_tokens} and topk={topk}, rank {ep_rank} gets "
+         "none", _has_work),
+)  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _loads(tokens: int, experts: int, topk: int, ep_size: int, routing: str) -> tuple[int, ...]:
+    """Tokens of each expert: tokens x topk in all, none more than `tokens`."""
+    total = tokens * topk
+    if routing == "balanced":
+        by_favour = [total // experts + (i < total % experts) for i in range(experts)]
+    else:
+        by_favour = _shares(total, tokens, [1 / (i + 1) for i in range(experts)])
+    each = experts // ep_size
+    loads = [0] * experts
+    for favour, load in enumerate(by_favour):
+        loads[favour % ep_size * each + favour // ep_size] = load
+    return tuple(loads)
+
+
+def _shares(total: int, most: int, weights: Sequence[float]) -> list[int]:
+    """`total` shared out by falling weights, whole numbers of at most `most` each."""
+    shares: list[int] = []
+    left, weight = total, sum(weights)
+    for i, own in enumerate(weights):
+        after = len(weights) - i - 1
+        fair = int(left * own / weight + 0.5) if after else left
+        share = max(min(fair, most, left), left - after * most)
+        shares.append(share)
+        left, weight = left - share, weight - own
+    return shares
+
+
+def all_loads(p: Params) -> tuple[int, ...]:
+    return _loads(p["num_tokens"], p["num_experts"], p["topk"], p["ep_size"], p["routing"])
+
+
+def local(p: Params) -> slice:
+    """The experts of this rank."""
+    each = p["num_experts"] // p["ep_size"]
+    return slice(p["ep_rank"] * each, (p["ep_rank"] + 1) * each)
+
+
+def loads(p: Params) -> tuple[int, ...]:
+    """Tokens of each expert of this rank."""
+    return all_loads(p)[local(p)]
+
+
+def experts(p: Params) -> int:
+    """Of this rank."""
+    return len(loads(p))
+
+
+def dispatched(p: Params) -> int:
+    """Rows that this rank computes: a token counts once for each of its experts here."""
+    return sum(loads(p))
+
+
+def before(p: Params) -> int:
+    """Rows of the experts of lower ranks."""
+    return sum(all_loads(p)[: local(p).start])
+
+
+def busy(p: Params) -> int:
+    """Experts of this rank with a token; the weights of others are not read."""
+    return sum(load > 0 for load in loads(p))
+
+
+def spans(p: Params) -> list[tuple[int, slice]]:
+    """(expert of this rank, its rows) for each expert with a token; rows lie in the order of experts."""
+    found, start = [], 0
+    for expert, load in enumerate(loads(p)):
+        if load:
+            found.append((expert, slice(start, start + load)))
+        start += load
+    return found
+
+
+def distinct_tokens(p: Params) -> int:
+    """Tokens with an expert on this rank. Rows of neighbouring experts go to one token after the other (see
+    `_by_slots`), so that no token comes twice before each has come once."""
+    return int(min(p["num_tokens"], dispatched(p)))
+
+
+def _by_slots(p: Params) -> Any:
+    """experts[token, choice]: row after row of the experts goes to token after token, round and round. An expert has
+    at most as many rows as there are tokens, so that no token meets an expert twice."""
+    slots = np.repeat(np.arange(p["num_experts"]), all_loads(p))
+    return slots.reshape(p["topk"], p["num_tokens"]).T
+
+
+def _drawn(p: Params, generator: Any) -> Any:
+    """Which token, and which choice of a token it is, is drawn."""
+    return generator.permuted(generator.permutation(_by_slots(p)), axis=1)
+
+
+def choices_spec(p: Params) -> TensorSpec:
+    """[token, choice] -> expert."""
+    return TensorSpec((p["num_tokens"], p["topk"]), "int32", 0, max(2, p["num_experts"]), partial(_drawn, p))
+
+
+def _token_ids(p: Params, generator: Any) -> Any:
+    """Of each row of this rank; within an expert in rising order."""
+    chosen = _drawn(p, generator)
+    order = np.argsort(chosen.reshape(-1), kind="stable") // p["topk"]
+    return order[before(p) : before(p) + dispatched(p)]
+
+
+def ids_spec(p: Params) -> TensorSpec:
+    """The token of each row of this rank."""
+    return TensorSpec((dispatched(p),), "int32", 0, max(2, p["num_tokens"]), partial(_token_ids, p))
+
+
+def expert_of_rows(p: Params) -> list[int]:
+    return [expert for expert, rows in spans(p) for _ in range(rows.stop - rows.start)]

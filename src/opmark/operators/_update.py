@@ -1,0 +1,196 @@
+"""Rows of the tables of optimizers' update steps: weights and states that are changed in place.
+
+The formulas are MXNet's where the name is: the gradient is rescaled, clipped, and joined by the weight decay. A launch
+repeats the same step with the same gradient: data and defaults are such that weights stay finite, and states away from
+zero, for a million steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import torch as by_torch
+from opmark.schema import Cost, Implementation, Launch, Operator, Param, Params, Rule, TensorSpec, Tolerance
+from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.param import dtype, real, shape
+
+HALVES = ("float16", "bfloat16")
+PRESETS = {
+    "small": {"shape": [128, 128]},
+    "typical": {"shape": [1024, 1024]},
+    "large": {"shape": [8192, 4096]},
+}
+WD = real("wd", "weight decay", 1e-4, kind="amount")
+GRADIENT = (
+    real("rescale_grad", "factor of the gradient", 1.0),
+    real("clip_gradient", "the gradient is clipped to [-this, this]; negative: it is not", -1.0),
+)
+LR_POSITIVE = Rule("lr", "be above 0 (got {lr})", lambda p: p["lr"] > 0)
+SIGNED, POSITIVE = (-1.0, 1.0), (0.1, 1.0)
+
+Step = Callable[..., Callable[[], Any]]
+"""step(params, weight, grad, **states) -> a call that changes weight and states in place."""
+
+
+def lr(default: float) -> Param:
+    return real("lr", "learning rate", default, kind="amount")
+
+
+def update(
+    name: str,
+    summary: str,
+    *,
+    reference: Callable[..., Any],
+    step: Step,
+    params: Sequence[Param],
+    flops: int,
+    states: Mapping[str, tuple[float, float]] | None = None,
+    master: bool = False,
+    path: str = "",
+    aliases: Sequence[str] = (),
+    dtypes: Sequence[str] = FLOATS,
+    rules: Sequence[Rule] = (),
+    tolerance: Tolerance | None = None,
+    observe: Callable[..., Any] | None = None,
+) -> Operator:
+    """One row.
+
+    `reference(p, weight, grad, **states)` returns the new weight and the new states. `master`: weight and gradient are
+    of a 16-bit type, the step is done on a float32 copy of the weight, which is then rounded.
+    """
+    domains = dict(states or {})
+    changed = (*domains, "weight32") if master else ("weight", *domains)
+    computed = with_master(reference) if master else reference
+    return Operator(
+        name=name,
+        summary=summary,
+        category="optimizer",
+        params=(shape("shape", "shape of the weight"), *params,
+                dtype(*HALVES, default="float16") if master else dtype(*dtypes)),
+        inputs=lambda p: update_inputs(p, tuple(p["shape"]), domains, master),
+        cost=lambda p: update_cost(p, prod(p["shape"]), len(domains), flops, master),
+        reference=computed,
+        presets=PRESETS,
+        implementations=(numpy_update(computed, changed, master), by_torch(torch_update(step, changed, master), path)),
+        tolerance=tolerance or Tolerance(),
+        mutates=changed,
+        rules=tuple(rules),
+        aliases=tuple(aliases),
+        observe=observe,
+    )  # fmt: skip
+
+
+def update_inputs(
+    p: Params, size: tuple[int, ...], states: Mapping[str, tuple[float, float]], master: bool
+) -> dict[str, TensorSpec]:
+    wide = "float32" if master else p["dtype"]
+    held = {name: TensorSpec(size, wide, *domain) for name, domain in states.items()}
+    grad = TensorSpec(size, p["dtype"])
+    if master:  # the rounded weight is only written
+        return {"grad": grad, **held, "weight32": TensorSpec(size, wide)}
+    return {"weight": TensorSpec(size, wide), "grad": grad, **held}
+
+
+def update_cost(p: Params, n: int, states: int, flops: int, master: bool) -> Cost:
+    """Weight and states are read and written, the gradient is read."""
+    narrow, wide = sizeof(p["dtype"]), 4 if master else sizeof(p["dtype"])
+    held = n * (states + 1) * wide
+    return Cost(flops * n, held + n * narrow, held + (n * narrow if master else 0))
+
+
+def with_master(reference: Callable[..., Any]) -> Callable[..., Any]:
+    """The outputs of a row with a float32 copy: the rounded weight, the states, the copy."""
+
+    def computed(p: Params, grad: Any, weight32: Any, **states: Any) -> Any:
+        weight, *held = as_tuple(reference(p, weight=weight32, grad=grad, **states))
+        return (weight, *held, weight)
+
+    return computed
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def numpy_update(reference: Callable[..., Any], changed: Sequence[str], master: bool) -> Implementation:
+    """The reference's formula, written back into what it changes; float16 is computed in float32."""
+
+    def build(p: Params, **arrays: Any) -> Launch:
+        rounded = (np.empty(arrays["weight32"].shape, p["dtype"]),) if master else ()
+        targets = (*rounded, *(arrays[name] for name in changed))
+
+        def launch() -> Any:
+            wide = {n: a.astype(np.float32) if a.dtype == np.float16 else a for n, a in arrays.items()}
+            for target, value in zip(targets, as_tuple(reference(p, **wide)), strict=True):
+                target[...] = value
+            return targets
+
+        return launch
+
+    return Implementation("numpy", build)
+
+
+def torch_update(step: Step, changed: Sequence[str], master: bool) -> Callable[..., Launch]:
+    def build(p: Params, **tensors: Any) -> Launch:
+        outputs = tuple(tensors[name] for name in changed)
+        if master:
+            return _with_master(p, step, outputs, **tensors)
+        run = step(p, **tensors)
+
+        def launch() -> Any:
+            run()
+            return outputs
+
+        return launch
+
+    return build
+
+
+def _with_master(p: Params, step: Step, held: tuple[Any, ...], grad: Any, weight32: Any, **states: Any) -> Launch:
+    import torch
+
+    weight, wide = torch.empty_like(grad), torch.empty_like(weight32)
+    run = step(p, weight=weight32, grad=wide, **states)
+
+    def launch() -> Any:
+        wide.copy_(grad)
+        run()
+        weight.copy_(weight32)
+        return (weight, *held)
+
+    return launch
+
+
+def clipped(p: Params, g: Any) -> Any:
+    return np.clip(g, -p["clip_gradient"], p["clip_gradient"]) if p["clip_gradient"] >= 0 else g
+
+
+def gradient(p: Params, grad: Any) -> Any:
+    """Rescaled and clipped."""
+    return clipped(p, p["rescale_grad"] * grad)
+
+
+def decayed_gradient(p: Params, grad: Any, weight: Any) -> Any:
+    """Rescaled, joined by the weight decay, and clipped only then."""
+    return clipped(p, p["rescale_grad"] * grad + p["wd"] * weight)
+
+
+def torch_gradient(p: Params, grad: Any) -> Callable[[], Any]:
+    """The same for torch; without an operation where there is nothing to do."""
+    factor, limit = p["rescale_grad"], p["clip_gradient"]
+    if limit >= 0:
+        return lambda: (grad * factor).clamp_(-limit, limit)
+    return (lambda: grad) if factor == 1 else (lambda: grad * factor)
+
+
+def torch_decayed_gradient(p: Params, grad: Any, weight: Any) -> Callable[[], Any]:
+    factor, wd, limit = p["rescale_grad"], p["wd"], p["clip_gradient"]
+    rescaled = torch_gradient({**p, "clip_gradient": -1.0}, grad)
+    if limit < 0 and wd == 0:
+        return rescaled
+    if limit < 0:
+        return lambda: rescaled().add(weight, alpha=wd)
+    return lambda: (grad * factor).add_(weight, alpha=wd).clamp_(-limit, limit)

@@ -1,0 +1,273 @@
+"""Activations: one number in, one number out. relu and its kin, gelu, silu, sigmoid and its kin, shrinks; prelu."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from math import pi, prod, sqrt
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import calls, formula, numpy
+from opmark.operators._pointwise import PRESETS, SHAPE, away_from, pointwise
+from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
+from opmark.schema.dtype import FLOATS, INTS, sizeof
+from opmark.schema.param import choice, dtype, real
+
+WIDE = (-5.0, 5.0)
+"""Far enough on both sides for every branch of these functions to be taken."""
+SIGNED_INTS = tuple(name for name in INTS if not name.startswith("u"))
+
+_row = partial(pointwise, category="activation", domains=(WIDE,))
+
+
+def _functional(name: str, **params: str) -> Any:
+    return calls(f"torch.nn.functional.{name}", "x", fixed=None, **params)
+
+
+# -- relu and its kin: a comparison is no floating-point work.
+
+ALPHA = real("alpha", "scale of the negative part", 1.0, kind="amount")
+POSITIVE_ALPHA = Rule("alpha", "be above 0", lambda p: p["alpha"] > 0)
+
+
+def _selu(p: Params, x: Any) -> Any:
+    """The two constants make mean 0 and variance 1 a fixed point (Klambauer et al. 2017)."""
+    alpha, scale = 1.6732632423543772, 1.0507009873554805
+    return scale * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+RELU = _row(
+    "relu", "x where it is positive, else 0",
+    torch="torch.relu", reference=lambda p, x: np.maximum(x, 0), dtypes=(*FLOATS, *SIGNED_INTS), integers=(-60, 60),
+    flops=0, backward_flops=0, kinks=(0.0,), aliases=("Activation", "ReLU"),
+)  # fmt: skip
+RELU6 = _row(
+    "relu6", "x kept between 0 and 6",
+    torch="torch.nn.functional.relu6", reference=lambda p, x: np.clip(x, 0, 6), domains=((-3.0, 9.0),),
+    flops=0, backward_flops=0, kinks=(0.0, 6.0), aliases=("ReLU6",),
+)  # fmt: skip
+LEAKY_RELU = _row(
+    "leaky_relu", "x where it is positive, else a fraction of it",
+    params=(real("negative_slope", "the fraction", 0.01),),
+    torch=_functional("leaky_relu", negative_slope="negative_slope"),
+    reference=lambda p, x: np.where(x > 0, x, p["negative_slope"] * x),
+    kinks=(0.0,), aliases=("LeakyReLU", "LeakyRelu"),
+)  # fmt: skip
+ELU = _row(
+    "elu", "x where it is positive, else alpha (exp(x) - 1)",
+    params=(ALPHA,), torch=_functional("elu", alpha="alpha"),
+    reference=lambda p, x: np.where(x > 0, x, p["alpha"] * np.expm1(np.minimum(x, 0))),
+    flops=2, backward_flops=2, kinks=(0.0,), aliases=("Elu", "ELU"),
+)  # fmt: skip
+CELU = _row(
+    "celu", "x where it is positive, else alpha (exp(x / alpha) - 1): smooth for every alpha",
+    params=(ALPHA,), rules=(POSITIVE_ALPHA,), torch=_functional("celu", alpha="alpha"),
+    reference=lambda p, x: np.where(x > 0, x, p["alpha"] * np.expm1(np.minimum(x, 0) / p["alpha"])),
+    flops=3, backward_flops=3, kinks=(0.0,), aliases=("CELU",),
+)  # fmt: skip
+SELU = _row(
+    "selu", "scaled elu, with constants that keep mean 0 and variance 1",
+    torch="torch.nn.functional.selu", reference=_selu,
+    flops=3, backward_flops=3, kinks=(0.0,), aliases=("Selu", "SELU"),
+)  # fmt: skip
+
+# -- gelu, silu, mish: smooth.
+
+
+def _gelu_reference(p: Params, x: Any) -> Any:
+    from scipy.special import erf
+
+    if p["approximate"] == "tanh":
+        return 0.5 * x * (1 + np.tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))
+    return 0.5 * x * (1 + erf(x / sqrt(2)))
+
+
+def _numpy_gelu(p: Params, x: Any) -> Launch:
+    from scipy.special import erf
+
+    half, one, root = (x.dtype.type(c) for c in (0.5, 1, sqrt(0.5)))
+    if p["approximate"] == "tanh":
+        outer, inner = x.dtype.type(sqrt(2 / pi)), x.dtype.type(0.044715)
+        return lambda: half * x * (one + np.tanh(outer * (x + inner * x * x * x)))
+    return lambda: (half * x * (one + erf(x * root))).astype(x.dtype, copy=False)
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+GELU = pointwise(
+    "gelu", "Gaussian error linear unit: x times the normal distribution function of x",
+    category="activation", params=(choice("approximate", "exact, or by tanh", ("none", "tanh"), "none"),),
+    torch=_functional("gelu", approximate="approximate"), numpy=numpy(_numpy_gelu), reference=_gelu_reference,
+    flops=5, backward_flops=9, aliases=("GELU",),
+)  # fmt: skip
+SILU = _row(
+    "silu", "x sigmoid(x)",
+    torch="torch.nn.functional.silu", reference=lambda p, x: x * sigmoid(x),
+    flops=3, backward_flops=8, aliases=("swish", "Swish", "SiLU"),
+)  # fmt: skip
+MISH = _row(
+    "mish", "x tanh(log(1 + exp(x)))",
+    torch="torch.nn.functional.mish", reference=lambda p, x: x * np.tanh(np.log1p(np.exp(x))),
+    flops=4, backward_flops=11, aliases=("Mish",),
+)  # fmt: skip
+# Slope 1/6, as everywhere but in MXNet, where it is 0.2: the same work.
+HARD_SIGMOID = _row(
+    "hard_sigmoid", "x / 6 + 1/2 kept between 0 and 1: a sigmoid out of straight lines",
+    torch="torch.nn.functional.hardsigmoid", reference=lambda p, x: np.clip(x + 3, 0, 6) / 6,
+    flops=2, kinks=(-3.0, 3.0), aliases=("hardsigmoid", "HardSigmoid", "Hardsigmoid"),
+)  # fmt: skip
+HARDSWISH = _row(
+    "hardswish", "x hard_sigmoid(x)",
+    torch="torch.nn.functional.hardswish", reference=lambda p, x: x * np.clip(x + 3, 0, 6) / 6,
+    flops=3, backward_flops=3, kinks=(-3.0, 3.0), aliases=("hard_swish", "Hardswish"),
+)  # fmt: skip
+
+# -- sigmoid and its kin.
+
+BETA = real("beta", "sharpness: the larger, the closer to relu", 1.0, kind="amount")
+LINEAR_FROM = 20.0
+"""Where beta x is larger, torch takes softplus(x) for x."""
+
+
+def _softplus(p: Params, x: Any) -> Any:
+    scaled = p["beta"] * x
+    return np.where(scaled > LINEAR_FROM, x, np.log1p(np.exp(np.minimum(scaled, LINEAR_FROM))) / p["beta"])
+
+
+SIGMOID = _row(
+    "sigmoid", "1 / (1 + exp(-x))",
+    torch="torch.sigmoid", reference=lambda p, x: sigmoid(x),
+    flops=3, backward_flops=3, aliases=("Sigmoid",),
+)  # fmt: skip
+LOG_SIGMOID = _row(
+    "log_sigmoid", "log(1 / (1 + exp(-x)))",
+    torch="torch.nn.functional.logsigmoid", reference=lambda p, x: -np.logaddexp(0, -x),
+    flops=3, backward_flops=4, aliases=("logsigmoid", "LogSigmoid"),
+)  # fmt: skip
+SOFTPLUS = _row(
+    "softplus", "log(1 + exp(beta x)) / beta",
+    params=(BETA,), rules=(Rule("beta", "be above 0", lambda p: p["beta"] > 0),),
+    torch=_functional("softplus", beta="beta"), reference=_softplus,
+    flops=4, backward_flops=5, aliases=("softrelu", "SoftReLU", "Softplus"),
+)  # fmt: skip
+SOFTSIGN = _row(
+    "softsign", "x / (1 + |x|)",
+    torch="torch.nn.functional.softsign", reference=lambda p, x: x / (1 + np.abs(x)),
+    flops=2, backward_flops=3, kinks=(0.0,), aliases=("Softsign",),
+)  # fmt: skip
+TANHSHRINK = _row(
+    "tanhshrink", "x - tanh(x)",
+    torch="torch.nn.functional.tanhshrink", reference=lambda p, x: x - np.tanh(x),
+    flops=2, backward_flops=3, aliases=("Tanhshrink",),
+)  # fmt: skip
+
+# -- cut off: hardtanh, shrinks, threshold.
+
+LAMBDA = real("lambd", "what is not further from zero becomes zero", 0.5, kind="amount")
+
+
+def _cut(operator: Operator, kinks: Callable[[Params], Sequence[float]]) -> Operator:
+    """For functions that bend or jump where parameters say, with data on both sides of that and clear of it.
+
+    Right there frameworks differ, since some round the parameter to the type of x before they compare.
+    """
+
+    def inputs(p: Params) -> dict[str, TensorSpec]:
+        bound = max(WIDE[1], *(2 * abs(kink) for kink in kinks(p)))
+        make = partial(_clear_of, kinks(p), bound, tuple(p["shape"]))
+        return {"x": TensorSpec(tuple(p["shape"]), p["dtype"], -bound, bound, make=make)}
+
+    return replace(operator, inputs=inputs, direction=away_from(kinks))
+
+
+def _clear_of(kinks: Sequence[float], bound: float, shape: tuple[int, ...], generator: Any) -> Any:
+    """Uniform, but what would be within 2 % of a kink lies a little nearer to zero."""
+    x = generator.uniform(-bound, bound, shape)
+    for kink in kinks:
+        margin = 0.02 * max(abs(kink), 0.1)
+        x = np.where(np.abs(x - kink) < margin, kink - 2 * margin * (1 if kink > 0 else -1), x)
+    return x
+
+
+HARDTANH = _cut(_row(
+    "hardtanh", "x kept between two values",
+    params=(real("min_val", "the lower value", -1.0), real("max_val", "the upper value", 1.0)),
+    rules=(Rule("max_val", "be above min_val={min_val} (got {max_val})", lambda p: p["max_val"] > p["min_val"]),),
+    torch=_functional("hardtanh", min_val="min_val", max_val="max_val"),
+    reference=lambda p, x: np.clip(x, p["min_val"], p["max_val"]),
+    flops=0, backward_flops=0, aliases=("Hardtanh",),
+), lambda p: (p["min_val"], p["max_val"]))  # fmt: skip
+SOFTSHRINK = _cut(_row(
+    "softshrink", "x moved towards zero by lambd, and zero within",
+    params=(LAMBDA,), torch=_functional("softshrink", lambd="lambd"),
+    reference=lambda p, x: np.sign(x) * np.maximum(np.abs(x) - p["lambd"], 0),
+    backward_flops=0, aliases=("Softshrink",),
+), lambda p: (-p["lambd"], p["lambd"]))  # fmt: skip
+HARDSHRINK = _cut(_row(
+    "hardshrink", "x where it is further from zero than lambd, else zero",
+    params=(LAMBDA,), torch=_functional("hardshrink", lambd="lambd"),
+    reference=lambda p, x: np.where(np.abs(x) > p["lambd"], x, 0),
+    flops=0, backward_flops=0, aliases=("Hardshrink",),
+), lambda p: (-p["lambd"], p["lambd"]))  # fmt: skip
+THRESHOLD = _cut(_row(
+    "threshold", "x where it is above a threshold, else a fixed value",
+    params=(real("threshold", "the threshold", 0.5), real("value", "what replaces the rest", -1.0)),
+    torch=_functional("threshold", threshold="threshold", value="value"),
+    reference=lambda p, x: np.where(x > p["threshold"], x, p["value"]),
+    flops=0, backward_flops=0, aliases=("Threshold",),
+), lambda p: (p["threshold"],))  # fmt: skip
+
+# -- prelu: a slope for each channel.
+
+
+def _slope(x: Any, weight: Any) -> Any:
+    return weight.reshape(-1, *[1] * (x.ndim - 2))
+
+
+def _prelu_inputs(p: Params) -> dict[str, TensorSpec]:
+    x = TensorSpec(tuple(p["shape"]), p["dtype"], *WIDE)
+    return {"x": x, "weight": TensorSpec((p["shape"][1],), p["dtype"], 0.1, 0.5)}
+
+
+def _prelu_cost(p: Params) -> Cost:
+    n, nbytes = prod(p["shape"]), sizeof(p["dtype"])
+    return Cost(n, (n + p["shape"][1]) * nbytes, n * nbytes)
+
+
+def _prelu_backward(p: Params) -> Cost:
+    """Of x: the slope times the gradient. Of the slope: x times the gradient, added up."""
+    n, slopes, nbytes = prod(p["shape"]), p["shape"][1], sizeof(p["dtype"])
+    return Cost(3 * n, (2 * n + slopes) * nbytes, (n + slopes) * nbytes)
+
+
+def _prelu(p: Params, x: Any, weight: Any) -> Any:
+    return np.where(x > 0, x, _slope(x, weight) * x)
+
+
+PRELU = Operator(
+    name="prelu",
+    summary="x where it is positive, else x times a slope that each channel has for itself",
+    category="activation",
+    params=(replace(SHAPE, doc="shape of x; channels are the second axis"), dtype(*FLOATS)),
+    inputs=_prelu_inputs,
+    cost=_prelu_cost,
+    backward_cost=_prelu_backward,
+    reference=_prelu,
+    presets={**PRESETS, "typical": {"shape": [32, 16, 64, 64]}, "large": {"shape": [64, 64, 112, 112]}},
+    rules=(Rule("shape", "have at least 2 axes, of which the second is the channels (got {shape})",
+                lambda p: len(p["shape"]) >= 2),),
+    gradients=("x", "weight"),
+    direction=away_from((0.0,)),
+    implementations=(formula(_prelu), calls("torch.nn.functional.prelu", "x", "weight")),
+    aliases=("PRelu", "PReLU"),
+)  # fmt: skip
+
+OPERATORS = (
+    RELU, RELU6, LEAKY_RELU, PRELU, ELU, CELU, SELU, GELU, SILU, MISH, HARD_SIGMOID, HARDSWISH, SIGMOID, LOG_SIGMOID,
+    SOFTPLUS, SOFTSIGN, TANHSHRINK, HARDTANH, SOFTSHRINK, HARDSHRINK, THRESHOLD,
+)  # fmt: skip
+"""Found by the registry."""

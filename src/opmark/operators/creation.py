@@ -1,0 +1,267 @@
+"""New tensors whose values do not depend on data: zeros, ones, full, arange, linspace, eye, fill and their kin.
+
+There is no `empty`: it promises no values, so there is nothing to verify, and it moves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf, prod
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import formula
+from opmark.operators._build import numpy as in_numpy
+from opmark.operators._build import torch as in_torch
+from opmark.operators._fresh import fresh
+from opmark.operators._pointwise import PRESETS, SHAPE
+from opmark.registry import resolve
+from opmark.schema import Cost, Implementation, Launch, Operator, Param, Params, Rule, TensorSpec
+from opmark.schema.dtype import FLOATS, INTS, is_float, sizeof
+from opmark.schema.param import dtype, real, size
+
+ALL = (*FLOATS, *INTS)
+_LARGEST_FLOAT = {"float16": 65504.0, "bfloat16": 3.3e38, "float32": 3.4e38, "float64": 1.7e308}
+
+Value = Callable[[Params], float]
+
+
+def fits(name: str, value: float) -> bool:
+    """Whether an element of that type can be `value`, but for rounding."""
+    if is_float(name):
+        return abs(value) <= _LARGEST_FLOAT[name]
+    bits = 8 * sizeof(name)
+    low, high = (0, 2**bits) if name.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    return value == int(value) and low <= value < high
+
+
+VALUE_FITS = Rule("value", "be a value of {dtype} (got {value})", lambda p: fits(p["dtype"], p["value"]))
+
+
+def _written(elements: Callable[[Params], int]) -> Callable[[Params], Cost]:
+    """Nothing is computed and nothing read: the input of `zeros_like` only tells the shape."""
+    return lambda p: Cost(0, 0, elements(p) * sizeof(p["dtype"]))
+
+
+def _typed(p: Params, value: float) -> float | int:
+    return value if is_float(p["dtype"]) else int(value)
+
+
+def _filled(
+    name: str,
+    summary: str,
+    value: Value,
+    aliases: Sequence[str],
+    *,
+    params: Sequence[Param] = (),
+    inputs: Sequence[str] = (),
+    **more: Any,
+) -> Operator:
+    """One row: a tensor that is `value` everywhere; torch has a function of the operator's name for it."""
+    rows = tuple(inputs)
+
+    # Not np.zeros: it gets pages from the system that are zeroed only when somebody looks.
+    def numpy_full(p: Params, **tensors: Any) -> Launch:
+        return partial(np.full, tuple(p["shape"]), _typed(p, value(p)), p["dtype"])
+
+    def torch_new(p: Params, **tensors: Any) -> Launch:
+        given = (tensors["x"],) if rows else (tuple(p["shape"]),)
+        values = (_typed(p, value(p)),) if params else ()
+        return partial(resolve(f"torch.{name}"), *given, *values, **({} if rows else fresh(p)))
+
+    return Operator(
+        name=name,
+        summary=summary,
+        category="creation",
+        params=(SHAPE, dtype(*ALL), *params),
+        inputs=_spec(rows),
+        cost=_written(lambda p: prod(p["shape"])),
+        reference=lambda p, **tensors: np.full(tuple(p["shape"]), float(value(p))),
+        presets=PRESETS,
+        rules=(VALUE_FITS,) if params else (),
+        implementations=more.pop("implementations", (in_numpy(numpy_full), in_torch(torch_new, f"torch.{name}"))),
+        result="constant",
+        partial=bool(rows),
+        aliases=tuple(aliases),
+        **more,
+    )
+
+
+def _spec(names: Sequence[str]) -> Any:
+    def inputs(p: Params) -> dict[str, TensorSpec]:
+        domain = (-1.0, 1.0) if is_float(p["dtype"]) else (0, 60)
+        return {name: TensorSpec(tuple(p["shape"]), p["dtype"], *domain) for name in names}
+
+    return inputs
+
+
+def _numpy_fill(p: Params, x: Any) -> Launch:
+    value = _typed(p, p["value"])
+
+    def launch() -> Any:
+        x.fill(value)
+        return x
+
+    return launch
+
+
+VALUE = real("value", "what every element becomes", 1.0)
+
+FILLED = (
+    _filled("zeros", "a new tensor of zeros", lambda p: 0.0, ("Zeros",)),
+    _filled("ones", "a new tensor of ones", lambda p: 1.0, ("Ones",)),
+    _filled("full", "a new tensor of one value", lambda p: float(p["value"]), ("Full",), params=(VALUE,)),
+    _filled("zeros_like", "a tensor of zeros as large as x", lambda p: 0.0, ("ZerosLike",), inputs=("x",)),
+    _filled("ones_like", "a tensor of ones as large as x", lambda p: 1.0, ("OnesLike",), inputs=("x",)),
+    _filled(
+        "full_like", "a tensor of one value, as large as x", lambda p: float(p["value"]), (),
+        params=(VALUE,), inputs=("x",),
+    ),
+    _filled(
+        "fill", "x, overwritten with one value", lambda p: float(p["value"]),
+        ("fill_", "zero_", "reset_arrays"),
+        params=(real("value", "what every element becomes", 0.0),), inputs=("x",), mutates=("x",),
+        implementations=(
+            in_numpy(_numpy_fill, "numpy.ndarray.fill"),
+            in_torch(lambda p, x: partial(x.fill_, _typed(p, p["value"])), "torch.Tensor.fill_"),
+        ),
+    ),
+)  # fmt: skip
+
+
+def _new(function: str, arguments: Callable[[Params], tuple[Any, ...]]) -> Implementation:
+    """The torch function with these arguments, and with element type and device."""
+
+    def build(p: Params) -> Launch:
+        return partial(resolve(function), *arguments(p), **fresh(p))
+
+    return in_torch(build, function)
+
+
+def _sequence(
+    name: str,
+    summary: str,
+    reference: Callable[[Params], Any],
+    new: Implementation,
+    *,
+    params: Sequence[Param],
+    flops: int,
+    dtypes: Sequence[str] = FLOATS,
+    **more: Any,
+) -> Operator:
+    """One row: a vector of so many elements, each from its index."""
+    return Operator(
+        name=name,
+        summary=summary,
+        category="creation",
+        params=(ELEMENTS, dtype(*dtypes), *params),
+        inputs=lambda p: {},
+        cost=lambda p: Cost(flops * p["elements"], 0, p["elements"] * sizeof(p["dtype"])),
+        reference=reference,
+        presets={"small": {"elements": 10000}, "typical": {"elements": 1 << 22}, "large": {"elements": 1 << 25}},
+        implementations=(formula(reference), new),
+        result="constant",
+        **more,
+    )
+
+
+ENDS = ("start", "stop")
+ELEMENTS = size("elements", "number of elements")
+
+
+def _last(p: Params) -> float:
+    return float(p["start"] + p["step"] * (p["elements"] - 1))
+
+
+def _arange_arguments(p: Params) -> tuple[Any, ...]:
+    """Up to half a step beyond the last element: rounding then cannot make it one more or one less."""
+    if is_float(p["dtype"]):
+        return p["start"], _last(p) + p["step"] / 2, p["step"]
+    step = int(p["step"])
+    return int(p["start"]), int(_last(p)) + (1 if step > 0 else -1), step
+
+
+STEP_RULES = (
+    Rule("step", "not be 0", lambda p: p["step"] != 0),
+    Rule("step", "be a whole number for {dtype} (got {step})", lambda p: is_float(p["dtype"]) or p["step"] % 1 == 0),
+    Rule("start", "be a value of {dtype} (got {start})", lambda p: fits(p["dtype"], p["start"])),
+    Rule("elements", "end the sequence within the range of {dtype} (got {elements})",
+         lambda p: fits(p["dtype"], _last(p))),
+)  # fmt: skip
+
+
+def _fitting(name: str, says: str, value: Value) -> Rule:
+    return Rule(name, f"be {says} (got {{{name}}})", lambda p: fits(p["dtype"], value(p)))
+
+
+def _at(name: str) -> Value:
+    return lambda p: float(p[name])
+
+
+def _power(name: str) -> Value:
+    """Of 10; infinite where not even a float64 holds it."""
+    return lambda p: float(10.0 ** p[name]) if abs(p[name]) <= 300 else inf
+
+
+def _arange(p: Params) -> Any:
+    if is_float(p["dtype"]):
+        return p["start"] + p["step"] * np.arange(p["elements"])
+    return int(p["start"]) + int(p["step"]) * np.arange(p["elements"])
+
+
+SEQUENCES = (
+    _sequence(
+        "arange", "start, start + step, start + 2 step, ...", _arange, _new("torch.arange", _arange_arguments),
+        params=(real("start", "first value", 0.0), real("step", "from each value to the next", 1.0)),
+        # 8 bits hold too few steps for a sequence worth measuring.
+        flops=2, dtypes=(*FLOATS, "int64", "int32", "int16"), rules=STEP_RULES, aliases=("Arange", "range"),
+    ),
+    _sequence(
+        "linspace", "values from start to stop, evenly spaced",
+        lambda p: np.linspace(p["start"], p["stop"], p["elements"]),
+        _new("torch.linspace", lambda p: (p["start"], p["stop"], p["elements"])),
+        params=(real("start", "first value", 0.0), real("stop", "last value", 1.0)),
+        flops=2, rules=tuple(_fitting(end, "a value of {dtype}", _at(end)) for end in ENDS),
+    ),
+    _sequence(
+        "logspace", "powers of 10 with exponents from start to stop, evenly spaced",
+        lambda p: np.logspace(p["start"], p["stop"], p["elements"]),
+        _new("torch.logspace", lambda p: (p["start"], p["stop"], p["elements"])),
+        params=(real("start", "exponent of the first value", -1.0), real("stop", "exponent of the last value", 1.0)),
+        flops=3,
+        rules=tuple(_fitting(end, "an exponent whose power of 10 {dtype} can hold", _power(end)) for end in ENDS),
+    ),
+)  # fmt: skip
+
+
+def _numpy_eye(p: Params) -> Launch:
+    """Written out: np.eye starts from np.zeros, which leaves pages to be zeroed when somebody looks."""
+
+    def launch() -> Any:
+        made = np.full((p["rows"], p["columns"]), 0, p["dtype"])
+        made.reshape(-1)[: p["columns"] * p["columns"] : p["columns"] + 1] = 1
+        return made
+
+    return launch
+
+
+EYE = Operator(
+    name="eye",
+    summary="a matrix of zeros with ones on its diagonal",
+    category="creation",
+    params=(size("rows", "rows of the matrix"), size("columns", "columns of the matrix"), dtype(*ALL)),
+    inputs=lambda p: {},
+    cost=_written(lambda p: int(p["rows"] * p["columns"])),
+    reference=lambda p: np.eye(p["rows"], p["columns"]),
+    presets={
+        "small": {"rows": 256, "columns": 256},
+        "typical": {"rows": 2048, "columns": 2048},
+        "large": {"rows": 8192, "columns": 4096},
+    },
+    implementations=(in_numpy(_numpy_eye), _new("torch.eye", lambda p: (p["rows"], p["columns"]))),
+    result="constant",
+    aliases=("identity_matrix",),
+)
+
+OPERATORS = (*FILLED, *SEQUENCES, EYE)

@@ -1,0 +1,175 @@
+"""Dropout in its variants: elements or whole channels; set to zero, or to the negative saturation of SELU.
+
+Which elements a call drops is drawn. What is compared is the rest: what is kept has the right value, what is dropped
+too, as many are dropped as should be, and neighbours are dropped independently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod, sqrt
+from typing import Any, NamedTuple
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import numpy as in_numpy
+from opmark.operators._build import torch as in_torch
+from opmark.operators._drawn import alternation, generator, share_error, snapped
+from opmark.registry import resolve
+from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
+from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.param import dtype, real, shape
+
+# The value that SELU never falls below.
+SATURATION = -1.7580993408473766
+# Of x: away from zero, so that what is dropped can be told from what is kept.
+LOWEST = 0.5
+
+
+class Kind(NamedTuple):
+    alpha: bool
+    """What is dropped becomes SELU's saturation, and the result is scaled to keep mean 0 and variance 1."""
+    channels: bool
+    """Whole channels are dropped, not elements."""
+
+    def affine(self, p: Params) -> tuple[float, float, float]:
+        """(factor, shift, value of what is dropped): a kept x becomes factor x + shift."""
+        keep = 1.0 - p["p"]
+        if not self.alpha:
+            return 1 / keep, 0.0, 0.0
+        factor = 1 / sqrt(keep * (1 + p["p"] * SATURATION**2))
+        shift = -factor * SATURATION * p["p"]
+        return factor, shift, factor * SATURATION + shift
+
+    def decisions(self, p: Params) -> tuple[int, ...]:
+        """The shape of what is decided about: an element each, or a channel each."""
+        full = tuple(p["shape"])
+        return full[:2] + (1,) * (len(full) - 2) if self.channels else full
+
+    def reference(self, p: Params, x: Any) -> Any:
+        factor, shift, _ = self.affine(p)
+        return factor * x + shift, _expected(p)
+
+    def observe(self, p: Params, output: Any, x: Any) -> Any:
+        if output.shape != x.shape:
+            raise ValueError(f"shape {output.shape}, expected {x.shape}")
+        factor, shift, other = self.affine(p)
+        first = (slice(None), slice(None)) + (slice(0, 1),) * (output.ndim - 2)
+        # Half-way between what is dropped and the least that is kept.
+        dropped = (output[first] if self.channels else output) < (other + factor * LOWEST + shift) / 2
+        return _judged(p, output, factor * x + shift, other, dropped)
+
+    def observe_gradients(self, p: Params, gradients: Any, seeds: Any, x: Any) -> Any:
+        found, seed = gradients[0], seeds[0]
+        expected = self.affine(p)[0] * seed
+        if found.shape != seed.shape:
+            return [(found, expected)]
+        dropped = (found == 0) & (seed != 0)
+        if self.channels:
+            dropped = (found == 0).all(axis=tuple(range(2, found.ndim)), keepdims=True)
+        return list(zip(_judged(p, found, expected, 0.0, dropped), (expected, _expected(p)), strict=True))
+
+    def cost(self, p: Params) -> Cost:
+        """Scale, and for the alpha variant shift; drawing is no floating-point work that could be counted."""
+        n = prod(p["shape"])
+        nbytes = n * sizeof(p["dtype"])
+        return Cost((2 if self.alpha else 1) * n, nbytes, nbytes)
+
+    def backward_cost(self, p: Params) -> Cost:
+        """The incoming gradient and a truth value for each decision are read."""
+        n = prod(p["shape"])
+        nbytes = n * sizeof(p["dtype"])
+        return Cost(n, nbytes + prod(self.decisions(p)), nbytes)
+
+    def numpy(self, p: Params, x: Any) -> Launch:
+        drawing = generator()
+        factor, shift, other = (x.dtype.type(value) for value in self.affine(p))
+
+        def launch() -> Any:
+            dropped = drawing.random(self.decisions(p), np.float32) < p["p"]
+            return np.where(dropped, other, factor * x + shift)
+
+        return launch
+
+
+def _judged(p: Params, found: Any, kept: Any, other: float, dropped: Any) -> tuple[Any, Any]:
+    """(values with what was dropped put back, statistics of what was dropped)."""
+    restored = np.where(dropped, found - other + kept, found)
+    share = snapped(float(dropped.mean()), p["p"], share_error(p["p"], dropped.size))
+    return restored, np.array([share, alternation(dropped, p["p"])])
+
+
+def _expected(p: Params) -> Any:
+    return np.array([p["p"], p["p"] ** 2 + (1 - p["p"]) ** 2])
+
+
+def _row(name: str, summary: str, path: str, aliases: Sequence[str], *, alpha: bool, channels: bool) -> Operator:
+    """One row."""
+    kind = Kind(alpha, channels)
+    return Operator(
+        name=name,
+        summary=summary,
+        category="regularization",
+        params=(
+            shape("shape", "shape of x" + ("; its first two axes are samples and channels" if channels else "")),
+            real("p", f"probability that {'a channel' if channels else 'an element'} is dropped", 0.5, kind="amount"),
+            dtype(*FLOATS),
+        ),
+        inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"], LOWEST, 1.5)},
+        cost=kind.cost,
+        backward_cost=kind.backward_cost,
+        reference=kind.reference,
+        observe=kind.observe,
+        observe_gradients=kind.observe_gradients,
+        presets=CHANNELS if channels else ELEMENTS,
+        rules=(BELOW_ONE, *((RANK,) if channels else ())),
+        gradients=("x",),
+        implementations=(in_numpy(kind.numpy), in_torch(_torch(path), path)),
+        result="random",
+        aliases=tuple(aliases),
+    )
+
+
+ELEMENTS = {
+    "small": {"shape": [256, 256]},
+    "typical": {"shape": [2048, 2048]},
+    "large": {"shape": [8192, 4096]},
+}
+CHANNELS = {
+    "small": {"shape": [8, 64, 8, 8]},
+    "typical": {"shape": [32, 64, 32, 32]},
+    "large": {"shape": [64, 256, 56, 56]},
+}
+BELOW_ONE = Rule("p", "be below 1: nothing would be left (got {p})", lambda p: p["p"] < 1)
+RANK = Rule("shape", "have 3 to 5 axes: samples, channels and 1 to 3 of space (got {shape})",
+            lambda p: 3 <= len(p["shape"]) <= 5)  # fmt: skip
+
+
+def _torch(path: str) -> Any:
+    def build(p: Params, x: Any) -> Launch:
+        function = resolve(path.replace("2d", f"{len(p['shape']) - 2}d"))
+        return partial(function, x, p["p"], True)
+
+    return build
+
+
+OPERATORS = (
+    _row(
+        "dropout", "x with random elements set to zero and the others scaled up", "torch.nn.functional.dropout",
+        ("Dropout",), alpha=False, channels=False,
+    ),
+    _row(
+        "alpha_dropout", "x with random elements set to SELU's saturation; keeps mean 0 and variance 1",
+        "torch.nn.functional.alpha_dropout", ("AlphaDropout",), alpha=True, channels=False,
+    ),
+    _row(
+        "dropout2d", "x with random channels set to zero and the others scaled up",
+        "torch.nn.functional.dropout2d",
+        ("Dropout2d", "dropout1d", "dropout3d", "Dropout1d", "Dropout3d", "feature_dropout", "spatial_dropout"),
+        alpha=False, channels=True,
+    ),
+    _row(
+        "feature_alpha_dropout", "x with random channels set to SELU's saturation",
+        "torch.nn.functional.feature_alpha_dropout", ("FeatureAlphaDropout",), alpha=True, channels=True,
+    ),
+)  # fmt: skip

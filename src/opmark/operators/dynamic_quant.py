@@ -1,0 +1,242 @@
+"""Rows rounded to 8 bits with a scale of their own, after something else was done to them: *_dynamic_quant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import numpy, torch
+from opmark.operators._rounded import either_side, exact_rows, first_in_int8, torch_rows
+from opmark.operators.llm_norm import ENOUGH_TOKENS, EPS, TOKENS, long_enough, rms, tokens
+from opmark.schema import Cost, Launch, Operator, Param, Params, Rule, TensorSpec
+from opmark.schema.cost import nbytes
+from opmark.schema.dtype import sizeof
+from opmark.schema.param import choice, dtype, flag, size
+
+Specs = dict[str, TensorSpec]
+HIDDEN = size("hidden_size", "elements of a token")
+PRESETS = {
+    "small": {"num_tokens": 64, "hidden_size": 256},
+    "typical": {"num_tokens": 512, "hidden_size": 1024},
+    "large": {"num_tokens": 8192, "hidden_size": 4096},
+}
+
+
+def smooth(*shape: int) -> TensorSpec:
+    """Factors that make the elements of a row alike in size before they share a scale."""
+    return TensorSpec(shape, "float32", 0.5, 1.5)
+
+
+def dynamic_quant(
+    name: str,
+    summary: str,
+    params: Sequence[Param],
+    *,
+    inputs: Callable[[Params], Specs],
+    values: Callable[..., Any],
+    torch_values: Callable[..., Any],
+    rows: Callable[[Params], tuple[int, int]],
+    flops: Callable[[Params], int],
+    presets: Mapping[str, Mapping[str, Any]],
+    extra: Callable[[Params], int] = lambda _: 0,
+    read: Callable[[Params], int] | None = None,
+    prepare: Callable[[Params, Mapping[str, Any]], Mapping[str, Any]] = lambda p, tensors: {},
+    **more: Any,
+) -> Operator:
+    """`values(p, **inputs)`: the rows that are rounded, as a tuple with whatever else is put out; the same with torch
+    in float32. `rows(p)`: how many there are, and how long. `flops(p)`: operations an element before the last
+    quotient. `extra(p)`: other outputs as large as the rows, in the type of the input. `read(p)`: bytes, where not
+    all of the inputs are read. `prepare(p, tensors)`: what else `torch_values` takes, made before the launch."""
+
+    def cost(p: Params) -> Cost:
+        count, length = rows(p)
+        n = count * length
+        written = n + count * sizeof("float32") + extra(p) * n * sizeof(p["dtype"])
+        return Cost((flops(p) + 1) * n, read(p) if read else nbytes(inputs(p).values()), written)
+
+    def reference(p: Params, **arrays: Any) -> Any:
+        first, *others = values(p, **arrays)
+        return (*exact_rows(first), *others)
+
+    def build_numpy(p: Params, **arrays: Any) -> Launch:
+        def launch() -> Any:
+            return first_in_int8(values(p, **{n: a.astype(np.float32, copy=False) for n, a in arrays.items()}), kind)
+
+        kind = p["dtype"]
+        return launch
+
+    def build_torch(p: Params, **tensors: Any) -> Launch:
+        import torch as framework
+
+        kind, made = getattr(framework, p["dtype"]), prepare(p, tensors)
+
+        def launch() -> Any:
+            first, *others = torch_values(p, **{name: tensor.float() for name, tensor in tensors.items()}, **made)
+            return (*torch_rows(first), *(other.to(kind) for other in others))
+
+        return launch
+
+    return Operator(
+        name=name,
+        summary=summary,
+        category="quantization",
+        params=(*params, dtype("float32", "float16", "bfloat16")),
+        inputs=inputs,
+        cost=cost,
+        reference=reference,
+        presets=presets,
+        implementations=(numpy(build_numpy), torch(build_torch)),
+        result_dtype=lambda _: "int8",
+        observe=either_side(reference),
+        **more,
+    )
+
+
+def _rows(p: Params) -> tuple[int, int]:
+    return tokens(p), p["hidden_size"]
+
+
+def _scale_inputs(p: Params) -> Specs:
+    return {"x": TensorSpec(_rows(p), p["dtype"]), "smooth": smooth(p["hidden_size"])}
+
+
+SCALE = dynamic_quant(
+    "scale_dynamic_quant",
+    "x times a factor an element, rounded to int8 with a scale a token",
+    (*TOKENS, HIDDEN),
+    inputs=_scale_inputs,
+    values=lambda p, x, smooth: (x * smooth,),
+    torch_values=lambda p, x, smooth: (x * smooth,),
+    rows=_rows,
+    flops=lambda _: 1,
+    presets=PRESETS,
+    rules=(ENOUGH_TOKENS,),
+    aliases=("dynamic_quant", "per_token_quant_int8"),
+)
+
+
+def _add_inputs(p: Params) -> Specs:
+    x = TensorSpec(_rows(p), p["dtype"])
+    residual = {"residual": x} if p["add_residual"] else {}
+    weight = TensorSpec((p["hidden_size"],), p["dtype"], 0.5, 1.5)
+    return {"x": x, **residual, "weight": weight, "smooth": smooth(p["hidden_size"])}
+
+
+def _also(p: Params, added: Any, normed: Any) -> tuple[Any, ...]:
+    return {"none": (), "res": (added,), "norm": (normed,)}[p["output_mode"]]
+
+
+def _add_values(p: Params, x: Any, weight: Any, smooth: Any, residual: Any = None) -> Any:
+    added = x if residual is None else x + residual
+    normed = rms(p, added) * weight
+    return (normed * smooth, *_also(p, added, normed))
+
+
+def _torch_add_values(p: Params, x: Any, weight: Any, smooth: Any, residual: Any = None) -> Any:
+    from torch.nn.functional import rms_norm
+
+    added = x if residual is None else x + residual
+    normed = rms_norm(added, (p["hidden_size"],), weight, p["eps"])
+    return (normed * smooth, *_also(p, added, normed))
+
+
+ADD_RMS_NORM = dynamic_quant(
+    "add_rms_norm_dynamic_quant",
+    "x + residual with unit root mean square and scaled, rounded to int8 with a scale a token",
+    (
+        *TOKENS,
+        HIDDEN,
+        flag("add_residual", "there is a residual to add", default=True),
+        choice("output_mode", "what else is put out: nothing, the sum, or the norm before it is rounded",
+               ("none", "res", "norm"), "none"),
+        EPS,
+    ),
+    inputs=_add_inputs,
+    values=_add_values,
+    torch_values=_torch_add_values,
+    rows=_rows,
+    # Square and sum 2, quotient 1, scale 1, factor 1; the sum before.
+    flops=lambda p: 5 + p["add_residual"],
+    presets=PRESETS,
+    extra=lambda p: p["output_mode"] != "none",
+    rules=(
+        ENOUGH_TOKENS,
+        long_enough("hidden_size"),
+        Rule("output_mode", "not be res without a residual to add", lambda p: p["output_mode"] != "res" or
+             p["add_residual"]),
+    ),
+    aliases=("rms_norm_dynamic_quant",),
+)  # fmt: skip
+
+
+def _head_inputs(p: Params) -> Specs:
+    return {
+        "x": TensorSpec((tokens(p), p["heads"], p["head_dim"]), p["dtype"]),
+        "weight": TensorSpec((p["head_dim"],), p["dtype"], 0.5, 1.5),
+        "smooth": smooth(p["heads"] * p["head_dim"]),
+    }
+
+
+def _head_values(p: Params, x: Any, weight: Any, smooth: Any) -> Any:
+    return ((rms(p, x) * weight).reshape(len(x), -1) * smooth,)
+
+
+def _torch_head_values(p: Params, x: Any, weight: Any, smooth: Any) -> Any:
+    from torch.nn.functional import rms_norm
+
+    return (rms_norm(x, (p["head_dim"],), weight, p["eps"]).flatten(1) * smooth,)
+
+
+HEAD_RMS_NORM = dynamic_quant(
+    "head_rms_norm_dynamic_quant",
+    "unit root mean square of each head, scaled, rounded to int8 with a scale a token",
+    (*TOKENS, size("heads", "heads of a token"), size("head_dim", "elements of a head"), EPS),
+    inputs=_head_inputs,
+    values=_head_values,
+    torch_values=_torch_head_values,
+    rows=lambda p: (tokens(p), p["heads"] * p["head_dim"]),
+    flops=lambda _: 5,
+    presets={
+        "small": {"num_tokens": 32, "heads": 8, "head_dim": 64},
+        "typical": {"num_tokens": 512, "heads": 16, "head_dim": 64},
+        "large": {"num_tokens": 8192, "heads": 32, "head_dim": 128},
+    },
+    rules=(ENOUGH_TOKENS, long_enough("head_dim")),
+)
+
+
+def gated(hidden: Any) -> Any:
+    """silu of the first half of a row, times the second half."""
+    gate, up = np.split(hidden, 2, axis=-1)
+    return gate / (1 + np.exp(-gate)) * up
+
+
+def torch_gated(hidden: Any) -> Any:
+    from torch.nn.functional import silu
+
+    gate, up = hidden.chunk(2, dim=-1)
+    return silu(gate) * up
+
+
+def _swiglu_inputs(p: Params) -> Specs:
+    count, hidden = _rows(p)
+    return {"x": TensorSpec((count, 2 * hidden), p["dtype"]), "smooth": smooth(hidden)}
+
+
+SWIGLU = dynamic_quant(
+    "swiglu_dynamic_quant",
+    "silu of one half of a token times the other, rounded to int8 with a scale a token",
+    (*TOKENS, size("hidden_size", "elements of a token after the gate; twice as many before")),
+    inputs=_swiglu_inputs,
+    values=lambda p, x, smooth: (gated(x) * smooth,),
+    torch_values=lambda p, x, smooth: (torch_gated(x) * smooth,),
+    rows=_rows,
+    # silu 3 (exponential, sum, quotient), product 1, factor 1.
+    flops=lambda _: 5,
+    presets=PRESETS,
+    rules=(ENOUGH_TOKENS,),
+    aliases=("silu_and_mul_quant",),
+)
+
+OPERATORS = (SCALE, ADD_RMS_NORM, HEAD_RMS_NORM, SWIGLU)

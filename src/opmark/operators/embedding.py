@@ -1,0 +1,198 @@
+"""Embedding tables, as recommendation models have them: embedding_bag, alone, batched, and with its update step."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import formula
+from opmark.operators._build import torch as by_torch
+from opmark.operators._tables import (
+    LOOKUPS,
+    SPREADABLE,
+    index_specs,
+    lengths,
+    longest,
+    lookups,
+)
+from opmark.operators._tables import (
+    offsets as bag_starts,
+)
+from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
+from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.param import choice, dtype, flag, size
+
+INDEX = sizeof("int64")
+MODE = choice("mode", "what a bag gives of its rows", ("sum", "mean", "max"), "sum")
+PRESETS = {
+    "small": {"rows": 500, "dim": 64, "bags": 64, "pooling": 8},
+    "typical": {"rows": 20000, "dim": 64, "bags": 2048, "pooling": 20},
+    "large": {"rows": 1000000, "dim": 128, "bags": 65536, "pooling": 32},
+}
+_REDUCE = {"sum": "add", "mean": "add", "max": "maximum"}
+
+
+def _terms(p: Params) -> int:
+    """Rows that are added up, in a bag or, backwards, of bags that share a row."""
+    return longest(p) + lookups(p) // int(p["rows"])
+
+
+def _tolerance() -> Tolerance:
+    return Tolerance(_terms, magnitude=lambda p: (p["pooling"] / 3) ** 0.5 if p["mode"] == "sum" else 0.0)
+
+
+def _inputs(p: Params) -> dict[str, TensorSpec]:
+    specs = {"weight": TensorSpec((p["rows"], p["dim"]), p["dtype"]), **index_specs(p)}
+    if p["weighted"]:
+        specs["per_sample_weights"] = TensorSpec((lookups(p),), p["dtype"], 0.5, 1.5)
+    return specs
+
+
+def _pooling_flops(n: int, bags: int, dim: int, mode: str, weighted: bool) -> int:
+    """Sums take one operation less than rows, a mean a quotient more; comparisons do not count."""
+    return 0 if mode == "max" else (n - bags + n * weighted + bags * (mode == "mean")) * dim
+
+
+def _cost(p: Params) -> Cost:
+    """Only the rows that are asked for are read, each as often as it is asked for."""
+    n, nbytes = lookups(p), sizeof(p["dtype"])
+    read = n * p["dim"] * nbytes + (n + p["bags"]) * INDEX + n * nbytes * p["weighted"]
+    flops = _pooling_flops(n, p["bags"], p["dim"], p["mode"], p["weighted"])
+    return Cost(flops, read, p["bags"] * p["dim"] * nbytes)
+
+
+def _backward_cost(p: Params) -> Cost:
+    """A dense gradient: all of the table is written. Of a maximum, one row a bag and element gets the gradient."""
+    n, nbytes = lookups(p), sizeof(p["dtype"])
+    added = p["bags"] if p["mode"] == "max" else n * (1 + p["weighted"]) + p["bags"] * (p["mode"] == "mean")
+    read = p["bags"] * p["dim"] * nbytes + (n + p["bags"]) * INDEX + n * nbytes * p["weighted"]
+    return Cost(added * p["dim"], read, p["rows"] * p["dim"] * nbytes)
+
+
+def _pooled(p: Params, rows: Any, starts: Any) -> Any:
+    pooled = getattr(np, _REDUCE[p["mode"]]).reduceat(rows, starts, axis=0)
+    if p["mode"] != "mean":
+        return pooled
+    return pooled / np.diff(starts, append=len(rows))[:, None].astype(rows.dtype)
+
+
+def _reference(p: Params, weight: Any, indices: Any, offsets: Any, per_sample_weights: Any = None) -> Any:
+    rows = weight[indices]
+    return _pooled(p, rows if per_sample_weights is None else rows * per_sample_weights[:, None], offsets)
+
+
+def _torch(p: Params, weight: Any, indices: Any, offsets: Any, per_sample_weights: Any = None) -> Launch:
+    from torch.nn.functional import embedding_bag
+
+    return partial(embedding_bag, indices, weight, offsets, mode=p["mode"], per_sample_weights=per_sample_weights)
+
+
+def _keeping_order(p: Params, name: str, generator: Any, array: Any) -> Any:
+    """A maximum is smooth where nothing overtakes: each column is stretched or shrunk, and moved, as a whole."""
+    if p["mode"] != "max":
+        return generator.choice((-1.0, 1.0), size=array.shape)
+    stretch, move = generator.choice((-1.0, 1.0), size=(2, array.shape[-1]))
+    return array * stretch + move
+
+
+WEIGHTED = Rule("weighted", "be false unless mode is sum (got mode={mode})",
+                lambda p: not p["weighted"] or p["mode"] == "sum")  # fmt: skip
+
+EMBEDDING_BAG = Operator(
+    name="embedding_bag",
+    summary="rows of a table by index, pooled by bag",
+    category="embedding",
+    params=(*LOOKUPS, MODE, flag("weighted", "each row is multiplied by a weight of its own first"), dtype(*FLOATS)),
+    inputs=_inputs,
+    cost=_cost,
+    backward_cost=_backward_cost,
+    reference=_reference,
+    tolerance=_tolerance(),
+    presets=PRESETS,
+    gradients=("weight",),
+    rules=(WEIGHTED, SPREADABLE),
+    direction=_keeping_order,
+    partial=True,
+    implementations=(formula(_reference), by_torch(_torch, "torch.nn.functional.embedding_bag")),
+    aliases=("EmbeddingBag", "embeddingbag"),
+)
+
+
+def _batched_inputs(p: Params) -> dict[str, TensorSpec]:
+    return {"weight": TensorSpec((p["tables"], p["rows"], p["dim"]), p["dtype"]), **index_specs(p, p["tables"])}
+
+
+def _batched_cost(p: Params) -> Cost:
+    n, bags, nbytes = lookups(p, p["tables"]), p["tables"] * p["bags"], sizeof(p["dtype"])
+    read = n * p["dim"] * nbytes + (n + bags) * INDEX
+    return Cost(_pooling_flops(n, bags, p["dim"], p["mode"], False), read, bags * p["dim"] * nbytes)
+
+
+def _batched_backward_cost(p: Params) -> Cost:
+    n, bags, nbytes = lookups(p, p["tables"]), p["tables"] * p["bags"], sizeof(p["dtype"])
+    added = n + bags * (p["mode"] == "mean")
+    read = bags * p["dim"] * nbytes + (n + bags) * INDEX
+    return Cost(added * p["dim"], read, p["tables"] * p["rows"] * p["dim"] * nbytes)
+
+
+def _table_of(p: Params) -> Any:
+    """The table of each lookup."""
+    return np.repeat(np.repeat(np.arange(p["tables"]), p["bags"]), lengths(p, p["tables"]))
+
+
+def _batched_reference(p: Params, weight: Any, indices: Any, offsets: Any) -> Any:
+    pooled = _pooled(p, weight[_table_of(p), indices], offsets)
+    return pooled.reshape(p["tables"], p["bags"], p["dim"])
+
+
+def _batched_merged(p: Params, weight: Any, indices: Any, offsets: Any) -> Launch:
+    """One call over all tables as one. Indices begin at 0 in each table: each is moved to where its table is."""
+    import torch
+    from torch.nn.functional import embedding_bag
+
+    base = torch.from_numpy(_table_of(p) * p["rows"]).to(indices.device)
+    size = (p["tables"], p["bags"], p["dim"])
+    return lambda: embedding_bag(indices + base, weight.flatten(0, 1), offsets, mode=p["mode"]).reshape(size)
+
+
+def _batched_loop(p: Params, weight: Any, indices: Any, offsets: Any) -> Launch:
+    import torch
+    from torch.nn.functional import embedding_bag
+
+    starts = bag_starts(p, p["tables"]).reshape(p["tables"], -1)
+    ends = [*starts[1:, 0], lookups(p, p["tables"])]
+    own = [indices[start:end] for start, end in zip(starts[:, 0], ends, strict=True)]
+    local = [torch.from_numpy(row - row[0]).to(indices.device) for row in starts]
+    pool = partial(embedding_bag, mode=p["mode"])
+    return lambda: torch.stack([pool(i, w, o) for i, w, o in zip(own, weight, local, strict=True)])
+
+
+BATCHED = Operator(
+    name="batched_embedding_bag",
+    summary="embedding_bag of several tables of one size in one call",
+    category="embedding",
+    params=(size("tables", "tables"), *LOOKUPS,
+            choice("mode", "what a bag gives of its rows", ("sum", "mean"), "sum"), dtype(*FLOATS)),
+    inputs=_batched_inputs,
+    cost=_batched_cost,
+    backward_cost=_batched_backward_cost,
+    reference=_batched_reference,
+    tolerance=_tolerance(),
+    presets={
+        "small": {"tables": 4, "rows": 200, "dim": 32, "bags": 32, "pooling": 8},
+        "typical": {"tables": 8, "rows": 5000, "dim": 64, "bags": 512, "pooling": 10},
+        "large": {"tables": 16, "rows": 100000, "dim": 128, "bags": 4096, "pooling": 32},
+    },
+    gradients=("weight",),
+    rules=(SPREADABLE,),
+    partial=True,
+    implementations=(
+        formula(_batched_reference),
+        by_torch(_batched_merged, name="merged"),
+        by_torch(_batched_loop, name="loop"),
+    ),
+    aliases=("SplitTableBatchedEmbeddingBagsCodegen", "table_batched_embedding", "split_table_batched_embeddings_ops"),
+)  # fmt: skip
+
+OPERATORS: tuple[Operator, ...] = (EMBEDDING_BAG, BATCHED)

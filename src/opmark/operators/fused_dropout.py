@@ -1,0 +1,133 @@
+"""Fused patterns with dropout: softmax_dropout, bias_dropout_add.
+
+Which elements a call drops is drawn. What is compared is what was kept, and how much of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import numpy as by_numpy
+from opmark.operators._drawn import alternation, generator, share_error, snapped
+from opmark.operators._fused import compiled, unfused
+from opmark.operators.fused import ROW_PRESETS
+from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
+from opmark.schema.cost import nbytes
+from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.param import dtype, real, shape
+
+P = real("p", "probability that an element is dropped", 0.1, kind="amount")
+BELOW_ONE = Rule("p", "be below 1: nothing would be left (got {p})", lambda p: p["p"] < 1)
+
+
+def _statistics(p: Params) -> Any:
+    return np.array([p["p"], p["p"] ** 2 + (1 - p["p"]) ** 2])
+
+
+def _found(p: Params, dropped: Any) -> Any:
+    share = snapped(float(dropped.mean()), p["p"], share_error(p["p"], dropped.size))
+    return np.array([share, alternation(dropped, p["p"])])
+
+
+def _softmax(p: Params, x: Any) -> Any:
+    shifted = np.exp(x - x.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)
+
+
+def _observe_softmax(p: Params, output: Any, x: Any) -> Any:
+    if output.shape != x.shape:
+        raise ValueError(f"shape {output.shape}, expected {x.shape}")
+    return np.where(output == 0, _softmax(p, x) / (1 - p["p"]), output), _found(p, output == 0)
+
+
+def _numpy_softmax_dropout(p: Params, x: Any) -> Launch:
+    drawing, factor = generator(), 1 / (1 - p["p"])
+
+    def launch() -> Any:
+        kept = drawing.random(x.shape, np.float32) >= p["p"]
+        return (_softmax(p, x.astype(np.float32) if x.dtype == np.float16 else x) * kept * factor).astype(x.dtype)
+
+    return launch
+
+
+def _softmax_dropout_chain(p: Params) -> Callable[..., Any]:
+    from torch import softmax
+    from torch.nn.functional import dropout
+
+    rate = p["p"]
+    return lambda x: dropout(softmax(x, -1), rate, True)
+
+
+SOFTMAX_DROPOUT = Operator(
+    name="softmax_dropout",
+    summary="dropout(softmax(x)) along the last axis",
+    category="fused",
+    params=(shape("shape", "shape of x"), P, dtype(*FLOATS)),
+    inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"])},
+    # 5 for softmax, and the scale.
+    cost=lambda p: Cost(6 * prod(p["shape"]), *[prod(p["shape"]) * sizeof(p["dtype"])] * 2),
+    reference=lambda p, x: (_softmax(p, x) / (1 - p["p"]), _statistics(p)),
+    observe=_observe_softmax,
+    presets=ROW_PRESETS,
+    rules=(BELOW_ONE,),
+    result="random",
+    implementations=(
+        by_numpy(_numpy_softmax_dropout),
+        unfused(_softmax_dropout_chain),
+        compiled(_softmax_dropout_chain),
+    ),
+)
+
+
+def _bias_inputs(p: Params) -> dict[str, TensorSpec]:
+    """x and bias are above 0.5: what is dropped can be told from what is kept."""
+    full, row = tuple(p["shape"]), (p["shape"][-1],)
+    high = {name: TensorSpec(size, p["dtype"], 0.5, 1.5) for name, size in (("x", full), ("bias", row))}
+    return {**high, "residual": TensorSpec(full, p["dtype"])}
+
+
+def _kept_all(p: Params, x: Any, bias: Any, residual: Any) -> Any:
+    return residual + (x + bias) / (1 - p["p"])
+
+
+def _observe_bias(p: Params, output: Any, x: Any, bias: Any, residual: Any) -> Any:
+    if output.shape != x.shape:
+        raise ValueError(f"shape {output.shape}, expected {x.shape}")
+    dropped = output - residual < 0.5
+    added = (x + bias) / (1 - p["p"])
+    return np.where(dropped, output + added, output), _found(p, dropped)
+
+
+def _numpy_bias_dropout_add(p: Params, x: Any, bias: Any, residual: Any) -> Launch:
+    drawing, factor = generator(), x.dtype.type(1 / (1 - p["p"]))
+    return lambda: residual + (x + bias) * factor * (drawing.random(x.shape, np.float32) >= p["p"])
+
+
+def _bias_chain(p: Params) -> Callable[..., Any]:
+    from torch.nn.functional import dropout
+
+    rate = p["p"]
+    return lambda x, bias, residual: dropout(x + bias, rate, True) + residual
+
+
+BIAS_DROPOUT_ADD = Operator(
+    name="bias_dropout_add",
+    summary="residual + dropout(x + bias), as between the layers of a transformer",
+    category="fused",
+    params=(shape("shape", "shape of x and residual; the bias is as long as the last axis"), P, dtype(*FLOATS)),
+    inputs=_bias_inputs,
+    # Two sums and the scale.
+    cost=lambda p: Cost(3 * prod(p["shape"]), nbytes(_bias_inputs(p).values()), prod(p["shape"]) * sizeof(p["dtype"])),
+    reference=lambda p, **inputs: (_kept_all(p, **inputs), _statistics(p)),
+    observe=_observe_bias,
+    presets=ROW_PRESETS,
+    rules=(BELOW_ONE,),
+    result="random",
+    implementations=(by_numpy(_numpy_bias_dropout_add), unfused(_bias_chain), compiled(_bias_chain)),
+    aliases=("BiasDropoutAdd", "dropout_add"),
+)
+
+OPERATORS: tuple[Operator, ...] = (SOFTMAX_DROPOUT, BIAS_DROPOUT_ADD)

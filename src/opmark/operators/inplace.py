@@ -1,0 +1,135 @@
+"""Operators that write their result over x. Data is such that doing it again and again stays finite and normal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from opmark.operators import _build
+from opmark.operators import _numpy as np
+from opmark.operators._binary import PLAIN, Data, binary
+from opmark.operators._build import calls
+from opmark.operators._pointwise import POSITIVE, SIGNED, Domain, pointwise
+from opmark.operators.binary import DIVIDEND, DIVISOR, NUMBERS, UPPER
+from opmark.operators.unary import ENDS, ENDS_IN_ORDER, SIGNED_INTS
+from opmark.registry import resolve
+from opmark.schema import Implementation, Launch, Operator, Params
+from opmark.schema.dtype import FLOATS
+
+# Minus one and one: no power of them grows or fades. Of whole numbers there is zero too.
+UNIT = Data((-1.0, 3.0), integers=(-1, 2), step=2.0)
+
+
+def _into(path: str) -> Implementation:
+    """NumPy's function with x as its output."""
+
+    def build(p: Params, x: Any, **others: Any) -> Launch:
+        return partial(resolve(path), x, *others.values(), out=x)
+
+    return _build.numpy(build, path)
+
+
+def _assigns(
+    name: str,
+    sign: str,
+    method: str,
+    numpy: str,
+    aliases: Sequence[str],
+    *,
+    x: Data = PLAIN,
+    y: Data = PLAIN,
+    dtypes: Sequence[str] = FLOATS,
+) -> Operator:
+    """x = x (sign) y."""
+    return binary(
+        name,
+        f"x {sign}= y, over x",
+        torch=f"torch.Tensor.{method}",
+        numpy=_into(numpy),
+        reference=lambda p, x, y: resolve(numpy)(x, y),
+        category="in-place",
+        x=x,
+        y=y,
+        dtypes=dtypes,
+        gradients=(),
+        mutates=("x",),
+        aliases=(method, *aliases),
+    )
+
+
+ASSIGNMENTS = (
+    # A float that grows comes to where y is too small beside it to change it; a whole number starts again.
+    _assigns("iadd", "+", "add_", "numpy.add", ("IAdd",), dtypes=NUMBERS),
+    _assigns("isub", "-", "sub_", "numpy.subtract", ("ISub", "subtract_"), x=UPPER, dtypes=NUMBERS),
+    _assigns("imul", "·", "mul_", "numpy.multiply", ("IMul", "multiply_"), x=Data(integers=(-60, 60)), y=UNIT,
+             dtypes=(*FLOATS, *SIGNED_INTS)),
+    _assigns("idiv", "/", "div_", "numpy.divide", ("IDiv", "divide_"), y=UNIT),
+    _assigns("imod", "mod ", "remainder_", "numpy.remainder", ("IMod",), x=DIVIDEND, y=DIVISOR, dtypes=NUMBERS),
+    _assigns("ipow", "to the power of ", "pow_", "numpy.power", ("IPow",), x=Data((0.5, 2.0)), y=UNIT),
+)  # fmt: skip
+
+
+def _replaces(
+    name: str,
+    summary: str,
+    numpy: str | Implementation,
+    *,
+    torch: Implementation | None = None,
+    domain: Domain = SIGNED,
+    flops: int = 1,
+    **more: Any,
+) -> Operator:
+    """x = f(x). `numpy` is NumPy's function of the same kind, or an implementation."""
+    return pointwise(
+        name,
+        f"{summary}, over x",
+        torch=torch or f"torch.{name}",
+        numpy=_into(numpy) if isinstance(numpy, str) else numpy,
+        reference=more.pop("reference", None) or (lambda p, x: resolve(str(numpy))(x)),
+        category="in-place",
+        domains=(domain,),
+        flops=flops,
+        gradients=(),
+        mutates=("x",),
+        **more,
+    )
+
+
+def _numpy_relu(p: Params, x: Any) -> Launch:
+    return partial(np.maximum, x, x.dtype.type(0), out=x)
+
+
+def _numpy_clamp(p: Params, x: Any) -> Launch:
+    return partial(np.clip, x, x.dtype.type(p["low"]), x.dtype.type(p["high"]), out=x)
+
+
+def _numpy_sigmoid(p: Params, x: Any) -> Launch:
+    """Step by step: there is no function for it that writes to float16."""
+    one = x.dtype.type(1)
+
+    def launch() -> Any:
+        np.negative(x, out=x)
+        np.exp(x, out=x)
+        np.add(x, one, out=x)
+        return np.reciprocal(x, out=x)
+
+    return launch
+
+
+FUNCTIONS = (
+    _replaces("relu_", "max(x, 0)", _build.numpy(_numpy_relu), reference=lambda p, x: np.maximum(x, 0), flops=0),
+    _replaces("sigmoid_", "1 / (1 + exp(-x))", _build.numpy(_numpy_sigmoid), flops=4, domain=(-3.0, 3.0),
+              reference=lambda p, x: 1 / (1 + np.exp(-x))),
+    _replaces("tanh_", "hyperbolic tangent", "numpy.tanh", domain=(-3.0, 3.0)),
+    _replaces("clamp_", "x, or the end of the range that it is beyond", _build.numpy(_numpy_clamp, "numpy.clip"),
+              torch=calls("torch.clamp_", "x", min="low", max="high"), params=ENDS, rules=ENDS_IN_ORDER, flops=0,
+              reference=lambda p, x: np.clip(x, p["low"], p["high"]), aliases=("clip_",)),
+    _replaces("abs_", "|x|", "numpy.abs", aliases=("absolute_",)),
+    _replaces("neg_", "-x", "numpy.negative", aliases=("negative_",)),
+    _replaces("sqrt_", "square root of x", "numpy.sqrt", domain=POSITIVE),
+    _replaces("cos_", "cosine", "numpy.cos", domain=(-3.0, 3.0)),
+    _replaces("round_", "nearest whole number; of two, the even one", "numpy.rint", domain=(-100.0, 100.0)),
+)  # fmt: skip
+
+OPERATORS = (*ASSIGNMENTS, *FUNCTIONS)

@@ -1,0 +1,234 @@
+"""Several tensors made one, and one made several: concat, stack, split, chunk, unbind, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import torch
+from opmark.operators._moving import (
+    ADDED_UP,
+    ANY,
+    AXIS,
+    AXIS_EXISTS,
+    EXACT,
+    NOTHING,
+    SHAPE,
+    as_written,
+    called,
+    data,
+    elements,
+    looking,
+    moving,
+)
+from opmark.registry import resolve
+from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec
+from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.param import dtype, integer, size
+
+PRESETS = {
+    "small": {"shape": [100, 100]},
+    "typical": {"shape": [1024, 1024]},
+    "large": {"shape": [8192, 4096]},
+}
+COUNT = size("count", "number of tensors", 3)
+
+
+def _several(p: Params) -> dict[str, TensorSpec]:
+    """Tensors of one shape, by the names x0, x1, ..."""
+    return {f"x{i}": data(p["shape"], p["dtype"]) for i in range(p["count"])}
+
+
+def _listed(path: str, arguments: Callable[[Params], tuple[Any, ...]]) -> Implementation:
+    """path([x0, x1, ...], *arguments)."""
+
+    def build(p: Params, **inputs: Any) -> Launch:
+        return partial(resolve(path), list(inputs.values()), *arguments(p))
+
+    return Implementation(path.split(".", 1)[0], build, path=path)
+
+
+def _joining(name: str, summary: str, *, reference: Any, written: Callable[[Params], int], **more: Any) -> Operator:
+    """One tensor out of several. Their gradients are views of the incoming one: there is no backward phase."""
+
+    def cost(p: Params) -> Cost:
+        nbytes = sizeof(p["dtype"])
+        return Cost(0, p["count"] * elements(p) * nbytes, written(p) * nbytes)
+
+    return Operator(
+        name=name,
+        summary=summary,
+        category="joining",
+        inputs=_several,
+        cost=cost,
+        reference=reference,
+        tolerance=EXACT,
+        **more,
+    )
+
+
+def _all(p: Params) -> int:
+    return int(p["count"]) * elements(p)
+
+
+CONCAT = _joining(
+    "concat",
+    "tensors of one shape, one after the other along an axis that is there",
+    params=(SHAPE, COUNT, AXIS, dtype(*ANY)),
+    rules=(AXIS_EXISTS,),
+    written=_all,
+    reference=lambda p, **inputs: np.concatenate(list(inputs.values()), p["axis"]),
+    presets=PRESETS,
+    implementations=(
+        _listed("numpy.concatenate", lambda p: (p["axis"],)),
+        _listed("torch.cat", lambda p: (p["axis"],)),
+    ),
+    aliases=("cat", "Concat", "concatenate", "hstack", "vstack", "dstack", "column_stack"),
+)
+
+STACK = _joining(
+    "stack",
+    "tensors of one shape, one after the other along a new axis",
+    params=(SHAPE, COUNT, integer("axis", "where the new axis is in the result; negative counts from the last", 0),
+            dtype(*ANY)),
+    rules=(Rule("axis", "be at most the number of axes of {shape}, or at least its negative less 1 (got {axis})",
+                lambda p: -len(p["shape"]) - 1 <= p["axis"] <= len(p["shape"])),),
+    written=_all,
+    reference=lambda p, **inputs: np.stack(list(inputs.values()), p["axis"]),
+    presets=PRESETS,
+    implementations=(_listed("numpy.stack", lambda p: (p["axis"],)), _listed("torch.stack", lambda p: (p["axis"],))),
+)  # fmt: skip
+
+
+def _block_diag(p: Params, **inputs: Any) -> Any:
+    from scipy.linalg import block_diag
+
+    return block_diag(*inputs.values())
+
+
+BLOCK_DIAG = _joining(
+    "block_diag",
+    "matrices along the diagonal of a large one that is zero elsewhere",
+    params=(SHAPE, COUNT, dtype(*FLOATS)),
+    rules=(Rule("shape", "have 2 axes (got {shape})", lambda p: len(p["shape"]) == 2),),
+    written=lambda p: p["count"] * _all(p),
+    reference=_block_diag,
+    presets={
+        "small": {"shape": [64, 64]},
+        "typical": {"shape": [512, 512]},
+        "large": {"shape": [2048, 2048], "count": 6},
+    },
+    implementations=(as_written(_block_diag), called("torch.block_diag")),
+)
+
+
+def _length(p: Params) -> int:
+    return int(p["shape"][p["axis"]])
+
+
+def _share(p: Params) -> int:
+    """Places along the axis for each part; the last one may get fewer."""
+    return -(-_length(p) // int(p["parts"]))
+
+
+def _chunks(p: Params, x: Any) -> Any:
+    return tuple(np.split(x, range(_share(p), _length(p), _share(p)), p["axis"]))
+
+
+PARTS = size("parts", "number of parts", 2)
+NOT_MORE = Rule("parts", "be at most the length of axis {axis} of {shape} (got {parts})",
+                lambda p: p["parts"] <= p["shape"][p["axis"]])  # fmt: skip
+DIVIDES = Rule("parts", "divide the length of axis {axis} of {shape} (got {parts})",
+               lambda p: p["shape"][p["axis"]] % p["parts"] == 0)  # fmt: skip
+
+SPLIT = looking(
+    "split",
+    "equal parts along one axis",
+    category="joining",
+    params=(PARTS, AXIS),
+    rules=(AXIS_EXISTS, DIVIDES),
+    gradient_reads=elements,
+    reference=lambda p, x: tuple(np.split(x, p["parts"], p["axis"])),
+    torch=called("torch.split", lambda p: (_share(p), p["axis"])),
+    aliases=("SliceChannel", "hsplit", "vsplit", "dsplit", "split_with_sizes"),
+)
+
+CHUNK = looking(
+    "chunk",
+    "parts along one axis, the last of which may be shorter",
+    category="joining",
+    params=(PARTS, AXIS),
+    rules=(AXIS_EXISTS, NOT_MORE),
+    gradient_reads=elements,
+    reference=_chunks,
+    torch=called("torch.chunk", lambda p: (p["parts"], p["axis"])),
+    aliases=("array_split",),
+)
+
+UNBIND = looking(
+    "unbind",
+    "one tensor for each place along one axis",
+    category="joining",
+    params=(AXIS,),
+    rules=(AXIS_EXISTS, Rule("shape", "have at least 2 axes (got {shape})", lambda p: len(p["shape"]) >= 2)),
+    presets={
+        "small": {"shape": [8, 64, 64], "axis": 0},
+        "typical": {"shape": [16, 512, 512], "axis": 0},
+        "large": {"shape": [32, 1024, 1024], "axis": 0},
+    },
+    gradient_reads=elements,
+    reference=lambda p, x: tuple(np.moveaxis(x, p["axis"], 0)),
+    torch=called("torch.unbind", lambda p: (p["axis"],)),
+    aliases=("unstack",),
+)
+
+SPLIT_COPY = moving(
+    "split_copy",
+    "equal parts along one axis, each written as a tensor of its own",
+    category="joining",
+    params=(PARTS, AXIS),
+    rules=(AXIS_EXISTS, DIVIDES),
+    reference=lambda p, x: tuple(part.copy() for part in np.split(x, p["parts"], p["axis"])),
+    torch=called("torch.split_copy", lambda p: (_share(p), p["axis"])),
+)
+
+
+def _meshgrid(p: Params, x: Any, y: Any) -> Any:
+    return np.broadcast_to(x[:, None], (p["M"], p["N"])), np.broadcast_to(y, (p["M"], p["N"]))
+
+
+def _meshgrid_backward(p: Params) -> Cost:
+    """Each gradient adds up the incoming one along the axis of the other vector."""
+    m, n, nbytes = p["M"], p["N"], sizeof(p["dtype"])
+    return Cost(2 * m * n - m - n, 2 * m * n * nbytes, (m + n) * nbytes)
+
+
+def _torch_meshgrid(p: Params, x: Any, y: Any) -> Launch:
+    from torch import meshgrid
+
+    return partial(meshgrid, x, y, indexing="ij")
+
+
+MESHGRID = Operator(
+    name="meshgrid",
+    summary="two vectors repeated to the matrices of their coordinates (views)",
+    category="joining",
+    params=(size("M", "elements of x"), size("N", "elements of y"), dtype(*ANY)),
+    inputs=lambda p: {"x": data((p["M"],), p["dtype"]), "y": data((p["N"],), p["dtype"])},
+    cost=lambda _: NOTHING,
+    backward_cost=_meshgrid_backward,
+    reference=_meshgrid,
+    tolerance=ADDED_UP,
+    presets={
+        "small": {"M": 256, "N": 256},
+        "typical": {"M": 2048, "N": 2048},
+        "large": {"M": 8192, "N": 4096},
+    },
+    gradients=("x", "y"),
+    view=True,
+    implementations=(as_written(_meshgrid), torch(_torch_meshgrid, "torch.meshgrid")),
+)
+
+OPERATORS = (CONCAT, STACK, BLOCK_DIAG, SPLIT, CHUNK, UNBIND, SPLIT_COPY, MESHGRID)

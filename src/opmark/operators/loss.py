@@ -1,0 +1,220 @@
+"""Losses that compare two tensors element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import calls, formula
+from opmark.operators._build import torch as in_torch
+from opmark.operators._losses import DTYPES, REDUCTION, loss_backward, loss_cost, lower, reduced, signs, upper, within
+from opmark.operators._pointwise import PRESETS
+from opmark.schema import Implementation, Launch, Operator, Param, Params, Rule, TensorSpec
+from opmark.schema.param import choice, dtype, flag, real, shape
+
+SHAPE = shape("shape", "shape of predictions and targets")
+Spec = Callable[[tuple[int, ...], str], TensorSpec]
+
+
+def loss(
+    name: str,
+    summary: str,
+    losses: Callable[..., Any],
+    torch: str | Implementation,
+    specs: Mapping[str, Spec],
+    *,
+    flops: int,
+    backward_flops: int,
+    gradients: Sequence[str] = ("x",),
+    params: Sequence[Param] = (),
+    reduction: Param = REDUCTION,
+    reduce: Callable[[Params, Any], Any] = reduced,
+    aliases: Sequence[str] = (),
+    **more: Any,
+) -> Operator:
+    """One row: `losses(p, *inputs)`, one an element, and their reduction. Parameters go to torch by their names."""
+
+    def reference(p: Params, **tensors: Any) -> Any:
+        return reduce(p, losses(p, *tensors.values()))
+
+    def inputs(p: Params) -> dict[str, TensorSpec]:
+        return {name: spec(tuple(p["shape"]), p["dtype"]) for name, spec in specs.items()}
+
+    named = {param.name: param.name for param in (reduction, *params)}
+    called = calls(torch, *specs, fixed=None, **named) if isinstance(torch, str) else torch
+    return Operator(
+        name=name,
+        summary=summary,
+        category="loss",
+        params=(SHAPE, *params, reduction, dtype(*DTYPES)),
+        inputs=inputs,
+        cost=lambda p: loss_cost(p, inputs(p), prod(p["shape"]), flops * prod(p["shape"])),
+        backward_cost=lambda p: loss_backward(
+            p, inputs(p), tuple(gradients), prod(p["shape"]), backward_flops * prod(p["shape"])
+        ),
+        reference=reference,
+        presets=PRESETS,
+        gradients=tuple(gradients),
+        implementations=(formula(reference), called),
+        aliases=tuple(aliases),
+        **more,
+    )
+
+
+PAIR: Mapping[str, Spec] = {"x": lower, "target": upper}
+
+
+def _smooth_l1(p: Params, x: Any, target: Any) -> Any:
+    distance = np.abs(x - target)
+    return np.where(distance < p["beta"], np.square(distance) / 2 / p["beta"], distance - p["beta"] / 2)
+
+
+def _huber(p: Params, x: Any, target: Any) -> Any:
+    distance, delta = np.abs(x - target), p["delta"]
+    return np.where(distance < delta, np.square(distance) / 2, delta * (distance - delta / 2))
+
+
+def _bce(p: Params, x: Any, target: Any) -> Any:
+    return -(target * np.log(x) + (1 - target) * np.log1p(-x))
+
+
+def _bce_with_logits(p: Params, x: Any, target: Any) -> Any:
+    return np.maximum(x, 0) - x * target + np.log1p(np.exp(-np.abs(x)))
+
+
+def _kl_div(p: Params, x: Any, target: Any) -> Any:
+    return target * (np.log(target) - x)
+
+
+def _kl_reduced(p: Params, losses: Any) -> Any:
+    batch = p["reduction"] == "batchmean"
+    return np.asarray(losses.sum() / len(losses)) if batch else reduced(p, losses)
+
+
+def _poisson_nll(p: Params, x: Any, target: Any) -> Any:
+    return np.exp(x) - target * x if p["log_input"] else x - target * np.log(x + 1e-8)
+
+
+def _gaussian_nll(p: Params, x: Any, target: Any, var: Any) -> Any:
+    return (np.log(var) + np.square(x - target) / var) / 2
+
+
+def _hinge(p: Params, x: Any, target: Any) -> Any:
+    return np.maximum(0, p["margin"] - x * target)
+
+
+def _torch_reduced(build: Callable[..., Launch]) -> Implementation:
+    """For what torch has no function for: the losses, then the reduction."""
+
+    def reducing(p: Params, **tensors: Any) -> Launch:
+        losses = build(p, **tensors)
+        if p["reduction"] == "none":
+            return losses
+        return (lambda: losses().mean()) if p["reduction"] == "mean" else (lambda: losses().sum())
+
+    return in_torch(reducing)
+
+
+def _torch_hinge(p: Params, x: Any, target: Any) -> Launch:
+    import torch
+
+    return lambda: torch.relu(p["margin"] - x * target)
+
+
+def _torch_scaled(p: Params, x: Any) -> Launch:
+    return lambda: x * p["grad_scale"]
+
+
+def _hinge_embedding(p: Params, x: Any, target: Any) -> Any:
+    return np.where(target > 0, x, np.maximum(0, p["margin"] - x))
+
+
+MARGIN = real("margin", "distance from which on nothing is lost", 1.0)
+FUNCTIONAL = "torch.nn.functional"
+
+OPERATORS = (
+    loss(
+        "l1_loss", "|x - target|", lambda p, x, target: np.abs(x - target), f"{FUNCTIONAL}.l1_loss", PAIR,
+        flops=2, backward_flops=2, aliases=("L1Loss", "mae_loss", "MAERegressionOutput"),
+    ),
+    loss(
+        "mse_loss", "(x - target)²", lambda p, x, target: np.square(x - target), f"{FUNCTIONAL}.mse_loss", PAIR,
+        flops=2, backward_flops=3, aliases=("l2_loss", "L2Loss", "MSELoss", "LinearRegressionOutput"),
+    ),
+    loss(
+        "smooth_l1_loss", "|x - target|, rounded off to a parabola within beta", _smooth_l1,
+        f"{FUNCTIONAL}.smooth_l1_loss", PAIR,
+        params=(real("beta", "where the parabola ends", 1.0),),
+        rules=(Rule("beta", "be above 0 (got {beta})", lambda p: p["beta"] > 0),),
+        flops=4, backward_flops=3, aliases=("smooth_l1", "SmoothL1Loss"),
+    ),
+    loss(
+        "huber_loss", "half the square of x - target within delta, a straight line beyond", _huber,
+        f"{FUNCTIONAL}.huber_loss", PAIR,
+        params=(real("delta", "where the parabola ends", 1.0),),
+        rules=(Rule("delta", "be above 0 (got {delta})", lambda p: p["delta"] > 0),),
+        flops=4, backward_flops=3, aliases=("HuberLoss",),
+    ),
+    loss(
+        "bce_loss", "binary cross entropy of probabilities", _bce, f"{FUNCTIONAL}.binary_cross_entropy",
+        {"x": within(0.0625, 0.9375), "target": within(0.0, 1.0)},
+        flops=8, backward_flops=5, aliases=("binary_cross_entropy", "BCELoss"),
+    ),
+    loss(
+        "bce_with_logits", "binary cross entropy of logits: their sigmoid is the probability", _bce_with_logits,
+        f"{FUNCTIONAL}.binary_cross_entropy_with_logits", {"x": within(-4.0, 4.0), "target": within(0.0, 1.0)},
+        flops=6, backward_flops=5,
+        aliases=("binary_cross_entropy_with_logits", "BCEWithLogitsLoss", "SigmoidBinaryCrossEntropyLoss",
+                 "SigmoidBCELoss", "LogisticRegressionOutput"),
+    ),
+    loss(
+        "kl_div", "target (log target - x), where x is a logarithm of probabilities", _kl_div, f"{FUNCTIONAL}.kl_div",
+        {"x": within(-4.0, -0.125), "target": within(0.0625, 1.0)},
+        # Torch warns of a plain mean: the divergence is a sum over classes.
+        reduction=choice("reduction", "of the losses to a number", ("none", "batchmean", "sum"), "batchmean"),
+        reduce=_kl_reduced, flops=3, backward_flops=2, aliases=("KLDivLoss", "kl_div_loss"),
+    ),
+    loss(
+        "poisson_nll_loss", "negative logarithm of the Poisson probability of a count", _poisson_nll,
+        f"{FUNCTIONAL}.poisson_nll_loss", {"x": within(0.125, 2.0), "target": within(0.0, 4.0)},
+        params=(flag("log_input", "x is the logarithm of the rate", default=True),),
+        flops=3, backward_flops=3, aliases=("PoissonNLLLoss",),
+    ),
+    loss(
+        "gaussian_nll_loss", "negative logarithm of the normal density with variance `var`", _gaussian_nll,
+        f"{FUNCTIONAL}.gaussian_nll_loss",
+        {"x": within(-1.0, 1.0), "target": within(-1.0, 1.0), "var": within(0.5, 2.0)},
+        flops=6, backward_flops=8, gradients=("x", "var"), aliases=("GaussianNLLLoss",),
+    ),
+    loss(
+        "soft_margin_loss", "log(1 + exp(-target x)), target -1 or 1",
+        lambda p, x, target: np.log1p(np.exp(-target * x)), f"{FUNCTIONAL}.soft_margin_loss",
+        {"x": within(-4.0, 4.0), "target": signs},
+        flops=4, backward_flops=5, aliases=("SoftMarginLoss", "LogisticLoss"),
+    ),
+    loss(
+        "hinge_loss", "max(0, margin - target x), target -1 or 1", _hinge, _torch_reduced(_torch_hinge),
+        {"x": lower, "target": signs}, params=(MARGIN,),
+        flops=2, backward_flops=2, aliases=("hinge", "HingeLoss", "SVMOutput"),
+    ),
+    loss(
+        "hinge_embedding_loss", "x where target is 1, max(0, margin - x) where it is -1", _hinge_embedding,
+        f"{FUNCTIONAL}.hinge_embedding_loss", {"x": lower, "target": signs}, params=(MARGIN,),
+        flops=1, backward_flops=1, aliases=("HingeEmbeddingLoss",),
+    ),
+    loss(
+        "margin_ranking_loss", "max(0, margin - target (x - other)), target -1 or 1",
+        lambda p, x, other, target: np.maximum(0, p["margin"] - target * (x - other)),
+        f"{FUNCTIONAL}.margin_ranking_loss", {"x": lower, "other": upper, "target": signs},
+        params=(real("margin", "by how much the right one has to be larger", 0.0),),
+        flops=3, backward_flops=2, gradients=("x", "other"), aliases=("MarginRankingLoss",),
+    ),
+    loss(
+        "scaled_loss", "x taken as a loss: its gradient is grad_scale", lambda p, x: p["grad_scale"] * x,
+        _torch_reduced(_torch_scaled), {"x": within(0.5, 1.5)},
+        params=(real("grad_scale", "factor of the loss, and so of the gradient", 1.0),),
+        flops=1, backward_flops=1, aliases=("MakeLoss",),
+    ),
+)  # fmt: skip

@@ -1,0 +1,238 @@
+"""A mixture of experts: what each expert does to its tokens. Rows lie in the order of the experts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opmark.errors import Unsupported
+from opmark.operators import _numpy as np
+from opmark.operators._build import formula, torch
+from opmark.operators._routing import (
+    ROUTING_PARAMS,
+    ROUTING_RULES,
+    busy,
+    dispatched,
+    expert_of_rows,
+    experts,
+    loads,
+    spans,
+)
+from opmark.operators.dynamic_quant import dynamic_quant, gated, smooth, torch_gated
+from opmark.schema import Cost, Launch, Operator, Params, TensorSpec, Tolerance
+from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.operator import sum_of_products
+from opmark.schema.param import dtype, size
+
+# What torch's grouped product takes.
+GROUPED = ("float32", "float16", "bfloat16")
+HIDDEN = size("hidden_size", "elements of a token")
+NEW_HIDDEN = size("new_hidden_size", "elements of a token in the result")
+MOE = {
+    "small": {"num_tokens": 64, "num_experts": 8, "topk": 2},
+    "typical": {"num_tokens": 512, "num_experts": 16, "topk": 2},
+    "large": {"num_tokens": 16384, "num_experts": 128, "topk": 8, "ep_size": 8},
+}
+
+
+def gemm_presets() -> dict[str, dict[str, Any]]:
+    widths = {"small": (128, 64), "typical": (512, 512), "large": (4096, 1536)}
+    return {name: {**MOE[name], "hidden_size": k, "new_hidden_size": n} for name, (k, n) in widths.items()}
+
+
+def _gemm_inputs(p: Params) -> dict[str, TensorSpec]:
+    k, n = p["hidden_size"], p["new_hidden_size"]
+    return {
+        "x": TensorSpec((dispatched(p), k), p["dtype"]),
+        "weight": TensorSpec((experts(p), n, k), p["dtype"]),
+    }
+
+
+def _gemm_cost(p: Params) -> Cost:
+    d, k, n, nbytes = dispatched(p), p["hidden_size"], p["new_hidden_size"], sizeof(p["dtype"])
+    return Cost(2 * d * k * n, (d * k + busy(p) * n * k) * nbytes, d * n * nbytes)
+
+
+def _by_expert(p: Params, x: Any, weight: Any) -> Any:
+    return np.concatenate([x[rows] @ weight[expert].T for expert, rows in spans(p)])
+
+
+def _looped(p: Params, x: Any, weight: Any) -> Any:
+    """A product for each expert with a token, into one tensor."""
+    import torch
+
+    result = x.new_empty(len(x), weight.shape[1])
+    for expert, rows in spans(p):
+        torch.mm(x[rows], weight[expert].t(), out=result[rows])
+    return result
+
+
+def _grouped(p: Params, x: Any, *weights: Any) -> Any:
+    """torch's one call for all experts, as a function of rows and weights. Unsupported where torch has none for
+    these: they are tried here."""
+    import torch
+
+    function = getattr(torch.nn.functional, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
+    if function is None:
+        raise Unsupported(f"torch {torch.__version__} has no grouped_mm")
+    ends = np.cumsum(loads(p)).astype(np.int32)
+    offsets = torch.from_numpy(ends).to(x.device)
+
+    def product(rows: Any, weight: Any) -> Any:
+        return function(rows, weight.transpose(1, 2), offs=offsets)
+
+    try:
+        for weight in weights:
+            product(x.new_zeros(len(x), weight.shape[2]), weight)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise Unsupported(f"torch's grouped_mm does not take these matrices here: {reason}") from None
+    return product
+
+
+def _torch_grouped(p: Params, x: Any, weight: Any) -> Launch:
+    product = _grouped(p, x, weight)
+    return lambda: product(x, weight)
+
+
+GROUP_GEMM = Operator(
+    name="moe_group_gemm",
+    summary="x weight' for the rows of each expert",
+    category="moe",
+    params=(*ROUTING_PARAMS, HIDDEN, NEW_HIDDEN, dtype(*GROUPED)),
+    inputs=_gemm_inputs,
+    cost=_gemm_cost,
+    reference=_by_expert,
+    tolerance=sum_of_products(lambda p: int(p["hidden_size"])),
+    presets=gemm_presets(),
+    rules=ROUTING_RULES,
+    partial=True,
+    implementations=(
+        formula(_by_expert),
+        torch(lambda p, x, weight: lambda: _looped(p, x, weight), name="loop"),
+        torch(_torch_grouped, "torch.nn.functional.grouped_mm", "grouped_mm"),
+    ),
+)
+
+
+def _mlp_inputs(p: Params) -> dict[str, TensorSpec]:
+    hidden, inner = p["hidden_size"], p["intermediate_size"]
+    # Small weights, as in models: sums of so many products stay where silu is not yet straight.
+    return {
+        "x": TensorSpec((dispatched(p), hidden), p["dtype"]),
+        "gate_up": TensorSpec((experts(p), 2 * inner, hidden), p["dtype"], -(hidden**-0.5), hidden**-0.5),
+        "down": TensorSpec((experts(p), hidden, inner), p["dtype"]),
+    }
+
+
+def _mlp_cost(p: Params) -> Cost:
+    """Three matrices an expert; silu 3 and a product 1 between them."""
+    d, hidden, inner, nbytes = dispatched(p), p["hidden_size"], p["intermediate_size"], sizeof(p["dtype"])
+    read = d * hidden + busy(p) * 3 * inner * hidden
+    return Cost(6 * d * hidden * inner + 4 * d * inner, read * nbytes, d * hidden * nbytes)
+
+
+def _mlp(p: Params, x: Any, gate_up: Any, down: Any) -> Any:
+    return _by_expert(p, gated(_by_expert(p, x, gate_up)), down)
+
+
+def _torch_mlp(p: Params, x: Any, gate_up: Any, down: Any) -> Launch:
+    return lambda: _looped(p, torch_gated(_looped(p, x, gate_up)), down)
+
+
+def _torch_mlp_grouped(p: Params, x: Any, gate_up: Any, down: Any) -> Launch:
+    product = _grouped(p, x, gate_up, down)
+    return lambda: product(torch_gated(product(x, gate_up)), down)
+
+
+MLP = Operator(
+    name="moe_mlp",
+    summary="each expert's (silu(x gate') * (x up')) down' for its rows",
+    category="moe",
+    params=(*ROUTING_PARAMS, HIDDEN, size("intermediate_size", "elements between the products"), dtype(*GROUPED)),
+    inputs=_mlp_inputs,
+    cost=_mlp_cost,
+    reference=_mlp,
+    # Sums of products with factors that are themselves rounded sums of products.
+    tolerance=Tolerance(terms=lambda p: int(p["hidden_size"] + p["intermediate_size"])),
+    presets={
+        "small": {**MOE["small"], "hidden_size": 64, "intermediate_size": 32},
+        "typical": {**MOE["typical"], "hidden_size": 256, "intermediate_size": 256},
+        "large": {**MOE["large"], "hidden_size": 4096, "intermediate_size": 1536},
+    },
+    rules=ROUTING_RULES,
+    partial=True,
+    implementations=(
+        formula(_mlp),
+        torch(_torch_mlp, name="loop"),
+        torch(_torch_mlp_grouped, "torch.nn.functional.grouped_mm", "grouped_mm"),
+    ),
+    aliases=("fused_moe", "fused_experts"),
+)
+
+
+def _halves(p: Params) -> TensorSpec:
+    return TensorSpec((dispatched(p), 2 * p["hidden_size"]), p["dtype"])
+
+
+def _swiglu_cost(p: Params) -> Cost:
+    """silu 3, product 1."""
+    n = dispatched(p) * p["hidden_size"]
+    return Cost(4 * n, _halves(p).nbytes, n * sizeof(p["dtype"]))
+
+
+def _swiglu(p: Params, x: Any) -> Any:
+    return gated(x)
+
+
+GATED = size("hidden_size", "elements of a token after the gate; twice as many before")
+SWIGLU_PRESETS = {
+    "small": {**MOE["small"], "hidden_size": 128},
+    "typical": {**MOE["typical"], "hidden_size": 512},
+    "large": {**MOE["large"], "hidden_size": 1536},
+}
+
+SWIGLU = Operator(
+    name="moe_swiglu",
+    summary="silu of one half of a row times the other, for the rows of this rank's experts",
+    category="moe",
+    params=(*ROUTING_PARAMS, GATED, dtype(*FLOATS)),
+    inputs=lambda p: {"x": _halves(p)},
+    cost=_swiglu_cost,
+    reference=_swiglu,
+    presets=SWIGLU_PRESETS,
+    rules=ROUTING_RULES,
+    implementations=(formula(_swiglu), torch(lambda p, x: lambda: torch_gated(x))),
+)
+
+
+def _smoothed_inputs(p: Params) -> dict[str, TensorSpec]:
+    return {"x": _halves(p), "smooth": smooth(experts(p), p["hidden_size"])}
+
+
+def _torch_smoothed(p: Params, x: Any, smooth: Any, expert: Any) -> Any:
+    return (torch_gated(x) * smooth.index_select(0, expert),)
+
+
+def _prepare_experts(p: Params, tensors: Any) -> dict[str, Any]:
+    import torch
+
+    return {"expert": torch.tensor(expert_of_rows(p), device=tensors["x"].device)}
+
+
+SWIGLU_DYNAMIC_QUANT = dynamic_quant(
+    "moe_swiglu_dynamic_quant",
+    "silu of one half of a row times the other and a factor of its expert, in int8 with a scale a row",
+    (*ROUTING_PARAMS, GATED),
+    inputs=_smoothed_inputs,
+    values=lambda p, x, smooth: (gated(x) * smooth[expert_of_rows(p)],),
+    torch_values=_torch_smoothed,
+    prepare=_prepare_experts,
+    rows=lambda p: (dispatched(p), p["hidden_size"]),
+    flops=lambda _: 5,
+    read=lambda p: _halves(p).nbytes + busy(p) * p["hidden_size"] * sizeof("float32"),
+    presets=SWIGLU_PRESETS,
+    rules=ROUTING_RULES,
+    partial=True,
+)
+
+OPERATORS = (GROUP_GEMM, MLP, SWIGLU, SWIGLU_DYNAMIC_QUANT)

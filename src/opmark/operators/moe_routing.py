@@ -1,0 +1,241 @@
+"""A mixture of experts, before and after the experts: who goes where, there and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import formula, numpy, torch
+from opmark.operators._rounded import either_side, exact_rows, numpy_rows, torch_rows
+from opmark.operators._routing import (
+    ROUTING_PARAMS,
+    ROUTING_RULES,
+    before,
+    busy,
+    choices_spec,
+    dispatched,
+    distinct_tokens,
+    experts,
+    ids_spec,
+    local,
+)
+from opmark.operators.llm_norm import ENOUGH_TOKENS, TOKENS, tokens
+from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
+from opmark.schema.cost import nbytes
+from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.operator import sum_of_products
+from opmark.schema.param import dtype, integer, real, size
+
+FOUR = sizeof("float32")
+HIDDEN = size("hidden_size", "elements of a token")
+EXPERTS = size("num_experts", "experts of all ranks")
+
+
+def _gating_inputs(p: Params) -> dict[str, TensorSpec]:
+    hidden = p["hidden_size"]
+    return {
+        "x": TensorSpec((tokens(p), hidden), p["dtype"]),
+        "weight": TensorSpec((p["num_experts"], hidden), p["dtype"]),
+    }
+
+
+def _gating_cost(p: Params) -> Cost:
+    logits = tokens(p) * p["num_experts"]
+    return Cost(2 * logits * p["hidden_size"], nbytes(_gating_inputs(p).values()), logits * FOUR)
+
+
+def _torch_gating(p: Params, x: Any, weight: Any) -> Launch:
+    from torch.nn.functional import linear
+
+    return lambda: linear(x.float(), weight.float())
+
+
+def _gating(p: Params, x: Any, weight: Any) -> Any:
+    return x @ weight.T
+
+
+GATING = Operator(
+    name="moe_gating_gemm",
+    summary="a score of each token for each expert, in float32 whatever the inputs are",
+    category="moe",
+    params=(*TOKENS, HIDDEN, EXPERTS, dtype("float32", "float16", "bfloat16")),
+    inputs=_gating_inputs,
+    cost=_gating_cost,
+    reference=_gating,
+    tolerance=sum_of_products(lambda p: int(p["hidden_size"])),
+    result_dtype=lambda _: "float32",
+    presets={
+        "small": {"num_tokens": 64, "hidden_size": 256, "num_experts": 16},
+        "typical": {"num_tokens": 512, "hidden_size": 2048, "num_experts": 64},
+        "large": {"num_tokens": 16384, "hidden_size": 4096, "num_experts": 128},
+    },
+    rules=(ENOUGH_TOKENS,),
+    implementations=(formula(_gating, lambda _: "float32"), torch(_torch_gating, "torch.nn.functional.linear")),
+)
+
+
+def _scatter_inputs(p: Params) -> dict[str, TensorSpec]:
+    return {
+        "x": TensorSpec((p["num_tokens"], p["hidden_size"]), p["dtype"]),
+        "smooth": TensorSpec((p["num_experts"], p["hidden_size"]), "float32", 0.5, 1.5),
+        "chosen": choices_spec(p),
+        "weights": TensorSpec((p["num_tokens"], p["topk"]), "float32", 0.0, 1.0),
+    }
+
+
+def _scatter_cost(p: Params) -> Cost:
+    """Every choice has to be looked at; of tokens, factors and weights only what has an expert here is read."""
+    d, e, hidden = dispatched(p), experts(p), p["hidden_size"]
+    read = distinct_tokens(p) * hidden * sizeof(p["dtype"]) + (busy(p) * hidden + d) * FOUR
+    choices = choices_spec(p).nbytes
+    return Cost(2 * d * hidden, read + choices, d * hidden + (3 * d + 2 * e + 1) * FOUR)
+
+
+def _rows(p: Params, chosen: Any) -> Any:
+    """The choices that fall on this rank, by expert and then by token."""
+    return np.argsort(chosen.reshape(-1), kind="stable")[before(p) : before(p) + dispatched(p)]
+
+
+def _scattered(p: Params, quantise: Any, x: Any, smooth: Any, chosen: Any, weights: Any) -> Any:
+    rows = _rows(p, chosen)
+    token = rows // p["topk"]
+    here = chosen.reshape(-1)[rows]
+    counts = np.bincount(here - local(p).start, minlength=experts(p))
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    return *quantise(x[token] * smooth[here]), token, weights.reshape(-1)[rows], counts, offsets
+
+
+def _scatter(p: Params, **arrays: Any) -> Any:
+    return _scattered(p, exact_rows, **arrays)
+
+
+def _numpy_scatter(p: Params, x: Any, **rest: Any) -> Launch:
+    def launch() -> Any:
+        numbers, scale, token, weights, counts, offsets = _scattered(p, numpy_rows, x.astype(np.float32), **rest)
+        return numbers, scale, token.astype(np.int32), weights, counts.astype(np.int32), offsets.astype(np.int32)
+
+    return launch
+
+
+def _torch_scatter(p: Params, x: Any, smooth: Any, chosen: Any, weights: Any) -> Launch:
+    import torch
+
+    start, here = before(p), local(p)
+    mine = slice(start, start + dispatched(p))
+    edges = torch.arange(here.start, here.stop + 1, dtype=chosen.dtype, device=chosen.device)
+
+    def launch() -> Any:
+        by_expert, order = torch.sort(chosen.reshape(-1), stable=True)
+        rows = order[mine]
+        token = rows // p["topk"]
+        numbers, scale = torch_rows(x.index_select(0, token).float() * smooth.index_select(0, by_expert[mine]))
+        offsets = torch.searchsorted(by_expert, edges, out_int32=True) - start
+        return numbers, scale, token.int(), weights.reshape(-1)[rows], offsets.diff(), offsets
+
+    return launch
+
+
+SCATTER = Operator(
+    name="moe_scatter_dynamic_quant",
+    summary="tokens by expert, times a factor an element, in int8 with a scale a token; and where they came from",
+    category="moe",
+    params=(*ROUTING_PARAMS, HIDDEN, dtype("float32", "float16", "bfloat16")),
+    inputs=_scatter_inputs,
+    cost=_scatter_cost,
+    reference=_scatter,
+    result_dtype=lambda _: "int8",
+    observe=either_side(_scatter),
+    presets={
+        "small": {"num_tokens": 64, "num_experts": 8, "topk": 2, "hidden_size": 128},
+        "typical": {"num_tokens": 512, "num_experts": 32, "topk": 4, "ep_size": 2, "hidden_size": 1024},
+        "large": {"num_tokens": 16384, "num_experts": 128, "topk": 8, "ep_size": 8, "hidden_size": 4096},
+    },
+    rules=ROUTING_RULES,
+    partial=True,
+    implementations=(numpy(_numpy_scatter), torch(_torch_scatter)),
+)
+
+COMBINE_PARAMS = (
+    size("sp_size", "ranks that share the residual; this one adds its part of it", 1),
+    integer("sp_rank", "which of these ranks this is", 0, kind="count"),
+    real("res_scale", "factor of the residual", 1.0),
+)
+COMBINE_RULES = (
+    ENOUGH_TOKENS,
+    Rule("sp_rank", "be less than sp_size={sp_size} (got {sp_rank})", lambda p: p["sp_rank"] < p["sp_size"]),
+)
+
+
+def residual_rows(p: Params) -> slice:
+    return slice(p["sp_rank"] * tokens(p), (p["sp_rank"] + 1) * tokens(p))
+
+
+def combine_inputs(p: Params, width: int, kind: str) -> dict[str, TensorSpec]:
+    """What is needed to bring rows back to their tokens."""
+    return {
+        "ids": ids_spec(p),
+        "weights": TensorSpec((dispatched(p),), "float32", 0.1, 1.0),
+        "residual": TensorSpec((tokens(p), width), kind),
+    }
+
+
+def combined(p: Params, rows: Any, ids: Any, weights: Any, residual: Any) -> Any:
+    result = np.zeros((p["num_tokens"], rows.shape[1]), rows.dtype)
+    result[residual_rows(p)] = residual * rows.dtype.type(p["res_scale"])
+    np.add.at(result, ids, rows * weights[:, None])
+    return result
+
+
+def torch_combined(p: Params, rows: Any, ids: Any, weights: Any, residual: Any, kind: Any) -> Any:
+    """Added up in `kind`: float32 keeps what 16 bits would lose."""
+    import torch
+
+    result = torch.zeros(p["num_tokens"], rows.shape[1], dtype=kind, device=rows.device)
+    torch.mul(residual, p["res_scale"], out=result[residual_rows(p)])
+    return result.index_add_(0, ids, (rows * weights.unsqueeze(1)).to(kind))
+
+
+def _gather_inputs(p: Params) -> dict[str, TensorSpec]:
+    rows = TensorSpec((dispatched(p), p["hidden_size"]), p["dtype"])
+    return {"x": rows, **combine_inputs(p, p["hidden_size"], p["dtype"])}
+
+
+def combine_flops(p: Params, width: int) -> int:
+    """A product and a sum an element of each row, a product an element of the residual."""
+    return int((2 * dispatched(p) + tokens(p)) * width)
+
+
+def _gather_cost(p: Params) -> Cost:
+    written = p["num_tokens"] * p["hidden_size"] * sizeof(p["dtype"])
+    return Cost(combine_flops(p, p["hidden_size"]), nbytes(_gather_inputs(p).values()), written)
+
+
+def _torch_gather(p: Params, x: Any, ids: Any, weights: Any, residual: Any) -> Launch:
+    return lambda: torch_combined(p, x, ids, weights, residual, x.dtype)
+
+
+def _gather(p: Params, x: Any, ids: Any, weights: Any, residual: Any) -> Any:
+    return combined(p, x, ids, weights, residual)
+
+
+GATHER = Operator(
+    name="moe_gather",
+    summary="rows of the experts back to their tokens, weighted and added up, with a residual",
+    category="moe",
+    params=(*ROUTING_PARAMS, *COMBINE_PARAMS, HIDDEN, dtype(*FLOATS)),
+    inputs=_gather_inputs,
+    cost=_gather_cost,
+    reference=_gather,
+    # Added up one by one in the type of the result.
+    tolerance=Tolerance(terms=lambda p: 64 * (int(p["topk"]) + 1)),
+    presets={
+        "small": {"num_tokens": 64, "num_experts": 8, "topk": 2, "hidden_size": 128},
+        "typical": {"num_tokens": 512, "num_experts": 32, "topk": 4, "ep_size": 2, "hidden_size": 1024},
+        "large": {"num_tokens": 16384, "num_experts": 128, "topk": 8, "ep_size": 8, "hidden_size": 4096},
+    },
+    rules=(*ROUTING_RULES, *COMBINE_RULES),
+    implementations=(formula(_gather), torch(_torch_gather, "torch.Tensor.index_add_")),
+    aliases=("moe_combine",),
+)
+
+OPERATORS = (GATING, SCATTER, GATHER)

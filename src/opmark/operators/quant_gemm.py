@@ -1,0 +1,142 @@
+"""Products of 8-bit matrices: quant_matmul, quant_group_gemm_reduce_sum."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import formula, torch
+from opmark.operators._narrow_gemm import FP8, Exact8, domain, multiply
+from opmark.operators.llm_norm import ENOUGH_TOKENS, TOKENS, tokens
+from opmark.schema import Cost, Launch, Operator, Params, TensorSpec
+from opmark.schema.cost import nbytes
+from opmark.schema.dtype import sizeof
+from opmark.schema.param import dtype, flag, size
+
+SCALES = (0.005, 0.01)
+OUT = dtype("float32", "bfloat16", "float16", name="out_dtype", doc="element type of the result")
+SIZES = (size("hidden_size", "elements of a token"), size("new_hidden_size", "elements of a token in the result"))
+
+
+def out_dtype(p: Params) -> str:
+    return str(p["out_dtype"])
+
+
+def _inputs(p: Params) -> dict[str, TensorSpec]:
+    t, k, n = tokens(p), p["hidden_size"], p["new_hidden_size"]
+    bias = {"bias": TensorSpec((n,), "float32")} if p["has_bias"] else {}
+    return {
+        "x": TensorSpec((t, k), p["dtype"], *domain(p["dtype"])),
+        "x_scale": TensorSpec((t,), "float32", *SCALES),
+        "weight": TensorSpec((n, k), p["dtype"], *domain(p["dtype"])),
+        "w_scale": TensorSpec((n,), "float32", *SCALES),
+        **bias,
+    }
+
+
+def _cost(p: Params) -> Cost:
+    """Products and sums; scales and bias are not counted, as is the custom."""
+    written = tokens(p) * p["new_hidden_size"]
+    return Cost(2 * written * p["hidden_size"], nbytes(_inputs(p).values()), written * sizeof(out_dtype(p)))
+
+
+def _quant_matmul(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any, bias: Any = 0) -> Any:
+    """In float64 whatever comes: sums of so many products of 8 bits are exact there."""
+    return x.astype(np.float64) @ weight.astype(np.float64).T * x_scale[:, None] * w_scale + bias
+
+
+def _torch(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any, bias: Any = None) -> Launch:
+    wide = {**p, "out_dtype": "float32"} if bias is not None else p
+    product = multiply(wide, x, weight)
+    if bias is None:
+        return partial(product, x, x_scale, weight, w_scale)
+    import torch
+
+    out = getattr(torch, out_dtype(p))
+    return lambda: (product(x, x_scale, weight, w_scale) + bias).to(out)
+
+
+QUANT_MATMUL = Operator(
+    name="quant_matmul",
+    summary="x weight' of 8-bit numbers, with a scale a token and a scale a column",
+    category="gemm",
+    params=(*TOKENS, *SIZES, flag("has_bias", "add a vector in float32"), dtype("int8", FP8, default="int8"), OUT),
+    inputs=_inputs,
+    cost=_cost,
+    reference=_quant_matmul,
+    tolerance=Exact8(),
+    result_dtype=out_dtype,
+    presets={
+        "small": {"num_tokens": 64, "hidden_size": 256, "new_hidden_size": 128},
+        "typical": {"num_tokens": 256, "hidden_size": 1024, "new_hidden_size": 1024},
+        "large": {"num_tokens": 8192, "hidden_size": 8192, "new_hidden_size": 8192},
+    },
+    rules=(ENOUGH_TOKENS,),
+    implementations=(formula(_quant_matmul, out_dtype), torch(_torch)),
+    aliases=("moe_quant_matmul", "int8_matmul", "scaled_mm"),
+)
+
+
+def _group_inputs(p: Params) -> dict[str, TensorSpec]:
+    groups, t, k, n = p["sp_size"], tokens(p), p["hidden_size"], p["new_hidden_size"]
+    return {
+        "x": TensorSpec((groups, t, k), p["dtype"], *domain(p["dtype"])),
+        "x_scale": TensorSpec((groups, t), "float32", *SCALES),
+        "weight": TensorSpec((groups, n, k), p["dtype"], *domain(p["dtype"])),
+        "w_scale": TensorSpec((groups, n), "float32", *SCALES),
+    }
+
+
+def _group_cost(p: Params) -> Cost:
+    written = tokens(p) * p["new_hidden_size"]
+    flops = 2 * p["sp_size"] * written * p["hidden_size"]
+    return Cost(flops, nbytes(_group_inputs(p).values()), written * sizeof(out_dtype(p)))
+
+
+def _group_sum(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any) -> Any:
+    products = x.astype(np.float64) @ np.swapaxes(weight.astype(np.float64), 1, 2)
+    return (products * x_scale[..., None] * w_scale[:, None]).sum(axis=0)
+
+
+def _torch_group(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any) -> Launch:
+    import torch
+
+    product = multiply({**p, "out_dtype": "float32"}, x[0], weight[0])
+    out, groups = getattr(torch, out_dtype(p)), [(x[i], x_scale[i], weight[i], w_scale[i]) for i in range(len(x))]
+
+    def launch() -> Any:
+        total = product(*groups[0])
+        for group in groups[1:]:
+            total += product(*group)
+        return total.to(out, copy=False)
+
+    return launch
+
+
+QUANT_GROUP_GEMM_REDUCE_SUM = Operator(
+    name="quant_group_gemm_reduce_sum",
+    summary="the sum over groups of x weight' of 8-bit numbers, each with a scale a token and a scale a column",
+    category="gemm",
+    params=(
+        size("num_tokens", "tokens of all ranks"),
+        size("sp_size", "groups that are added up; each has num_tokens / sp_size tokens"),
+        *SIZES,
+        dtype("int8", FP8, default="int8"),
+        OUT,
+    ),
+    inputs=_group_inputs,
+    cost=_group_cost,
+    reference=_group_sum,
+    tolerance=Exact8(),
+    result_dtype=out_dtype,
+    presets={
+        "small": {"num_tokens": 64, "sp_size": 4, "hidden_size": 128, "new_hidden_size": 64},
+        "typical": {"num_tokens": 512, "sp_size": 4, "hidden_size": 512, "new_hidden_size": 512},
+        "large": {"num_tokens": 32768, "sp_size": 8, "hidden_size": 4096, "new_hidden_size": 4096},
+    },
+    rules=(ENOUGH_TOKENS,),
+    implementations=(formula(_group_sum, out_dtype), torch(_torch_group)),
+)
+
+OPERATORS = (QUANT_MATMUL, QUANT_GROUP_GEMM_REDUCE_SUM)

@@ -1,0 +1,146 @@
+"""Larger images out of smaller ones: nearest, linear and cubic, axis by axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import formula, torch
+from opmark.operators._windows import AXES, POSITIONS, has_axes, torch_function
+from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
+from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.param import dtype, flag, shape, size
+
+Taps = Callable[[int, int, bool], Sequence[tuple[Any, Any]]]
+"""taps(image, out, align_corners): along one axis, indices of elements and their weights in each element of the
+output; added up they make it."""
+
+
+def _nearest(image: int, out: int, align_corners: bool) -> Sequence[tuple[Any, Any]]:
+    return [(np.arange(out) * image // out, np.ones(out))]
+
+
+def _positions(image: int, out: int, align_corners: bool) -> Any:
+    """Where in the input the elements of the output lie: corners on corners, or edges on edges."""
+    if align_corners:
+        return np.arange(out) * ((image - 1) / (out - 1) if out > 1 else 0.0)
+    return (np.arange(out) + 0.5) * (image / out) - 0.5
+
+
+def _linear(image: int, out: int, align_corners: bool) -> Sequence[tuple[Any, Any]]:
+    at = np.maximum(_positions(image, out, align_corners), 0.0)
+    low = np.floor(at).astype(int)
+    return [(low, 1.0 - (at - low)), (np.minimum(low + 1, image - 1), at - low)]
+
+
+def _cubic(image: int, out: int, align_corners: bool) -> Sequence[tuple[Any, Any]]:
+    """Of what would lie outside, the element at the border is taken."""
+    at = _positions(image, out, align_corners)
+    low = np.floor(at).astype(int)
+    return [(np.clip(low + i, 0, image - 1), _keys(np.abs(at - low - i))) for i in (-1, 0, 1, 2)]
+
+
+def _keys(x: Any, a: float = -0.75) -> Any:
+    """The kernel of Keys with the parameter that frameworks agree on."""
+    near = (a + 2) * x**3 - (a + 3) * x**2 + 1
+    far = a * (x**3 - 5 * x**2 + 8 * x - 4)
+    return np.where(x <= 1, near, far)
+
+
+def _inputs(p: Params) -> dict[str, TensorSpec]:
+    return {"x": TensorSpec((p["batch"], p["channels"], *p["image"]), p["dtype"])}
+
+
+def _sizes(p: Params) -> tuple[int, int, int]:
+    planes = p["batch"] * p["channels"]
+    return planes * prod(p["image"]), planes * prod(p["out"]), sizeof(p["dtype"])
+
+
+GROWS = Rule("out", "be at least the image {image} (got {out})",
+             lambda p: all(out >= n for out, n in zip(p["out"], p["image"], strict=True)))  # fmt: skip
+# Otherwise an element may lie right between two others, and rounding decides which of them is nearer.
+WHOLE = Rule("out", "be a multiple of the image {image} along each axis (got {out})",
+             lambda p: all(out % n == 0 for out, n in zip(p["out"], p["image"], strict=True)))  # fmt: skip
+CORNERS = flag("align_corners", "the corners' centres coincide; otherwise their outer edges do")
+
+
+def _operator(mode: str, dims: int, count: int, taps: Taps, *aliases: str) -> Operator:
+    """`count`: elements of the input that one of the output is computed from, along an axis."""
+    nearest = count == 1
+
+    def reference(p: Params, x: Any) -> Any:
+        for axis, (image, out) in enumerate(zip(p["image"], p["out"], strict=True), 2):
+            row = (-1, *(1,) * (x.ndim - 1 - axis))
+            parts = taps(image, out, p.get("align_corners", False))
+            x = sum(x.take(index, axis) * weight.astype(x.dtype).reshape(row) for index, weight in parts)
+        return x
+
+    def cost(p: Params) -> Cost:
+        read, written, nbytes = _sizes(p)
+        return Cost(0 if nearest else 2 * count**dims * written, read * nbytes, written * nbytes)
+
+    def backward_cost(p: Params) -> Cost:
+        """Each incoming gradient is added to those elements, times their weights."""
+        read, written, nbytes = _sizes(p)
+        return Cost(written if nearest else 2 * count**dims * written, written * nbytes, read * nbytes)
+
+    def build(p: Params, x: Any) -> Launch:
+        corners = {} if nearest else {"align_corners": p["align_corners"]}
+        return partial(torch_function("interpolate"), x, size=tuple(p["out"]), mode=mode, **corners)
+
+    return Operator(
+        name=f"upsample_{mode}{dims}d",
+        summary=f"an image of {AXES[dims]} made larger, {_SAYS[count]}",
+        category="resizing",
+        params=(
+            size("batch", "images"),
+            size("channels", "channels"),
+            shape("image", f"{AXES[dims]} of the input"),
+            shape("out", f"{AXES[dims]} of the output"),
+            *(() if nearest else (CORNERS,)),
+            dtype(*FLOATS),
+        ),
+        inputs=_inputs,
+        cost=cost,
+        backward_cost=backward_cost,
+        reference=reference,
+        tolerance=Tolerance() if nearest else POSITIONS,
+        presets=_presets(dims),
+        rules=(has_axes("image", dims), has_axes("out", dims), GROWS, *((WHOLE,) if nearest else ())),
+        gradients=("x",),
+        implementations=(formula(reference), torch(build, "torch.nn.functional.interpolate")),
+        aliases=aliases,
+    )
+
+
+_SAYS = {
+    1: "each element repeated",
+    2: "linear between neighbours",
+    4: "cubic between neighbours",
+}
+
+
+def _presets(dims: int) -> dict[str, dict[str, Any]]:
+    images = {
+        "small": {1: (2, 16, [256]), 2: (1, 8, [28, 28]), 3: (1, 4, [4, 8, 8])},
+        "typical": {1: (16, 64, [512]), 2: (4, 32, [56, 56]), 3: (1, 16, [8, 28, 28])},
+        "large": {1: (64, 256, [2048]), 2: (16, 64, [112, 112]), 3: (2, 32, [16, 56, 56])},
+    }
+    return {
+        name: {"batch": batch, "channels": channels, "image": image, "out": [2 * n for n in image]}
+        for name, (batch, channels, image) in ((name, sizes[dims]) for name, sizes in images.items())
+    }
+
+
+OPERATORS = (
+    _operator("nearest", 1, 1, _nearest, "_upsample_nearest_exact1d"),
+    _operator("nearest", 2, 1, _nearest, "UpSampling", "UpsamplingNearest2d", "_upsample_nearest_exact2d"),
+    _operator("nearest", 3, 1, _nearest, "_upsample_nearest_exact3d"),
+    _operator("linear", 1, 2, _linear),
+    _operator("bilinear", 2, 2, _linear, "interpolate", "BilinearResize2D", "UpsamplingBilinear2d", "Upsample"),
+    _operator("trilinear", 3, 2, _linear),
+    _operator("bicubic", 2, 4, _cubic),
+)

@@ -1,0 +1,195 @@
+"""Each element with all before it along an axis: cumulative sums, products, extrema; differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._axis import (
+    AXIS,
+    AXIS_EXISTS,
+    INDEX_BYTES,
+    ORDERED,
+    PRESETS,
+    SHAPE,
+    around_one,
+    elements,
+    keeping_order,
+    length,
+    native,
+    pointed_at,
+    rows,
+    signed,
+)
+from opmark.operators._build import calls, formula, numpy
+from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec, Tolerance
+from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.param import dtype
+
+
+def _scan(
+    name: str,
+    summary: str,
+    reference: Callable[..., Any],
+    *,
+    flops: int,
+    backward_flops: int,
+    backward_reads: int,
+    index: bool = False,
+    numpy: Implementation | None = None,
+    spec: Callable[[Params], TensorSpec] = signed,
+    dtypes: tuple[str, ...] = FLOATS,
+    tolerance: Tolerance | None = None,
+    **more: Any,
+) -> Operator:
+    """A row: as many results as elements, with `index` also where each was found. `backward_reads`: tensors as large
+    as x, the incoming gradient among them."""
+
+    def cost(p: Params) -> Cost:
+        n, nbytes = elements(p), sizeof(p["dtype"])
+        return Cost(flops * n, n * nbytes, n * (nbytes + index * INDEX_BYTES))
+
+    def backward(p: Params) -> Cost:
+        n, nbytes = elements(p), sizeof(p["dtype"])
+        return Cost(backward_flops * n, n * (backward_reads * nbytes + index * INDEX_BYTES), n * nbytes)
+
+    return Operator(
+        name=name,
+        summary=summary,
+        category="scan",
+        params=(SHAPE, AXIS, dtype(*dtypes)),
+        inputs=lambda p: {"x": spec(p)},
+        cost=cost,
+        backward_cost=backward,
+        reference=reference,
+        tolerance=tolerance or Tolerance(terms=length),
+        presets=PRESETS,
+        rules=(AXIS_EXISTS,),
+        gradients=("x",),
+        implementations=(numpy or formula(reference), calls(f"torch.{name}", "x", dim="axis")),
+        **more,
+    )
+
+
+CUMSUM = _scan(
+    "cumsum",
+    "sum of an element and all before it along an axis",
+    lambda p, x: np.cumsum(x, axis=p["axis"]),
+    flops=1,
+    backward_flops=1,
+    backward_reads=1,
+    tolerance=Tolerance(terms=length, magnitude=lambda p: (length(p) / 3) ** 0.5),
+    aliases=("cumulative_sum",),
+)
+CUMPROD = _scan(
+    "cumprod",
+    "product of an element and all before it along an axis",
+    lambda p, x: np.cumprod(x, axis=p["axis"]),
+    # The incoming gradient times the result, added up from the end, over x.
+    flops=1,
+    backward_flops=3,
+    backward_reads=3,
+    spec=around_one,
+    dtypes=("float64", "float32"),  # as prod: 16 bits do not survive a long product
+    aliases=("cumulative_prod",),
+)
+LOGCUMSUMEXP = _scan(
+    "logcumsumexp",
+    "log of the sum of exp of an element and all before it along an axis",
+    lambda p, x: np.logaddexp.accumulate(x, axis=p["axis"]),
+    # Exponential, sum, logarithm.
+    flops=3,
+    backward_flops=4,
+    backward_reads=3,
+)
+
+
+def _extremum(accumulate: str) -> tuple[Callable[..., Any], Implementation]:
+    """(reference, NumPy's implementation): values, and the last place where each one stood."""
+
+    def values(x: Any, axis: int) -> Any:
+        return getattr(np, accumulate).accumulate(x, axis=axis)
+
+    def build(p: Params, x: Any) -> Launch:
+        axis = p["axis"]
+        at = _places(x, axis)
+
+        def launch() -> Any:
+            found = values(x, axis)
+            return found, np.maximum.accumulate(np.where(x == found, at, 0), axis=axis)
+
+        return launch
+
+    return (lambda p, x: (values(x, p["axis"]),) * 2), numpy(build)
+
+
+def _places(x: Any, axis: int) -> Any:
+    """0, 1, 2, ... along the axis, to be broadcast."""
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    return np.arange(x.shape[axis]).reshape(shape)
+
+
+def _found_before(p: Params, outputs: Any, x: Any) -> Any:
+    """Indices are judged by what they point at, which cannot be further on."""
+    values, indices = outputs
+    if (indices > _places(x, p["axis"])).any():
+        raise IndexError("an element that comes later")
+    return values, pointed_at(p, x, indices)
+
+
+def _cumulative_extremum(name: str, what: str, accumulate: str) -> Operator:
+    reference, implementation = _extremum(accumulate)
+    return _scan(
+        name,
+        f"the {what} of an element and all before it along an axis, and where it is",
+        reference,
+        flops=0,
+        # Gradients of equal results are added up where they came from.
+        backward_flops=1,
+        backward_reads=1,
+        index=True,
+        numpy=implementation,
+        dtypes=ORDERED,
+        observe=_found_before,
+        direction=keeping_order(),
+    )
+
+
+CUMMAX = _cumulative_extremum("cummax", "largest", "maximum")
+CUMMIN = _cumulative_extremum("cummin", "smallest", "minimum")
+
+
+def _pairs(p: Params) -> int:
+    return elements(p) - rows(p)
+
+
+def _diff_backward(p: Params) -> Cost:
+    """Every element but the first and the last is in two differences."""
+    nbytes = sizeof(p["dtype"])
+    return Cost(_pairs(p) - rows(p), _pairs(p) * nbytes, elements(p) * nbytes)
+
+
+DIFF = Operator(
+    name="diff",
+    summary="difference of each two neighbours along an axis",
+    category="scan",
+    params=(SHAPE, AXIS, dtype(*ORDERED)),
+    inputs=lambda p: {"x": signed(p)},
+    cost=lambda p: Cost(_pairs(p), elements(p) * sizeof(p["dtype"]), _pairs(p) * sizeof(p["dtype"])),
+    backward_cost=_diff_backward,
+    reference=lambda p, x: np.diff(x, axis=p["axis"]),
+    presets=PRESETS,
+    rules=(
+        AXIS_EXISTS,
+        Rule("shape", "have at least 2 elements along axis {axis} (got {shape})", lambda p: length(p) >= 2),
+    ),
+    gradients=("x",),
+    implementations=(
+        native(lambda p, x: np.diff(x, axis=p["axis"])),
+        calls("torch.diff", "x", dim="axis"),
+    ),
+)
+
+OPERATORS = (CUMSUM, CUMPROD, CUMMAX, CUMMIN, LOGCUMSUMEXP, DIFF)

@@ -1,0 +1,325 @@
+"""Operators that put elements or rows by index: scatter, scatter_add, index_add, index_put, index_fill.
+
+Most of them return a changed copy, as a model that is trained needs it. Those that change their tensor in place touch
+only what is put.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._axis import AXIS_EXISTS, INDEX_BYTES, SHAPE, elements, length, native, rows, signed
+from opmark.operators._build import formula, numpy, torch
+from opmark.operators.indexing import FIRST_AXIS, GATHER_PRESETS, MOVED, ROWS_PRESETS, index_shape
+from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
+from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.param import dtype, real, size
+
+LENGTH = size("length", "length of index and source along the axis")
+ROWS = size("indices", "number of rows that are put")
+FITS = Rule("length", "be at most the length of axis {axis} of {shape} (got {length}): each place is put once",
+            lambda p: p["length"] <= length(p))  # fmt: skip
+ROWS_STAY = Rule("indices", "be less than the length of axis {axis} of {shape} (got {indices}): something has to stay",
+                 lambda p: p["indices"] < length(p))  # fmt: skip
+
+
+def _source(p: Params, shape: tuple[int, ...]) -> TensorSpec:
+    return signed({**p, "shape": shape})
+
+
+def _once(p: Params, generator: Any) -> Any:
+    """Places along the axis, each at most once: of two elements put at the same place either may stay."""
+    order = generator.permutation(length(p))
+    start = generator.integers(0, length(p), rows(p))
+    index = order[(np.arange(p["length"])[:, None] + start) % length(p)]
+    axis = p["axis"] % len(p["shape"])
+    others = [n for i, n in enumerate(p["shape"]) if i != axis]
+    return np.moveaxis(index.reshape(p["length"], *others), 0, axis)
+
+
+def _scatter_inputs(unique: bool) -> Callable[[Params], dict[str, TensorSpec]]:
+    def inputs(p: Params) -> dict[str, TensorSpec]:
+        shape = index_shape(p)
+        make = (lambda generator: _once(p, generator)) if unique else None
+        index = TensorSpec(shape, "int64", 0, length(p), make)
+        return {"x": signed(p), "index": index, "src": _source(p, shape)}
+
+    return inputs
+
+
+def _put(p: Params) -> int:
+    return prod(index_shape(p))
+
+
+def _copy_cost(put: Callable[[Params], int], indices: Callable[[Params], int], flops: int = 0) -> Any:
+    """x, the indices and what is put are read, all of the result is written."""
+
+    def cost(p: Params) -> Cost:
+        n, m, nbytes = elements(p), put(p), sizeof(p["dtype"])
+        return Cost(flops * m, (n + m) * nbytes + indices(p) * INDEX_BYTES, n * nbytes)
+
+    return cost
+
+
+def _in_place_cost(put: Callable[[Params], int], indices: Callable[[Params], int], *, adds: bool) -> Any:
+    """What is not put is not touched; what is added to is read, too."""
+
+    def cost(p: Params) -> Cost:
+        m, nbytes = put(p), sizeof(p["dtype"])
+        return Cost(adds * m, (1 + adds) * m * nbytes + indices(p) * INDEX_BYTES, m * nbytes)
+
+    return cost
+
+
+def _replaced_backward(put: Callable[[Params], int], indices: Callable[[Params], int]) -> Any:
+    """To x the incoming gradient with zeros where something was put, and to the source what came in there."""
+
+    def cost(p: Params) -> Cost:
+        n, m, nbytes = elements(p), put(p), sizeof(p["dtype"])
+        return Cost(0, n * nbytes + indices(p) * INDEX_BYTES, (n + m) * nbytes)
+
+    return cost
+
+
+def _added_backward(put: Callable[[Params], int], indices: Callable[[Params], int]) -> Any:
+    """To the source what came in where it was added. The gradient of x is the incoming one: nothing to compute, and
+    therefore not asked for."""
+
+    def cost(p: Params) -> Cost:
+        moved = put(p) * sizeof(p["dtype"])
+        return Cost(0, moved + indices(p) * INDEX_BYTES, moved)
+
+    return cost
+
+
+def _scattered(p: Params, x: Any, index: Any, src: Any) -> Any:
+    out = x.copy()
+    np.put_along_axis(out, index, src, axis=p["axis"])
+    return out
+
+
+def _numpy_scatter_inplace(p: Params, x: Any, index: Any, src: Any) -> Launch:
+    def launch() -> Any:
+        np.put_along_axis(x, index, src, axis=p["axis"])
+        return x
+
+    return launch
+
+
+SCATTER = Operator(
+    name="scatter",
+    summary="a copy of x with elements along an axis replaced, each by an index of its own",
+    category="indexing",
+    params=(SHAPE, LENGTH, FIRST_AXIS, dtype(*MOVED)),
+    inputs=_scatter_inputs(unique=True),
+    cost=_copy_cost(_put, _put),
+    backward_cost=_replaced_backward(_put, _put),
+    reference=_scattered,
+    presets=GATHER_PRESETS,
+    rules=(AXIS_EXISTS, FITS),
+    gradients=("x", "src"),
+    implementations=(
+        native(_scattered),
+        torch(lambda p, x, index, src: lambda: x.scatter(p["axis"], index, src), "torch.scatter"),
+    ),
+    # One element of each row, as MXNet's operator has it: axis 1, length 1.
+    aliases=("fill_element_0index",),
+)
+
+SCATTER_INPLACE = Operator(
+    name="scatter_inplace",
+    summary="replaces elements of x along an axis, each by an index of its own",
+    category="indexing",
+    params=(SHAPE, LENGTH, FIRST_AXIS, dtype(*MOVED)),
+    inputs=_scatter_inputs(unique=True),
+    cost=_in_place_cost(_put, _put, adds=False),
+    reference=_scattered,
+    presets=GATHER_PRESETS,
+    rules=(AXIS_EXISTS, FITS),
+    mutates=("x",),
+    partial=True,
+    implementations=(
+        numpy(_numpy_scatter_inplace, "numpy.put_along_axis"),
+        torch(lambda p, x, index, src: lambda: x.scatter_(p["axis"], index, src), "torch.Tensor.scatter_"),
+    ),
+    aliases=("scatter_",),
+)
+
+
+def _scatter_added(p: Params, x: Any, index: Any, src: Any) -> Any:
+    out = x.copy()
+    places = list(np.indices(index.shape, sparse=True))
+    places[p["axis"]] = index
+    np.add.at(out, tuple(places), src)
+    return out
+
+
+def _several(count: Callable[[Params], int], size: Callable[[Params], int]) -> Tolerance:
+    """As many terms as are added at one place, on the average, and x itself."""
+    return Tolerance(terms=lambda p: 2 + 2 * count(p) // size(p))
+
+
+SCATTER_ADD = Operator(
+    name="scatter_add",
+    summary="a copy of x with elements added along an axis, each at an index of its own",
+    category="indexing",
+    params=(SHAPE, LENGTH, FIRST_AXIS, dtype(*FLOATS)),
+    inputs=_scatter_inputs(unique=False),
+    cost=_copy_cost(_put, _put, flops=1),
+    backward_cost=_added_backward(_put, _put),
+    reference=_scatter_added,
+    tolerance=_several(_put, elements),
+    presets=GATHER_PRESETS,
+    rules=(AXIS_EXISTS,),
+    gradients=("src",),
+    implementations=(
+        formula(_scatter_added),
+        torch(lambda p, x, index, src: lambda: x.scatter_add(p["axis"], index, src), "torch.scatter_add"),
+    ),
+)
+
+
+def _row_shape(p: Params) -> tuple[int, ...]:
+    return index_shape({**p, "length": p["indices"]})
+
+
+def _put_rows(p: Params) -> int:
+    return prod(_row_shape(p))
+
+
+def _row_indices(p: Params) -> int:
+    return int(p["indices"])
+
+
+def _row_inputs(p: Params) -> dict[str, TensorSpec]:
+    index = TensorSpec((p["indices"],), "int64", 0, length(p))
+    return {"x": signed(p), "index": index, "src": _source(p, _row_shape(p))}
+
+
+def _index_added(p: Params, x: Any, index: Any, src: Any) -> Any:
+    return _add_rows(p, x.copy(), index, src)
+
+
+def _add_rows(p: Params, out: Any, index: Any, src: Any) -> Any:
+    np.add.at(np.moveaxis(out, p["axis"], 0), index, np.moveaxis(src, p["axis"], 0))
+    return out
+
+
+INDEX_ADD = Operator(
+    name="index_add",
+    summary="a copy of x with rows (or columns ...) added, by index",
+    category="indexing",
+    params=(SHAPE, ROWS, FIRST_AXIS, dtype(*FLOATS)),
+    inputs=_row_inputs,
+    cost=_copy_cost(_put_rows, _row_indices, flops=1),
+    backward_cost=_added_backward(_put_rows, _row_indices),
+    reference=_index_added,
+    tolerance=_several(_row_indices, length),
+    presets=ROWS_PRESETS,
+    rules=(AXIS_EXISTS,),
+    gradients=("src",),
+    implementations=(
+        formula(_index_added),
+        torch(lambda p, x, index, src: lambda: x.index_add(p["axis"], index, src), "torch.index_add"),
+    ),
+    aliases=("indexadd",),
+)
+
+# Repeated it grows, but stays finite: in 16 bits what is added soon is less than the last digit.
+INDEX_ADD_INPLACE = Operator(
+    name="index_add_inplace",
+    summary="adds rows (or columns ...) to x, by index",
+    category="indexing",
+    params=(SHAPE, ROWS, FIRST_AXIS, dtype(*FLOATS)),
+    inputs=_row_inputs,
+    cost=_in_place_cost(_put_rows, _row_indices, adds=True),
+    reference=_index_added,
+    tolerance=_several(_row_indices, length),
+    presets=ROWS_PRESETS,
+    rules=(AXIS_EXISTS,),
+    mutates=("x",),
+    partial=True,
+    implementations=(
+        numpy(lambda p, x, index, src: lambda: _add_rows(p, x, index, src)),
+        torch(lambda p, x, index, src: lambda: x.index_add_(p["axis"], index, src), "torch.Tensor.index_add_"),
+    ),
+    aliases=("index_add_",),
+)
+
+
+def _put_inputs(p: Params) -> dict[str, TensorSpec]:
+    n, m = p["shape"][0], p["indices"]
+    index = TensorSpec((m,), "int64", 0, n, lambda generator: generator.permutation(n)[:m])
+    return {"x": signed(p), "index": index, "src": _source(p, (m, *p["shape"][1:]))}
+
+
+def _first(p: Params) -> int:
+    return int(p["indices"] * prod(p["shape"][1:]))
+
+
+def _index_put(p: Params, x: Any, index: Any, src: Any) -> Any:
+    out = x.copy()
+    out[index] = src
+    return out
+
+
+INDEX_PUT = Operator(
+    name="index_put",
+    summary="a copy of x with rows replaced, by index",
+    category="indexing",
+    params=(SHAPE, ROWS, dtype(*MOVED)),
+    inputs=_put_inputs,
+    cost=_copy_cost(_first, _row_indices),
+    backward_cost=_replaced_backward(_first, _row_indices),
+    reference=_index_put,
+    presets=ROWS_PRESETS,
+    rules=(Rule("indices", "be at most the number of rows of {shape} (got {indices}): each row is put once",
+                lambda p: p["indices"] <= p["shape"][0]),),
+    gradients=("x", "src"),
+    implementations=(
+        native(_index_put),
+        torch(lambda p, x, index, src: lambda: x.index_put((index,), src), "torch.index_put"),
+    ),
+    aliases=("scatter_nd", "index_copy"),
+)  # fmt: skip
+
+
+def _fill_inputs(p: Params) -> dict[str, TensorSpec]:
+    n, m = length(p), p["indices"]
+    return {"x": signed(p), "index": TensorSpec((m,), "int64", 0, n, lambda generator: generator.permutation(n)[:m])}
+
+
+def _index_filled(p: Params, x: Any, index: Any) -> Any:
+    out = x.copy()
+    np.moveaxis(out, p["axis"], 0)[index] = p["value"]
+    return out
+
+
+def _fill_cost(p: Params) -> Cost:
+    moved = elements(p) * sizeof(p["dtype"])
+    return Cost(0, moved + p["indices"] * INDEX_BYTES, moved)
+
+
+INDEX_FILL = Operator(
+    name="index_fill",
+    summary="a copy of x with rows (or columns ...) filled with a value, by index",
+    category="indexing",
+    params=(SHAPE, ROWS, FIRST_AXIS, real("value", "what they are filled with", 1.0), dtype(*FLOATS)),
+    inputs=_fill_inputs,
+    cost=_fill_cost,
+    # To x the incoming gradient, with zeros where it was filled.
+    backward_cost=_fill_cost,
+    reference=_index_filled,
+    presets=ROWS_PRESETS,
+    rules=(AXIS_EXISTS, ROWS_STAY),
+    gradients=("x",),
+    implementations=(
+        native(_index_filled),
+        torch(lambda p, x, index: lambda: x.index_fill(p["axis"], index, p["value"]), "torch.index_fill"),
+    ),
+)
+
+OPERATORS = (SCATTER, SCATTER_INPLACE, SCATTER_ADD, INDEX_ADD, INDEX_ADD_INPLACE, INDEX_PUT, INDEX_FILL)

@@ -1,0 +1,284 @@
+"""Finding: unique, nonzero, searchsorted, bincount, histogram, isin.
+
+The length of some results depends on the data. It is then fixed by a parameter, so that the cost is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._axis import EXACT, INDEX_BYTES, ORDERED, SHAPE, elements, native, repeated
+from opmark.operators._build import calls, formula, numpy, torch
+from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
+from opmark.schema.dtype import is_float, sizeof
+from opmark.schema.param import dtype, flag, real, shape, size
+
+COUNTED = ("float64", "float32", "int64", "int32")
+"""Whole numbers up to some millions are exact in each of them."""
+MOST = 1 << 24
+
+
+def _index_dtype(p: Params) -> str:
+    return "int64"
+
+
+def _distinct(p: Params) -> int:
+    return max(1, elements(p) // int(p["repeats"]))
+
+
+def _with_repeats(p: Params, generator: Any) -> Any:
+    """As many different whole numbers as the parameters say, each at least once, in any order."""
+    values = np.cumsum(generator.integers(1, 4, _distinct(p)))
+    return generator.permutation(np.resize(values, elements(p))).reshape(p["shape"])
+
+
+def _unique(p: Params, x: Any) -> Any:
+    values, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
+    found = (values, *((inverse.reshape(x.shape),) if p["inverse"] else ()), *((counts,) if p["counts"] else ()))
+    return found if len(found) > 1 else values
+
+
+def _numpy_unique(p: Params, x: Any) -> Launch:
+    if not p["inverse"] and not p["counts"]:
+        return lambda: np.unique(x)
+
+    def launch() -> Any:
+        values, *more = np.unique(x, return_inverse=p["inverse"], return_counts=p["counts"])
+        if p["inverse"]:
+            more[0] = more[0].reshape(x.shape)
+        return values, *more
+
+    return launch
+
+
+def _unique_cost(p: Params) -> Cost:
+    n, distinct, nbytes = elements(p), _distinct(p), sizeof(p["dtype"])
+    indices = p["inverse"] * n + p["counts"] * distinct
+    return Cost(0, n * nbytes, distinct * nbytes + indices * INDEX_BYTES)
+
+
+UNIQUE = Operator(
+    name="unique",
+    summary="the different elements, in order; each is there several times",
+    category="searching",
+    params=(
+        SHAPE,
+        size("repeats", "how often each element is there, on the average", 16),
+        flag("inverse", "also where each element of x is in the result"),
+        flag("counts", "also how often each one is there"),
+        dtype(*COUNTED),
+    ),
+    inputs=lambda p: {
+        "x": TensorSpec(tuple(p["shape"]), p["dtype"], 1, 3 * _distinct(p) + 1, lambda g: _with_repeats(p, g))
+    },
+    cost=_unique_cost,
+    reference=_unique,
+    tolerance=EXACT,
+    presets={
+        "small": {"shape": [64, 256]},
+        "typical": {"shape": [512, 1024]},
+        "large": {"shape": [4096, 8192]},
+    },
+    rules=(
+        Rule("repeats", "be at most the number of elements of {shape} (got {repeats})",
+             lambda p: p["repeats"] <= elements(p)),
+        Rule("repeats", "leave at most 5 million different elements (got {repeats} for {shape})",
+             lambda p: 3 * _distinct(p) < MOST),
+    ),
+    implementations=(
+        numpy(_numpy_unique, "numpy.unique"),
+        calls("torch.unique", "x", return_inverse="inverse", return_counts="counts"),
+    ),
+)  # fmt: skip
+
+
+def density_count(p: Params) -> int:
+    """How many elements are chosen: exactly so many, so that the length of the result is known."""
+    return max(1, int(elements(p) * p["density"]))
+
+
+def chosen(p: Params, generator: Any) -> Any:
+    """True at as many places as the parameters say, False elsewhere."""
+    flags = np.zeros(elements(p), bool)
+    flags[: density_count(p)] = True
+    generator.shuffle(flags)
+    return flags.reshape(p["shape"])
+
+
+DENSITY = real("density", "which part of the elements, from 0 to 1", 0.5, kind="amount")
+DENSITY_IS_A_PART = Rule("density", "be at most 1 (got {density})", lambda p: p["density"] <= 1)
+
+
+def _mostly_zero(p: Params) -> TensorSpec:
+    high = 1 if is_float(p["dtype"]) else 2
+    return TensorSpec(tuple(p["shape"]), p["dtype"], 0, high, lambda g: chosen(p, g).astype(np.float64))
+
+
+NONZERO = Operator(
+    name="nonzero",
+    summary="the indices of all elements that are not zero, one row each",
+    category="searching",
+    params=(SHAPE, DENSITY, dtype(*ORDERED, "bool")),
+    inputs=lambda p: {"x": _mostly_zero(p)},
+    cost=lambda p: Cost(0, elements(p) * sizeof(p["dtype"]), density_count(p) * len(p["shape"]) * INDEX_BYTES),
+    reference=lambda p, x: np.argwhere(x),
+    tolerance=EXACT,
+    result_dtype=_index_dtype,
+    presets={
+        "small": {"shape": [256, 256]},
+        "typical": {"shape": [1024, 1024]},
+        "large": {"shape": [4096, 8192]},
+    },
+    rules=(DENSITY_IS_A_PART,),
+    implementations=(numpy(lambda p, x: lambda: np.argwhere(x), "numpy.argwhere"), calls("torch.nonzero", "x")),
+    aliases=("argwhere",),
+)
+
+
+def _search_inputs(p: Params) -> dict[str, TensorSpec]:
+    bound = 1.0 if is_float(p["dtype"]) else 100_000
+
+    def table(generator: Any) -> Any:
+        drawn = generator.uniform(-bound, bound, p["entries"])
+        return np.sort(drawn if is_float(p["dtype"]) else np.floor(drawn))
+
+    return {
+        "table": TensorSpec((p["entries"],), p["dtype"], -bound, bound, table),
+        "values": TensorSpec((p["values"],), p["dtype"], -bound, bound),
+    }
+
+
+def _search_cost(p: Params) -> Cost:
+    """Each value is compared with one entry a halving; the table cannot be read more than in full."""
+    touched = min(p["entries"], p["values"] * int(p["entries"]).bit_length())
+    return Cost(0, (touched + p["values"]) * sizeof(p["dtype"]), p["values"] * INDEX_BYTES)
+
+
+def _search(p: Params, table: Any, values: Any) -> Any:
+    return np.searchsorted(table, values, side="right" if p["right"] else "left")
+
+
+SEARCHSORTED = Operator(
+    name="searchsorted",
+    summary="where in a sorted table values belong",
+    category="searching",
+    params=(
+        size("entries", "length of the table"),
+        size("values", "how many values are looked up"),
+        flag("right", "behind equal entries, not before them"),
+        dtype(*ORDERED),
+    ),
+    inputs=_search_inputs,
+    cost=_search_cost,
+    reference=_search,
+    tolerance=EXACT,
+    result_dtype=_index_dtype,
+    presets={
+        "small": {"entries": 16384, "values": 256},
+        "typical": {"entries": 1 << 20, "values": 1 << 14},
+        "large": {"entries": 1 << 24, "values": 1 << 20},
+    },
+    partial=True,
+    implementations=(native(_search), calls("torch.searchsorted", "table", "values", right="right")),
+    aliases=("bucketize",),
+)
+
+BINCOUNT = Operator(
+    name="bincount",
+    summary="how often each whole number is there",
+    category="searching",
+    params=(
+        size("values", "how many numbers"),
+        size("bins", "the numbers are below this one"),
+        dtype("int64", "int32", default="int64"),
+    ),
+    inputs=lambda p: {"x": TensorSpec((p["values"],), p["dtype"], 0, p["bins"])},
+    cost=lambda p: Cost(0, p["values"] * sizeof(p["dtype"]), p["bins"] * INDEX_BYTES),
+    reference=lambda p, x: np.bincount(x, minlength=p["bins"]),
+    result_dtype=_index_dtype,
+    presets={
+        "small": {"values": 16384, "bins": 256},
+        "typical": {"values": 1 << 20, "bins": 1024},
+        "large": {"values": 1 << 26, "bins": 65536},
+    },
+    implementations=(
+        numpy(lambda p, x: lambda: np.bincount(x, minlength=p["bins"]), "numpy.bincount"),
+        calls("torch.bincount", "x", minlength="bins"),
+    ),
+)
+
+
+def _inside_bins(p: Params, generator: Any) -> Any:
+    """Away from the borders of bins: on which side of one a value falls may be a matter of rounding."""
+
+    def draw(n: int) -> Any:
+        return generator.integers(0, p["bins"], n) + generator.uniform(0.1, 0.9, n)
+
+    return repeated(p["shape"], draw) * 2 / p["bins"] - 1
+
+
+def _torch_histogram(p: Params, x: Any) -> Launch:
+    import torch
+
+    return lambda: torch.histc(x, p["bins"], -1.0, 1.0)
+
+
+HISTOGRAM = Operator(
+    name="histogram",
+    summary="how many elements lie in each of so many equal parts of [-1, 1]",
+    category="searching",
+    params=(SHAPE, size("bins", "number of parts", 256), dtype("float64", "float32")),
+    inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"], make=lambda g: _inside_bins(p, g))},
+    # Where an element belongs: a difference and a product.
+    cost=lambda p: Cost(2 * elements(p), elements(p) * sizeof(p["dtype"]), p["bins"] * sizeof(p["dtype"])),
+    reference=lambda p, x: np.histogram(x, p["bins"], (-1.0, 1.0))[0].astype(np.float64),
+    tolerance=EXACT,
+    presets={
+        "small": {"shape": [64, 256]},
+        "typical": {"shape": [1024, 1024]},
+        "large": {"shape": [8192, 4096]},
+    },
+    rules=(Rule("bins", "be at most 65536 (got {bins})", lambda p: p["bins"] <= 65536),),
+    implementations=(
+        formula(lambda p, x: np.histogram(x, p["bins"], (-1.0, 1.0))[0]),
+        torch(_torch_histogram, "torch.histc"),
+    ),
+    aliases=("histc",),
+)
+
+
+def _isin_inputs(p: Params) -> dict[str, TensorSpec]:
+    """Whole numbers below twice the number of candidates: some are among them, some are not."""
+    high = 2 * p["candidates"]
+
+    def spec(shape: Any) -> TensorSpec:
+        return TensorSpec(
+            tuple(shape), p["dtype"], 0, high, lambda g: repeated(shape, lambda n: g.integers(0, high, n))
+        )
+
+    return {"x": spec(p["shape"]), "candidates": spec([p["candidates"]])}
+
+
+ISIN = Operator(
+    name="isin",
+    summary="whether each element is one of the candidates",
+    category="searching",
+    params=(shape("shape", "shape of x"), size("candidates", "how many candidates"), dtype(*COUNTED)),
+    inputs=_isin_inputs,
+    cost=lambda p: Cost(0, (elements(p) + p["candidates"]) * sizeof(p["dtype"]), elements(p) * sizeof("bool")),
+    reference=lambda p, x, candidates: np.isin(x, candidates),
+    tolerance=EXACT,
+    result_dtype=lambda p: "bool",
+    presets={
+        "small": {"shape": [64, 64], "candidates": 64},
+        "typical": {"shape": [256, 1024], "candidates": 1024},
+        "large": {"shape": [4096, 4096], "candidates": 65536},
+    },
+    rules=(Rule("candidates", "be at most 8 million (got {candidates})", lambda p: 2 * p["candidates"] <= MOST),),
+    implementations=(
+        native(lambda p, x, candidates: np.isin(x, candidates)),
+        calls("torch.isin", "x", "candidates"),
+    ),
+)
+
+OPERATORS = (UNIQUE, NONZERO, SEARCHSORTED, BINCOUNT, HISTOGRAM, ISIN)

@@ -1,0 +1,288 @@
+"""Operators that put the elements of a tensor in other places: transpose, flip, tile, pad, depth_to_space, ..."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import torch
+from opmark.operators._moving import (
+    ADDED_UP,
+    AXIS,
+    AXIS_EXISTS,
+    EXACT,
+    IMAGES,
+    NOTHING,
+    SHAPE,
+    as_written,
+    called,
+    elements,
+    moving,
+    x_only,
+)
+from opmark.operators.views import (
+    AXES,
+    AXES_EXIST,
+    BROADCAST_PRESETS,
+    BROADCASTS,
+    TARGET,
+    broadcast_adds,
+    broadcast_elements,
+    is_order,
+    order,
+)
+from opmark.schema import Launch, Operator, Params, Rule
+from opmark.schema.dtype import FLOATS
+from opmark.schema.param import choice, dtype, integer, shape, size
+
+IMAGE = Rule("shape", "have 4 axes: N, C, H, W (got {shape})", lambda p: len(p["shape"]) == 4)
+
+
+def _moves(p: Params) -> bool:
+    """Whether elements change places; an order in which they do not is no work (a mistake of other systems)."""
+    if not is_order(p):
+        return True  # which another rule refuses
+    long = [axis for axis in order(p) if p["shape"][axis] > 1]
+    return long != sorted(long)
+
+
+def _torch_transpose(p: Params, x: Any) -> Launch:
+    axes = order(p)
+    return lambda: x.permute(axes).contiguous()
+
+
+TRANSPOSE = moving(
+    "transpose",
+    "axes in another order, written as a tensor of its own",
+    params=(AXES,),
+    rules=(
+        AXES_EXIST,
+        Rule("axes", "change the order of the axes of {shape} that are longer than 1 (got {axes})", _moves),
+    ),
+    reference=lambda p, x: x.transpose(order(p)).copy(),
+    torch=torch(_torch_transpose, "torch.Tensor.contiguous"),
+    gradient_view=True,
+    aliases=("contiguous", "permute_copy", "transpose_copy"),
+)
+
+FLIP = moving(
+    "flip",
+    "the other way round along one axis",
+    params=(AXIS,),
+    rules=(AXIS_EXISTS,),
+    reference=lambda p, x: np.flip(x, p["axis"]).copy(),
+    torch=called("torch.flip", lambda p: ((p["axis"],),)),
+    aliases=("reverse", "fliplr", "flipud"),
+)
+
+ROLL = moving(
+    "roll",
+    "shifted along one axis; what leaves at one end enters at the other",
+    params=(integer("shift", "by how many places; negative towards the first", 1), AXIS),
+    rules=(AXIS_EXISTS,),
+    reference=lambda p, x: np.roll(x, p["shift"], p["axis"]),
+    torch=called("torch.roll", lambda p: (p["shift"], p["axis"])),
+)
+
+ROT90 = moving(
+    "rot90",
+    "turned by quarters in the plane of the last two axes",
+    params=(integer("k", "number of quarters", 1),),
+    rules=(Rule("shape", "have at least 2 axes (got {shape})", lambda p: len(p["shape"]) >= 2),),
+    reference=lambda p, x: np.rot90(x, p["k"], (-2, -1)).copy(),
+    torch=called("torch.rot90", lambda p: (p["k"], (-2, -1))),
+)
+
+
+def _tiled(p: Params) -> int:
+    return elements(p) * prod(p["reps"])
+
+
+def _repeated(p: Params) -> int:
+    return elements(p) * int(p["repeats"])
+
+
+TILE = moving(
+    "tile",
+    "the whole tensor several times along its axes, as torch's Tensor.repeat",
+    params=(shape("reps", "how often, along each axis; more than there are make new ones in front", [2, 2]),),
+    presets={
+        "small": {"shape": [128, 128]},
+        "typical": {"shape": [1024, 1024]},
+        "large": {"shape": [4096, 4096]},
+    },
+    out=_tiled,
+    backward_adds=lambda p: _tiled(p) - elements(p),
+    tolerance=ADDED_UP,
+    reference=lambda p, x: np.tile(x, p["reps"]),
+    torch=called("torch.tile", lambda p: (tuple(p["reps"]),)),
+)
+
+REPEAT = moving(
+    "repeat",
+    "each element several times, one after the other, along one axis",
+    params=(size("repeats", "how often", 2), AXIS),
+    rules=(AXIS_EXISTS,),
+    out=_repeated,
+    backward_adds=lambda p: _repeated(p) - elements(p),
+    tolerance=ADDED_UP,
+    reference=lambda p, x: np.repeat(x, p["repeats"], p["axis"]),
+    torch=called("torch.repeat_interleave", lambda p: (p["repeats"], p["axis"])),
+    aliases=("repeat_interleave",),
+)
+
+BROADCAST_COPY = moving(
+    "broadcast_copy",
+    "axes of length 1 repeated, written as a tensor of its own; broadcast_to is the view",
+    params=(TARGET,),
+    rules=(BROADCASTS,),
+    presets=BROADCAST_PRESETS,
+    out=broadcast_elements,
+    backward_adds=broadcast_adds,
+    tolerance=ADDED_UP,
+    reference=lambda p, x: np.broadcast_to(x, p["target"]).copy(),
+    torch=called("torch.expand_copy", lambda p: (tuple(p["target"]),)),
+    aliases=("expand_copy",),
+)
+
+
+def _block_divides(p: Params) -> bool:
+    return len(p["shape"]) != 4 or p["shape"][1] % p["block"] ** 2 == 0
+
+
+def _block_fits(p: Params) -> bool:
+    return len(p["shape"]) != 4 or all(n % p["block"] == 0 for n in p["shape"][2:])
+
+
+BLOCK = size("block", "edge of a block", 2)
+ORDER = choice("order", "what the channels count: crd, block positions fastest (PyTorch); dcr, slowest (MXNet, ONNX)",
+               ("crd", "dcr"), "crd")  # fmt: skip
+
+
+def _to_space(p: Params, x: Any) -> Any:
+    """By views only, so that it works on arrays of both frameworks; `reshape` at the end copies."""
+    (n, c, h, w), b = x.shape, p["block"]
+    left = c // (b * b)
+    if p["order"] == "crd":
+        apart, axes = x.reshape(n, left, b, b, h, w), (0, 1, 4, 2, 5, 3)
+    else:
+        apart, axes = x.reshape(n, b, b, left, h, w), (0, 3, 4, 1, 5, 2)
+    return _permuted(apart, axes).reshape(n, left, h * b, w * b)
+
+
+def _to_depth(p: Params, x: Any) -> Any:
+    (n, c, h, w), b = x.shape, p["block"]
+    apart = x.reshape(n, c, h // b, b, w // b, b)
+    axes = (0, 1, 3, 5, 2, 4) if p["order"] == "crd" else (0, 3, 5, 1, 2, 4)
+    return _permuted(apart, axes).reshape(n, c * b * b, h // b, w // b)
+
+
+def _permuted(x: Any, axes: tuple[int, ...]) -> Any:
+    return x.permute(axes) if hasattr(x, "permute") else x.transpose(axes)
+
+
+def _torch_to_space(p: Params, x: Any) -> Launch:
+    from torch.nn.functional import pixel_shuffle
+
+    return partial(pixel_shuffle, x, p["block"]) if p["order"] == "crd" else partial(_to_space, p, x)
+
+
+def _torch_to_depth(p: Params, x: Any) -> Launch:
+    from torch.nn.functional import pixel_unshuffle
+
+    return partial(pixel_unshuffle, x, p["block"]) if p["order"] == "crd" else partial(_to_depth, p, x)
+
+
+BIGGER_BLOCK = Rule("block", "be at least 2 (got {block})", lambda p: p["block"] >= 2)
+
+DEPTH_TO_SPACE = moving(
+    "depth_to_space",
+    "channels become blocks of an image: [N, C b b, H, W] to [N, C, H b, W b]",
+    params=(BLOCK, ORDER),
+    presets=IMAGES,
+    rules=(IMAGE, BIGGER_BLOCK, Rule("block", "have a square that divides the channels of {shape} (got {block})",
+                                     _block_divides)),
+    reference=_to_space,
+    torch=torch(_torch_to_space, "torch.nn.functional.pixel_shuffle"),
+    aliases=("pixel_shuffle",),
+)  # fmt: skip
+
+SPACE_TO_DEPTH = moving(
+    "space_to_depth",
+    "blocks of an image become channels: [N, C, H b, W b] to [N, C b b, H, W]",
+    params=(BLOCK, ORDER),
+    presets=IMAGES,
+    rules=(IMAGE, BIGGER_BLOCK, Rule("block", "divide height and width of {shape} (got {block})", _block_fits)),
+    reference=_to_depth,
+    torch=torch(_torch_to_depth, "torch.nn.functional.pixel_unshuffle"),
+    aliases=("pixel_unshuffle",),
+)
+
+
+def _shuffled(p: Params, x: Any) -> Any:
+    n, c, *image = x.shape
+    apart = x.reshape(n, p["groups"], c // p["groups"], *image)
+    return _permuted(apart, (0, 2, 1, *range(3, apart.ndim))).reshape(x.shape)
+
+
+CHANNEL_SHUFFLE = moving(
+    "channel_shuffle",
+    "channels of groups mixed, as in ShuffleNet: [N, g c, H, W] to [N, c g, H, W]",
+    params=(size("groups", "number of groups", 4),),
+    presets=IMAGES,
+    rules=(
+        IMAGE,
+        Rule("groups", "divide the channels of {shape} (got {groups})", lambda p: p["shape"][1] % p["groups"] == 0),
+        Rule("groups", "be more than 1 and fewer than the channels of {shape}, or nothing is mixed (got {groups})",
+             lambda p: 1 < p["groups"] < p["shape"][1]),
+    ),
+    reference=_shuffled,
+    torch=called("torch.nn.functional.channel_shuffle", lambda p: (p["groups"],)),
+)  # fmt: skip
+
+
+def _described(name: str, summary: str, reference: Any, tensor: Any) -> Operator:
+    """A number or a few about x, of which no element is read: they are known on the host."""
+
+    def build(p: Params, x: Any) -> Launch:
+        import torch as framework
+
+        return lambda: framework.tensor(tensor(x))
+
+    return Operator(
+        name=name,
+        summary=summary,
+        category="shaping",
+        params=(SHAPE, dtype(*FLOATS)),
+        inputs=x_only,
+        cost=lambda _: NOTHING,
+        reference=reference,
+        presets=IMAGES,
+        tolerance=EXACT,
+        implementations=(as_written(reference), torch(build)),
+        result_dtype=lambda _: "int64",
+        result="constant",
+        view=True,
+    )
+
+
+SHAPE_ARRAY = _described(
+    "shape_array",
+    "the shape of a tensor, as a tensor; nothing of it is read",
+    lambda p, x: np.array(x.shape, np.int64),
+    lambda x: x.shape,
+)
+
+SIZE_ARRAY = _described(
+    "size_array",
+    "the number of elements of a tensor, as a tensor; nothing of it is read",
+    lambda p, x: np.array([x.size], np.int64),
+    lambda x: [x.numel()],
+)
+
+OPERATORS = (
+    TRANSPOSE, FLIP, ROLL, ROT90, TILE, REPEAT, BROADCAST_COPY, DEPTH_TO_SPACE, SPACE_TO_DEPTH, CHANNEL_SHUFFLE,
+    SHAPE_ARRAY, SIZE_ARRAY,
+)  # fmt: skip

@@ -1,0 +1,130 @@
+"""softmax and its kin: exponentials over their sum along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._build import calls, formula, numpy, torch
+from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
+from opmark.schema.cost import nbytes
+from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.param import dtype, integer, shape
+
+PRESETS = {
+    "small": {"shape": [64, 256]},
+    "typical": {"shape": [2048, 1024]},
+    "large": {"shape": [8192, 4096]},
+}
+PARAMS = (
+    shape("shape", "shape of x"),
+    integer("axis", "axis that is reduced; negative counts from the last", -1),
+    dtype(*FLOATS),
+)
+AXIS_EXISTS = Rule("axis", "name an axis of shape {shape} (got {axis})",
+                   lambda p: -len(p["shape"]) <= p["axis"] < len(p["shape"]))  # fmt: skip
+
+
+def _cost(flops: int, tensors_read: int) -> Callable[[Params], Cost]:
+    def cost(p: Params) -> Cost:
+        n, size = prod(p["shape"]), sizeof(p["dtype"])
+        return Cost(flops * n, tensors_read * n * size, n * size)
+
+    return cost
+
+
+def _softmax(p: Params, x: Any) -> Any:
+    """With a sum that keeps at least 24 bits: NumPy would add up float16 in float16."""
+    shifted = np.exp(x - x.max(axis=p["axis"], keepdims=True))
+    total = shifted.sum(axis=p["axis"], keepdims=True, dtype=np.promote_types(x.dtype, np.float32))
+    return (shifted / total).astype(x.dtype, copy=False)
+
+
+def _log_softmax(p: Params, x: Any) -> Any:
+    shifted = x - x.max(axis=p["axis"], keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=p["axis"], keepdims=True))
+
+
+def _row(name: str, summary: str, reference: Any, numpy: Any, path: str, aliases: tuple[str, ...]) -> Operator:
+    return Operator(
+        name=name,
+        summary=summary,
+        category="activation",
+        params=PARAMS,
+        inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"])},
+        # Maximum, difference, exponential, sum; then a quotient or another difference. Backwards with the output:
+        # its product with the gradient, the sum of that, and a difference and a product.
+        cost=_cost(flops=5, tensors_read=1),
+        backward_cost=_cost(flops=4, tensors_read=2),
+        reference=reference,
+        presets=PRESETS,
+        rules=(AXIS_EXISTS,),
+        gradients=("x",),
+        implementations=(numpy, calls(path, "x", fixed=None, dim="axis")),
+        aliases=aliases,
+    )
+
+
+SOFTMAX = _row(
+    "softmax", "exp(x) over its sum along an axis",
+    _softmax, numpy(lambda p, x: partial(_softmax, p, x)), "torch.softmax", ("SoftmaxActivation", "Softmax"),
+)  # fmt: skip
+LOG_SOFTMAX = _row(
+    "log_softmax", "logarithm of softmax(x)",
+    _log_softmax, formula(_log_softmax), "torch.log_softmax", ("LogSoftmax",),
+)  # fmt: skip
+SOFTMIN = _row(
+    "softmin", "softmax(-x): the smallest element gets the most",
+    lambda p, x: _softmax(p, -x), formula(lambda p, x: _softmax(p, -x)), "torch.nn.functional.softmin", ("Softmin",),
+)  # fmt: skip
+
+
+def _masked_inputs(p: Params) -> dict[str, TensorSpec]:
+    def make(generator: Any) -> Any:
+        """Three of four are kept, and in each row the first one: a row without any would have no softmax."""
+        mask = generator.uniform(size=p["shape"]) < 0.75
+        mask[(slice(None),) * (p["axis"] % len(p["shape"])) + (0,)] = True
+        return mask
+
+    x = TensorSpec(tuple(p["shape"]), p["dtype"])
+    return {"x": x, "mask": TensorSpec(x.shape, "bool", 0, 2, make=make)}
+
+
+def _masked_cost(p: Params) -> Cost:
+    """As softmax, and the mask is read."""
+    specs = _masked_inputs(p)
+    return Cost(5 * specs["x"].elements, nbytes(specs.values()), specs["x"].nbytes)
+
+
+def _masked_softmax(p: Params, x: Any, mask: Any) -> Any:
+    return _softmax(p, np.where(mask, x, x.dtype.type(-np.inf)))
+
+
+def _torch_masked(p: Params, x: Any, mask: Any) -> Launch:
+    from torch import softmax, where
+
+    nothing = float("-inf")
+    return lambda: softmax(where(mask, x, nothing), p["axis"])
+
+
+MASKED_SOFTMAX = Operator(
+    name="masked_softmax",
+    summary="softmax along an axis over the elements where a mask is true; the others become 0",
+    category="activation",
+    params=PARAMS,
+    inputs=_masked_inputs,
+    cost=_masked_cost,
+    # What is masked has a softmax of zero, and so a gradient of zero: the mask is not needed.
+    backward_cost=_cost(flops=4, tensors_read=2),
+    reference=_masked_softmax,
+    presets=PRESETS,
+    rules=(AXIS_EXISTS,),
+    gradients=("x",),
+    implementations=(formula(_masked_softmax), torch(_torch_masked)),
+)
+
+OPERATORS = (SOFTMAX, LOG_SOFTMAX, SOFTMIN, MASKED_SOFTMAX)
+"""Found by the registry."""

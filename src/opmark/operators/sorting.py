@@ -1,0 +1,226 @@
+"""Order: sort, argsort, topk, kthvalue."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from opmark.operators import _numpy as np
+from opmark.operators._axis import (
+    AXIS,
+    AXIS_EXISTS,
+    EXACT,
+    INDEX_BYTES,
+    KEEPDIMS,
+    ORDERED,
+    SHAPE,
+    elements,
+    keeping_order,
+    length,
+    pointed_at,
+    rows,
+    signed,
+    values_and_places,
+)
+from opmark.operators._build import calls, numpy
+from opmark.schema import Cost, Launch, Operator, Params, Rule
+from opmark.schema.dtype import sizeof
+from opmark.schema.param import dtype, flag, shape, size
+
+PRESETS = {
+    "small": {"shape": [64, 256]},
+    "typical": {"shape": [512, 1024]},
+    "large": {"shape": [4096, 8192]},
+}
+DESCENDING = flag("descending", "the largest first")
+
+
+def _sorted(p: Params, x: Any) -> Any:
+    values = np.sort(x, axis=p["axis"])
+    return np.flip(values, p["axis"]) if p["descending"] else values
+
+
+def _sorting_indices(p: Params, x: Any) -> Any:
+    order = np.argsort(x, axis=p["axis"])
+    return np.flip(order, p["axis"]) if p["descending"] else order
+
+
+def _each_once(p: Params, x: Any, indices: Any) -> Any:
+    """What indices point at, if they name every place of the axis once."""
+    found = pointed_at(p, x, indices)
+    ordered = np.moveaxis(np.sort(indices, axis=p["axis"]), p["axis"], -1)
+    if not (ordered == np.arange(length(p))).all():
+        raise IndexError("an element is named twice")
+    return found
+
+
+def _numpy_sort(p: Params, x: Any) -> Launch:
+    def launch() -> Any:
+        order = _sorting_indices(p, x)
+        return np.take_along_axis(x, order, axis=p["axis"]), order
+
+    return launch
+
+
+def _sort_backward(p: Params) -> Cost:
+    """Each gradient goes back to where its element came from."""
+    n, nbytes = elements(p), sizeof(p["dtype"])
+    return Cost(0, n * (nbytes + INDEX_BYTES), n * nbytes)
+
+
+SORT = Operator(
+    name="sort",
+    summary="the elements along an axis in order, and where each one was",
+    category="sorting",
+    params=(SHAPE, AXIS, DESCENDING, dtype(*ORDERED)),
+    inputs=lambda p: {"x": signed(p)},
+    cost=lambda p: Cost(0, elements(p) * sizeof(p["dtype"]), elements(p) * (sizeof(p["dtype"]) + INDEX_BYTES)),
+    backward_cost=_sort_backward,
+    reference=lambda p, x: (_sorted(p, x),) * 2,
+    observe=lambda p, outputs, x: (outputs[0], _each_once(p, x, outputs[1])),
+    tolerance=EXACT,
+    presets=PRESETS,
+    rules=(AXIS_EXISTS,),
+    gradients=("x",),
+    direction=keeping_order(),
+    implementations=(numpy(_numpy_sort), calls("torch.sort", "x", dim="axis", descending="descending")),
+    aliases=("Sort",),
+)
+
+ARGSORT = Operator(
+    name="argsort",
+    summary="the indices that put the elements along an axis in order",
+    category="sorting",
+    params=(SHAPE, AXIS, DESCENDING, dtype(*ORDERED)),
+    inputs=lambda p: {"x": signed(p)},
+    cost=lambda p: Cost(0, elements(p) * sizeof(p["dtype"]), elements(p) * INDEX_BYTES),
+    reference=_sorted,
+    observe=lambda p, indices, x: _each_once(p, x, indices),
+    tolerance=EXACT,
+    result_dtype=lambda p: "int64",
+    presets=PRESETS,
+    rules=(AXIS_EXISTS,),
+    implementations=(
+        numpy(lambda p, x: lambda: _sorting_indices(p, x)),
+        calls("torch.argsort", "x", dim="axis", descending="descending"),
+    ),
+    aliases=("ArgSort",),
+)
+
+
+def _found(p: Params) -> int:
+    return int(prod(p["shape"][:-1]) * p["k"])
+
+
+def _topk_cost(p: Params) -> Cost:
+    """Comparisons are no floating-point work worth counting; the data has to be read once."""
+    nbytes = sizeof(p["dtype"])
+    return Cost(0, elements(p) * nbytes, _found(p) * (nbytes + INDEX_BYTES))
+
+
+def _topk_backward(p: Params) -> Cost:
+    nbytes = sizeof(p["dtype"])
+    return Cost(0, _found(p) * (nbytes + INDEX_BYTES), elements(p) * nbytes)
+
+
+def _topk_reference(p: Params, x: Any) -> Any:
+    values = np.sort(x, axis=-1)
+    return values[..., : -p["k"] - 1 : -1] if p["largest"] else values[..., : p["k"]]
+
+
+def _topk_observe(p: Params, outputs: Any, x: Any) -> Any:
+    """Equal values may be found in any order, so indices are judged by what they point at."""
+    values, indices = outputs
+    return values, pointed_at(p, x, indices, axis=-1)
+
+
+def _numpy_topk(p: Params, x: Any) -> Launch:
+    k, n = p["k"], x.shape[-1]
+
+    def launch() -> Any:
+        if p["largest"]:
+            found = np.argpartition(x, n - k, axis=-1)[..., n - k :]
+        else:
+            found = np.argpartition(x, k - 1, axis=-1)[..., :k]
+        values = np.take_along_axis(x, found, axis=-1)
+        order = np.argsort(values, axis=-1)
+        order = order[..., ::-1] if p["largest"] else order
+        return np.take_along_axis(values, order, axis=-1), np.take_along_axis(found, order, axis=-1)
+
+    return launch
+
+
+TOPK = Operator(
+    name="topk",
+    summary="the k largest (or smallest) elements of each row, sorted, and where they are",
+    category="sorting",
+    params=(
+        shape("shape", "shape of x; the last axis is searched"),
+        size("k", "how many to find"),
+        flag("largest", "the largest ones; false for the smallest", default=True),
+        dtype(*ORDERED),
+    ),
+    inputs=lambda p: {"x": signed(p)},
+    cost=_topk_cost,
+    backward_cost=_topk_backward,
+    reference=lambda p, x: (_topk_reference(p, x),) * 2,
+    observe=_topk_observe,
+    tolerance=EXACT,
+    presets={
+        "small": {"shape": [64, 256], "k": 8},
+        "typical": {"shape": [1024, 1024], "k": 16},
+        "large": {"shape": [4096, 8192], "k": 64},
+    },
+    rules=(Rule("k", "be at most the length of the last axis of {shape} (got {k})",
+                lambda p: p["k"] <= p["shape"][-1]),),
+    gradients=("x",),
+    direction=keeping_order(lambda p: -1),
+    implementations=(numpy(_numpy_topk), calls("torch.topk", "x", k="k", largest="largest")),
+    aliases=("TopK", "top_k"),
+)  # fmt: skip
+
+
+def _kth(p: Params, x: Any) -> Any:
+    values = np.take(np.sort(x, axis=p["axis"]), [p["k"] - 1], axis=p["axis"])
+    return values if p["keepdims"] else np.squeeze(values, p["axis"])
+
+
+def _numpy_kth(p: Params, x: Any) -> Launch:
+    axis, at = p["axis"], p["k"] - 1
+
+    def launch() -> Any:
+        index = np.take(np.argpartition(x, at, axis=axis), [at], axis=axis)
+        values = np.take_along_axis(x, index, axis=axis)
+        return (values, index) if p["keepdims"] else (np.squeeze(values, axis), np.squeeze(index, axis))
+
+    return launch
+
+
+def _kth_backward(p: Params) -> Cost:
+    nbytes = sizeof(p["dtype"])
+    return Cost(0, rows(p) * (nbytes + INDEX_BYTES), elements(p) * nbytes)
+
+
+KTHVALUE = Operator(
+    name="kthvalue",
+    summary="the k-th smallest element along an axis, and where it is",
+    category="sorting",
+    params=(SHAPE, size("k", "1 for the smallest"), AXIS, KEEPDIMS, dtype(*ORDERED)),
+    inputs=lambda p: {"x": signed(p)},
+    cost=lambda p: Cost(0, elements(p) * sizeof(p["dtype"]), rows(p) * (sizeof(p["dtype"]) + INDEX_BYTES)),
+    backward_cost=_kth_backward,
+    reference=lambda p, x: (_kth(p, x),) * 2,
+    observe=values_and_places,
+    tolerance=EXACT,
+    presets={name: {**preset, "k": 16} for name, preset in PRESETS.items()},
+    rules=(AXIS_EXISTS, Rule("k", "be at most the length of axis {axis} of {shape} (got {k})",
+                             lambda p: p["k"] <= length(p))),
+    gradients=("x",),
+    direction=keeping_order(),
+    implementations=(
+        numpy(_numpy_kth),
+        calls("torch.kthvalue", "x", k="k", dim="axis", keepdim="keepdims"),
+    ),
+)  # fmt: skip
+
+OPERATORS = (SORT, ARGSORT, TOPK, KTHVALUE)

@@ -1,0 +1,175 @@
+"""One output element from one input element: powers, exponentials, trigonometry, special functions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from opmark.operators import _build
+from opmark.operators import _numpy as np
+from opmark.operators._build import calls
+from opmark.operators._pointwise import POSITIVE, Domain, pointwise
+from opmark.schema import Launch, Params, Rule, TensorSpec, Tolerance
+from opmark.schema.dtype import FLOATS, INTS
+from opmark.schema.param import real
+
+SIGNED_INTS = tuple(name for name in INTS if name != "uint8")
+
+TURN: Domain = (-3.0, 3.0)
+"""Nearly a whole turn."""
+AROUND_ONE: Domain = (0.5, 2.0)
+"""Where the slopes of negative powers are alike: of 16 bits, a few steep elements would leave nothing of the others."""
+BELOW_ONE: Domain = (-0.875, 0.875)
+"""For what ends at -1 and 1."""
+
+
+def _scipy(name: str) -> Any:
+    """A reference out of SciPy, imported when it is called."""
+
+    def reference(p: Params, x: Any) -> Any:
+        import scipy.special
+
+        return getattr(scipy.special, name)(x)
+
+    return reference
+
+
+# torch has no function for these three; this is how they are written with those that it has.
+
+
+def _torch_gamma(p: Params, x: Any) -> Launch:
+    return lambda: x.lgamma().exp()
+
+
+def _torch_cbrt(p: Params, x: Any) -> Launch:
+    return lambda: x.sign() * x.abs().pow(1 / 3)
+
+
+def _torch_rcbrt(p: Params, x: Any) -> Launch:
+    return lambda: x.sign() * x.abs().pow(-1 / 3)
+
+
+ARITHMETIC = (
+    pointwise("abs", "|x|", torch="torch.abs", numpy="numpy.abs", dtypes=(*FLOATS, *SIGNED_INTS), integers=(-60, 60),
+              kinks=(0.0,), aliases=("absolute",)),
+    pointwise("negative", "-x", torch="torch.neg", numpy="numpy.negative", dtypes=(*FLOATS, *SIGNED_INTS),
+              integers=(-60, 60), backward_reads=1, aliases=("neg", "Negative")),
+    # Its gradient is zero almost everywhere, and not worth a phase.
+    pointwise("sign", "-1, 0 or 1", torch="torch.sign", numpy="numpy.sign", dtypes=(*FLOATS, *SIGNED_INTS),
+              integers=(-2, 3), flops=0, gradients=(), aliases=("sgn",)),
+    pointwise("identity", "a copy of x in new memory", torch="torch.clone", numpy="numpy.copy",
+              dtypes=(*FLOATS, *INTS), flops=0, gradient_view=True,
+              aliases=("clone", "BlockGrad", "stop_gradient", "make_loss")),
+    pointwise("reciprocal", "1 / x", torch="torch.reciprocal", numpy="numpy.reciprocal", domains=(AROUND_ONE,),
+              backward_flops=3),
+    pointwise("square", "x²", torch="torch.square", numpy="numpy.square", dtypes=(*FLOATS, *SIGNED_INTS),
+              integers=(-11, 12), backward_flops=2, aliases=("Square",)),
+    pointwise("sqrt", "square root of x", torch="torch.sqrt", numpy="numpy.sqrt", domains=(POSITIVE,),
+              backward_flops=2, aliases=("Sqrt",)),
+    # Its slope is the third power of a result that was rounded.
+    pointwise("rsqrt", "1 / square root of x", torch="torch.rsqrt", reference=lambda p, x: 1 / np.sqrt(x), flops=2,
+              domains=(AROUND_ONE,), backward_flops=4, tolerance=Tolerance(factor=1.5)),
+    pointwise("cbrt", "cube root of x", torch=_build.torch(_torch_cbrt), numpy="numpy.cbrt", domains=(AROUND_ONE,),
+              backward_flops=3),
+    pointwise("rcbrt", "1 / cube root of x", torch=_build.torch(_torch_rcbrt), flops=2, domains=(AROUND_ONE,),
+              reference=lambda p, x: 1 / np.cbrt(x), backward_flops=3),
+)  # fmt: skip
+
+EXPONENTIAL = (
+    pointwise("exp", "e to the power of x", torch="torch.exp", numpy="numpy.exp", aliases=("Exp",)),
+    pointwise("exp2", "2 to the power of x", torch="torch.exp2", numpy="numpy.exp2", backward_flops=2),
+    pointwise("expm1", "e to the power of x, minus 1", torch="torch.expm1", numpy="numpy.expm1", backward_flops=2),
+    pointwise("log", "natural logarithm", torch="torch.log", numpy="numpy.log", domains=(POSITIVE,), aliases=("Log",)),
+    pointwise("log2", "logarithm to base 2", torch="torch.log2", numpy="numpy.log2", domains=(POSITIVE,),
+              backward_flops=2),
+    pointwise("log10", "logarithm to base 10", torch="torch.log10", numpy="numpy.log10", domains=(POSITIVE,),
+              backward_flops=2),
+    pointwise("log1p", "natural logarithm of 1 + x", torch="torch.log1p", numpy="numpy.log1p", domains=((-0.5, 2.0),),
+              backward_flops=2),
+    pointwise("logit", "natural logarithm of x / (1 - x)", torch="torch.logit", reference=_scipy("logit"), flops=3,
+              domains=((0.125, 0.875),), backward_flops=3),
+)  # fmt: skip
+
+TRIGONOMETRY = (
+    pointwise("sin", "sine", torch="torch.sin", numpy="numpy.sin", domains=(TURN,), backward_flops=2),
+    pointwise("cos", "cosine", torch="torch.cos", numpy="numpy.cos", domains=(TURN,), backward_flops=3),
+    pointwise("tan", "tangent", torch="torch.tan", numpy="numpy.tan", backward_flops=3),
+    pointwise("arcsin", "inverse sine", torch="torch.arcsin", numpy="numpy.arcsin", domains=(BELOW_ONE,),
+              backward_flops=4, aliases=("asin",)),
+    pointwise("arccos", "inverse cosine", torch="torch.arccos", numpy="numpy.arccos", domains=(BELOW_ONE,),
+              backward_flops=4, aliases=("acos",)),
+    pointwise("arctan", "inverse tangent", torch="torch.arctan", numpy="numpy.arctan", domains=(TURN,),
+              backward_flops=3, aliases=("atan",)),
+    pointwise("sinh", "hyperbolic sine", torch="torch.sinh", numpy="numpy.sinh", backward_flops=2),
+    pointwise("cosh", "hyperbolic cosine", torch="torch.cosh", numpy="numpy.cosh", backward_flops=2),
+    pointwise("tanh", "hyperbolic tangent", torch="torch.tanh", numpy="numpy.tanh", domains=(TURN,), backward_flops=3,
+              aliases=("Tanh",)),
+    pointwise("arcsinh", "inverse hyperbolic sine", torch="torch.arcsinh", numpy="numpy.arcsinh", domains=(TURN,),
+              backward_flops=4, aliases=("asinh",)),
+    pointwise("arccosh", "inverse hyperbolic cosine", torch="torch.arccosh", numpy="numpy.arccosh",
+              domains=((1.5, 4.0),), backward_flops=4, aliases=("acosh",)),
+    pointwise("arctanh", "inverse hyperbolic tangent", torch="torch.arctanh", numpy="numpy.arctanh",
+              domains=(BELOW_ONE,), backward_flops=3, aliases=("atanh",)),
+    pointwise("degrees", "radians to degrees", torch="torch.rad2deg", numpy="numpy.degrees", domains=(TURN,),
+              backward_reads=1, aliases=("rad2deg",)),
+    pointwise("radians", "degrees to radians", torch="torch.deg2rad", numpy="numpy.radians", domains=((-10.0, 10.0),),
+              backward_reads=1, aliases=("deg2rad",)),
+    # Its slope is a difference of terms, each rounded: nearly equal ones next to zero, and of rounded πx far from it.
+    pointwise("sinc", "sin(πx) / πx", torch="torch.sinc", numpy="numpy.sinc", domains=((0.3125, 1.0),), flops=3,
+              backward_flops=8, tolerance=Tolerance(factor=1.5)),
+)  # fmt: skip
+
+SPECIAL = (
+    pointwise("erf", "error function", torch="torch.erf", reference=_scipy("erf"), backward_flops=4),
+    pointwise("erfc", "1 minus the error function", torch="torch.erfc", reference=_scipy("erfc"), backward_flops=4),
+    pointwise("erfinv", "inverse of the error function", torch="torch.erfinv", reference=_scipy("erfinv"),
+              domains=(BELOW_ONE,), backward_flops=4),
+    pointwise("gamma", "gamma function; through its logarithm where a framework has only that",
+              torch=_build.torch(_torch_gamma), reference=_scipy("gamma"), domains=((0.5, 4.0),), backward_flops=3,
+              backward_reads=3),
+    pointwise("gammaln", "logarithm of the gamma function", torch="torch.lgamma", reference=_scipy("gammaln"),
+              domains=((0.5, 4.0),), backward_flops=2, aliases=("lgamma", "log_gamma")),
+    pointwise("digamma", "derivative of gammaln", torch="torch.digamma", reference=_scipy("digamma"),
+              domains=((0.5, 4.0),), backward_flops=2, aliases=("psi",)),
+)  # fmt: skip
+
+
+ENDS = (real("low", "lower end of the range", -0.5), real("high", "upper end of the range", 0.5))
+ENDS_IN_ORDER = (Rule("low", "not be above high={high} (got {low})", lambda p: p["low"] <= p["high"]),)
+
+
+def _numpy_clip(p: Params, x: Any) -> Launch:
+    return partial(np.clip, x, x.dtype.type(p["low"]), x.dtype.type(p["high"]))
+
+
+def with_nan(p: Params) -> dict[str, TensorSpec]:
+    """An eighth of them are not numbers."""
+    size = tuple(p["shape"])
+
+    def make(generator: Any) -> Any:
+        values = 2 * generator.random(size, "float32") - 1
+        values[generator.random(size, "float32") < 1 / 8] = np.nan
+        return values
+
+    return {"x": TensorSpec(size, p["dtype"], make=make)}
+
+
+NAN_TO_NUM = pointwise(
+    "nan_to_num",
+    "x, with zero in place of NaN and large numbers in place of infinity",
+    torch="torch.nan_to_num",
+    numpy="numpy.nan_to_num",
+    flops=0,
+    backward_flops=0,
+)
+
+REPAIR = (
+    pointwise("clip", "x, or the end of the range that it is beyond",
+              torch=calls("torch.clamp", "x", min="low", max="high"), numpy=_build.numpy(_numpy_clip, "numpy.clip"),
+              reference=lambda p, x: np.clip(x, p["low"], p["high"]), params=ENDS, rules=ENDS_IN_ORDER,
+              kinks=lambda p: (p["low"], p["high"]), flops=0, backward_flops=0, aliases=("clamp",)),
+    replace(NAN_TO_NUM, inputs=with_nan),
+)  # fmt: skip
+
+OPERATORS = (*ARITHMETIC, *EXPONENTIAL, *TRIGONOMETRY, *SPECIAL, *REPAIR)

@@ -1,0 +1,13 @@
+"""Odd sizes; for those with options, each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opmark.operators import cast, rounding, unary
+
+ODD: dict[str, list[dict[str, Any]]] = {
+    **{op.name: [{"shape": [5, 7]}, {"shape": [3, 1, 11]}] for op in (*unary.OPERATORS, *rounding.OPERATORS)},
+    **{op.name: [{"shape": [5, 7]}] for op in cast.OPERATORS},
+    "clip": [{"shape": [5, 7], "low": -0.25, "high": 0.75}, {"shape": [3, 1, 11]}],
+}

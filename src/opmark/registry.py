@@ -23,6 +23,9 @@ OPERATORS_GROUP = "opmark.operators"
 BACKENDS_GROUP = "opmark.backends"
 FAMILIES_GROUP = "opmark.families"
 
+DRILL = "diagnostics"
+"""The category of operators that fail in a chosen way."""
+
 
 @cache
 def catalogue() -> dict[str, Operator]:
@@ -63,10 +66,13 @@ def operator(name: str) -> Operator:
 
 
 def operators_like(pattern: str) -> list[str]:
-    """The operators that a name stands for: itself, or with `*` and `?` every one that it matches."""
+    """The operators that a name stands for: itself, or with `*` and `?` every one that it matches.
+
+    What fails on purpose is had by its own name only.
+    """
     if not set(pattern) & set("*?["):
         return [pattern]
-    listed = [name for name in catalogue() if fnmatchcase(name, pattern)]
+    listed = [name for name, op in catalogue().items() if fnmatchcase(name, pattern) and op.category != DRILL]
     for family in families().values():
         listed += family.names(pattern) or ()
     if not listed:

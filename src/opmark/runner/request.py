@@ -17,9 +17,6 @@ from opmark.workloads.expand import expand
 from opmark.workloads.load import load, read_yaml, suite
 from opmark.workloads.select import Selection
 
-DRILL = "diagnostics"
-"""The category of operators that fail in a chosen way."""
-
 
 def cases_for(
     ops: Sequence[str],
@@ -68,15 +65,13 @@ def _of_workload(workload: str | Path | None, suite_name: str | None, wanted: Se
 
 
 def _selected(wanted: Selection) -> list[str]:
-    """All operators of the catalogue that are wanted, but for those that fail on purpose."""
-    found = [op for op in catalogue().values() if op.category != DRILL]
-    named = {name for pattern in wanted.names for name in operators_like(pattern)}
-    of_category = [op.name for op in found if not wanted.categories or op.category in wanted.categories]
+    """Of all operators of the catalogue."""
+    known = sorted({op.category for op in catalogue().values()})
     for category in wanted.categories:
-        known = {op.category for op in catalogue().values()}
         if category not in known:
-            raise UnknownName("category", category, sorted(known))
-    chosen = [name for name in of_category if not named or name in named]
+            raise UnknownName("category", category, known)
+    named = dict.fromkeys(name for pattern in wanted.names or ["*"] for name in operators_like(pattern))
+    chosen = [name for name in named if not wanted.categories or find_operator(name).category in wanted.categories]
     if not chosen:
         raise wanted.nothing("the catalogue")
     return chosen

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from opmark.errors import InvalidFile, InvalidParameter, UnknownName
 from opmark.schema import Case, Entry, Operator, Param, Workload
 from opmark.schema.arguments import filled
+from opmark.schema.scaling import of_elements
 
 MOST_CASES = 1_000_000
 """Of one entry: beyond this a product is a mistake, and would take hours to print."""
@@ -143,8 +144,20 @@ def _complete(operator: Operator, preset: Mapping[str, Any], point: Sequence[Map
 
 def _presets(operator: Operator, entry: Entry, place: _Place) -> list[Mapping[str, Any]]:
     """What `sizes` supply; nothing where there are none."""
+    if entry.elements:
+        if entry.sizes:
+            raise (place / ".elements").complaint("stands beside `sizes`", "give one of them")
+        return _swept(operator, entry.elements)
     with (place / ".sizes").named():
         return [operator.preset(size) for size in entry.sizes] or [{}]
+
+
+def _swept(operator: Operator, targets: Sequence[int]) -> list[Mapping[str, Any]]:
+    """The typical preset, larger and smaller; sizes that the operator cannot have are left out."""
+    typical = operator.complete(operator.preset("typical"))
+    found = (of_elements(operator, typical, target) for target in targets)
+    given = set(operator.preset("typical"))
+    return [{name: value for name, value in params.items() if name in given} for params in found if params]
 
 
 def _axis(operator: Operator, key: str, value: Any, place: _Place) -> Axis:

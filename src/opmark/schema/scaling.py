@@ -1,0 +1,96 @@
+"""A case in another size: the same operator, with its sizes doubled or halved as far as its rules allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import log
+from typing import Any
+
+from opmark.errors import InvalidParameter
+from opmark.schema.dtype import sizeof
+from opmark.schema.operator import Operator
+from opmark.schema.param import Params
+
+Place = tuple[str, int | None]
+"""A parameter, and the index within it where it is a shape."""
+
+_MOST_FLOPS = 2 * 10**12
+_STEPS = 64
+# Doubling a size that matters makes this much more data at least; a kernel's or a stride's does not.
+_MATTERS = 1.4
+
+
+def elements(operator: Operator, params: Params) -> int:
+    """In and out."""
+    outputs = operator.cost(params).bytes_written // sizeof(operator.result_dtype(params))
+    return outputs + sum(spec.elements for spec in operator.inputs(params).values())
+
+
+def places(operator: Operator, params: Params) -> dict[Place, int]:
+    """The value of everything that is a size."""
+    found: dict[Place, int] = {}
+    for param in operator.params:
+        value = params[param.name]
+        if param.kind == "size":
+            found[param.name, None] = value
+        elif param.kind == "shape":
+            found |= {(param.name, i): n for i, n in enumerate(value)}
+    return found
+
+
+def resized(params: Params, at: Sequence[Place], by: Callable[[int], int]) -> dict[str, Any]:
+    changed = dict(params)
+    for name, index in at:
+        value = changed[name]
+        changed[name] = by(value) if index is None else [by(n) if i == index else n for i, n in enumerate(value)]
+    return changed
+
+
+def allowed(operator: Operator, params: Params) -> bool:
+    try:
+        operator.check_rules(params)
+    except InvalidParameter:
+        return False
+    return True
+
+
+def of_elements(operator: Operator, params: Params, target: int) -> dict[str, Any] | None:
+    """The parameters with about so many elements in and out; None where the operator does not come in that size."""
+    found = dict(params)
+    for _ in range(_STEPS):
+        ratio = target / elements(operator, found)
+        if 2**-0.5 <= ratio <= 2**0.5:
+            break
+        step = _doubled(operator, found) if ratio > 1 else _halved(operator, found)
+        # A step may change two sizes at once: nearer is better, further is the end.
+        if step is None or abs(log(ratio)) < abs(log(target / elements(operator, step))):
+            break
+        found = step
+    reached = 0.25 <= target / elements(operator, found) <= 4
+    return found if reached and (operator.cost(found).flops or 0) <= _MOST_FLOPS else None
+
+
+def _doubled(operator: Operator, params: Params) -> dict[str, Any] | None:
+    """The smallest size that matters, so that shapes stay balanced."""
+    before = elements(operator, params)
+    for at in _by_value(operator, params, largest=False):
+        larger = resized(params, at, lambda n: 2 * n)
+        if allowed(operator, larger) and elements(operator, larger) >= _MATTERS * before:
+            return larger
+    return None
+
+
+def _halved(operator: Operator, params: Params) -> dict[str, Any] | None:
+    before = elements(operator, params)
+    for at in _by_value(operator, params, largest=True):
+        smaller = resized(params, at, lambda n: max(1, n // 2))
+        if allowed(operator, smaller) and elements(operator, smaller) * _MATTERS <= before:
+            return smaller
+    return None
+
+
+def _by_value(operator: Operator, params: Params, *, largest: bool) -> list[list[Place]]:
+    """Each size alone, then those of one value together: some rules let them go only so."""
+    found = places(operator, params)
+    alone = [[place] for place in sorted(found, key=lambda place: found[place], reverse=largest)]
+    return alone + [[p for p in found if found[p] == n] for n in sorted(set(found.values()), reverse=largest)]

@@ -39,5 +39,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP_INSTALL) --editable '.[torch,dev]'
+	$(PIP_INSTALL) --editable '.[torch,jax,dev]'
 	@touch $@

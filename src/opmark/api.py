@@ -122,7 +122,7 @@ def plan(
         quantities=_many(quantity), caches=_many(cache), mode=mode, timer=timer, processes=processes,
         sampling=sampling,
     )  # fmt: skip
-    return make_plan(cases, _many(backend) or default_backends(), settings, by_device=processes is None)
+    return make_plan(cases, _many(backend) or default_backends(cases), settings, by_device=processes is None)
 
 
 def run(

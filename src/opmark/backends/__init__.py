@@ -64,3 +64,22 @@ TORCH_CUDA = _torch("cuda", "PyTorch, eager, on an NVIDIA or AMD GPU")
 TORCH_XPU = _torch("xpu", "PyTorch, eager, on an Intel GPU")
 TORCH_MPS = _torch("mps", "PyTorch, eager, on an Apple GPU")
 TORCH_ACCELERATOR = _torch("accelerator", "PyTorch, eager, on whatever device torch.accelerator reports")
+
+
+def _jax(device: str, summary: str) -> BackendInfo:
+    return BackendInfo(
+        name=f"jax-{device}",
+        framework="jax",
+        device=device,
+        summary=summary,
+        dtypes=_TORCH_DTYPES,
+        loads="opmark.backends.jax_arrays:JaxBackend",
+        requires="jax",
+        install="pip install 'opmark[jax]'",
+        environ={**_THREADS, "JAX_PLATFORMS": device},
+        differentiates=False,
+    )
+
+
+JAX_CPU = _jax("cpu", "JAX, its functions as they are called, on the CPU")
+JAX_CUDA = _jax("cuda", "JAX, its functions as they are called, on an NVIDIA GPU")

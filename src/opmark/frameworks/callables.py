@@ -72,12 +72,23 @@ def _builder(name: str, framework: str) -> Any:
             weights = list(function.parameters()) if hasattr(function, "parameters") else []
         args = assembled(p["args"], "args", given, dtype)
         kwargs = assembled(p["kwargs"], "kwargs", given, dtype)
-        call = Call(function, *args, **kwargs)
+        call = Call(*_waiting(framework), function, *args, **kwargs)
         call.reads = [*nested([args, kwargs]), *weights]
         call.leaves = [tensor for tensor in call.reads if _differentiable(tensor)]
         return call
 
     return build
+
+
+def _waiting(framework: str) -> tuple[Any, ...]:
+    """What stands in front of a function whose call returns before its work is done, without saying when it is."""
+    return (_blocking,) if framework == "jax" else ()
+
+
+def _blocking(function: Any, *args: Any, **kwargs: Any) -> Any:
+    from jax import block_until_ready
+
+    return block_until_ready(function(*args, **kwargs))  # type: ignore[no-untyped-call]
 
 
 def _built(cls: Any, spec: Any, given: Any, dtype: Any) -> Any:
@@ -94,7 +105,8 @@ def _built(cls: Any, spec: Any, given: Any, dtype: Any) -> Any:
 
 
 def _dtypes(framework: str) -> Any:
-    return lambda name: resolve(f"{framework}.{'bool_' if (framework, name) == ('numpy', 'bool') else name}")
+    module = {"jax": "jax.numpy"}.get(framework, framework)
+    return lambda name: resolve(f"{module}.{'bool_' if name == 'bool' and framework != 'torch' else name}")
 
 
 def _differentiable(tensor: Any) -> bool:

@@ -77,9 +77,18 @@ def _selected(wanted: Selection) -> list[str]:
     return chosen
 
 
-def default_backends() -> list[str]:
-    """torch where it is installed, else NumPy, which always is. A device is never taken unasked."""
-    return ["torch-cpu" if find_spec("torch") else "numpy-cpu"]
+def default_backends(cases: Sequence[Case] = ()) -> list[str]:
+    """torch where it is installed, else NumPy, which always is; for a callable of another framework, that one on the
+    CPU. A device is never taken unasked."""
+    usual = "torch" if find_spec("torch") else "numpy"
+    operators = [find_operator(name) for name in dict.fromkeys(case.op for case in cases)]
+    elsewhere = [op.implementations[0].framework for op in operators if not _runs_on(op, usual)]
+    frameworks = elsewhere if elsewhere and len(elsewhere) == len(operators) else [usual, *elsewhere]
+    return [f"{framework}-cpu" for framework in dict.fromkeys(frameworks)]
+
+
+def _runs_on(operator: Operator, framework: str) -> bool:
+    return not operator.foreign or bool(operator.implementations_for(framework))
 
 
 def parse_params(ops: Sequence[str], given: Sequence[str]) -> dict[str, Any]:

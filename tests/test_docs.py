@@ -14,6 +14,7 @@ import yaml
 
 from opmark.registry import backend as find_backend
 from opmark.registry import operator as find_operator
+from opmark.registry import operators_like
 from opmark.runner.check import verify
 from opmark.schema import EFFORTS, Case, Operator, Settings, Task, Workload
 from opmark.schema.codec import convert
@@ -90,9 +91,15 @@ def check(operator: Operator) -> None:
 
 
 def test_the_workload_of_the_guide_expands_as_it_says() -> None:
-    (text,) = [text for _, text in blocks("yaml")]
-    cases = expand(convert(yaml.safe_load(text), Workload, "guide"), find_operator)
+    first, sweep, functions = (convert(yaml.safe_load(text), Workload, "guide") for _, text in blocks("yaml"))
+    cases = expand(first, find_operator)
     assert [sum(case.op == op for case in cases) for op in ("matmul", "softmax", "conv2d")] == [24, 2, 2]
+    pools = expand(sweep, find_operator, match=operators_like)
+    assert len(pools) == 2 * len({case.op for case in pools})
+    assert {"max_pool2d", "avg_pool2d"} <= {case.op for case in pools}
+    called = expand(functions, find_operator)
+    assert [case.op for case in called] == ["torch.baddbmm"] * 8 + ["torch.nn.Conv2d"]
+    assert called[-2].params["args"][0] == "16x256x256 float32"
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -107,3 +114,7 @@ def test_every_command_and_every_option_named_in_the_readme_exists() -> None:
     options = set(re.findall(r"--[a-z][a-z-]+", text))
     helps = "".join(run(f"opmark {command} --help", ROOT) for command in sorted(commands))
     assert [option for option in sorted(options) if option not in helps] == []
+
+
+def test_the_page_of_operators_is_what_the_catalogue_has() -> None:
+    assert (ROOT / "docs" / "operators.md").read_text() == run("opmark list ops --markdown", ROOT)

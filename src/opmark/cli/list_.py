@@ -17,11 +17,15 @@ def list_(
     kind: Annotated[str, typer.Argument(help="ops, suites, backends or quantities.")],
     category: Annotated[str | None, typer.Option(help="Of operators, only those of this category.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object an item.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Of operators: all of them as a page.")] = False,
 ) -> None:
     """List operators, suites, quantities or backends; of a backend, whether it can run here."""
     listings = {"ops": _ops, "suites": _suites, "backends": _backends, "quantities": _quantities}
     if kind not in listings:
         raise UnknownName("listing", kind, listings)
+    if markdown and kind == "ops":
+        _print_page()
+        return
     rows = listings[kind]()
     if category is not None:
         if kind != "ops":
@@ -34,6 +38,13 @@ def list_(
         print_json_lines(rows)
         return
     _print_table(rows)
+
+
+def _print_page() -> None:
+    from opmark.registry import catalogue
+    from opmark.report.catalogue import catalogue_page
+
+    print(catalogue_page(catalogue().values()), end="")
 
 
 def _ops() -> list[dict[str, Any]]:

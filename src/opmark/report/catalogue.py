@@ -17,15 +17,16 @@ def catalogue_page(operators: Iterable[Operator]) -> str:
 
 _HEAD = """# Operators
 
-{count} operators. Names of other systems are in the last column: `opmark describe Convolution` and `opmark run Convolution` find them.
+{count} operators. Names of other systems are in the last column: `opmark describe Convolution` finds them, and so does
+`opmark run Convolution`.
 `opmark describe NAME` tells parameters, sizes, rules, cost and tolerances. Written by `opmark list ops --markdown`.
 """
 
 
 def _section(category: str, operators: list[Operator]) -> str:
     rows = [_row(operator) for operator in sorted(operators, key=lambda op: op.name)]
-    return "\n".join([f"## {category}", "", "| operator | what it computes | phases | also called |", "|---|---|---|---|",
-                      *rows, ""])  # fmt: skip
+    head = [f"## {category}", "", "| operator | what it computes | phases | also called |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows, ""])
 
 
 def _row(operator: Operator) -> str:

@@ -22,6 +22,11 @@ def operator_view(operator: Operator) -> dict[str, Any]:
         "op": operator.name,
         "summary": operator.summary,
         "category": operator.category,
+        "view": operator.view,
+        "result": operator.result,
+        "mutates": list(operator.mutates),
+        "partial": operator.partial,
+        "reference_by": None if operator.foreign else operator.reference_by,
         "aliases": list(operator.aliases),
         "phases": ["forward", "backward"] if operator.gradients else ["forward"],
         "params": [_param(param) for param in operator.params],
@@ -61,11 +66,9 @@ def operator_text(operator: Operator) -> Group:
     sections: list[RenderableType] = [
         _params_table(operator),
         *_rules(operator),
+        *_marks(operator),
         Text(),
-        _costs_table(operator),
-        Text(),
-        _tolerances(operator),
-        Text(),
+        *_work(operator),
         _implementations(operator),
         Text(),
         Text(
@@ -93,6 +96,24 @@ def _plain(says: str) -> str:
     """A rule without the values of a case: `in_channels={in_channels}` is `in_channels`."""
     named = re.sub(r"\b(\w+)[= ]\{\1\}", r"\1", says.split(" (got")[0])
     return re.sub(r"\{(\w+)\}", r"\1", named)
+
+
+def _marks(operator: Operator) -> list[Text]:
+    """What is special about it."""
+    said = {
+        "a view: the data stays where it is, so there is no bandwidth": operator.view,
+        "its result is drawn anew by every call, and judged by its distribution": operator.result == "random",
+        f"changes {', '.join(operator.mutates)} in place": bool(operator.mutates),
+        "touches only a part of its tensors; the cost is that of the part": operator.partial,
+        f"its reference is computed by {operator.reference_by}": operator.reference_by != "NumPy",
+        "not in the catalogue: its result is not verified, its cost is counted while it runs": operator.foreign,
+    }
+    return [Text(), *(Text(text) for text, holds in said.items() if holds)] if any(said.values()) else []
+
+
+def _work(operator: Operator) -> list[RenderableType]:
+    """Cost and tolerance, which only an entry of the catalogue has."""
+    return [] if operator.foreign else [_costs_table(operator), Text(), _tolerances(operator), Text()]
 
 
 def _costs_table(operator: Operator) -> Table:
@@ -123,6 +144,8 @@ def _tolerances(operator: Operator) -> Text:
     params = operator.complete(operator.presets["typical"])
     dtypes = next((p.choices for p in operator.params if p.name == "dtype"), ())
     bounds = {dtype: operator.tolerance.bounds(dtype, params) for dtype in dtypes if is_float(dtype)}
+    if not any(near for near, _ in bounds.values()):
+        return Text("has to equal the reference exactly")
     listed = ", ".join(f"{name} {near:g} x |expected| + {far:.2g} x rms" for name, (near, far) in bounds.items())
     return Text(f"may differ from the float64 reference (typical size) by {listed}; integers by nothing")
 

@@ -30,7 +30,7 @@ def test_cost_of_a_sum_and_its_norm_by_hand() -> None:
 
 @pytest.mark.parametrize(("op", "given"), GIVEN[1:])
 def test_heads_that_stay_as_they_are_cost_nothing(op: Operator, given: dict[str, Any], bytes_read: Any) -> None:
-    """A head that is normalised spoils all of itself; one in place that stays spoils its own element and is not read."""
+    """In place, what stays is not read, though it shows in the result: it is taken off."""
     params = op.complete(given)
     stays = 3 * 3 * 4 if op is QK_RMS_NORM else 0
     assert op.cost(params).bytes_read == bytes_read(op, params) - stays

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from opmark.operators import _numpy as np
@@ -80,9 +81,23 @@ def sdpa(scale: float) -> Callable[..., Any]:
 
         if mask is not None and q.shape[2] == k.shape[2]:
             return scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=True)
+        if mask is not None and _flash_takes(q, v):
+            mask = _lower_right(q.shape[2], k.shape[2])
         return scaled_dot_product_attention(q, k, v, mask, scale=scale, enable_gqa=True)
 
     return inner
+
+
+def _flash_takes(q: Any, v: Any) -> bool:
+    """Where torch has a kernel that needs no mask in memory for queries that follow a cache."""
+    return bool(q.is_cuda and q.dtype.itemsize == 2 and q.shape[-1] == v.shape[-1] <= 256)
+
+
+@lru_cache(maxsize=64)
+def _lower_right(q_len: int, kv_len: int) -> Any:
+    from torch.nn.attention.bias import causal_lower_right
+
+    return causal_lower_right(q_len, kv_len)
 
 
 def matmul_chain(scale: float) -> Callable[..., Any]:
@@ -129,9 +144,8 @@ def by_keys_seen(attention: Any) -> tuple[Any, Any]:
     mean of. Results, and their errors, are then alike in size: the first of a prompt are far larger than the last."""
 
     def weighed(p: Any, output: Any) -> Any:
-        sequences = Sequences.of(p)
-        seen = [at + 1 for at in sequences.positions()[1]]
-        return output * np.sqrt(np.array(seen, np.float64))[:, None, None]
+        seen = Sequences.of(p).positions()[1] + 1.0
+        return output * np.sqrt(seen)[:, None, None]
 
     def reference(p: Any, **inputs: Any) -> Any:
         return weighed(p, attention(p, **inputs))

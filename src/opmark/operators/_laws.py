@@ -179,7 +179,7 @@ LAWS = (
                Rule("high", "be at most 30000 away from 0, like `low`, in float16 (got {low}, {high})",
                     lambda p: p["dtype"] != "float16" or max(abs(p["low"]), abs(p["high"])) <= 30000)),
         support=lambda low, high: (low, high),
-        path="torch.Tensor.uniform_", aliases=("uniform", "uniform_", "rand", "random"),
+        path="torch.Tensor.uniform_", aliases=("uniform", "uniform_", "rand", "rand_like", "random"),
     ),
     Law(
         "normal", "the normal distribution", (MEAN, STD),
@@ -188,7 +188,7 @@ LAWS = (
         torch=_torch_normal,
         distribution=lambda known, mean, std: known.Normal(mean, std, validate_args=False),
         rules=_positive("std"), support=lambda *_: (-inf, inf),
-        path="torch.normal", aliases=("normal", "normal_", "randn", "random_randn"),
+        path="torch.normal", aliases=("normal", "normal_", "randn", "randn_like", "random_randn"),
     ),
     Law(
         "exponential", "the exponential distribution", (RATE,),

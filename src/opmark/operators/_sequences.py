@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from opmark.operators import _numpy as np
@@ -115,11 +116,9 @@ class Sequences:
     def table_bytes(self, pages: int) -> int:
         return pages * sizeof("int32") if self.block_size else 0
 
-    def positions(self) -> tuple[list[int], list[int]]:
+    def positions(self) -> tuple[Any, Any]:
         """Of each new token: its sequence, and where in that it stands."""
-        rows = [row for row, q in enumerate(self.q) for _ in range(q)]
-        places = [at for q, cache in zip(self.q, self.cache, strict=True) for at in range(cache, cache + q)]
-        return rows, places
+        return _positions(self.q, self.cache)
 
     def places_used(self) -> int:
         """Different positions that new tokens have."""
@@ -129,3 +128,11 @@ class Sequences:
             used += max(0, stop - max(start, end))
             end = max(end, stop)
         return used
+
+
+@lru_cache(maxsize=16)
+def _positions(q: tuple[int, ...], cache: tuple[int, ...]) -> tuple[Any, Any]:
+    """Remembered: what a launch needs of the lengths is no part of its work."""
+    rows = np.repeat(np.arange(len(q)), q)
+    places = np.concatenate([np.arange(start, start + count) for count, start in zip(q, cache, strict=True)])
+    return rows, places

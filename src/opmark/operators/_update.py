@@ -29,7 +29,8 @@ GRADIENT = (
     real("clip_gradient", "the gradient is clipped to [-this, this]; negative: it is not", -1.0),
 )
 LR_POSITIVE = Rule("lr", "be above 0 (got {lr})", lambda p: p["lr"] > 0)
-SIGNED, POSITIVE = (-1.0, 1.0), (0.1, 1.0)
+# Bounds that every element type can hold.
+SIGNED, POSITIVE = (-1.0, 1.0), (0.125, 1.0)
 
 Step = Callable[..., Callable[[], Any]]
 """step(params, weight, grad, **states) -> a call that changes weight and states in place."""

@@ -7,10 +7,9 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._axis import EXACT, INDEX_BYTES, SHAPE, elements, native, signed
-from opmark.operators._build import formula, torch
+from opmark.operators._build import torch
 from opmark.operators.indexing import MOVED, lookup
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
-from opmark.schema.dtype import FLOATS, is_float, sizeof
 from opmark.schema.param import dtype, shape, size
 
 WHOLE = dtype("int64", default="int64")
@@ -67,37 +66,31 @@ GATHER_ND = lookup(
 
 
 def _one_hot(p: Params, index: Any) -> Any:
-    hot = np.zeros((p["indices"], p["depth"]), np.float64 if is_float(p["dtype"]) else np.int64)
+    hot = np.zeros((p["indices"], p["depth"]), np.int64)
     hot[np.arange(p["indices"]), index] = 1
     return hot
 
 
 def _torch_one_hot(p: Params, index: Any) -> Launch:
-    """torch's function knows only int64; what comes after it is another pass, which people have to make, too."""
-    import torch
     from torch.nn.functional import one_hot
 
-    if p["dtype"] == "int64":
-        return lambda: one_hot(index, p["depth"])
-    wanted = getattr(torch, p["dtype"])
-    return lambda: one_hot(index, p["depth"]).to(wanted)
+    return lambda: one_hot(index, p["depth"])
 
 
 ONE_HOT = Operator(
     name="one_hot",
     summary="a row of zeros for each index, with a one at its place",
     category="indexing",
-    params=(size("indices", "number of indices"), size("depth", "length of a row"),
-            dtype("int64", *FLOATS, default="int64")),
+    params=(size("indices", "number of indices"), size("depth", "length of a row"), WHOLE),
     inputs=lambda p: {"index": TensorSpec((p["indices"],), "int64", 0, p["depth"])},
-    cost=lambda p: Cost(0, p["indices"] * INDEX_BYTES, p["indices"] * p["depth"] * sizeof(p["dtype"])),
+    cost=lambda p: Cost(0, p["indices"] * INDEX_BYTES, p["indices"] * p["depth"] * INDEX_BYTES),
     reference=_one_hot,
     presets={
         "small": {"indices": 256, "depth": 64},
         "typical": {"indices": 4096, "depth": 256},
         "large": {"indices": 65536, "depth": 1024},
     },
-    implementations=(formula(_one_hot),
+    implementations=(native(_one_hot),
                      torch(_torch_one_hot, "torch.nn.functional.one_hot")),
 )  # fmt: skip
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, torch
-from opmark.operators._windows import AXES, has_axes, torch_function
+from opmark.operators._windows import AXES, FULL_PRECISION, has_axes, torch_function
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
-from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.dtype import sizeof
 from opmark.schema.param import dtype, integer, shape, size
 
 
@@ -105,7 +105,8 @@ CORRELATION = Operator(
         size("stride", "step between two patches", 1),
         size("displacement_stride", "step between two displacements", 1),
         integer("padding", "zeros around both images", 0, kind="count"),
-        dtype(*FLOATS),
+        # Not in 16 bits: torch adds up the gradients of all displacements one by one in the type that they have.
+        dtype(*FULL_PRECISION),
     ),
     inputs=_inputs,
     cost=_cost,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from opmark.operators import _numpy as np
@@ -28,67 +29,79 @@ def smooth(*shape: int) -> TensorSpec:
     return TensorSpec(shape, "float32", 0.5, 1.5)
 
 
-def dynamic_quant(
-    name: str,
-    summary: str,
-    params: Sequence[Param],
-    *,
-    inputs: Callable[[Params], Specs],
-    values: Callable[..., Any],
-    torch_values: Callable[..., Any],
-    rows: Callable[[Params], tuple[int, int]],
-    flops: Callable[[Params], int],
-    presets: Mapping[str, Mapping[str, Any]],
-    extra: Callable[[Params], int] = lambda _: 0,
-    read: Callable[[Params], int] | None = None,
-    prepare: Callable[[Params, Mapping[str, Any]], Mapping[str, Any]] = lambda p, tensors: {},
-    **more: Any,
-) -> Operator:
-    """`values(p, **inputs)`: the rows that are rounded, as a tuple with whatever else is put out; the same with torch
-    in float32. `rows(p)`: how many there are, and how long. `flops(p)`: operations an element before the last
-    quotient. `extra(p)`: other outputs as large as the rows, in the type of the input. `read(p)`: bytes, where not
-    all of the inputs are read. `prepare(p, tensors)`: what else `torch_values` takes, made before the launch."""
+@dataclass(frozen=True)
+class Rows:
+    """How the rows that are rounded come about."""
 
-    def cost(p: Params) -> Cost:
-        count, length = rows(p)
+    inputs: Callable[[Params], Specs]
+    values: Callable[..., Any]
+    """values(p, **inputs): the rows, as a tuple with whatever else is put out."""
+    torch_values: Callable[..., Any]
+    """The same with torch, from float32."""
+    rows: Callable[[Params], tuple[int, int]]
+    """How many there are, and how long."""
+    flops: Callable[[Params], int]
+    """Operations an element before the last quotient."""
+    extra: Callable[[Params], int] = lambda _: 0
+    """Other outputs as large as the rows, in the type of the input."""
+    read: Callable[[Params], int] | None = None
+    """Bytes, where not all of the inputs are read."""
+    prepare: Callable[[Params, Mapping[str, Any]], Mapping[str, Any]] = lambda p, tensors: {}
+    """What else `torch_values` takes, made before the launch."""
+
+    def cost(self, p: Params) -> Cost:
+        count, length = self.rows(p)
         n = count * length
-        written = n + count * sizeof("float32") + extra(p) * n * sizeof(p["dtype"])
-        return Cost((flops(p) + 1) * n, read(p) if read else nbytes(inputs(p).values()), written)
+        read = self.read(p) if self.read else nbytes(self.inputs(p).values())
+        written = n + count * sizeof("float32") + self.extra(p) * n * sizeof(p["dtype"])
+        return Cost((self.flops(p) + 1) * n, read, written)
 
-    def reference(p: Params, **arrays: Any) -> Any:
-        first, *others = values(p, **arrays)
+    def reference(self, p: Params, **arrays: Any) -> Any:
+        """Before they are rounded."""
+        first, *others = self.values(p, **arrays)
         return (*exact_rows(first), *others)
 
-    def build_numpy(p: Params, **arrays: Any) -> Launch:
+    def build_numpy(self, p: Params, **arrays: Any) -> Launch:
         def launch() -> Any:
-            return first_in_int8(values(p, **{n: a.astype(np.float32, copy=False) for n, a in arrays.items()}), kind)
+            wide = {name: array.astype(np.float32, copy=False) for name, array in arrays.items()}
+            return first_in_int8(self.values(p, **wide), p["dtype"])
 
-        kind = p["dtype"]
         return launch
 
-    def build_torch(p: Params, **tensors: Any) -> Launch:
-        import torch as framework
+    def build_torch(self, p: Params, **tensors: Any) -> Launch:
+        import torch
 
-        kind, made = getattr(framework, p["dtype"]), prepare(p, tensors)
+        kind, made = getattr(torch, p["dtype"]), self.prepare(p, tensors)
 
         def launch() -> Any:
-            first, *others = torch_values(p, **{name: tensor.float() for name, tensor in tensors.items()}, **made)
+            wide = {name: tensor.float() for name, tensor in tensors.items()}
+            first, *others = self.torch_values(p, **wide, **made)
             return (*torch_rows(first), *(other.to(kind) for other in others))
 
         return launch
 
+
+def dynamic_quant(
+    name: str,
+    summary: str,
+    params: Sequence[Param],
+    recipe: Rows,
+    presets: Mapping[str, Mapping[str, Any]],
+    category: str = "quantization",
+    **more: Any,
+) -> Operator:
     return Operator(
         name=name,
         summary=summary,
-        category="quantization",
+        category=category,
         params=(*params, dtype("float32", "float16", "bfloat16")),
-        inputs=inputs,
-        cost=cost,
-        reference=reference,
+        inputs=recipe.inputs,
+        cost=recipe.cost,
+        reference=recipe.reference,
         presets=presets,
-        implementations=(numpy(build_numpy), torch(build_torch)),
+        implementations=(numpy(recipe.build_numpy), torch(recipe.build_torch)),
         result_dtype=lambda _: "int8",
-        observe=either_side(reference),
+        observe=either_side(recipe.reference),
         **more,
     )
 
@@ -105,12 +118,14 @@ SCALE = dynamic_quant(
     "scale_dynamic_quant",
     "x times a factor an element, rounded to int8 with a scale a token",
     (*TOKENS, HIDDEN),
-    inputs=_scale_inputs,
-    values=lambda p, x, smooth: (x * smooth,),
-    torch_values=lambda p, x, smooth: (x * smooth,),
-    rows=_rows,
-    flops=lambda _: 1,
-    presets=PRESETS,
+    Rows(
+        inputs=_scale_inputs,
+        values=lambda p, x, smooth: (x * smooth,),
+        torch_values=lambda p, x, smooth: (x * smooth,),
+        rows=_rows,
+        flops=lambda _: 1,
+    ),
+    PRESETS,
     rules=(ENOUGH_TOKENS,),
     aliases=("dynamic_quant", "per_token_quant_int8"),
 )
@@ -152,14 +167,16 @@ ADD_RMS_NORM = dynamic_quant(
                ("none", "res", "norm"), "none"),
         EPS,
     ),
-    inputs=_add_inputs,
-    values=_add_values,
-    torch_values=_torch_add_values,
-    rows=_rows,
-    # Square and sum 2, quotient 1, scale 1, factor 1; the sum before.
-    flops=lambda p: 5 + p["add_residual"],
-    presets=PRESETS,
-    extra=lambda p: p["output_mode"] != "none",
+    Rows(
+        inputs=_add_inputs,
+        values=_add_values,
+        torch_values=_torch_add_values,
+        rows=_rows,
+        # Square and sum 2, quotient 1, scale 1, factor 1; the sum before.
+        flops=lambda p: 5 + p["add_residual"],
+        extra=lambda p: p["output_mode"] != "none",
+    ),
+    PRESETS,
     rules=(
         ENOUGH_TOKENS,
         long_enough("hidden_size"),
@@ -192,12 +209,14 @@ HEAD_RMS_NORM = dynamic_quant(
     "head_rms_norm_dynamic_quant",
     "unit root mean square of each head, scaled, rounded to int8 with a scale a token",
     (*TOKENS, size("heads", "heads of a token"), size("head_dim", "elements of a head"), EPS),
-    inputs=_head_inputs,
-    values=_head_values,
-    torch_values=_torch_head_values,
-    rows=lambda p: (tokens(p), p["heads"] * p["head_dim"]),
-    flops=lambda _: 5,
-    presets={
+    Rows(
+        inputs=_head_inputs,
+        values=_head_values,
+        torch_values=_torch_head_values,
+        rows=lambda p: (tokens(p), p["heads"] * p["head_dim"]),
+        flops=lambda _: 5,
+    ),
+    {
         "small": {"num_tokens": 32, "heads": 8, "head_dim": 64},
         "typical": {"num_tokens": 512, "heads": 16, "head_dim": 64},
         "large": {"num_tokens": 8192, "heads": 32, "head_dim": 128},
@@ -228,13 +247,15 @@ SWIGLU = dynamic_quant(
     "swiglu_dynamic_quant",
     "silu of one half of a token times the other, rounded to int8 with a scale a token",
     (*TOKENS, size("hidden_size", "elements of a token after the gate; twice as many before")),
-    inputs=_swiglu_inputs,
-    values=lambda p, x, smooth: (gated(x) * smooth,),
-    torch_values=lambda p, x, smooth: (torch_gated(x) * smooth,),
-    rows=_rows,
-    # silu 3 (exponential, sum, quotient), product 1, factor 1.
-    flops=lambda _: 5,
-    presets=PRESETS,
+    Rows(
+        inputs=_swiglu_inputs,
+        values=lambda p, x, smooth: (gated(x) * smooth,),
+        torch_values=lambda p, x, smooth: (torch_gated(x) * smooth,),
+        rows=_rows,
+        # silu 3 (exponential, sum, quotient), product 1, factor 1.
+        flops=lambda _: 5,
+    ),
+    PRESETS,
     rules=(ENOUGH_TOKENS,),
     aliases=("silu_and_mul_quant",),
 )

@@ -34,7 +34,7 @@ def _inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _inputs_with_state(p: Params) -> dict[str, TensorSpec]:
-    return {**_inputs(p), "state": TensorSpec((p["rows"],), _state_dtype(p), 0.1, 1.0)}
+    return {**_inputs(p), "state": TensorSpec((p["rows"],), _state_dtype(p), 0.125, 1.0)}
 
 
 def _cost(p: Params) -> Cost:

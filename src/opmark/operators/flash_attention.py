@@ -71,7 +71,7 @@ def _torch(inner: Any) -> Any:
 PREFILL = {
     "small": {"batch": 2, "q_len": 64, "q_heads": 4, "kv_heads": 2, "head_dim": 64},
     "typical": {"batch": 1, "q_len": 512, "cache_len": 512, "q_heads": 8, "kv_heads": 2, "head_dim": 128},
-    "large": {"batch": 4, "q_len": 4096, "cache_len": 4096, "q_heads": 32, "kv_heads": 8, "head_dim": 128},
+    "large": {"batch": 1, "q_len": 4096, "cache_len": 4096, "q_heads": 32, "kv_heads": 8, "head_dim": 128},
 }
 DECODE = {
     "small": {"batch": 2, "cache_len": 63, "q_heads": 4, "kv_heads": 2, "head_dim": 64, "block_size": 16},

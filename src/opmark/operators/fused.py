@@ -181,8 +181,6 @@ ADD_LAYER_NORM = Operator(
     # The sum, and 7 for layer_norm.
     cost=lambda p: Cost(8 * prod(p["shape"]), nbytes(_norm_inputs(p).values()), prod(p["shape"]) * sizeof(p["dtype"])),
     reference=_add_layer_norm,
-    # The sum of two is rounded before its mean, about as large, is taken off.
-    tolerance=Tolerance(factor=2.0),
     presets=ROW_PRESETS,
     rules=(Rule("shape", "have at least 4 elements along the last axis (got {shape})", lambda p: p["shape"][-1] >= 4),),
     implementations=(formula(_add_layer_norm), unfused(_norm_chain), compiled(_norm_chain)),

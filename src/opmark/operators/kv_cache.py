@@ -71,14 +71,9 @@ def _places(p: Params, block_table: Any, rows: Any, at: Any) -> tuple[Any, Any]:
     return block_table[rows, at // p["block_size"]], at % p["block_size"]
 
 
-def _arrays(p: Params) -> tuple[Any, Any]:
-    rows, at = Sequences.of(p).positions()
-    return np.array(rows), np.array(at)
-
-
 def _reference(p: Params, packed_qkv: Any, block_table: Any = None, **rest: Any) -> Any:
     """In 8 bits not yet rounded: half a step away is right, whichever side it is rounded to."""
-    first, third = _places(p, block_table, *_arrays(p))
+    first, third = _places(p, block_table, *Sequences.of(p).positions())
     caches = {name: np.array(rest[f"{name}_cache"], np.float64) for name in ("k", "v")}
     for name in _stored(p):
         part = _part(p, name, packed_qkv)
@@ -91,7 +86,7 @@ def _observe(p: Params, outputs: Any, **inputs: Any) -> Any:
 
 
 def _numpy(p: Params, packed_qkv: Any, block_table: Any = None, **rest: Any) -> Launch:
-    rows, at = _arrays(p)
+    rows, at = Sequences.of(p).positions()
 
     def launch() -> Any:
         first, third = _places(p, block_table, rows, at)

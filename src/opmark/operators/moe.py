@@ -17,7 +17,7 @@ from opmark.operators._routing import (
     loads,
     spans,
 )
-from opmark.operators.dynamic_quant import dynamic_quant, gated, smooth, torch_gated
+from opmark.operators.dynamic_quant import Rows, dynamic_quant, gated, smooth, torch_gated
 from opmark.schema import Cost, Launch, Operator, Params, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.operator import sum_of_products
@@ -223,14 +223,17 @@ SWIGLU_DYNAMIC_QUANT = dynamic_quant(
     "moe_swiglu_dynamic_quant",
     "silu of one half of a row times the other and a factor of its expert, in int8 with a scale a row",
     (*ROUTING_PARAMS, GATED),
-    inputs=_smoothed_inputs,
-    values=lambda p, x, smooth: (gated(x) * smooth[expert_of_rows(p)],),
-    torch_values=_torch_smoothed,
-    prepare=_prepare_experts,
-    rows=lambda p: (dispatched(p), p["hidden_size"]),
-    flops=lambda _: 5,
-    read=lambda p: _halves(p).nbytes + busy(p) * p["hidden_size"] * sizeof("float32"),
-    presets=SWIGLU_PRESETS,
+    Rows(
+        inputs=_smoothed_inputs,
+        values=lambda p, x, smooth: (gated(x) * smooth[expert_of_rows(p)],),
+        torch_values=_torch_smoothed,
+        prepare=_prepare_experts,
+        rows=lambda p: (dispatched(p), p["hidden_size"]),
+        flops=lambda _: 5,
+        read=lambda p: _halves(p).nbytes + busy(p) * p["hidden_size"] * sizeof("float32"),
+    ),
+    SWIGLU_PRESETS,
+    "moe",
     rules=ROUTING_RULES,
     partial=True,
 )

@@ -22,7 +22,7 @@ from opmark.operators._routing import (
 from opmark.operators.llm_norm import ENOUGH_TOKENS, TOKENS, tokens
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.cost import nbytes
-from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.dtype import sizeof
 from opmark.schema.operator import sum_of_products
 from opmark.schema.param import dtype, integer, real, size
 
@@ -222,7 +222,7 @@ GATHER = Operator(
     name="moe_gather",
     summary="rows of the experts back to their tokens, weighted and added up, with a residual",
     category="moe",
-    params=(*ROUTING_PARAMS, *COMBINE_PARAMS, HIDDEN, dtype(*FLOATS)),
+    params=(*ROUTING_PARAMS, *COMBINE_PARAMS, HIDDEN, dtype("float32", "float16", "bfloat16")),
     inputs=_gather_inputs,
     cost=_gather_cost,
     reference=_gather,

@@ -348,7 +348,7 @@ OPERATORS: tuple[Operator, ...] = (
     update("rmspropalex_update", "rmsprop with the variance instead of the mean square, and momentum",
            reference=_rmspropalex, step=_torch_rmspropalex, flops=19, aliases=("rmspropalex",),
            # The variance of a gradient that does not change is zero: rounding must stay below eps, as 16 bits do not.
-           dtypes=("float64", "float32"), states={"n": (1.0, 2.0), "g": (-0.5, 0.5), "delta": (-0.1, 0.1)},
+           dtypes=("float64", "float32"), states={"n": (1.0, 2.0), "g": (-0.5, 0.5), "delta": (-0.125, 0.125)},
            params=(lr(1e-5), real("gamma1", "decay of mean and mean square", 0.95, kind="amount"),
                    real("gamma2", "share of the last step that is kept", 0.9, kind="amount"),
                    real("eps", "added to the variance", 1e-5, kind="amount"), WD, *GRADIENT)),

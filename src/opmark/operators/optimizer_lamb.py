@@ -20,7 +20,7 @@ from opmark.operators._update import (
     torch_gradient,
     update,
 )
-from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec, Tolerance
+from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, flag, integer, real, shape
 
@@ -228,12 +228,10 @@ def _phase2_operator(name: str, master: bool, *aliases: str) -> Operator:
     )  # fmt: skip
 
 
-# Each weight moves by lr times the norm of all of them, along g whose norm adds up as many squares.
 def _lamb_operator(name: str, summary: str, *aliases: str, master: bool = False) -> Operator:
     return update(
         name, summary, reference=lamb_formula, step=torch_lamb, params=(lr(0.01), *PHASE1, *BOUNDS), flops=21,
         states=MOMENTS, master=master, rules=(ORDERED, YOUNG), aliases=aliases,
-        tolerance=Tolerance(terms=lambda p: prod(p["shape"])),
     )  # fmt: skip
 
 

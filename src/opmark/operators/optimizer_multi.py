@@ -305,10 +305,10 @@ LARS = Operator(
         dtype(*FLOATS),
     ),
     inputs=lambda p: {
-        "lrs": TensorSpec((p["count"],), p["dtype"], 0.01, 1.0),
+        "lrs": TensorSpec((p["count"],), p["dtype"], 0.015625, 1.0),
         "weights_sum_sq": TensorSpec((p["count"],), p["dtype"], 0.0, 100.0),
-        "grads_sum_sq": TensorSpec((p["count"],), p["dtype"], 0.1, 100.0),
-        "wds": TensorSpec((p["count"],), p["dtype"], 0.0, 0.1),
+        "grads_sum_sq": TensorSpec((p["count"],), p["dtype"], 0.125, 100.0),
+        "wds": TensorSpec((p["count"],), p["dtype"], 0.0, 0.125),
     },
     # Two roots, three factors, the divisor's product and two sums, a quotient.
     cost=lambda p: Cost(9 * p["count"], 4 * p["count"] * sizeof(p["dtype"]), p["count"] * sizeof(p["dtype"])),
@@ -335,9 +335,7 @@ _ADAMW = partial(
     params=(lr(1e-3), *BETAS, EPS, real("wd", "weight decay", 0.01, kind="amount"), *GRADIENT),
 )
 _LAMB = partial(_multi, reference=_each_lamb, step=_lamb, params=(lr(0.01), *PHASE1, *BOUNDS), flops=21,
-                states=MOMENTS, ways=("foreach", "loop"), rules=(ORDERED, YOUNG),
-                # Each weight moves by the norm of all of its tensor.
-                tolerance=Tolerance(terms=lambda p: prod(p["shape"])))  # fmt: skip
+                states=MOMENTS, ways=("foreach", "loop"), rules=(ORDERED, YOUNG))  # fmt: skip
 
 OPERATORS: tuple[Operator, ...] = (
     _SGD("multi_sgd_update", "sgd_update of many tensors", aliases=("preloaded_multi_sgd_update",)),

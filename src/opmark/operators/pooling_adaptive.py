@@ -10,8 +10,9 @@ from typing import Any
 from opmark.operators import _numpy as np
 from opmark.operators._build import torch
 from opmark.operators._pool import AVG, MAX, SUM, Kind, Windows, pool
-from opmark.operators._windows import AXES, has_axes, torch_function
+from opmark.operators._windows import AXES, FULL_PRECISION, has_axes, torch_function
 from opmark.schema import Implementation, Launch, Operator, Params
+from opmark.schema.dtype import FLOATS
 from opmark.schema.param import shape
 
 
@@ -88,6 +89,8 @@ def _adaptive(kind: Kind, stem: str, dims: int, *aliases: str) -> Operator:
         params=(shape("out", f"{AXES[dims]} of the output"),),
         preset={"out": [7] * dims},
         rules=(has_axes("out", dims),),
+        # torch on a CPU adds up the mean over three axes in the type of x: no digits are left of it in 16 bits.
+        dtypes=FULL_PRECISION if dims == 3 and kind is AVG else FLOATS,
         aliases=aliases,
     )
 

@@ -11,7 +11,7 @@ from opmark.operators._pointwise import PRESETS, SHAPE
 from opmark.operators._rounded import STEPS, either_side
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.cost import nbytes
-from opmark.schema.dtype import FLOATS, sizeof
+from opmark.schema.dtype import sizeof
 from opmark.schema.param import choice, dtype, integer
 
 LOWEST, HIGHEST = -128, 127
@@ -20,7 +20,7 @@ PARAMS = (
     choice("per", "what has a scale of its own: the tensor, or each channel along the last axis",
            ("channel", "tensor"), "channel"),
     integer("zero_point", "the whole number that stands for zero", 0),
-    dtype(*FLOATS),
+    dtype("float32", "float16", "bfloat16"),
 )  # fmt: skip
 RULES = (
     Rule("zero_point", "be a number of 8 bits, -128 to 127 (got {zero_point})",

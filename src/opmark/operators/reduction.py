@@ -161,7 +161,7 @@ NORM = reduction(
     params=(integer("ord", "1 for the sum of magnitudes, 2 for the Euclidean length", 2),),
     rules=(Rule("ord", "be 1 or 2 (got {ord})", lambda p: p["ord"] in (1, 2)),),
     direction=_norm_direction,
-    aliases=("vector_norm", "l1_norm", "l2_norm"),
+    aliases=("vector_norm", "l2_norm"),
 )
 
 

@@ -179,7 +179,7 @@ RANDINT = Operator(
     ),
     implementations=(in_numpy(_numpy_randint), in_torch(_torch_randint, "torch.randint")),
     result="random",
-    aliases=("randint", "random_int"),
+    aliases=("randint", "randint_like"),
 )  # fmt: skip
 
 

@@ -290,7 +290,8 @@ SPATIAL_TRANSFORMER = Operator(
     cost=_transformer_cost,
     backward_cost=_transformer_backward,
     reference=_transformed,
-    tolerance=POSITIONS,
+    # As POSITIONS, but points lie as far apart as those of the output do.
+    tolerance=Tolerance(terms=lambda p: int(max(*p["image"], *p["out"])) ** 2 // 4),
     presets=SAMPLE_PRESETS,
     rules=(*IMAGE_RULES, *OUT_RULES),
     gradients=("x", "theta"),

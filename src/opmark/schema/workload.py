@@ -19,12 +19,12 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     params: dict[str, Any] = field(default_factory=dict)
     sizes: list[str] = field(default_factory=list)
     """Presets to start from (`small`, `typical`, `large`); `params` go on top."""
-    elements: list[int] = field(default_factory=list)
-    """Instead of sizes: about so many elements in and out, where the operator comes in that size."""
     phases: list[Phase] = field(default_factory=lambda: ["forward"])
     tags: list[str] = field(default_factory=list)
     wrt: list[str] = field(default_factory=list)
     """Inputs whose gradients are computed backwards; none: all that have one."""
+    elements: list[int] = field(default_factory=list)
+    """Instead of sizes: about so many elements in and out, where the operator comes in that size."""
     args: list[Any] | None = None
     """Of a callable (`torch.baddbmm`): its arguments. `{name}` in them stands for a value of `params`."""
     kwargs: dict[str, Any] | None = None

@@ -18,5 +18,5 @@ ODD: dict[str, list[dict[str, Any]]] = {
     "feature_alpha_dropout": _CHANNELS,
 }
 
-# What is one more that was dropped?
+# It looks like one more that was dropped.
 IMMUNE: dict[str, set[str]] = {"dropout": {"one element zero"}, "alpha_dropout": {"one element zero"}}

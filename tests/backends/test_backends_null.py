@@ -96,7 +96,9 @@ def test_a_launch_of_somebody_else_can_be_gone_back_through_too(null: Any) -> No
 def test_any_operator_can_be_not_computed(op: Any, null: Any) -> None:
     params = op.complete(op.preset("large"))
     inputs = {name: null.tensor(spec, 0) for name, spec in op.inputs(params).items()}
-    assert inputs == op.inputs(params)
+    assert {name: (spec.shape, spec.dtype) for name, spec in inputs.items()} == {
+        name: (spec.shape, spec.dtype) for name, spec in op.inputs(params).items()
+    }
     assert NOTHING.build(params, **inputs)() > 0
 
 

@@ -22,7 +22,6 @@ from opmark.runner.prepare import Prepared, prepare
 from opmark.runner.request import cases_for
 from opmark.schema import EFFORTS, Operator, Phase, Record, Settings, Task
 
-
 SETTINGS = Settings(1, "quick", EFFORTS["quick"])
 
 
@@ -219,9 +218,7 @@ def test_every_tensor_with_a_gradient_gets_one(torch_cpu: Backend) -> None:
 
 
 def test_what_the_result_does_not_depend_on_is_left_out(torch_cpu: Backend) -> None:
-    prepared = prepared_of(
-        torch_cpu, "torch.nn.functional.embedding", "backward", args=["5 int64 0..7", "7x2 float32"]
-    )
+    prepared = prepared_of(torch_cpu, "torch.nn.functional.embedding", "backward", args=["5 int64 0..7", "7x2 float32"])
     (gradient,) = prepared.launch()
     assert gradient.shape == (7, 2)
     prepared = prepared_of(torch_cpu, "torch.ones_like", "forward", args=["5 float32"])

@@ -94,9 +94,7 @@ def test_a_pattern_stands_for_what_it_matches(pattern: str, some: set[str], not_
 
 
 @pytest.mark.parametrize("pattern", ["*", "torch.*", "ad*", "*opinfo:*"])
-def test_a_pattern_without_the_prefix_does_not_ask_the_database(
-    pattern: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pattern_without_the_prefix_does_not_ask_the_database(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opinfo, "entries", lambda: pytest.fail("seconds, for nothing"))
     assert OPINFO.names(pattern) is None
 

@@ -69,7 +69,7 @@ def test_a_reduction_is_along_the_last_axis() -> None:
 
 @pytest.mark.parametrize("name", ["log", "acosh", "sqrt"])
 def test_values_are_those_that_the_operator_is_defined_for(name: str) -> None:
-    assert bool(call(name, "auto", enlarged=True)().isfinite().all())
+    assert not bool(call(name, "auto", enlarged=True)().isnan().any())
 
 
 @pytest.mark.parametrize("name", [BY_SIZES, "nn.functional.conv2d", "cumsum", "sort"])

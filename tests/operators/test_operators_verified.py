@@ -93,7 +93,7 @@ WRONG = [
     for op in OPERATORS
     for dtype in ("float32", "bfloat16")
     if dtype in op.param("dtype").choices
-    for where in ("forward", *(f"gradient of {name}" for name in op.gradients))
+    for where in ("forward", *(f"gradient of {name}" for name in op.gradients if "*" not in name))
 ]
 
 

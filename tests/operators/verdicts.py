@@ -170,7 +170,9 @@ def all_wrong(name: str, operators: list[Operator]) -> Iterator[dict[str, Any]]:
             for params in variants(op, info, "backward", dtype, tiny):
                 if params.get("to", dtype) != dtype:
                     continue
-                for (at, gradient), (what, spoil) in product(enumerate(op.gradients), BACKWARD[dtype].items()):
+                for (at, gradient), (what, spoil) in product(
+                    enumerate(op.gradients_of(params)), BACKWARD[dtype].items()
+                ):
                     outcome = judge(op, params, "backward", implementation, Sabotaged(live, at, spoil))
                     key = [op.name, dtype, f"gradient of {gradient}", what]
                     yield {"key": key, "params": params, "outcome": outcome}

@@ -14,6 +14,8 @@ from opmark.schema.dtype import DTYPES
 from opmark.schema.param import KINDS, REQUIRED, Param, choice, dtype, flag, integer, real, shape, size
 
 SHAPE_WORDS = "a list of sizes of at least 1, as in 32x64 or [32, 64]"
+COUNTS_WORDS = "a list of whole numbers of at least 0, as in [3, 0, 7]"
+ARGUMENTS_WORDS = "arguments of a call, as in [8x64 float32, 2]"
 
 
 def make(kind: str) -> Param:
@@ -37,6 +39,11 @@ def refusal(param: Param, value: object) -> InvalidParameter:
         ("int", 0),
         ("shape", [1]),
         ("shape", [4, 1, 4]),
+        ("counts", []),
+        ("counts", [3, 0, 7]),
+        ("arguments", None),
+        ("arguments", ["8x64 float32", 2, "mean", None]),
+        ("arguments", {"dim": 1}),
         ("float", 0.5),
         ("float", -2.0),
         ("amount", 0.0),
@@ -73,6 +80,11 @@ def test_a_value_of_its_kind_passes_unchanged(kind, value):
         ("shape", [4, 2.0], SHAPE_WORDS, "`[4,2.0]`"),
         ("shape", 4, SHAPE_WORDS, "`4`"),
         ("shape", "4x4", SHAPE_WORDS, '`"4x4"` (text)'),
+        ("counts", [3, -1], COUNTS_WORDS, "`[3,-1]`"),
+        ("counts", [True], COUNTS_WORDS, "`[true]`"),
+        ("counts", 3, COUNTS_WORDS, "`3`"),
+        ("arguments", 3, ARGUMENTS_WORDS, "`3`"),
+        ("arguments", "8x64 float32", ARGUMENTS_WORDS, '`"8x64 float32"` (text)'),
         ("float", "0.5", "a finite number", '`"0.5"` (text)'),
         ("float", True, "a finite number", "`true` (a boolean)"),
         ("float", None, "a finite number", "`null` (nothing)"),
@@ -102,10 +114,12 @@ def test_a_whole_number_beyond_every_float_is_refused_as_a_number():
 
 
 def test_every_kind_is_covered_by_the_tables_above():
-    assert set(KINDS) == {"size", "count", "int", "shape", "float", "amount", "bool", "choice", "dtype"}
+    assert set(KINDS) == {
+        "size", "count", "int", "shape", "counts", "float", "amount", "bool", "choice", "arguments", "dtype",
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["size", "count", "int", "shape", "float", "amount", "bool"])
+@pytest.mark.parametrize("kind", ["size", "count", "int", "shape", "counts", "float", "amount", "bool", "arguments"])
 def test_the_hint_says_what_the_parameter_means(kind):
     assert "what it means" in (refusal(make(kind), "no").hint or "")
 

@@ -107,10 +107,22 @@ def test_a_clock_that_is_held_all_the_time_marks_all() -> None:
 def test_a_record_survives_the_way_through_json():
     record = Record(
         TASK, "ok", "because", (measured(),), Cost(1, 2, 3), Memory(4096, 10, "resident pages", 4096),
-        Verification("scaled", "n", {"shape": [2]}, 1e-7, 2e-7, (1e-5, 1e-6), "same"), "env", "2020-01-01T00:00:00",
-        ("energy: nobody counts it",), 0.5,
+        Verification("scaled", "n", {"shape": [2]}, 1e-7, 2e-7, (1e-5, 1e-6), "torch", "same"), "env",
+        "2020-01-01T00:00:00", "8x64 float32", True, ("energy: nobody counts it",), 0.5,
     )  # fmt: skip
     assert msgspec.json.decode(msgspec.json.encode(record), type=Record) == record
+
+
+def test_a_cost_that_nobody_can_count_in_full_survives_the_way_through_json():
+    record = Record(TASK, "ok", cost=Cost(None, 2, 3))
+    assert msgspec.json.decode(msgspec.json.encode(record), type=Record).cost == Cost(None, 2, 3)
+
+
+def test_a_record_of_before_there_were_calls_is_read():
+    text = msgspec.json.encode(Record(TASK, "ok"))
+    old = {key: value for key, value in msgspec.json.decode(text).items() if key not in ("called", "view")}
+    found = msgspec.json.decode(msgspec.json.encode(old), type=Record)
+    assert (found.called, found.view) == ("", False)
 
 
 def test_a_status_that_does_not_exist_is_not_read():

@@ -53,12 +53,13 @@ def test_a_json_file_is_read_by_its_ending(read):
 
 def test_everything_that_a_file_may_say_arrives(read):
     text = HEAD + (
-        "  - {op: exp, params: {shape: [4]}, sizes: [small], phases: [backward, forward],\n"
-        "     tags: [a, b], wrt: [x], source: a paper}\n"
+        "  - {op: exp, params: {shape: [4]}, sizes: [small], elements: [100], phases: [backward, forward],\n"
+        "     tags: [a, b], wrt: [x], args: [8x64 float32], kwargs: {dim: 1}, build: [2], source: a paper}\n"
         "description: what it is for\n"
     )
     assert read(text) == Workload(
-        1, "mine", [Entry("exp", {"shape": [4]}, ["small"], ["backward", "forward"], ["a", "b"], ["x"], "a paper")],
+        1, "mine", [Entry("exp", {"shape": [4]}, ["small"], [100], ["backward", "forward"], ["a", "b"], ["x"],
+                         ["8x64 float32"], {"dim": 1}, [2], "a paper")],
         "what it is for",
     )  # fmt: skip
 

@@ -16,15 +16,18 @@ FULL_PRECISION = tuple(name for name in FLOATS if name in ("float32", "float64")
 """For what frameworks do not offer, or not to the digits of the type, in 16 bits."""
 
 
-def _position_terms(p: Params) -> int:
-    """The error of a position is that of a float32 times the image, also where values have fewer digits (by a factor
-    of 200 at least, which is squared here)."""
-    squared = int(max(p["image"])) ** 2
-    return squared // 4 if p["dtype"] in FULL_PRECISION else squared // (4 * 200**2)
+class Positions(Tolerance):
+    """For values that are taken between the elements of an image, in proportion to their distance.
 
+    A position has the digits of a float32, so that weights are off by its rounding times the size of the image, be
+    it forwards or backwards. Types of 16 bits, coarser by a factor of 200 at least, show that in larger images only.
+    """
 
-POSITIONS = Tolerance(terms=_position_terms)
-"""For values that are taken between the elements of an image, in proportion to their distance."""
+    def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
+        relative, typical = super().bounds(dtype, params)
+        reach = max(*params["image"], *params["out"]) / 16
+        grown = max(1.0, reach if dtype in FULL_PRECISION else reach / 200)
+        return relative * grown, typical * grown
 
 
 def out_sizes(p: Params) -> tuple[int, ...]:

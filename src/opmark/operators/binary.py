@@ -99,7 +99,8 @@ ADD_N = Operator(
     params=(SHAPE, size("n", "number of tensors", 4), dtype(*NUMBERS)),
     inputs=_terms,
     cost=_add_n_cost,
-    # Each of its gradients is the incoming one, and how many there are depends on a parameter: none is declared.
+    gradients=("x*",),
+    gradient_view=True,
     reference=_add_n,
     presets=PRESETS,
     tolerance=Tolerance(lambda p: p["n"]),

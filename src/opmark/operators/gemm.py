@@ -89,6 +89,13 @@ def _grouped_cost(p: Params) -> Cost:
     return Cost(2 * rows * p["N"] * p["K"], nbytes(_grouped_inputs(p).values()), rows * p["N"] * sizeof(p["dtype"]))
 
 
+def _grouped_backward(p: Params) -> Cost:
+    """Two products for each, as large as the forward one."""
+    forward = _grouped_cost(p)
+    flops = 2 * sum(p["M"]) * p["N"] * p["K"]
+    return Cost(2 * flops, forward.bytes_read + forward.bytes_written, forward.bytes_read)
+
+
 def _pairs(p: Params, inputs: dict[str, Any]) -> list[tuple[Any, Any]]:
     return [(inputs[f"a{i}"], inputs[f"b{i}"]) for i in range(len(p["M"]))]
 
@@ -117,6 +124,8 @@ GROUPED_GEMM = Operator(
     ),
     inputs=_grouped_inputs,
     cost=_grouped_cost,
+    backward_cost=_grouped_backward,
+    gradients=("a*", "b*"),
     reference=lambda p, **inputs: tuple(a @ b for a, b in _pairs(p, inputs)),
     tolerance=TERMS,
     presets={

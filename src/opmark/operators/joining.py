@@ -51,7 +51,7 @@ def _listed(path: str, arguments: Callable[[Params], tuple[Any, ...]]) -> Implem
 
 
 def _joining(name: str, summary: str, *, reference: Any, written: Callable[[Params], int], **more: Any) -> Operator:
-    """One tensor out of several. Their gradients are views of the incoming one: there is no backward phase."""
+    """One tensor out of several; their gradients are parts of the incoming one."""
 
     def cost(p: Params) -> Cost:
         nbytes = sizeof(p["dtype"])
@@ -65,6 +65,8 @@ def _joining(name: str, summary: str, *, reference: Any, written: Callable[[Para
         cost=cost,
         reference=reference,
         tolerance=EXACT,
+        gradients=("x*",),
+        gradient_view=True,
         **more,
     )
 

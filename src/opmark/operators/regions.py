@@ -9,7 +9,7 @@ from typing import Any
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, torch
 from opmark.operators._pool import keeping_order
-from opmark.operators._windows import AXES, FULL_PRECISION, POSITIONS, has_axes
+from opmark.operators._windows import AXES, FULL_PRECISION, Positions, has_axes
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, shape, size
@@ -223,7 +223,7 @@ ROI_ALIGN = Operator(
     cost=_align_cost,
     backward_cost=_align_backward,
     reference=_aligned,
-    tolerance=POSITIONS,
+    tolerance=Positions(),
     presets=PRESETS,
     rules=RULES,
     gradients=("x",),

@@ -9,7 +9,7 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, torch
-from opmark.operators._windows import AXES, POSITIONS, has_axes, torch_function
+from opmark.operators._windows import AXES, Positions, has_axes, torch_function
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, flag, shape, size
@@ -107,7 +107,7 @@ def _operator(mode: str, dims: int, count: int, taps: Taps, *aliases: str) -> Op
         cost=cost,
         backward_cost=backward_cost,
         reference=reference,
-        tolerance=Tolerance() if nearest else POSITIONS,
+        tolerance=Tolerance() if nearest else Positions(),
         presets=_presets(dims),
         rules=(has_axes("image", dims), has_axes("out", dims), GROWS, *((WHOLE,) if nearest else ())),
         gradients=("x",),

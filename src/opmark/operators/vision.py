@@ -8,7 +8,7 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, torch
-from opmark.operators._windows import AXES, FULL_PRECISION, POSITIONS, has_axes, torch_function
+from opmark.operators._windows import AXES, FULL_PRECISION, Positions, has_axes, torch_function
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import choice, dtype, flag, shape, size
@@ -139,7 +139,7 @@ GRID_SAMPLE = Operator(
     cost=_sample_cost,
     backward_cost=_sample_backward,
     reference=_sampled,
-    tolerance=POSITIONS,
+    tolerance=Positions(),
     presets=SAMPLE_PRESETS,
     rules=(*IMAGE_RULES, has_axes("out", 2)),
     gradients=("x", "grid"),
@@ -290,8 +290,7 @@ SPATIAL_TRANSFORMER = Operator(
     cost=_transformer_cost,
     backward_cost=_transformer_backward,
     reference=_transformed,
-    # As POSITIONS, but points lie as far apart as those of the output do.
-    tolerance=Tolerance(terms=lambda p: int(max(*p["image"], *p["out"])) ** 2 // 4),
+    tolerance=Positions(),
     presets=SAMPLE_PRESETS,
     rules=(*IMAGE_RULES, *OUT_RULES),
     gradients=("x", "theta"),

@@ -20,11 +20,12 @@ from opmark.verify.scale import scale_down, too_large
 def verify(task: Task, operator: Operator, implementation: Implementation, backend: Backend) -> Verification:
     """How it was checked and how far off it is; WrongResult where it is too far."""
     params: Params = task.case.params
-    gradients = () if task.case.phase == "forward" else wanted_gradients(task, operator)
-    evaluations = EVALUATIONS * len(gradients) or 1
+    backward = task.case.phase != "forward"
+    evaluations = EVALUATIONS * len(wanted_gradients(task, operator, params)) if backward else 1
     scaled = too_large(operator, params, evaluations)
     if scaled:
         params = scale_down(operator, params, evaluations)
+    gradients = wanted_gradients(task, operator, params) if backward else ()
     prepared = prepare(params, task, operator, implementation, backend)
     arrays = input_arrays(operator, prepared, backend)
     relative, typical = bounds(operator, params)

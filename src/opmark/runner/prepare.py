@@ -52,7 +52,7 @@ def bind(
     reads, called = getattr(launch, "reads", ()), getattr(launch, "described", "")
     if task.case.phase == "forward":
         return Prepared(inputs, launch, reads=reads, called=called)
-    wanted = _wanted(task, operator, launch, inputs)
+    wanted = _wanted(params, task, operator, launch, inputs)
     start = _seed(task, variant) + len(inputs)
     whole = getattr(launch, "flat", launch)
     both = task.case.phase == "both"
@@ -60,14 +60,14 @@ def bind(
     return Prepared(inputs, backward, seeds, reads, called)
 
 
-def _wanted(task: Task, operator: Operator, launch: Launch, inputs: dict[str, Any]) -> list[Any]:
+def _wanted(params: Params, task: Task, operator: Operator, launch: Launch, inputs: dict[str, Any]) -> list[Any]:
     """The tensors whose gradients are computed: of a foreign call all that can have one, if nobody says which."""
     if operator.foreign and not task.case.wrt:
         found = list(getattr(launch, "leaves", ()))
         if not found:
             raise Unsupported("nothing that goes in has a gradient")
         return found
-    return [inputs[name] for name in wanted_gradients(task, operator)]
+    return [inputs[name] for name in wanted_gradients(task, operator, params)]
 
 
 def refill(params: Params, task: Task, operator: Operator, backend: Backend, prepared: Prepared, variant: int) -> None:
@@ -86,8 +86,9 @@ def _seed(task: Task, variant: int) -> int:
     return 1000 * task.settings.seed + 100 * variant
 
 
-def wanted_gradients(task: Task, operator: Operator) -> tuple[str, ...]:
-    return task.case.wrt or operator.gradients
+def wanted_gradients(task: Task, operator: Operator, params: Params) -> tuple[str, ...]:
+    """`params`: those of the case, or the smaller ones that it is verified with."""
+    return task.case.wrt or operator.gradients_of(params)
 
 
 def set_bytes(params: Params, operator: Operator) -> int:

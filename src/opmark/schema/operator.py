@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Literal
 
@@ -115,7 +116,8 @@ class Operator:
     result_dtype: Callable[[Params], str] = lambda p: str(p["dtype"])
     """The element type whose precision the output has."""
     gradients: tuple[str, ...] = ()
-    """Inputs that have a gradient; none: the operator has no backward phase."""
+    """Inputs that have a gradient; none: the operator has no backward phase. `x*` stands for every input x0, x1, ...;
+    what a case has not (a bias that is switched off) is left out."""
     backward_cost: Callable[[Params], Cost] | None = None
     rules: tuple[Rule, ...] = ()
     observe: Callable[..., Any] | None = None
@@ -202,6 +204,11 @@ class Operator:
             return backward
         return backward if self.view else self.cost(params) + backward
 
+    def gradients_of(self, params: Params) -> tuple[str, ...]:
+        """The inputs of this case that have a gradient."""
+        inputs = self.inputs(params)
+        return tuple(found for name in self.gradients for found in inputs if fnmatchcase(found, name))
+
     def why_no_phase(self, params: Params, phase: Phase) -> str | None:
         """Why this phase does not exist, or None if it does."""
         if phase == "forward":
@@ -211,7 +218,7 @@ class Operator:
         if not self.gradients:
             return f"`{self.name}` has no gradient"
         inputs = self.inputs(params)
-        dtypes = {self.result_dtype(params), *(inputs[name].dtype for name in self.gradients)}
+        dtypes = {self.result_dtype(params), *(inputs[name].dtype for name in self.gradients_of(params))}
         exact = sorted(dtype for dtype in dtypes if not is_float(dtype))
         return f"`{self.name}` has no gradient through {', '.join(exact)}" if exact else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -126,11 +127,11 @@ def _free_axis(key: str, value: Any, place: _Place) -> Axis:
 def _gradients(operator: Operator, entry: Entry, place: _Place) -> tuple[str, ...]:
     """The inputs named, in the operator's order; nothing where they are all that have a gradient."""
     for name in entry.wrt:
-        if name not in operator.gradients:
+        if not any(fnmatchcase(name, known) for known in operator.gradients):
             has = f"it has them for {', '.join(operator.gradients)}" if operator.gradients else "it has none at all"
             raise place.complaint(f"`{operator.name}` has no gradient for `{name}`", has)
-    named = tuple(name for name in operator.gradients if name in entry.wrt)
-    return () if named == operator.gradients else named
+    named = tuple(name for known in operator.gradients for name in entry.wrt if fnmatchcase(name, known))
+    return () if named == operator.gradients else tuple(dict.fromkeys(named))
 
 
 def _complete(operator: Operator, preset: Mapping[str, Any], point: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

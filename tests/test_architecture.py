@@ -21,7 +21,7 @@ FRAMEWORKS = frozenset(
 GROUND = frozenset({"schema", "errors", "units", "stats"})
 SOCKETS = frozenset({"interfaces", "registry"})
 PARTS = frozenset(
-    {"operators", "workloads", "importers", "backends", "hardware", "measure", "verify", "metrics", "store"}
+    {"operators", "frameworks", "workloads", "importers", "backends", "hardware", "measure", "verify", "metrics", "store"}
 )
 READERS = frozenset({"analysis", "report"})
 MEETING = frozenset({"runner", "api"})
@@ -35,7 +35,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     **dict.fromkeys(PARTS, GROUND | SOCKETS | {"version"}),
     **dict.fromkeys(READERS, GROUND | {"registry", "metrics", "store", "version"}),
     "runner": GROUND | SOCKETS | PARTS | {"version"},
-    "api": GROUND | SOCKETS | {"runner", "workloads", "store", "hardware", "version"} | {"report"},
+    "api": GROUND | SOCKETS | {"runner", "frameworks", "workloads", "store", "hardware", "version", "report"},
     "__init__": GROUND | {"api", "runner", "version"},
     "__main__": {"cli"},
     **dict.fromkeys(TOP, GROUND | SOCKETS | PARTS | READERS | MEETING | {"version"}),
@@ -50,6 +50,10 @@ class Import(NamedTuple):
     """Whether it is executed when the file is loaded."""
     typing: bool
     """Whether only a type checker sees it."""
+
+
+SAMPLES = SOURCE / "frameworks" / "opinfo_samples.py"
+"""Like the file of a backend, it is imported in a worker only."""
 
 
 def tree(path: Path) -> ast.Module:
@@ -138,16 +142,28 @@ def test_a_framework_is_loaded_only_by_the_file_of_its_backend() -> None:
         for found in imports(tree(path)):
             framework = found.module.split(".")[0]
             own_file = package(path) == "backends" and path.stem.startswith(framework)
+            own_file |= path == SAMPLES and framework == "torch"
             if framework in FRAMEWORKS and found.top and not found.typing and not own_file:
                 wrong.append(where(path, found))
     assert wrong == []
 
 
-def test_a_framework_stays_inside_backends_and_operators() -> None:
+def test_the_file_that_runs_in_a_worker_only_is_imported_inside_functions() -> None:
+    """It imports torch at its top, so whoever imports it at the top does too."""
     wrong = [
         where(path, found)
         for path in FILES
-        if package(path) not in {"backends", "operators"}
+        for found in imports(tree(path))
+        if f"{found.module}.".startswith("opmark.frameworks.opinfo_samples.") and found.top and not found.typing
+    ]
+    assert wrong == []
+
+
+def test_a_framework_stays_inside_backends_operators_and_frameworks() -> None:
+    wrong = [
+        where(path, found)
+        for path in FILES
+        if package(path) not in {"backends", "operators", "frameworks"}
         for found in imports(tree(path))
         if found.module.split(".")[0] in FRAMEWORKS
     ]
@@ -160,7 +176,8 @@ def test_imports_are_absolute() -> None:
 
 
 def test_the_parts_a_plug_in_builds_on_need_no_framework() -> None:
-    """Beyond the standard library, the sockets and the nouns stand on msgspec alone; a statistic may ask SciPy."""
+    """Beyond the standard library, the sockets and the nouns stand on msgspec alone; a statistic may ask SciPy, and
+    what makes its own values makes them with NumPy."""
     strangers = {
         (package(path), found.module.split(".")[0], found.top)
         for path in FILES
@@ -168,7 +185,7 @@ def test_the_parts_a_plug_in_builds_on_need_no_framework() -> None:
         for found in imports(tree(path))
         if found.module.split(".")[0] not in {"opmark", *sys.stdlib_module_names}
     }
-    assert strangers <= {("schema", "msgspec", True), ("stats", "scipy", False)}
+    assert strangers <= {("schema", "msgspec", True), ("stats", "scipy", False), ("interfaces", "numpy", False)}
 
 
 @pytest.mark.parametrize("limit", [400])

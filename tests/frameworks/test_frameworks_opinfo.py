@@ -137,7 +137,7 @@ def test_without_torch_it_says_what_to_install(forgotten: Any, monkeypatch: pyte
 
 def test_a_database_that_cannot_be_read_says_why(forgotten: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opinfo, "_SAMPLES", "opmark.no_such_module")
-    with pytest.raises(UserError, match="cannot be read: .*no_such_module"):
+    with pytest.raises(UserError, match=r"cannot be read: .*no_such_module"):
         forgotten()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -111,7 +112,7 @@ def test_the_sizes_of_the_database_are_as_they_were() -> None:
     before = (module.S, module.M, module.L, module.make_tensor, linalg.make_tensor)
     call(BY_SIZES, "auto", enlarged=True)
     assert (module.S, module.M, module.L, module.make_tensor, linalg.make_tensor) == before
-    with pytest.raises(ZeroDivisionError), samples._sizes_set({"S": 77}):
+    with suppress(ZeroDivisionError), samples._sizes_set({"S": 77}):
         assert module.S == 77
         raise ZeroDivisionError
     assert (module.S, module.M, module.L, module.make_tensor, linalg.make_tensor) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from opmark.errors import WrongResult
 from opmark.registry import catalogue, operator
 from opmark.runner.check import verify
-from opmark.schema import EFFORTS, Case, Implementation, Operator, Phase, Settings, Task, Verification
+from opmark.schema import EFFORTS, Case, Implementation, Operator, Phase, Settings, Task, Tolerance, Verification
 from opmark.schema.dtype import INTS
 from opmark.verify.scale import scale_down, too_large
 
@@ -207,17 +208,25 @@ class Watched:
         return self._live.tensor(spec, seed)
 
 
-LARGE = [op for op in catalogue().values() if too_large(op, op.complete(op.preset("large")))]
+LARGE = [
+    op
+    for op in catalogue().values()
+    if op.implementations_for("numpy") and too_large(op, op.complete(op.preset("large")))
+]
 
 
 def test_the_large_presets_are_too_large_to_check_in_full() -> None:
     assert {op.name for op in LARGE} >= {"matmul", "conv2d", "scaled_dot_product_attention", "softmax", "embedding"}
 
 
+def _single(op: Operator) -> dict[str, str]:
+    """float32 where the operator has it: NumPy lacks some of the others."""
+    return {param.name: "float32" for param in op.params if param.kind == "dtype" and "float32" in param.choices}
+
+
 @pytest.mark.parametrize("op", LARGE, ids=lambda op: op.name)
 def test_a_case_that_is_too_large_is_checked_scaled_down_and_says_so(op: Operator, numpy_cpu: Any) -> None:
-    dtypes = {param.name: "float32" for param in op.params if param.kind == "dtype"}
-    params = op.complete({**op.preset("large"), **dtypes})
+    params = op.complete({**op.preset("large"), **_single(op)})
     before = copy.deepcopy(params)
     task = Task(Case.of(op.name, params, "forward"), "", "", SETTINGS)
     live = Watched(numpy_cpu)
@@ -227,7 +236,7 @@ def test_a_case_that_is_too_large_is_checked_scaled_down_and_says_so(op: Operato
     assert task.case.params == before
     op.check_rules(found.params)
     assert not too_large(op, found.params)
-    assert live.largest == max(spec.elements for spec in op.inputs(found.params).values())
+    assert live.largest == max((spec.elements for spec in op.inputs(found.params).values()), default=0)
     for param in op.params:
         if param.kind not in ("size", "shape"):
             assert found.params[param.name] == params[param.name]
@@ -270,3 +279,91 @@ def test_a_long_causal_attention_is_scaled_down_to_what_can_be_checked(length: i
     assert scaled["causal"]
     scores = scaled["batch"] * scaled["heads"] * scaled["q_len"] * scaled["kv_len"]
     assert scores <= 10_000_000
+
+
+# The marks of an operator.
+
+
+def _exp(**marks: Any) -> Operator:
+    return dataclasses.replace(operator("exp"), **marks)
+
+
+def _doubles(p: Any, x: Any) -> Any:
+    def launch() -> Any:
+        x[...] *= 2
+        return x
+
+    return launch
+
+
+def test_an_input_that_the_launch_changes_is_looked_at_before_it_did(numpy_cpu: Any) -> None:
+    op = _exp(reference=lambda p, x: 2 * x, mutates=("x",))
+    implementation, given = Implementation("numpy", _doubles), {"shape": [5, 7], "dtype": "float64"}
+    assert _check(op, given, numpy_cpu, implementation).max_abs_error == 0
+    with pytest.raises(WrongResult):
+        _check(dataclasses.replace(op, mutates=()), given, numpy_cpu, implementation)
+
+
+def test_an_input_that_should_have_been_changed_and_was_not_is_wrong(numpy_cpu: Any) -> None:
+    op = _exp(reference=lambda p, x: 2 * x, mutates=("x",))
+    with pytest.raises(WrongResult):
+        _check(op, {"shape": [5, 7]}, numpy_cpu, Implementation("numpy", lambda p, x: lambda: x))
+
+
+DRAWN = _exp(
+    reference=lambda p, x: np.array([0.5]), observe=lambda p, y, x: np.array([np.round(np.mean(y), 1)]), result="random"
+)
+
+
+@pytest.mark.parametrize(("low", "right"), [(0.0, True), (0.5, False)])
+def test_of_what_is_drawn_is_compared_what_can_be(low: float, right: bool, numpy_cpu: Any) -> None:
+    generator = np.random.default_rng(1)
+    implementation = Implementation("numpy", lambda p, x: lambda: (low + generator.random(x.shape)).astype(np.float32))
+    if right:
+        assert _check(DRAWN, {"shape": [200, 200]}, numpy_cpu, implementation).checked == "full"
+        return
+    with pytest.raises(WrongResult):
+        _check(DRAWN, {"shape": [200, 200]}, numpy_cpu, implementation)
+
+
+def _zero_or_double(p: Any, gradients: Any, seeds: Any, x: Any) -> Any:
+    """Of a dropout by half: what came through came through twice."""
+    (found,), (seed,) = gradients, seeds
+    return [(found, np.where(found == 0, 0, 2 * seed))]
+
+
+@pytest.mark.parametrize(("factor", "right"), [(2.0, True), (1.0, False), (2.001, False)])
+def test_gradients_that_what_was_drawn_decides_about_are_compared_as_the_operator_says(
+    factor: float, right: bool, torch_cpu: Any
+) -> None:
+    op = _exp(observe_gradients=_zero_or_double, result="random")
+
+    def build(p: Any, x: Any) -> Any:
+        return lambda: x * (torch.rand_like(x) > 0.5) * factor
+
+    if right:
+        found = _check(op, {"shape": [33, 17]}, torch_cpu, Implementation("torch", build), "backward")
+        assert found.checked == "full"
+        assert found.tolerance == op.tolerance.bounds("float32", op.complete({"shape": [33, 17]}))
+        return
+    with pytest.raises(WrongResult):
+        _check(op, {"shape": [33, 17]}, torch_cpu, Implementation("torch", build), "backward")
+
+
+def test_a_reference_that_is_not_numpys_is_said(numpy_cpu: Any) -> None:
+    for by, said in (("NumPy", ""), ("torch", "torch")):
+        op = _exp(reference_by=by)
+        assert _check(op, {"shape": [5]}, numpy_cpu, _own(op, "numpy")).reference == said
+
+
+@pytest.mark.parametrize(("off", "right"), [(0.009, True), (0.02, False)])
+def test_the_least_tolerance_holds_in_every_element_type(off: float, right: bool, numpy_cpu: Any) -> None:
+    op = _exp(tolerance=Tolerance(least=0.01))
+    for dtype in ("float64", "float32"):
+        implementation = _changed(op, "numpy", lambda c: (c * (1 + off)).astype(c.dtype))
+        given = {"shape": [5, 7], "dtype": dtype}
+        if right:
+            assert _check(op, given, numpy_cpu, implementation).tolerance == (0.01, 0.01)
+        else:
+            with pytest.raises(WrongResult):
+                _check(op, given, numpy_cpu, implementation)

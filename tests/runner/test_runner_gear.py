@@ -85,11 +85,11 @@ class Counting(NullBackend):
 def test_memory_to_overwrite_is_made_when_first_needed_and_kept() -> None:
     live = Counting()
     tools = gear("null", live)
-    assert live.asked == []
+    assert live.asked == [1], "the smallest call there is"
     first = tools.overwrite(live, 1000)
     assert tools.overwrite(live, 1000) is first
     assert tools.overwrite(live, 10) is first
-    assert live.asked == [1000]
+    assert live.asked == [1, 1000]
 
 
 def test_memory_to_overwrite_grows_where_more_is_asked_for() -> None:
@@ -97,7 +97,29 @@ def test_memory_to_overwrite_grows_where_more_is_asked_for() -> None:
     tools = gear("null", live)
     first = tools.overwrite(live, 1000)
     assert tools.overwrite(live, 1001) is not first
-    assert live.asked == [1000, 1001]
+    assert live.asked == [1, 1000, 1001]
+
+
+# The smallest call.
+
+
+def test_the_least_that_a_call_takes_is_measured_once_when_first_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def fastest(timer: Timer, launch: Any) -> float:
+        asked.append((timer, launch))
+        return 0.25
+
+    monkeypatch.setattr(module, "fastest_call", fastest)
+    tools = gear("null")
+    assert asked == []
+    assert (tools.least_call, tools.least_call) == (0.25, 0.25)
+    assert asked == [(tools.timers["latency"], tools.smallest)]
+
+
+@pytest.mark.parametrize("name", ["null", "null-device", "numpy-cpu", "torch-cpu"])
+def test_every_backend_has_a_smallest_call(name: str) -> None:
+    assert 0 <= gear(name).least_call < 1
 
 
 # Sensors.

@@ -21,6 +21,7 @@ from opmark.operators._axis import (
 )
 from opmark.operators._build import numpy
 from opmark.schema import Implementation, Launch, Operator, Params, Tolerance
+from opmark.schema.dtype import sizeof
 
 
 def index_dtype(p: Params) -> str:
@@ -55,7 +56,9 @@ def _value_and_index(find: Callable[[Params, Any], Any]) -> Implementation:
     return numpy(build)
 
 
-def _with_index(name: str, summary: str, reference: Any, torch: str, find: Any, *aliases: str) -> Operator:
+def _with_index(
+    name: str, summary: str, reference: Any, torch: str, find: Any, *aliases: str, dtypes: tuple[str, ...] = ORDERED
+) -> Operator:
     """Value and index: the index is int64 in every framework's eyes, whatever x is."""
     return reduction(
         name,
@@ -64,7 +67,7 @@ def _with_index(name: str, summary: str, reference: Any, torch: str, find: Any, 
         reference=lambda p, x: (reference(p, x),) * 2,
         in_numpy=_value_and_index(find),
         outputs=(same_dtype, index_dtype),
-        dtypes=ORDERED,
+        dtypes=dtypes,
         work=Work(),
         # Zeros, and the incoming gradient at the place that was found.
         backward=Work(indices=1),
@@ -123,8 +126,9 @@ REDUCE_MAX = _with_index("reduce_max", "the largest element along an axis, and w
                          lambda p, x: np.argmax(x, axis=p["axis"], keepdims=True), "max_with_index")  # fmt: skip
 REDUCE_MIN = _with_index("reduce_min", "the smallest element along an axis, and where it is", _min, "torch.min",
                          lambda p, x: np.argmin(x, axis=p["axis"], keepdims=True), "min_with_index")  # fmt: skip
+# In 16 bits several elements are equal to the middle one, and a GPU takes any of them for its gradient.
 MEDIAN = _with_index("median", "the middle element along an axis, and where it is", _median, "torch.median",
-                     _argmedian)  # fmt: skip
+                     _argmedian, dtypes=tuple(name for name in ORDERED if sizeof(name) > 2))  # fmt: skip
 AMAX = _value("amax", "the largest element along an axis", _max, "torch.amax", "max", "max_axis")
 AMIN = _value("amin", "the smallest element along an axis", _min, "torch.amin", "min", "min_axis")
 ARGMAX = _index("argmax", "where the largest element along an axis is", _max, "torch.argmax", "argmax",

@@ -10,7 +10,7 @@ from typing import Any
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, torch
 from opmark.operators._windows import AXES, Positions, has_axes, torch_function
-from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
+from opmark.schema import Cost, Launch, Operator, Param, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, flag, shape, size
 
@@ -67,6 +67,17 @@ WHOLE = Rule("out", "be a multiple of the image {image} along each axis (got {ou
 CORNERS = flag("align_corners", "the corners' centres coincide; otherwise their outer edges do")
 
 
+def _params(dims: int, more: tuple[Param, ...]) -> tuple[Param, ...]:
+    return (
+        size("batch", "images"),
+        size("channels", "channels"),
+        shape("image", f"{AXES[dims]} of the input"),
+        shape("out", f"{AXES[dims]} of the output"),
+        *more,
+        dtype(*FLOATS),
+    )
+
+
 def _operator(mode: str, dims: int, count: int, taps: Taps, *aliases: str) -> Operator:
     """`count`: elements of the input that one of the output is computed from, along an axis."""
     nearest = count == 1
@@ -95,14 +106,7 @@ def _operator(mode: str, dims: int, count: int, taps: Taps, *aliases: str) -> Op
         name=f"upsample_{mode}{dims}d",
         summary=f"an image of {AXES[dims]} made larger, {_SAYS[count]}",
         category="resizing",
-        params=(
-            size("batch", "images"),
-            size("channels", "channels"),
-            shape("image", f"{AXES[dims]} of the input"),
-            shape("out", f"{AXES[dims]} of the output"),
-            *(() if nearest else (CORNERS,)),
-            dtype(*FLOATS),
-        ),
+        params=_params(dims, () if nearest else (CORNERS,)),
         inputs=_inputs,
         cost=cost,
         backward_cost=backward_cost,

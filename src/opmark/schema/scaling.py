@@ -33,7 +33,7 @@ def places(operator: Operator, params: Params) -> dict[Place, int]:
         value = params[param.name]
         if param.kind == "size":
             found[param.name, None] = value
-        elif param.kind == "shape":
+        elif param.kind in ("shape", "counts"):
             found |= {(param.name, i): n for i, n in enumerate(value)}
     return found
 

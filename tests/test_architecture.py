@@ -21,7 +21,18 @@ FRAMEWORKS = frozenset(
 GROUND = frozenset({"schema", "errors", "units", "stats"})
 SOCKETS = frozenset({"interfaces", "registry"})
 PARTS = frozenset(
-    {"operators", "frameworks", "workloads", "importers", "backends", "hardware", "measure", "verify", "metrics", "store"}
+    {
+        "operators",
+        "frameworks",
+        "workloads",
+        "importers",
+        "backends",
+        "hardware",
+        "measure",
+        "verify",
+        "metrics",
+        "store",
+    }
 )
 READERS = frozenset({"analysis", "report"})
 MEETING = frozenset({"runner", "api"})

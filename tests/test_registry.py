@@ -13,7 +13,7 @@ import pytest
 
 import opmark
 from opmark import registry
-from opmark.errors import UnknownName
+from opmark.errors import UnknownName, UserError
 from opmark.interfaces import BackendInfo
 from opmark.schema import Operator
 
@@ -105,7 +105,7 @@ def test_every_backend_stands_under_its_own_name():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "near"), [("matmull", "matmul"), ("Softmax", "softmax"), ("flash_atention", "flash_attention")]
+    ("wrong", "near"), [("matmull", "matmul"), ("expp", "exp"), ("flash_atention", "flash_attention")]
 )
 def test_an_unknown_operator_is_named_with_the_nearest_name_or_alias(wrong, near):
     with pytest.raises(UnknownName) as caught:
@@ -302,3 +302,91 @@ def test_a_plug_in_is_described_on_the_command_line_beside_a_broken_one(site):
     assert "twice x" in done.stdout
     assert "opmark-broken" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# Operators made from names
+
+
+FAMILY = """
+    from opmark.registry import operator as find
+
+    class Family:
+        def operator(self, name):
+            return find("exp") if name.startswith("mine-") else None
+
+        def names(self, pattern):
+            return ["mine-a", "mine-b"] if pattern == "mine-*" else None
+
+    FAMILY = Family()
+"""
+
+
+def test_a_family_of_a_strangers_makes_operators_and_lists_its_names(site):
+    site.install("opmark-mine", "[opmark.families]\nmine = mine_plugin:FAMILY\n", {"mine_plugin.py": FAMILY})
+    assert registry.operator("mine-anything") is registry.operator("exp")
+    assert registry.operators_like("mine-*") == ["mine-a", "mine-b"]
+    assert {"mine", "callables", "opinfo"} <= registry.families().keys()
+
+
+def test_a_broken_family_is_named_and_left_out(site, capsys):
+    site.install("opmark-mine", "[opmark.families]\nmine = mine_plugin:FAMILY\n", {"mine_plugin.py": "1 / 0"})
+    assert registry.operator("torch.add").foreign
+    assert "plug-in `mine` of `opmark-mine` (mine_plugin:FAMILY) is broken" in capsys.readouterr().err
+
+
+def test_the_catalogue_comes_before_the_families():
+    assert not registry.operator("add").foreign
+
+
+def test_a_plain_name_stands_for_itself_even_if_nobody_has_it():
+    assert registry.operators_like("no_such") == ["no_such"]
+
+
+def test_a_pattern_stands_for_the_operators_that_it_matches():
+    found = registry.operators_like("*_norm")
+    assert {"layer_norm", "rms_norm"} <= set(found)
+    assert all(name.endswith("_norm") for name in found)
+    assert "softmax" not in found
+    assert "exp" in registry.operators_like("ex?")
+
+
+def test_a_pattern_that_matches_nothing_is_unknown():
+    with pytest.raises(UnknownName, match=r"no operator like named `zzz\*`|zzz\*"):
+        registry.operators_like("zzz*")
+
+
+@pytest.mark.parametrize("name", ["no.such.thing", "tensorflow.add", "a:b:c"])
+def test_a_name_that_looks_like_a_callable_and_is_none_says_what_one_looks_like(name):
+    with pytest.raises(UserError) as caught:
+        registry.operator(name)
+    assert caught.value.message == f"no callable named `{name}` can be had"
+    assert "package.module:function" in str(caught.value.hint)
+
+
+# Objects by their paths
+
+
+def test_a_path_leads_to_a_function_a_method_or_a_module():
+    import math
+
+    assert registry.resolve("math.sin") is math.sin
+    assert registry.resolve("pathlib.Path.exists") is Path.exists
+    assert registry.resolve("os.path") is os.path
+
+
+def test_a_path_that_ends_nowhere_names_the_nearest():
+    with pytest.raises(UnknownName) as caught:
+        registry.resolve("math.sinn")
+    assert caught.value.message == "no function of math named `sinn`"
+    assert "`sin`" in str(caught.value.hint)
+
+
+def test_a_module_that_is_not_there_is_named():
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        registry.resolve("no_such_module.function")
+
+
+def test_a_module_that_lacks_something_says_what_and_not_that_it_is_missing_itself(site):
+    site.install("needy", "", {"needy_module.py": "import no_such_need\ndef f(): pass\n"})
+    with pytest.raises(ModuleNotFoundError, match="no_such_need"):
+        registry.resolve("needy_module.f")

@@ -15,7 +15,7 @@ from opmark.backends import numpy_cpu as backend_module
 from opmark.errors import Unsupported
 from opmark.interfaces import BLOCK
 from opmark.registry import backend
-from opmark.schema import TensorSpec
+from opmark.schema import Cost, TensorSpec
 from opmark.schema.dtype import DTYPES, INTS, is_float
 
 INFO = backend("numpy-cpu")
@@ -271,3 +271,36 @@ def test_its_environment_says_what_may_explain_a_number() -> None:
     assert facts["device"] == "cpu"
     assert {"scipy", "blas"} <= set(facts)
     assert json.loads(json.dumps(facts)) == facts
+
+
+# What a call costs that no operator describes.
+
+
+def test_bytes_are_counted_and_operations_are_not(numpy_cpu: Any) -> None:
+    x, y = np.ones((4, 8), np.float32), np.ones((8, 2), np.float32)
+    assert numpy_cpu.count(lambda: x @ y, [x, y]) == Cost(None, 4 * (32 + 16), 4 * 8)
+    assert numpy_cpu.count(lambda: x + x, [x, x]) == Cost(None, 128, 128)
+    assert numpy_cpu.count(lambda: (x + 1, [x.sum(), None]), [x]) == Cost(None, 128, 132)
+
+
+def test_a_view_has_no_cost(numpy_cpu: Any) -> None:
+    x = np.ones((4, 8), np.float32)
+    for view in (lambda: x, lambda: x.T, lambda: x[:2], lambda: np.split(x, 2)):
+        assert numpy_cpu.count(view, [x]) is None
+
+
+def test_an_array_that_is_written_to_is_no_view(numpy_cpu: Any) -> None:
+    x, out = np.ones((4, 8), np.float32), np.ones((4, 8), np.float32)
+    assert numpy_cpu.count(lambda: np.negative(x, out=out), [x, out]) == Cost(None, 256, 128)
+    assert numpy_cpu.count(lambda: np.negative(x, out=x), [x]) == Cost(None, 128, 128)
+    assert x.flags.writeable
+    assert out.flags.writeable
+
+
+def test_an_array_may_make_its_own_values(numpy_cpu: Any) -> None:
+    spec = TensorSpec((5,), "int32", 0, 10, make=lambda generator: np.sort(generator.integers(0, 10, 5)))
+    found = numpy_cpu.tensor(spec, 3)
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, np.sort(np.random.default_rng(3).integers(0, 10, 5)))
+    with pytest.raises(ValueError, match="its operator says"):
+        numpy_cpu.tensor(TensorSpec((5,), "int32", make=lambda generator: np.zeros((5, 1))), 0)

@@ -18,7 +18,7 @@ from opmark.backends import torch_eager
 from opmark.errors import Unsupported
 from opmark.interfaces import BLOCK
 from opmark.registry import backend
-from opmark.schema import TensorSpec
+from opmark.schema import Cost, TensorSpec
 from opmark.schema.dtype import DTYPES, FLOATS, INTS, is_float
 
 INFO = backend("torch-cpu")
@@ -538,3 +538,79 @@ def test_its_environment_says_what_may_explain_a_number(torch_cpu: Any) -> None:
     assert facts["device"] == "cpu"
     assert {"capability", "mkldnn", "deterministic"} <= set(facts)
     assert json.loads(json.dumps(facts)) == facts
+
+
+# What a call costs that no operator describes.
+
+
+def test_flops_and_bytes_of_a_product_are_counted(torch_cpu: Any) -> None:
+    a, b = torch.rand(4, 8), torch.rand(8, 2)
+    assert torch_cpu.count(lambda: a @ b, [a, b]) == Cost(2 * 4 * 8 * 2, 4 * (32 + 16), 4 * 8)
+
+
+def test_what_the_counter_does_not_know_is_empty(torch_cpu: Any) -> None:
+    x = torch.rand(4)
+    assert torch_cpu.count(lambda: torch.exp(x), [x]) == Cost(None, 16, 16)
+
+
+def test_a_tensor_that_goes_in_twice_is_read_once(torch_cpu: Any) -> None:
+    x = torch.rand(4)
+    assert torch_cpu.count(lambda: x + x, [x, x]) == Cost(None, 16, 16)
+
+
+def test_outputs_are_counted_however_deep_they_are_nested(torch_cpu: Any) -> None:
+    x = torch.rand(4)
+    assert torch_cpu.count(lambda: {"a": [x + 1, (x + 2, None)], "b": 3}, [x]) == Cost(None, 16, 32)
+
+
+@pytest.mark.parametrize("view", [lambda x: x, lambda x: x.T, lambda x: x[:1], lambda x: x.split(1)])
+def test_a_view_costs_nothing_that_could_be_stated(view: Any, torch_cpu: Any) -> None:
+    x = torch.rand(4, 4)
+    assert torch_cpu.count(lambda: view(x), [x]) is None
+
+
+def test_what_is_written_in_place_is_written(torch_cpu: Any) -> None:
+    x, out = torch.rand(4), torch.empty(4)
+    assert torch_cpu.count(lambda: x.add_(1), [x]) == Cost(None, 16, 16)
+    assert torch_cpu.count(lambda: torch.neg(x, out=out), [x, out]) == Cost(None, 32, 16)
+
+
+def test_a_call_that_returns_nothing_is_no_view(torch_cpu: Any) -> None:
+    x = torch.rand(4)
+    assert torch_cpu.count(lambda: None, [x]) == Cost(None, 16, 0)
+
+
+# Gradients of some, values of one's own, and where things are made.
+
+
+def test_inputs_that_do_not_matter_are_left_out_if_that_is_wanted(torch_cpu: Any) -> None:
+    x, y = torch.rand(4), torch.rand(3)
+    backward, (seed,) = torch_cpu.backward(lambda: 2 * x, [x, y], 0, some=True)
+    (gradient,) = backward()
+    torch.testing.assert_close(gradient, 2 * seed)
+    both, (seed,) = torch_cpu.backward(lambda: 2 * x, [x, y], 0, forward=True, some=True)
+    torch.testing.assert_close(list(both()), [2 * seed])
+
+
+def test_a_tensor_may_make_its_own_values(torch_cpu: Any) -> None:
+    spec = TensorSpec((5,), "int64", 0, 10, make=lambda generator: np.sort(generator.integers(0, 10, 5)))
+    found = torch_cpu.tensor(spec, 3)
+    assert found.dtype == torch.int64
+    np.testing.assert_array_equal(found.numpy(), np.sort(np.random.default_rng(3).integers(0, 10, 5)))
+    with pytest.raises(ValueError, match=r"shape \(4,\), its operator says \(5,\)"):
+        torch_cpu.tensor(TensorSpec((5,), "int64", make=lambda generator: np.zeros(4)), 0)
+
+
+def test_a_complex_tensor_has_both_parts_in_its_domain(torch_cpu: Any) -> None:
+    found = torch.view_as_real(torch_cpu.tensor(TensorSpec((100, 3), "complex64", 2, 3), 0))
+    assert found.shape == (100, 3, 2)
+    assert bool(((found >= 2) & (found <= 3)).all())
+    assert len(found.unique()) > 500
+
+
+def test_what_an_implementation_makes_is_made_on_the_device(torch_cpu: Any) -> None:
+    before = torch.get_default_device()
+    with torch_cpu.placing():
+        assert torch.zeros(1).device.type == "cpu"
+        assert torch.get_default_device().type == "cpu"
+    assert torch.get_default_device() == before

@@ -39,7 +39,7 @@ NULL = ["--backend", "null"]
         (["run", "exp", "--phase", "bakward", *NULL], ["no phase named `bakward`", "`backward`"]),
         (["run", "exp", "--size", "huge", *NULL], ["`huge`"]),
         (["run", "exp", "--effort", "quik", *NULL], ["no effort named `quik`", "`quick`"]),
-        (["describe", "conv3d"], ["no operator named `conv3d`", "`conv2d`"]),
+        (["describe", "layer_nrm"], ["no operator named `layer_nrm`", "`layer_norm`"]),
         (["list", "op"], ["no listing named `op`", "`ops`"]),
         # Parameters.
         (["run", "exp", "-p", "shap=4", *NULL], ["`exp` has no parameter `shap`", "`shape`"]),
@@ -88,7 +88,6 @@ NULL = ["--backend", "null"]
         (["run"], ["got nothing", "opmark run matmul"]),
         (["run", "exp", "--suite", "quick"], ["got operators and a suite"]),
         (["run", "--suite", "quick", "-p", "M=4"], ["-p goes with operators"]),
-        (["run", "--suite", "quick", "--size", "small"], ["a workload brings its own"]),
         # The store.
         (["show"], ["there is no store yet", "opmark run"]),
         (["run", "exp", "--resume", *NULL], ["there is no store yet"]),

@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from opmark.errors import UnknownName
 from opmark.operators._build import calls
 
 
@@ -41,7 +42,7 @@ def test_nothing_is_imported_before_a_launch_is_built(monkeypatch: pytest.Monkey
 
 
 def test_a_function_that_the_framework_lacks_is_an_error_of_the_build_not_of_the_launch() -> None:
-    with pytest.raises(AttributeError, match="no_such_function"):
+    with pytest.raises(UnknownName, match="no_such_function"):
         calls("numpy.no_such_function", "x").build({}, x=1)
 
 

@@ -41,7 +41,12 @@ COSTS = [
     (GEMV, {"M": 2, "K": 3}, Cost(12, 36, 8), Cost(18, 44, 36)),
     (ADDMV, {"M": 2, "K": 3}, Cost(14, 44, 8), Cost(18, 44, 44)),
     # Products with 2, 1 and 4 rows, each with a matrix b of its own.
-    (GROUPED_GEMM, {"M": [2, 1, 4], "N": 5, "K": 3}, Cost(210, 4 * (21 + 45), 140), None),
+    (
+        GROUPED_GEMM,
+        {"M": [2, 1, 4], "N": 5, "K": 3},
+        Cost(210, 4 * (21 + 45), 140),
+        Cost(420, 4 * (21 + 45) + 140, 4 * (21 + 45)),
+    ),
 ]
 
 

@@ -289,3 +289,43 @@ def test_an_element_type_that_is_not_the_only_one_is_named(make_record: MakeReco
     cast = operator("cast")
     params = cast.complete({"shape": [4], "dtype": "float32", "to": "float16"})
     assert parameters(make_record("cast", params)) == "4 float32 to=float16"
+
+
+# Calls and views.
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"args": ["8x64 float32", 2], "kwargs": {}, "build": None}, "8x64 float32, 2"),
+        ({"args": ["4 int64"], "kwargs": {"dim": 1, "mode": "reflect"}, "build": None}, "4 int64, dim=1, mode=reflect"),
+        ({"args": [["2 int8", "3 int8"]], "kwargs": {}, "build": None}, '["2 int8","3 int8"]'),
+        ({"args": ["2x4 float32"], "kwargs": {}, "build": [4, 3]}, "(4, 3)(2x4 float32)"),
+        (
+            {"args": ["2x4 float32"], "kwargs": {}, "build": {"args": [4], "kwargs": {"bias": False}}},
+            "(4, bias=false)(2x4 float32)",
+        ),
+        ({"args": ["3 float32"], "kwargs": {}, "build": []}, "()(3 float32)"),
+        ({"args": [], "kwargs": {}, "build": None}, ""),
+    ],
+)
+def test_a_call_is_written_as_a_call(make_record: MakeRecord, params: dict[str, object], text: str) -> None:
+    assert parameters(make_record("torch.something", params)) == text
+
+
+def test_what_a_foreign_call_was_called_with_stands_before_its_parameters(make_record: MakeRecord) -> None:
+    params = {"sample": "own", "dtype": "auto"}
+    record = make_record("opinfo:exp", params, called="20x20 float32")
+    assert parameters(record) == "20x20 float32 sample=own"
+    assert parameters(make_record("opinfo:exp", {"sample": "enlarged", "dtype": "auto"})) == ""
+
+
+def test_an_operator_that_is_not_installed_any_more_is_shown(make_record: MakeRecord) -> None:
+    assert parameters(make_record("gone", {"n": 3, "shape": [2, 3]})) == "n=3 2x3"
+    assert parameters(make_record("gone.framework.f", {"n": 3})) == "n=3"
+
+
+def test_a_view_has_no_bandwidth_and_says_so(make_record: MakeRecord, printed: Printed) -> None:
+    head, row, *_ = printed([make_record(view=True, cost=None)]).splitlines()
+    assert row[: head.index("GB/s") + 4].split()[-1] == "view"
+    assert "view" not in printed([make_record()])

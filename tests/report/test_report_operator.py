@@ -40,7 +40,8 @@ def test_the_description_is_also_data(name: str) -> None:
     assert seen["op"] == name
     assert [param["name"] for param in seen["params"]] == [param.name for param in operator(name).params]
     assert seen["presets"].keys() == operator(name).presets.keys()
-    assert all(preset["cost"]["bytes_written"] > 0 for preset in seen["presets"].values())
+    view = operator(name).view
+    assert all(preset["cost"]["bytes_written"] > 0 or view for preset in seen["presets"].values())
     assert seen["implementations"].keys() == backends().keys()
 
 
@@ -69,8 +70,10 @@ def test_an_operator_without_a_gradient_has_one_phase() -> None:
 
 
 def test_an_alias_is_told() -> None:
-    assert operator_view(operator("mm"))["aliases"] == ["gemm", "mm", "dot"]
-    assert "also called gemm, mm, dot" in text("matmul")
+    aliases = operator_view(operator("mm"))["aliases"]
+    assert aliases == list(operator("matmul").aliases)
+    assert {"gemm", "mm", "dot"} <= set(aliases)
+    assert f"also called {', '.join(aliases)}" in " ".join(text("matmul").split())
 
 
 @pytest.mark.parametrize("name", ["conv2d", "scaled_dot_product_attention"])

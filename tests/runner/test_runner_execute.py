@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from opmark.backends.null import NullBackend
 from opmark.backends.numpy_cpu import NumpyBackend
-from opmark.errors import OutOfMemory, TaskError, Unsupported, WrongResult
+from opmark.errors import OutOfMemory, TaskError, Unsupported, UserError, WrongResult
 from opmark.registry import backend, operator
 from opmark.runner import execute as module
 from opmark.runner.execute import Bench
@@ -193,3 +193,61 @@ def test_the_cost_of_a_step_is_that_of_both_phases_and_of_some_gradients_unknown
 
 def test_a_bench_without_an_environment_names_none(make_task: MakeTask) -> None:
     assert Bench(backend("null"), NullBackend(backend("null"), 1)).record(make_task()).environment == ""
+
+
+# Views, and functions of a framework that nobody describes.
+
+
+def _with(monkeypatch: pytest.MonkeyPatch, **marks: Any) -> None:
+    changed = dataclasses.replace(operator("add"), **marks)
+    monkeypatch.setattr(module, "find_operator", lambda _: changed)
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_a_view_is_marked_in_the_record_and_has_no_cost(
+    view: bool, numpy: Bench, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _with(monkeypatch, view=view)
+    record = numpy.record(make_task(backend="numpy-cpu"))
+    assert (record.status, record.view, record.cost is None) == ("ok", view, view)
+
+
+class Counting(NumpyBackend):
+    """Counts what it is told to."""
+
+    def __init__(self, cost: Cost | None) -> None:
+        super().__init__(backend("numpy-cpu"), 1)
+        self._cost = cost
+
+    def count(self, launch: Any, reads: Any) -> Cost | None:
+        return self._cost
+
+
+def test_the_backend_counts_what_a_foreign_function_costs(make_task: MakeTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    _with(monkeypatch, foreign=True)
+    counted = Cost(None, 1 << 30, 7)
+    record = Bench(backend("numpy-cpu"), Counting(counted)).record(make_task(backend="numpy-cpu"))
+    assert (record.status, record.cost, record.view) == ("ok", counted, False)
+    assert record.verification is not None
+    assert (record.verification.checked, record.verification.after) == ("none", "")
+    assert "without a reference" in record.verification.note
+    assert "overhead-bound" not in {caution.code for caution in record.measurements[0].cautions}
+
+
+def test_a_foreign_function_that_moves_nothing_is_a_view(make_task: MakeTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    _with(monkeypatch, foreign=True)
+    record = Bench(backend("numpy-cpu"), Counting(None)).record(make_task(backend="numpy-cpu"))
+    assert (record.status, record.cost, record.view) == ("ok", None, True)
+
+
+def test_a_small_operator_of_the_catalogue_is_not_labelled(numpy: Bench, make_task: MakeTask) -> None:
+    """It was asked for in that size."""
+    record = numpy.record(make_task(backend="numpy-cpu"))
+    assert "overhead-bound" not in {caution.code for caution in record.measurements[0].cautions}
+
+
+def test_the_users_mistake_is_said_in_full(make_task: MakeTask) -> None:
+    record = Bench(backend("null"), Failing(UserError("no such thing", "did you mean that?"))).record(make_task())
+    assert (record.status, record.reason) == ("error", "no such thing; did you mean that?")
+    record = Bench(backend("null"), Failing(UserError("no such thing"))).record(make_task())
+    assert record.reason == "no such thing"

@@ -11,6 +11,7 @@ from opmark.registry import operator
 from opmark.runner import request
 from opmark.runner.request import cases_for, default_backends, parse_params
 from opmark.schema import Case
+from opmark.workloads.select import Selection
 
 
 def cases(
@@ -21,8 +22,9 @@ def cases(
     workload: Path | None = None,
     suite: str | None = None,
     wrt: tuple[str, ...] = (),
+    call: dict[str, object] | None = None,
 ) -> list[Case]:
-    return cases_for(ops, params or {}, sizes, phases, workload, suite, wrt)
+    return cases_for(ops, params or {}, phases, workload, suite, wrt, call, Selection(sizes=sizes))
 
 
 @pytest.fixture
@@ -118,8 +120,8 @@ def test_it_is_either_operators_or_a_workload_or_a_suite(
     assert "opmark run matmul" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("given", [{"params": {"M": 1}}, {"sizes": ("small",)}, {"wrt": ("x",)}])
-def test_a_workload_takes_no_parameters_no_sizes_and_no_gradients(workload: Path, given: dict[str, object]) -> None:
+@pytest.mark.parametrize("given", [{"params": {"M": 1}}, {"call": {"args": [1]}}, {"wrt": ("x",)}])
+def test_a_workload_takes_no_parameters_no_arguments_and_no_gradients(workload: Path, given: dict[str, object]) -> None:
     with pytest.raises(UserError, match="a workload brings its own"):
         cases(workload=workload, **given)  # type: ignore[arg-type]
 
@@ -228,3 +230,42 @@ def test_an_unknown_parameter_is_named_with_the_nearest() -> None:
 def test_parameters_go_with_operators() -> None:
     with pytest.raises(UserError, match="-p goes with operators"):
         parse_params([], ["M=4"])
+
+
+# Callables and patterns.
+
+
+def test_a_callable_is_called_with_arguments_and_parameters_of_its_own() -> None:
+    found = cases(
+        "torch.add", params={"n": [8, 16]}, call={"args": ["{n}x4 float32", "{n}x4 float32"], "kwargs": {"alpha": 2}}
+    )
+    assert [case.op for case in found] == ["torch.add"] * 2
+    assert [case.params["args"] for case in found] == [["8x4 float32"] * 2, ["16x4 float32"] * 2]
+
+
+def test_a_callable_without_arguments_is_a_mistake() -> None:
+    with pytest.raises(InvalidFile, match="needs arguments"):
+        cases("torch.add")
+
+
+def test_an_operator_of_the_catalogue_with_arguments_is_a_mistake() -> None:
+    with pytest.raises(InvalidFile, match="takes parameters, not args"):
+        cases("exp", call={"args": ["4 float32"]})
+
+
+def test_parameters_of_a_callable_are_read_as_they_would_be_in_a_file() -> None:
+    found = parse_params(["torch.add"], ["n=8,16", "dt=float32", "shape=[2, 3],[4]", "on=true", "eps=1e-5", "no=null"])
+    assert found == {
+        "n": [8, 16], "dt": ["float32"], "shape": [[2, 3], [4]], "on": [True], "eps": [1e-5], "no": [None],
+    }  # fmt: skip
+
+
+def test_a_pattern_is_every_operator_that_it_matches() -> None:
+    found = {case.op for case in cases("layer_n*", "rms_nor?")}
+    assert {"layer_norm", "rms_norm"} <= found
+    assert cases("layer_nor?", sizes=("small",)) == cases("layer_norm", sizes=("small",))
+
+
+def test_a_pattern_that_matches_nothing_is_a_mistake() -> None:
+    with pytest.raises(UnknownName, match="zzz"):
+        cases("zzz*")

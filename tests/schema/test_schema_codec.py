@@ -37,7 +37,7 @@ def test_an_unknown_key_names_file_key_place_and_the_nearest():
     assert error.hint == "did you mean `description`? known keys are schema, name, cases, description"
 
 
-ENTRY_KEYS = "op, params, sizes, elements, phases, tags, wrt, args, kwargs, build, source"
+ENTRY_KEYS = ", ".join(Entry.__struct_fields__)
 
 
 def test_an_unknown_key_further_down_names_its_own_place_and_its_own_neighbours():

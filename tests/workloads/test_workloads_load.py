@@ -57,11 +57,11 @@ def test_everything_that_a_file_may_say_arrives(read):
         "     tags: [a, b], wrt: [x], args: [8x64 float32], kwargs: {dim: 1}, build: [2], source: a paper}\n"
         "description: what it is for\n"
     )
-    assert read(text) == Workload(
-        1, "mine", [Entry("exp", {"shape": [4]}, ["small"], [100], ["backward", "forward"], ["a", "b"], ["x"],
-                         ["8x64 float32"], {"dim": 1}, [2], "a paper")],
-        "what it is for",
+    entry = Entry(
+        "exp", {"shape": [4]}, sizes=["small"], elements=[100], phases=["backward", "forward"], tags=["a", "b"],
+        wrt=["x"], args=["8x64 float32"], kwargs={"dim": 1}, build=[2], source="a paper",
     )  # fmt: skip
+    assert read(text) == Workload(1, "mine", [entry], "what it is for")
 
 
 letters = st.text(string.ascii_letters, min_size=3, max_size=8).filter(

@@ -22,3 +22,6 @@ ODD |= {
     "conv_bn": [{**_CONV, "eps": 0.1}],
     "conv_bn_relu": [{**_CONV, "eps": 0.1}],
 }
+
+# An element that is zero looks like one that was dropped.
+IMMUNE = {"softmax_dropout": {"one element zero"}, "bias_dropout_add": {"one element zero"}}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from opmark.errors import OutOfMemory
+from opmark.errors import OutOfMemory, Unsupported
+from opmark.frameworks.call import Call
 from opmark.registry import operator
 from opmark.runner.prepare import bind, prepare, refill, refuse_if_too_large, set_bytes, wanted_gradients
-from opmark.schema import EFFORTS, Case, Phase, Settings, Task
+from opmark.schema import EFFORTS, Case, Implementation, Phase, Settings, Task
 
 MATMUL = operator("matmul")
 SMALL = MATMUL.complete({"M": 3, "N": 5, "K": 7})
@@ -164,7 +168,7 @@ def test_only_the_gradients_that_are_wanted_are_computed(
     task = _task(phase, wrt=wrt)
     prepared = prepare(SMALL, task, MATMUL, TORCH, torch_cpu)
     assert [tuple(gradient.shape) for gradient in prepared.launch()] == shapes
-    wanted = wanted_gradients(task, MATMUL)
+    wanted = wanted_gradients(task, MATMUL, SMALL)
     assert wanted == (wrt or ("a", "b"))
     assert {name for name, tensor in prepared.inputs.items() if tensor.requires_grad} == set(wanted)
 
@@ -202,3 +206,82 @@ def test_where_nobody_knows_what_is_free_nothing_is_refused() -> None:
 def test_nothing_is_allocated_to_find_out(numpy_cpu: Any) -> None:
     with pytest.raises(OutOfMemory):
         refuse_if_too_large({**SMALL, "M": 10**15}, MATMUL, numpy_cpu)
+
+
+# Calls of a framework's own functions.
+
+
+FOREIGN = dataclasses.replace(operator("matmul"), foreign=True)
+
+
+def _foreign(live: Any, phase: Phase, call: Any, wrt: tuple[str, ...] = ()) -> Any:
+    implementation = Implementation("torch", lambda p, **inputs: call(**inputs))
+    return prepare(SMALL, _task(phase, wrt=wrt), FOREIGN, implementation, live)
+
+
+def _call(a: Any, b: Any, **fields: Any) -> Any:
+    call = Call(lambda: {"y": [a @ b], "n": 3})
+    for name, value in {"reads": [a, b], "leaves": [a, b], "described": "a, b", **fields}.items():
+        setattr(call, name, value)
+    return call
+
+
+@pytest.mark.parametrize("phase", ["forward", "backward", "both"])
+def test_what_a_call_takes_and_how_it_is_written_is_kept(phase: Phase, torch_cpu: Any) -> None:
+    prepared = _foreign(torch_cpu, phase, _call)
+    assert [id(tensor) for tensor in prepared.reads] == [id(tensor) for tensor in prepared.inputs.values()]
+    assert prepared.called == "a, b"
+
+
+def test_a_launch_of_the_catalogue_says_nothing_of_what_it_takes(numpy_cpu: Any) -> None:
+    prepared = prepare(SMALL, _task(), MATMUL, NUMPY, numpy_cpu)
+    assert (tuple(prepared.reads), prepared.called) == ((), "")
+
+
+@pytest.mark.parametrize("phase", ["backward", "both"])
+def test_a_call_goes_back_to_its_leaves_through_nested_outputs(phase: Phase, torch_cpu: Any) -> None:
+    prepared = _foreign(torch_cpu, phase, _call)
+    left, right = prepared.launch()
+    (seed,) = prepared.seeds
+    a, b = prepared.inputs.values()
+    torch.testing.assert_close(left, seed @ b.detach().T)
+    torch.testing.assert_close(right, a.detach().T @ seed)
+
+
+def test_a_leaf_that_does_not_matter_has_no_gradient(torch_cpu: Any) -> None:
+    def call(a: Any, b: Any) -> Any:
+        return _call(a, b, leaves=[torch.rand(3), a])
+
+    (gradient,) = _foreign(torch_cpu, "backward", call).launch()
+    assert gradient.shape == (3, 7)
+
+
+def test_gradients_that_are_named_are_those_of_the_inputs(torch_cpu: Any) -> None:
+    (gradient,) = _foreign(torch_cpu, "backward", _call, wrt=("b",)).launch()
+    assert gradient.shape == (7, 5)
+
+
+def test_a_call_without_leaves_has_no_backward_pass(torch_cpu: Any) -> None:
+    with pytest.raises(Unsupported, match="nothing that goes in has a gradient"):
+        _foreign(torch_cpu, "backward", lambda a, b: _call(a, b, leaves=()))
+
+
+def test_what_is_built_is_built_where_the_backend_says(torch_cpu: Any) -> None:
+    inside: list[bool] = []
+
+    class Placing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(torch_cpu, name)
+
+        @contextmanager
+        def placing(self) -> Iterator[None]:
+            inside.append(True)
+            yield
+            inside.append(False)
+
+    def call(a: Any, b: Any) -> Any:
+        assert inside == [True]
+        return _call(a, b)
+
+    _foreign(Placing(), "backward", call)
+    assert inside == [True, False]

@@ -311,8 +311,10 @@ FAMILY = """
     from opmark.registry import operator as find
 
     class Family:
+        last = False
+
         def operator(self, name):
-            return find("exp") if name.startswith("mine-") else None
+            return find("exp") if name.startswith(("mine-", "mine:")) else None
 
         def names(self, pattern):
             return ["mine-a", "mine-b"] if pattern == "mine-*" else None
@@ -324,6 +326,7 @@ FAMILY = """
 def test_a_family_of_a_strangers_makes_operators_and_lists_its_names(site):
     site.install("opmark-mine", "[opmark.families]\nmine = mine_plugin:FAMILY\n", {"mine_plugin.py": FAMILY})
     assert registry.operator("mine-anything") is registry.operator("exp")
+    assert registry.operator("mine:anything") is registry.operator("exp"), "and no function of a module `mine`"
     assert registry.operators_like("mine-*") == ["mine-a", "mine-b"]
     assert {"mine", "callables", "opinfo"} <= registry.families().keys()
 

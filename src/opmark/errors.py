@@ -88,6 +88,6 @@ class WrongResult(TaskError):
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` was most likely meant to be, if there is one."""
-    by_folded = {item.casefold(): item for item in known}
+    by_folded = {item.casefold(): item for item in reversed([*known])}  # of two that differ in case, the first
     matches = get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[matches[0]] if matches else None

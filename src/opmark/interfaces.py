@@ -70,11 +70,23 @@ def _installed(module: str) -> bool:
         return False
 
 
+class Counted(NamedTuple):
+    """What a backend finds out about a call."""
+
+    cost: Cost | None
+    """None where it cannot be told, or where there is nothing to tell."""
+    view: bool = False
+    """Whether what comes out is another look at what went in."""
+
+
 class Family(Protocol):
     """Operators that are not listed but made from their names, such as any function of a framework.
 
     Entry-point group `opmark.families`.
     """
+
+    last: bool
+    """Whether it takes almost any name, and is therefore asked when no other knows it."""
 
     def operator(self, name: str) -> Operator | None:
         """The operator of that name; None where it is no name of this family. No framework is imported."""
@@ -125,9 +137,9 @@ class Backend(Protocol):
         `some`, inputs that the outputs do not depend on are left out.
         """
 
-    def count(self, launch: Launch, reads: Sequence[Any]) -> Cost | None:
+    def count(self, launch: Launch, reads: Sequence[Any]) -> Counted:
         """What one call of a function costs that no operator describes, as far as the framework can count it:
-        bytes of the tensors that it takes and gives, floating-point operations. None for a view."""
+        bytes of the tensors that it takes and gives, floating-point operations."""
 
     def timers(self) -> Mapping[str, Timer] | None:
         """Clocks of its own by quantity; None for the host's monotonic clock around `synchronize`."""
@@ -181,8 +193,8 @@ class HostBackend:
     def deferred(self, value: Any) -> str | None:
         return None
 
-    def count(self, launch: Launch, reads: Sequence[Any]) -> Cost | None:
-        return None
+    def count(self, launch: Launch, reads: Sequence[Any]) -> Counted:
+        return Counted(None)
 
     def timers(self) -> Mapping[str, Timer] | None:
         return None

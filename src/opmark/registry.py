@@ -89,7 +89,7 @@ def families() -> dict[str, Family]:
 
 @cache
 def _of_a_family(name: str) -> Operator | None:
-    made = (family.operator(name) for family in families().values())
+    made = (family.operator(name) for family in sorted(families().values(), key=lambda family: family.last))
     return next((operator for operator in made if operator is not None), None)
 
 

@@ -116,9 +116,11 @@ def test_phases_multiply_and_come_last():
     ]  # fmt: skip
 
 
-def test_a_case_comes_once_and_the_first_one_counts():
+def test_a_case_comes_once_with_the_tags_of_all_places_where_it_stands():
     found = cases_of(Entry("toy", {"a": [1, 2, 1]}, tags=["first"]), Entry("toy", {"a": [3, 2]}, tags=["second"]))
-    assert [(case.params["a"], case.tags) for case in found] == [(1, ("first",)), (2, ("first",)), (3, ("second",))]
+    assert [(case.params["a"], case.tags) for case in found] == [
+        (1, ("first",)), (2, ("first", "second")), (3, ("second",)),
+    ]  # fmt: skip
 
 
 def test_the_same_value_written_in_two_ways_is_one_case():

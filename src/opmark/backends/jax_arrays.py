@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 
 from opmark.errors import Unsupported
-from opmark.interfaces import BackendInfo, HostBackend, made
+from opmark.interfaces import BackendInfo, Counted, HostBackend, made
 from opmark.schema import Cost, Launch, TensorSpec
 from opmark.schema.dtype import is_float
 
@@ -65,11 +65,11 @@ class JaxBackend(HostBackend):
         scratch = self.tensor(TensorSpec((nbytes,), "uint8", 0, 100), 0)
         return lambda: (scratch + 1).block_until_ready()
 
-    def count(self, launch: Launch, reads: Sequence[Any]) -> Cost | None:
+    def count(self, launch: Launch, reads: Sequence[Any]) -> Counted:
         """Bytes only. An array of JAX is never a view of another, and never changed in place."""
         given = [leaf for leaf in jax.tree.leaves(launch()) if hasattr(leaf, "nbytes")]
         read = sum({id(array): array.nbytes for array in reads}.values())
-        return Cost(None, int(read), int(sum(array.nbytes for array in given)))
+        return Counted(Cost(None, int(read), int(sum(array.nbytes for array in given))))
 
     def backward(
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False

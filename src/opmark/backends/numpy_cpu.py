@@ -13,7 +13,7 @@ import scipy
 from msgspec.structs import replace
 
 from opmark.errors import Unsupported
-from opmark.interfaces import BLOCK, HostBackend, made
+from opmark.interfaces import BLOCK, Counted, HostBackend, made
 from opmark.schema import Cost, Launch, TensorSpec
 from opmark.schema.dtype import is_float
 
@@ -78,16 +78,32 @@ class NumpyBackend(HostBackend):
     ) -> tuple[Launch, Sequence[Any]]:
         raise Unsupported("NumPy has no automatic differentiation")
 
-    def count(self, launch: Launch, reads: Sequence[Any]) -> Cost | None:
+    def count(self, launch: Launch, reads: Sequence[Any]) -> Counted:
         """Bytes only: nobody counts what NumPy computes."""
         given = _arrays(launch())
-        written = sum(out.nbytes for out in given if not any(np.may_share_memory(out, array) for array in reads))
+        shared = [array for array in reads if any(np.may_share_memory(out, array) for out in given)]
+        written = sum(out.nbytes for out in given if not any(np.may_share_memory(out, array) for array in shared))
+        written += sum({id(array): array.nbytes for array in shared if _writes(launch, array)}.values())
         if given and not written:
-            return None
-        return Cost(None, sum({id(array): array.nbytes for array in reads}.values()), written)
+            return Counted(None, view=True)
+        return Counted(Cost(None, sum({id(array): array.nbytes for array in reads}.values()), written))
 
     def available_bytes(self) -> int | None:
         return int(psutil.virtual_memory().available)
+
+
+def _writes(launch: Launch, array: Any) -> bool:
+    """Whether a call writes to this array of its own: it then fails where that is not allowed."""
+    if not isinstance(array, np.ndarray) or not array.flags.writeable:
+        return False
+    array.flags.writeable = False
+    try:
+        launch()
+    except ValueError:
+        return True
+    finally:
+        array.flags.writeable = True
+    return False
 
 
 def _arrays(value: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from torch.autograd.graph import _engine_run_backward
 
 from opmark.backends.torch_clock import CudaClock, poison
 from opmark.errors import Unsupported
-from opmark.interfaces import BLOCK, BackendInfo, DeviceClock, MemoryProbe, made
+from opmark.interfaces import BLOCK, BackendInfo, Counted, DeviceClock, MemoryProbe, made
 from opmark.schema import Cost, Launch, Status, TensorSpec
 from opmark.schema.dtype import is_float
 
@@ -154,7 +154,7 @@ class TorchBackend:
     def _like(self, value: Any, seed: int) -> Any:
         return self.tensor(TensorSpec(tuple(value.shape), self.dtype(value)), seed)
 
-    def count(self, launch: Launch, reads: Sequence[Any]) -> Cost | None:
+    def count(self, launch: Launch, reads: Sequence[Any]) -> Counted:
         from torch.utils.flop_counter import FlopCounterMode
 
         taken = _tensors(reads)
@@ -166,9 +166,9 @@ class TorchBackend:
         written = sum(t.nbytes for t in given if t.untyped_storage().data_ptr() not in memory)
         written += sum(t.nbytes for t, version in zip(taken, before, strict=True) if t._version != version)
         if given and not written and not counter.get_total_flops():
-            return None
+            return Counted(None, view=True)
         read = sum({id(tensor): tensor.nbytes for tensor in taken}.values())
-        return Cost(counter.get_total_flops() or None, read, written)
+        return Counted(Cost(counter.get_total_flops() or None, read, written))
 
     def timers(self) -> None:
         return None
@@ -269,9 +269,10 @@ class AllocatorProbe:
 
 
 def _tensors(value: Any) -> list[Any]:
-    """The dense ones, however deep they are nested; of others nobody knows where their data lies."""
+    """The dense ones, however deep they are nested; of others (sparse, or a promise of zeros) nobody knows where their
+    data lies."""
     if isinstance(value, torch.Tensor):
-        return [value] if value.layout == torch.strided else []
+        return [value] if value.layout == torch.strided and not value._is_zerotensor() else []
     if isinstance(value, dict):
         value = list(value.values())
     return [tensor for item in value for tensor in _tensors(item)] if isinstance(value, list | tuple) else []

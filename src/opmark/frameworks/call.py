@@ -33,5 +33,5 @@ def nested(value: Any) -> Iterator[Any]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from nested(item)
-    elif hasattr(value, "dtype") and hasattr(value, "shape"):
+    elif hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, type):  # as numpy.float32 is
         yield value

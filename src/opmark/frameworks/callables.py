@@ -7,7 +7,6 @@ from typing import Any
 
 from opmark.errors import Unsupported
 from opmark.frameworks.call import Call, nested
-from opmark.frameworks.opinfo import PREFIX
 from opmark.registry import backends, resolve
 from opmark.schema import Cost, Implementation, Launch, Operator, Param, Params, TensorSpec
 from opmark.schema.arguments import assembled, tensors
@@ -47,7 +46,7 @@ def operator_of(name: str) -> Operator | None:
 def _frameworks(name: str) -> tuple[str, ...]:
     """Whose tensors it takes: by the first word; a function of one's own takes those of any."""
     known = {info.framework: None for info in backends().values() if info.computes}
-    if _OWN.fullmatch(name) and not name.startswith(PREFIX):
+    if _OWN.fullmatch(name):
         return tuple(known)
     first = name.partition(".")[0]
     framework = _TAKES.get(first, first)
@@ -55,7 +54,8 @@ def _frameworks(name: str) -> tuple[str, ...]:
 
 
 def _inputs(p: Params) -> dict[str, TensorSpec]:
-    return dict([*tensors(p["args"], "args"), *tensors(p["kwargs"], "kwargs")])
+    by_name = [found for name, node in p["kwargs"].items() for found in tensors(node, f"kwargs.{name}")]
+    return dict([*tensors(p["args"], "args"), *by_name])
 
 
 def _no_reference(p: Params, **inputs: Any) -> Any:
@@ -71,7 +71,7 @@ def _builder(name: str, framework: str) -> Any:
             function = _built(function, p["build"] or {}, given, dtype)
             weights = list(function.parameters()) if hasattr(function, "parameters") else []
         args = assembled(p["args"], "args", given, dtype)
-        kwargs = assembled(p["kwargs"], "kwargs", given, dtype)
+        kwargs = _by_name(p["kwargs"], "kwargs", given, dtype)
         call = Call(*_waiting(framework), function, *args, **kwargs)
         call.reads = [*nested([args, kwargs]), *weights]
         call.leaves = [tensor for tensor in call.reads if _differentiable(tensor)]
@@ -96,12 +96,16 @@ def _built(cls: Any, spec: Any, given: Any, dtype: Any) -> Any:
     parts = spec if isinstance(spec, dict) else {"args": spec}
     built = cls(
         *assembled(parts.get("args", []), "build", {}, dtype),
-        **assembled(parts.get("kwargs", {}), "build", {}, dtype),
+        **_by_name(parts.get("kwargs", {}), "build", {}, dtype),
     )
     devices = {tensor.device for tensor in given.values() if hasattr(tensor, "device")}
     if hasattr(built, "to") and hasattr(built, "parameters") and len(devices) == 1:
         built = built.to(devices.pop())
     return built
+
+
+def _by_name(nodes: Any, path: str, given: Any, dtype: Any) -> dict[str, Any]:
+    return {name: assembled(node, f"{path}.{name}", given, dtype) for name, node in nodes.items()}
 
 
 def _dtypes(framework: str) -> Any:
@@ -117,6 +121,8 @@ def _differentiable(tensor: Any) -> bool:
 
 
 class _Callables:
+    last = True
+
     def operator(self, name: str) -> Operator | None:
         return operator_of(name)
 

@@ -47,6 +47,8 @@ class Entry(NamedTuple):
 
 
 class _OpInfo:
+    last = False
+
     def operator(self, name: str) -> Operator | None:
         if not name.startswith(PREFIX):
             return None
@@ -80,9 +82,14 @@ def entries() -> tuple[Entry, ...]:
         raise UserError(
             "torch is not installed, and its operator database comes with it", "pip install 'opmark[torch]'"
         )
-    done = subprocess.run(
-        [sys.executable, "-m", _SAMPLES], capture_output=True, text=True, timeout=_PATIENCE, check=False
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", _SAMPLES], capture_output=True, text=True, timeout=_PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"torch's operator database could not be read within {_PATIENCE} s", "try again when less is going on"
+        ) from None
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise UserError(f"torch's operator database cannot be read: {last}", "it is a private part of torch")

@@ -72,7 +72,8 @@ def database() -> dict[str, Any]:
         stub = types.ModuleType("expecttest")
         stub.TestCase = object  # type: ignore[attr-defined]
         sys.modules["expecttest"] = stub
-    from torch.testing._internal.common_methods_invocations import op_db
+    with torch.backends.__allow_nonbracketed_mutation():  # importing it forbids to change torch's settings from then on
+        from torch.testing._internal.common_methods_invocations import op_db
 
     return {_named(entry): entry for entry in op_db}
 
@@ -86,6 +87,7 @@ def call(name: str, dtype: str, *, enlarged: bool) -> Call:
     entry = database().get(name)
     if entry is None:
         raise Unsupported(f"torch {torch.__version__} has no operator `{name}` in its database")
+    torch.manual_seed(0)  # samples are drawn by torch's own generator
     device = torch.get_default_device().type
     chosen = _dtype(entry, device, dtype)
     larger = _larger(entry, device, chosen) if enlarged else None
@@ -131,6 +133,8 @@ def _dtype(entry: Any, device: str, asked: str) -> torch.dtype:
     names = [str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes(device)]
     if not names:
         raise Unsupported(f"it has no element type on {device}")
+    if asked not in ("auto", *names):
+        raise Unsupported(f"it has no {asked} on {device}: {', '.join(sorted(names))}")
     name = next((name for name in _PREFERRED if name in names), sorted(names)[0]) if asked == "auto" else asked
     found = getattr(torch, name)
     assert isinstance(found, torch.dtype)

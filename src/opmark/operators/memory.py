@@ -8,7 +8,7 @@ from typing import Any
 from opmark.errors import Unsupported
 from opmark.operators import _numpy as np
 from opmark.schema import Cost, Implementation, Launch, Operator, Params, TensorSpec
-from opmark.schema.dtype import sizeof
+from opmark.schema.dtype import is_float, sizeof
 from opmark.schema.param import dtype, size
 
 SCALAR = 3.0
@@ -21,7 +21,11 @@ PRESETS = {name: {"n": n} for name, n in (("small", 1 << 16), ("typical", 1 << 2
 
 
 def _inputs(*names: str) -> Any:
-    return lambda p: {name: TensorSpec((p["n"],), p["dtype"]) for name in names}
+    def inputs(p: Params) -> dict[str, TensorSpec]:
+        domain = (-1.0, 1.0) if is_float(p["dtype"]) else (0, 100)
+        return {name: TensorSpec((p["n"],), p["dtype"], *domain) for name in names}
+
+    return inputs
 
 
 def _moved(reads: int, *, computes: bool) -> Any:
@@ -97,7 +101,7 @@ COPY = Operator(
     name="copy",
     summary="y = x, into memory that is there already",
     category="memory",
-    params=PARAMS,
+    params=(*PARAMS[:2], dtype("float32", "float64", "float16", "bfloat16", "int8")),
     inputs=_inputs("x"),
     cost=_moved(reads=1, computes=False),
     reference=lambda p, x: x,

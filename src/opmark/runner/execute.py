@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from msgspec.structs import replace
 
 from opmark.errors import OutOfMemory, TaskError, Unsupported, UserError, WrongResult
-from opmark.interfaces import Backend, BackendInfo, Sensors
+from opmark.interfaces import Backend, BackendInfo, Counted, Sensors
 from opmark.measure.overhead import labelled
 from opmark.registry import operator as find_operator
 from opmark.runner.check import verify
@@ -58,22 +58,30 @@ class Bench:
         refuse_if_too_large(params, operator, self._backend)
         checked = self._verified(task, operator, implementation)
         prepared, memory = self._first_call(task, operator, implementation)
-        cost = self._backend.count(prepared.launch, [*prepared.reads, *prepared.seeds]) if operator.foreign else None
+        counted = self._counted(task, operator, prepared)
         measuring = Measuring(task, operator, implementation, self._backend, self._gear, prepared)
         measurements = measuring.run()
         if checked.checked != "none":
             checked = replace(checked, after=recheck(task, operator, implementation, self._backend, prepared))
+        if operator.foreign:
+            measurements = labelled(measurements, counted.cost, self._gear.least_call)
         return Record(
             task,
             "ok",
-            measurements=labelled(measurements, cost, self._gear.least_call) if operator.foreign else measurements,
-            cost=cost,
+            measurements=measurements,
+            cost=counted.cost,
             memory=memory,
             verification=checked,
             called=prepared.called,
-            view=operator.view or (operator.foreign and cost is None and task.case.phase == "forward"),
+            view=counted.view,
             notes=tuple(measuring.notes),
         )
+
+    def _counted(self, task: Task, operator: Operator, prepared: Prepared) -> Counted:
+        """What no formula tells: of a foreign call what the framework counts, and what is a view."""
+        if not operator.foreign:
+            return Counted(None, view=operator.view and task.case.phase == "forward")
+        return self._backend.count(prepared.launch, [*prepared.reads, *prepared.seeds])
 
     def _verified(self, task: Task, operator: Operator, implementation: Implementation) -> Verification:
         if not self._info.computes:

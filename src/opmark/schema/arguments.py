@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from math import isfinite
 from typing import Any
 
 from opmark.errors import InvalidParameter, nearest
@@ -38,6 +39,13 @@ def canonical(node: Node) -> Node:
     if isinstance(node, Mapping):
         return _canonical_mapping(node)
     return node
+
+
+def canonical_call(node: Node) -> Node:
+    """The same of what a call takes: a list, or a mapping whose keys are names of arguments and mean nothing else."""
+    if not isinstance(node, Mapping):
+        return canonical(node)
+    return {str(name): canonical_call(item) if name == "kwargs" else canonical(item) for name, item in node.items()}
 
 
 def tensors(node: Node, path: str) -> Iterator[tuple[str, TensorSpec]]:
@@ -119,6 +127,8 @@ def _canonical_mapping(node: Mapping[str, Any]) -> Node:
         return {"dtype": _dtype(node["dtype"])}
     if set(node) == {"value"}:
         return dict(node)
+    if set(node) == {"tuple"} and not isinstance(node["tuple"], list | tuple):
+        raise InvalidParameter(f"a tuple: expected a list, got `{node['tuple']}`", "as in {tuple: [2, 2]}")
     return {str(key): canonical(item) for key, item in node.items()}
 
 
@@ -132,25 +142,35 @@ def _spec(text: str) -> TensorSpec | None:
     return _tensor(sizes, dtype, _number(low, text), _number(high, text))
 
 
-def _tensor(shape: Any, dtype: Any, low: float | None, high: float | None) -> TensorSpec:
+def _tensor(shape: Any, dtype: Any, low: Any, high: Any) -> TensorSpec:
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise InvalidParameter(f"the shape of a tensor: expected a list of sizes, got `{shape}`", "as in 8x64 float32")
     name = _dtype(dtype)
     usual = (-1.0, 1.0) if is_float(name) else (0, 2) if name == "bool" else _INTEGERS
     ends = (usual[0] if low is None else low, usual[1] if high is None else high)
-    if not ends[0] < ends[1]:
-        raise InvalidParameter(f"a tensor's values: expected low..high, got {ends[0]:g}..{ends[1]:g}", "as in 0..10")
+    if not all(map(_is_finite, ends)) or not ends[0] < ends[1]:
+        got = "..".join(_end(end) if _is_finite(end) else str(end) for end in ends)
+        raise InvalidParameter(f"a tensor's values: expected low..high, got {got}", "as in 0..10")
     return TensorSpec(tuple(shape), name, *ends)
 
 
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _end(value: float) -> str:
+    """With all its digits: an index that is one too large is an error."""
+    return str(int(value) if float(value).is_integer() and abs(value) < 1e15 else float(value))
+
+
 def _dtype(name: Any) -> str:
-    if name not in DTYPES:
+    if not isinstance(name, str) or name not in DTYPES:
         near = nearest(str(name), DTYPES)
         raise InvalidParameter(
             f"expected an element type, got `{name}`",
             f"did you mean `{near}`?" if near else f"known: {', '.join(DTYPES)}",
         )
-    return str(name)
+    return name
 
 
 def _number(text: str | None, whole: str) -> float | None:
@@ -167,5 +187,5 @@ def _number(text: str | None, whole: str) -> float | None:
 def _text(spec: TensorSpec) -> str:
     shape = "x".join(map(str, spec.shape)) or "()"
     usual = _tensor(list(spec.shape), spec.dtype, None, None)
-    domain = "" if (spec.low, spec.high) == (usual.low, usual.high) else f" {spec.low:g}..{spec.high:g}"
+    domain = "" if (spec.low, spec.high) == (usual.low, usual.high) else f" {_end(spec.low)}..{_end(spec.high)}"
     return f"{shape} {spec.dtype}{domain}"

@@ -22,6 +22,7 @@ DTYPES: dict[str, DType] = {
     "float8_e5m2": DType("float", 1),
     "complex128": DType("complex", 16),
     "complex64": DType("complex", 8),
+    "complex32": DType("complex", 4),
     "int64": DType("int", 8),
     "int32": DType("int", 4),
     "int16": DType("int", 2),

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from opmark.errors import InvalidParameter, nearest
-from opmark.schema.arguments import canonical
+from opmark.schema.arguments import canonical_call
 from opmark.schema.dtype import DTYPES
 
 Params = Mapping[str, Any]
@@ -141,7 +141,7 @@ KINDS: dict[str, _Kind] = {
     "amount": _Kind("a finite number of at least 0", lambda v: _is_number(v) and v >= 0, float, float),
     "bool": _Kind("true or false", lambda v: isinstance(v, bool), _parse_bool),
     "choice": _Kind("a name", lambda v: isinstance(v, str), str),
-    "arguments": _Kind("arguments of a call, as in [8x64 float32, 2]", _is_arguments, _refuse, canonical),
+    "arguments": _Kind("arguments of a call, as in [8x64 float32, 2]", _is_arguments, _refuse, canonical_call),
     "dtype": _Kind("a data type", lambda v: isinstance(v, str) and v in DTYPES, str),
 }
 

@@ -9,6 +9,8 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from opmark.errors import InvalidFile, InvalidParameter, UnknownName
 from opmark.schema import Case, Entry, Operator, Param, Workload
 from opmark.schema.arguments import filled
@@ -32,7 +34,7 @@ def _itself(name: str) -> list[str]:
 
 
 def expand(workload: Workload, find: Find, where: str | None = None, match: Match = _itself) -> list[Case]:
-    """Every case of a workload, each once, in the order of the file; `where` is that file, if there is one."""
+    """Every case of a workload, each once with all its tags, in the order of the file; `where` is that file."""
     cases: dict[str, Case] = {}
     for index, entry in enumerate(workload.cases):
         place = _Place(where, f"$.cases[{index}]")
@@ -40,7 +42,9 @@ def expand(workload: Workload, find: Find, where: str | None = None, match: Matc
             names = match(entry.op)
         for name in names:
             for case in _expand_entry(entry, name, find, place):
-                cases.setdefault(case.id, case)
+                known = cases.setdefault(case.id, case)
+                if known.tags != case.tags:
+                    cases[case.id] = replace(known, tags=tuple(dict.fromkeys((*known.tags, *case.tags))))
     if not cases:
         raise InvalidFile(f"{where or workload.name}: expands to no case", "it needs at least one entry in `cases`")
     return list(cases.values())
@@ -100,6 +104,11 @@ def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterato
         raise place.complaint(
             f"`{operator.name}` is a callable and needs arguments", "give args, as in args: [8x64 float32, 2]"
         )
+    unknown = sorted(set(entry.build) - {"args", "kwargs"}) if isinstance(entry.build, dict) else []
+    if unknown:
+        raise (place / ".build").complaint(
+            f"expected args and kwargs, got `{unknown[0]}`", "as in build: {args: [64, 32], kwargs: {bias: false}}"
+        )
     written = {"args": entry.args or [], "kwargs": entry.kwargs or {}, "build": entry.build}
     axes = [_free_axis(key, value, place / f".params.{key}") for key, value in entry.params.items()]
     _no_name_twice(axes, place / ".params")
@@ -108,6 +117,9 @@ def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterato
         values = {name: value for part in point for name, value in part.items()}
         with place.named():
             given = {name: operator.param(name).check(filled(node, values)) for name, node in written.items()}
+            for name in entry.wrt:
+                if name not in operator.inputs(given):
+                    raise UnknownName(f"tensor among the arguments of `{operator.name}`", name, operator.inputs(given))
         for phase in entry.phases:
             yield Case.of(
                 operator.name, given, phase, tuple(entry.tags), () if phase == "forward" else tuple(entry.wrt)

@@ -41,7 +41,7 @@ def defaults(function: Any) -> dict[str, Any]:
 # An option that was not given is None on the command line, and empty in the library.
 NOTHING = (None, (), "", {}, [])
 
-ONLY_COMMAND = {"dry_run", "as_json", "l2"}
+ONLY_COMMAND = {"dry_run", "as_json", "l2", "markdown"}
 ONLY_LIBRARY = {"on_start", "on_record", "say"}
 
 

@@ -246,10 +246,13 @@ def _find_run(store: Store, name: str | None) -> Run:
     raise UnknownName("run", name, [run.label for run in known if run.label] + [run.id for run in known])
 
 
-def list_(kind: str) -> Sequence[Operator] | Sequence[Workload] | Sequence[Availability] | Sequence[Quantity]:
-    """`ops`, `suites`, `quantities` or `backends`; of a backend, whether it can run here, and if not, why."""
+def list_(
+    kind: str, category: str | None = None
+) -> Sequence[Operator] | Sequence[Workload] | Sequence[Availability] | Sequence[Quantity]:
+    """`ops` (of a category), `suites`, `quantities` or `backends`; of a backend, whether it can run here, and if not,
+    why."""
     if kind == "ops":
-        return list(catalogue().values())
+        return [op for op in catalogue().values() if category in (None, op.category)]
     if kind == "backends":
         return probe()
     if kind == "suites":

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from opmark.backends.null import NullBackend
 from opmark.backends.numpy_cpu import NumpyBackend
 from opmark.errors import OutOfMemory, TaskError, Unsupported, UserError, WrongResult
+from opmark.interfaces import Counted
 from opmark.registry import backend, operator
 from opmark.runner import execute as module
 from opmark.runner.execute import Bench
@@ -215,18 +216,18 @@ def test_a_view_is_marked_in_the_record_and_has_no_cost(
 class Counting(NumpyBackend):
     """Counts what it is told to."""
 
-    def __init__(self, cost: Cost | None) -> None:
+    def __init__(self, counted: Counted) -> None:
         super().__init__(backend("numpy-cpu"), 1)
-        self._cost = cost
+        self._counted = counted
 
-    def count(self, launch: Any, reads: Any) -> Cost | None:
-        return self._cost
+    def count(self, launch: Any, reads: Any) -> Counted:
+        return self._counted
 
 
 def test_the_backend_counts_what_a_foreign_function_costs(make_task: MakeTask, monkeypatch: pytest.MonkeyPatch) -> None:
     _with(monkeypatch, foreign=True)
     counted = Cost(None, 1 << 30, 7)
-    record = Bench(backend("numpy-cpu"), Counting(counted)).record(make_task(backend="numpy-cpu"))
+    record = Bench(backend("numpy-cpu"), Counting(Counted(counted))).record(make_task(backend="numpy-cpu"))
     assert (record.status, record.cost, record.view) == ("ok", counted, False)
     assert record.verification is not None
     assert (record.verification.checked, record.verification.after) == ("none", "")
@@ -236,7 +237,7 @@ def test_the_backend_counts_what_a_foreign_function_costs(make_task: MakeTask, m
 
 def test_a_foreign_function_that_moves_nothing_is_a_view(make_task: MakeTask, monkeypatch: pytest.MonkeyPatch) -> None:
     _with(monkeypatch, foreign=True)
-    record = Bench(backend("numpy-cpu"), Counting(None)).record(make_task(backend="numpy-cpu"))
+    record = Bench(backend("numpy-cpu"), Counting(Counted(None, view=True))).record(make_task(backend="numpy-cpu"))
     assert (record.status, record.cost, record.view) == ("ok", None, True)
 
 

@@ -27,7 +27,7 @@ AWAY = "class Backend(NullBackend):\n    def why_unavailable(self): return 'no s
 
 
 def plan(*backends: str, sizes: tuple[int, ...] = (4,), threads: tuple[int, ...] = (1,)) -> Plan:
-    cases = cases_for(["add"], {"shape": [[n] for n in sizes]}, (), (), None, None)
+    cases = cases_for(["add"], {"shape": [[n] for n in sizes]}, (), None, None)
     return make_plan(cases, backends, settings_for(threads=threads, effort="quick"))
 
 
@@ -57,7 +57,7 @@ def test_every_task_is_one_record_in_the_order_of_the_plan() -> None:
 
 
 def test_what_is_skipped_comes_last() -> None:
-    cases = cases_for(["exp"], {"shape": [[4]]}, (), ("backward", "forward"), None, None)
+    cases = cases_for(["exp"], {"shape": [[4]]}, ("backward", "forward"), None, None)
     work = make_plan(cases, ["numpy-cpu", "null"], settings_for(threads=[1], effort="quick"))
     records = performed(work)
     assert [(record.task.backend, record.task.case.phase, record.status) for record in records] == [
@@ -115,7 +115,7 @@ def test_a_worker_that_cannot_start_gives_a_record_a_task_and_the_rest_goes_on(
 
 
 def test_a_limit_on_instructions_is_said_once_a_run() -> None:
-    cases = cases_for(["fault"], {"kind": ["illegal_instruction"]}, (), (), None, None)
+    cases = cases_for(["fault"], {"kind": ["illegal_instruction"]}, (), None, None)
     work = make_plan(cases, ["numpy-cpu"], settings_for(threads=[1, 2], effort="quick"))
     said: list[str] = []
     for _ in range(2):
@@ -162,7 +162,7 @@ def test_a_run_that_is_resumed_is_not_begun_again(store: SqlStore) -> None:
 
 def test_a_new_run_says_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["opmark", "run", "a b"])
-    cases = cases_for(["exp"], {"shape": [[4]]}, (), ("backward", "forward"), None, None)
+    cases = cases_for(["exp"], {"shape": [[4]]}, ("backward", "forward"), None, None)
     work = make_plan(cases, ["numpy-cpu"], settings_for(threads=[1], effort="quick"))
     run = new_run(work, "mine")
     assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", run.id)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import msgspec
 from rich.console import Console
 from rich.measure import Measurement
 from rich.padding import Padding
@@ -24,6 +22,7 @@ from opmark.report.rows import Key, Row, others, rows, unit
 from opmark.report.view import Known, of_peak
 from opmark.schema import Memory, Param, Record, Task
 from opmark.schema.measurement import PREEMPTED
+from opmark.schema.shown import shown
 from opmark.units import counted
 
 _STYLES = {"ok": "green", "wrong": "bold red", "error": "red", "timeout": "red", "oom": "red", "skipped": "yellow"}
@@ -112,20 +111,7 @@ def _natural_width(table: Table, console: Console) -> int:
 
 
 def parameters(record: Record) -> str:
-    """Short: sizes as `M=256`, shapes as `32x64`, element types bare, defaults left out."""
-    case, parts = record.task.case, list[str]()
-    if {"args", "kwargs"} <= set(case.params):
-        return _arguments(case.params)
-    known = _params(case.op)
-    if record.called:
-        parts.append(record.called)
-    for name, value in case.params.items():
-        param = known.get(name)
-        if param and param.kind == "dtype":
-            parts.append(str(value) if name == "dtype" else f"{name}={value}")
-        elif param is None or param.required or value != param.default:
-            parts.append(f"{name}={_short(value)}" if name != "shape" else _short(value))
-    return " ".join(parts)
+    return shown(record.task.case, _params(record.task.case.op), record.called)
 
 
 def _params(name: str) -> dict[str, Param]:
@@ -134,28 +120,6 @@ def _params(name: str) -> dict[str, Param]:
         return find_operator(name).by_name
     except UserError:
         return {}
-
-
-def _arguments(params: dict[str, Any]) -> str:
-    """Of a callable: as a call is written, what it was built with in front."""
-    built = params.get("build")
-    parts = built if isinstance(built, dict) else {"args": built}
-    lists = [[*(p.get("args") or []), *(f"{k}={_plain(v)}" for k, v in (p.get("kwargs") or {}).items())]
-             for p in (parts, params)]  # fmt: skip
-    shown = [", ".join(map(_plain, items)) for items in lists]
-    return f"({shown[0]})({shown[1]})" if built is not None else shown[1]
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        return "x".join(str(item) for item in value)
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _cells(row: Row) -> Cells:

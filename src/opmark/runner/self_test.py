@@ -15,6 +15,7 @@ from opmark.runner.settings import settings_for
 from opmark.schema import Case, Environment, Measurement, Record
 from opmark.schema.noise import Floor, NoiseFloor
 from opmark.schema.peaks import chip
+from opmark.schema.shown import shown
 from opmark.stats import median, noise, relative_deviation
 from opmark.stats.rank import rank_sum_p
 from opmark.stats.verdict import ALPHA, compare_pairs
@@ -59,13 +60,6 @@ def self_test(
     return floor, environments, records
 
 
-def _short(name: str, value: object) -> str:
-    """As in tables: a shape as 32x32, an element type bare."""
-    if isinstance(value, list):
-        return "x".join(map(str, value))
-    return str(value) if name == "dtype" else f"{name}={value}"
-
-
 def _labelings(pairs: int) -> list[tuple[bool, ...]]:
     """Which of each pair is A. Half of the ways: swapping all names changes nothing."""
     if pairs <= _ALL_WAYS:
@@ -92,7 +86,7 @@ def _floor(case: Case, found: Sequence[Measurement], labelings: Sequence[tuple[b
         naive += rank_sum_p(*pooled) < ALPHA
     return Floor(
         op=case.op,
-        params=" ".join(_short(name, value) for name, value in case.params.items()),
+        params=shown(case, find_operator(case.op).by_name),
         seconds=median(medians),
         between=relative_deviation(medians),
         within=median([noise(m.samples) for m in found]),

@@ -6,6 +6,7 @@ import inspect
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,16 @@ import pytest
 
 import opmark
 from opmark import api
+from opmark.cli.coverage import coverage as coverage_command
 from opmark.cli.describe import describe as describe_command
 from opmark.cli.doctor import doctor as doctor_command
 from opmark.cli.list_ import list_ as list_command
 from opmark.cli.run import run as run_command
 from opmark.cli.show import show as show_command
 from opmark.errors import StoreError, UnknownName, UserError
+from opmark.frameworks.opinfo import entries
 from opmark.registry import backends, catalogue
-from opmark.schema import MODES, Record, Run
+from opmark.schema import EFFORTS, MODES, Case, Record, Run, Settings, Task
 
 QUICK: dict[str, Any] = {"backend": "null", "effort": "quick", "threads": 1}
 
@@ -121,6 +124,7 @@ def test_every_round_of_processes_is_in_a_fresh_one(db: Path) -> None:
         (show_command, opmark.show),
         (describe_command, opmark.describe),
         (list_command, opmark.list),
+        (coverage_command, api.coverage),
     ],
 )
 def test_the_other_commands_have_the_names_and_defaults_of_their_functions(command: Any, function: Any) -> None:
@@ -365,3 +369,55 @@ def test_a_result_can_be_written_as_json(db: Path) -> None:
     result = opmark.run("add", size="small", db=db, **QUICK)
     again = msgspec.json.decode(msgspec.json.encode(result.records), type=list[Record])
     assert again == result.records
+
+
+# Coverage of a framework.
+
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+
+def of_database(name: str, status: Any = "ok", reason: str = "") -> Record:
+    case = Case.of(f"opinfo:{name}", {}, "forward")
+    return Record(Task(case, "torch-cpu", "torch", Settings(1, "quick", EFFORTS["quick"])), status, reason)
+
+
+@needs_torch
+def test_coverage_without_a_store_tells_what_could_be_measured_and_makes_none(db: Path) -> None:
+    found = opmark.coverage("torch", db=db)
+    assert (found.framework, found.run) == ("torch", "")
+    assert [covered.name for covered in found.operators] == [entry.name for entry in entries()]
+    assert opmark.coverage(db=db) == found, "torch is the default"
+    assert not db.exists()
+
+
+@needs_torch
+def test_coverage_tells_of_the_last_run_that_tried_them_all(db: Path) -> None:
+    runs = {
+        "20300101-000000-aaaa": [of_database(entry.name) for entry in entries()],
+        "20300102-000000-bbbb": [of_database(entry.name, "error", "broken") for entry in entries()],
+        "20300103-000000-cccc": [of_database("add")],
+        "20300104-000000-dddd": [],
+    }
+    with closing(api.open_store(db, create=True)) as opened:
+        for run_id, records in runs.items():
+            opened.begin(Run(run_id, run_id[:8], "plan", len(records)))
+            for record in records:
+                opened.append(run_id, record)
+    found = opmark.coverage("torch", db=db)
+    assert found.run == "20300102-000000-bbbb"
+    assert all(covered.outcomes == {"forward": "error: broken"} for covered in found.operators)
+    assert opmark.coverage("numpy", db=db).run == ""
+
+
+def test_coverage_of_an_unknown_framework_is_named_with_the_nearest(db: Path) -> None:
+    with pytest.raises(UnknownName, match="no framework named `tourch`") as caught:
+        opmark.coverage("tourch", db=db)
+    assert "`torch`" in (caught.value.hint or "")
+
+
+def test_operators_of_a_category_can_be_listed() -> None:
+    category = catalogue()["softmax"].category
+    found = opmark.list("ops", category)
+    assert found == [op for op in catalogue().values() if op.category == category]
+    assert found == opmark.list("ops", category=category)

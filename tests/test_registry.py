@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from importlib import invalidate_caches
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
 
@@ -302,6 +304,130 @@ def test_a_plug_in_is_described_on_the_command_line_beside_a_broken_one(site):
     assert "twice x" in done.stdout
     assert "opmark-broken" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# From the plug-in to the number: a row of a table and a complete operator
+
+
+TABLE = """
+    from opmark.operators._pointwise import POSITIVE, pointwise
+    from opmark.schema import Cost, Implementation, Operator, Rule, TensorSpec
+    from opmark.schema.param import dtype, size
+
+    ROW = pointwise(
+        "stranger_log", "the logarithm of x, of a stranger's", torch="torch.log", numpy="numpy.log",
+        domains=(POSITIVE,), flops=1, aliases=("StrangerLog",),
+    )
+
+
+    def build(p, x, y):
+        return lambda: x * p["factor"] + y
+
+
+    WHOLE = Operator(
+        name="stranger_axpy",
+        summary="factor x + y, of a stranger's",
+        category="strange",
+        params=(size("n", "elements"), size("factor", "of x", 2), dtype("float32", "float64")),
+        inputs=lambda p: {name: TensorSpec((p["n"],), p["dtype"]) for name in ("x", "y")},
+        cost=lambda p: Cost(2 * p["n"], 8 * p["n"], 4 * p["n"]),
+        backward_cost=lambda p: Cost(p["n"], 4 * p["n"], 8 * p["n"]),
+        reference=lambda p, x, y: p["factor"] * x + y,
+        presets={"small": {"n": 16}, "typical": {"n": 1024}, "large": {"n": 65536}},
+        implementations=(Implementation("numpy", build), Implementation("torch", build)),
+        gradients=("x", "y"),
+        rules=(Rule("factor", "be at most n", lambda p: p["factor"] <= p["n"]),),
+        aliases=("StrangerAxpy",),
+    )
+    OFF = Operator(**{**vars(WHOLE), "name": "stranger_off", "aliases": (), "reference": lambda p, x, y: x})
+    OPERATORS = (ROW, WHOLE, OFF)
+"""
+
+
+@pytest.fixture
+def stranger(site, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPMARK_DB", str(tmp_path / "store.db"))
+    site.operator("opmark-stranger", "stranger_plugin", TABLE)
+    return site
+
+
+def measured(site: Site, *arguments: str) -> list[dict]:
+    done = shell(site, "run", *arguments, "--effort", "quick", "--threads", "1", "--json")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_operators_of_a_plug_in_are_listed_with_ours(stranger):
+    found = shell(stranger, "list", "ops", "--json")
+    assert (found.returncode, found.stderr) == (0, "")
+    rows = {row["operator"]: row for row in map(json.loads, found.stdout.splitlines())}
+    assert rows["stranger_axpy"] == {
+        "operator": "stranger_axpy", "category": "strange", "phases": ["forward", "backward"],
+        "summary": "factor x + y, of a stranger's",
+    }  # fmt: skip
+    assert rows["stranger_log"]["category"] == "element-wise"
+    assert "matmul" in rows
+    page = shell(stranger, "list", "ops", "--markdown").stdout
+    assert "| `stranger_log` | the logarithm of x, of a stranger's | forward, backward | StrangerLog |" in page
+
+
+@pytest.mark.parametrize(("name", "says"), [("StrangerLog", "the logarithm of x"), ("stranger_axpy", "at most n")])
+def test_an_operator_of_a_plug_in_is_described_by_name_or_alias(stranger, name, says):
+    found = shell(stranger, "describe", name)
+    assert found.returncode == 0
+    assert says in found.stdout
+
+
+def test_operators_of_a_plug_in_are_verified_and_measured_in_a_worker(stranger):
+    """On NumPy, which is always there."""
+    rows = measured(stranger, "StrangerLog", "stranger_axpy", "--size", "small", "--backend", "numpy-cpu")
+    assert [(row["op"], row["status"], row["reason"]) for row in rows] == [
+        ("stranger_log", "ok", ""),
+        ("stranger_axpy", "ok", ""),
+    ]
+    for row in rows:
+        assert row["verification"]["checked"] == "full"
+        assert row["verification"]["after"] == "same"
+        assert row["quantities"]["latency"]["warm"]["median"] > 0
+        assert row["environment"], "it ran"
+    assert rows[0]["cost"] == {"flops": 256 * 256, "bytes_read": 4 * 256 * 256, "bytes_written": 4 * 256 * 256}
+    assert rows[1]["cost"] == {"flops": 32, "bytes_read": 128, "bytes_written": 64}
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_gradients_of_a_plug_in_are_verified_and_measured_in_a_worker(stranger):
+    rows = measured(
+        stranger, "stranger_log", "stranger_axpy", "--size", "small", "--phase", "backward", "--backend", "torch-cpu"
+    )
+    assert [(row["op"], row["status"], row["reason"]) for row in rows] == [
+        ("stranger_log", "ok", ""),
+        ("stranger_axpy", "ok", ""),
+    ]
+    assert all(row["verification"]["checked"] == "full" for row in rows)
+    assert rows[1]["cost"] == {"flops": 16, "bytes_read": 64, "bytes_written": 128}
+
+
+def test_an_operator_of_a_plug_in_that_computes_something_else_is_wrong(stranger):
+    (row,) = measured(stranger, "stranger_off", "--size", "small", "--backend", "numpy-cpu")
+    assert row["status"] == "wrong"
+    assert row["quantities"] == {}
+
+
+def test_a_rule_of_a_plug_in_is_kept(stranger):
+    done = shell(stranger, "run", "stranger_axpy", "-p", "n=4", "-p", "factor=5", "--backend", "numpy-cpu")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "operator `stranger_axpy`: parameter `factor` must be at most n" in done.stderr
+
+
+def test_a_plug_in_is_selected_by_category_and_swept_by_a_workload(stranger, tmp_path):
+    plan = shell(stranger, "run", "--category", "strange", "--size", "small", "--dry-run", "--json",
+                 "--backend", "numpy-cpu")  # fmt: skip
+    assert {json.loads(line)["op"] for line in plan.stdout.splitlines()} == {"stranger_axpy", "stranger_off"}
+    workload = tmp_path / "mine.yaml"
+    workload.write_text("schema: 1\nname: mine\ncases: [{op: 'stranger_*', elements: [100, 10000]}]\n")
+    plan = shell(stranger, "run", "-w", str(workload), "--dry-run", "--json", "--backend", "numpy-cpu")
+    assert plan.returncode == 0, plan.stderr
+    ops = [json.loads(line)["op"] for line in plan.stdout.splitlines()]
+    assert {op: ops.count(op) for op in ops} == dict.fromkeys(["stranger_log", "stranger_axpy", "stranger_off"], 2)
 
 
 # Operators made from names

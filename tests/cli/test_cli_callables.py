@@ -86,3 +86,32 @@ def test_a_callable_can_be_described(main: Command) -> None:
     assert done.code == 0
     assert "torch.baddbmm" in done.out
     assert "args" in done.out
+
+
+needs_jax = pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed")
+
+
+@needs_jax
+def test_a_function_of_jax_runs_on_jax_without_being_told(main: Command) -> None:
+    done = main("run", "jax.numpy.exp", "--args", "[8x16 float32]", *QUICK, "--json")
+    assert done.code == 0
+    (found,) = done.objects
+    assert (found["op"], found["backend"], found["status"], found["reason"]) == ("jax.numpy.exp", "jax-cpu", "ok", "")
+    assert found["cost"] == {"flops": None, "bytes_read": 512, "bytes_written": 512}
+    assert found["quantities"]["latency"]["warm"]["median"] > 0
+
+
+@needs_jax
+def test_a_function_of_jax_has_no_backward_phase_yet(main: Command) -> None:
+    done = main("run", "jax.numpy.exp", "--args", "[8 float32]", "--phase", "forward,backward", *QUICK, "--json")
+    assert done.code == 0
+    found = {row["phase"]: (row["status"], row["reason"]) for row in done.objects}
+    assert found["forward"] == ("ok", "")
+    assert found["backward"] == ("skipped", "jax-cpu has no automatic differentiation, so no phase backward")
+
+
+@needs_jax
+def test_a_function_of_jax_does_not_run_on_another_framework(main: Command) -> None:
+    done = main("run", "jax.numpy.exp", "--args", "[8 float32]", "--backend", "numpy-cpu", *QUICK, "--json")
+    assert (done.code, done.out) == (2, "")
+    assert "`jax.numpy.exp` has no implementation for numpy" in done.line("error:")

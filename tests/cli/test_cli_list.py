@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from opmark.registry import catalogue
+from opmark.report.catalogue import catalogue_page
 from opmark.schema import Availability
 
 Command = Callable[..., Any]
@@ -47,3 +48,43 @@ def test_a_backend_is_listed_with_whether_it_can_run_here_and_if_not_why(main: C
     ]
     lines = [" ".join(line.split()) for line in main("list", "backends").out.splitlines()]
     assert lines == ["backend here reason summary", "a yes one", "b no no GPU [at all] two"]
+
+
+def test_of_a_category_only_its_operators_are_listed(main: Command) -> None:
+    category = catalogue()["softmax"].category
+    rows = main("list", "ops", "--category", category, "--json").objects
+    assert {row["operator"] for row in rows} == {name for name, op in catalogue().items() if op.category == category}
+    lines = main("list", "ops", "--category", category).out.splitlines()
+    assert {line.split()[0] for line in lines[1:]} == {row["operator"] for row in rows}
+
+
+def test_a_category_that_does_not_exist_is_named_with_the_nearest(main: Command) -> None:
+    done = main("list", "ops", "--category", "activaton")
+    assert (done.code, done.out) == (2, "")
+    assert done.line("error:") == "no category named `activaton`"
+    assert "`activation`" in done.line("hint:")
+
+
+def test_only_operators_have_a_category(main: Command) -> None:
+    done = main("list", "suites", "--category", "activation")
+    assert (done.code, done.out) == (2, "")
+    assert done.line("error:") == "suites have no category"
+
+
+def test_the_catalogue_is_a_page(main: Command) -> None:
+    done = main("list", "ops", "--markdown")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == catalogue_page(catalogue().values())
+
+
+def test_a_category_is_a_page_of_its_own(main: Command) -> None:
+    category = catalogue()["softmax"].category
+    done = main("list", "ops", "--category", category, "--markdown")
+    assert done.code == 0
+    assert done.out == catalogue_page(op for op in catalogue().values() if op.category == category)
+    assert main("list", "ops", "--category", "activaton", "--markdown").code == 2
+
+
+def test_only_operators_are_a_page(main: Command) -> None:
+    done = main("list", "suites", "--markdown")
+    assert (done.code, done.out) == (2, "")

@@ -420,3 +420,26 @@ def test_a_bad_day_of_a_device_is_said(main: Command, monkeypatch: pytest.Monkey
     done = main("run", "add", *DEVICE, "-p", "shape=2048x2048", "--samples", "20", "--cache", "cold,warm")
     assert done.code == 0
     assert said in done.out
+
+
+@needs_torch
+def test_implementations_of_one_case_are_held_against_the_first(main: Command) -> None:
+    done = main("run", "multi_sum_sq", "--size", "small", "--backend", "torch-cpu", "--effort", "quick", "--json")
+    assert done.code == 0
+    rows = {row["implementation"]: row for row in done.objects}
+    assert list(rows) == ["torch", "torch-foreach"]
+    assert len({row["case"] for row in rows.values()}) == 1
+    shown = main("show", "--json").objects
+    gains = {row["implementation"]: row["metrics"]["gain"] for row in shown}
+    medians = {row["implementation"]: row["quantities"]["latency"]["warm"]["median"] for row in shown}
+    assert gains == {"torch": 1.0, "torch-foreach": pytest.approx(medians["torch"] / medians["torch-foreach"])}
+    table = main("show").out
+    assert "gain" in table.splitlines()[0].split()
+    assert "torch-cpu/torch-foreach" in table
+    assert "1.00x" in table
+
+
+def test_an_implementation_alone_has_no_gain(main: Command) -> None:
+    done = main("run", "add", "--size", "small", "--backend", "null", "--effort", "quick", "--json")
+    assert [row["metrics"]["gain"] for row in done.objects] == [None]
+    assert "gain" not in main("show").out

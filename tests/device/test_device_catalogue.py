@@ -30,8 +30,9 @@ LACKING = ("not implemented", "not support", "only supported", "unsupported")
 
 
 @pytest.fixture(scope="module")
-def cuda() -> Any:
-    return find_backend("torch-cuda").load(1)
+def cuda() -> Iterator[Any]:
+    yield find_backend("torch-cuda").load(1)
+    torch.set_grad_enabled(True)  # which a backend switches off for its process
 
 
 def variants(op: Operator, phase: Phase) -> Iterator[dict[str, Any]]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from opmark.report.console import parameters, print_records
@@ -329,3 +330,79 @@ def test_a_view_has_no_bandwidth_and_says_so(make_record: MakeRecord, printed: P
     head, row, *_ = printed([make_record(view=True, cost=None)]).splitlines()
     assert row[: head.index("GB/s") + 4].split()[-1] == "view"
     assert "view" not in printed([make_record()])
+
+
+# Implementations beside each other
+
+
+def by(implementation: str, record: Record, backend: str = "torch-cpu") -> Record:
+    return replace(record, task=replace(record.task, implementation=implementation, backend=backend))
+
+
+def cells_of(text: str) -> list[dict[str, str]]:
+    """Rows by the columns that they stand below."""
+    head, *lines = text.partition("\n\n")[0].splitlines()
+    ends = [match.span() for match in re.finditer(r"\S+(?: \S+)*", head)]
+    found = []
+    for line in [line for line in lines if line.startswith("matmul")]:
+        spans = [match.span() for match in re.finditer(r"\S+(?: \S+)*", line)]
+        found.append({
+            head[start:end]: line[a:b] for start, end in ends for a, b in spans if a < end and start < b
+        })  # fmt: skip
+    return found
+
+
+def test_an_implementation_stands_behind_a_slash_where_the_framework_has_several(
+    make_record: MakeRecord, printed: Printed
+) -> None:
+    text = printed([by("unfused", make_record()), by("fused", make_record(samples=[5e-4] * 7))])
+    first, second = cells_of(text)
+    assert first["backend"] == "torch-cpu/unfused ×2"
+    assert second["backend"] == "torch-cpu/fused ×2"
+
+
+@pytest.mark.parametrize(
+    ("implementation", "backend", "said"),
+    [
+        ("torch", "torch-cpu", "torch-cpu ×2"),
+        ("torch", "torch-cuda", "torch-cuda ×2"),
+        ("numpy", "numpy-cpu", "numpy-cpu ×2"),
+        ("null", "null", "null ×2"),
+        ("", "torch-cpu", "torch-cpu ×2"),
+        ("torch-cpu", "torch-cpu", "torch-cpu ×2"),
+        ("torch-foreach", "torch-cpu", "torch-cpu/torch-foreach ×2"),
+        ("numpy", "torch-cpu", "torch-cpu/numpy ×2"),
+        ("mine", "no-longer-installed", "no-longer-installed/mine ×2"),
+    ],
+)
+def test_the_framework_itself_is_not_said_twice(
+    make_record: MakeRecord, printed: Printed, implementation: str, backend: str, said: str
+) -> None:
+    (row,) = cells_of(printed([by(implementation, make_record(), backend)]))
+    assert row["backend"] == said
+
+
+def test_a_gain_is_a_factor_in_a_column_of_its_own(make_record: MakeRecord, printed: Printed) -> None:
+    records = [
+        by("unfused", make_record(samples=[4e-3] * 7)),
+        by("fused", make_record(samples=[2e-3] * 7)),
+        by("compiled", make_record(samples=[16e-3] * 7)),
+        by("broken", make_record(status="error", reason="no")),
+    ]
+    text = printed(records)
+    head = text.splitlines()[0].split()
+    assert head == [*COLUMNS[:-2], "gain", *COLUMNS[-2:]]
+    assert [row.get("gain", "") for row in cells_of(text)] == ["1.00x", "2.00x", "0.250x", ""]
+
+
+def test_without_anything_to_compare_there_is_no_column_for_gains(make_record: MakeRecord, printed: Printed) -> None:
+    text = printed([by("unfused", make_record()), by("fused", make_record(phase="backward"))])
+    assert "gain" not in text.splitlines()[0]
+
+
+def test_a_narrow_terminal_has_the_gain_too(make_record: MakeRecord, printed: Printed) -> None:
+    records = [by("unfused", make_record(samples=[4e-3] * 7)), by("fused", make_record(samples=[2e-3] * 7))]
+    found = words(printed(records, width=60))
+    assert "gain 1.00x" in found
+    assert "gain 2.00x" in found
+    assert "torch-cpu/fused ×2" in found

@@ -178,6 +178,48 @@ def test_the_default_is_torch_where_there_is_torch(monkeypatch: pytest.MonkeyPat
         assert default_backends() == expected
 
 
+def _called(name: str) -> Case:
+    return Case.of(name, {"args": ["4 float32"], "kwargs": {}, "build": None}, "forward")
+
+
+@pytest.mark.parametrize(
+    ("ops", "expected"),
+    [
+        (["exp"], ["torch-cpu"]),
+        (["exp", "matmul"], ["torch-cpu"]),
+        (["torch.exp"], ["torch-cpu"]),
+        (["numpy.exp"], ["numpy-cpu"]),
+        (["scipy.special.erf"], ["numpy-cpu"]),
+        (["jax.numpy.exp"], ["jax-cpu"]),
+        (["jax.numpy.exp", "jax.numpy.log"], ["jax-cpu"]),
+        (["jax.numpy.exp", "numpy.exp"], ["jax-cpu", "numpy-cpu"]),
+        (["numpy.exp", "torch.exp"], ["torch-cpu", "numpy-cpu"]),
+        (["exp", "numpy.exp"], ["torch-cpu", "numpy-cpu"]),
+        (["mine.module:function"], ["torch-cpu"]),
+        (["opinfo:add"], ["torch-cpu"]),
+    ],
+)
+def test_a_callable_of_another_framework_runs_on_that_one(
+    ops: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request, "find_spec", lambda name: object())
+    asked = [_called(op) if set(op) & set(".:") else cases(op)[0] for op in ops]
+    assert default_backends(asked) == expected
+
+
+def test_without_torch_a_callable_of_torch_still_asks_for_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the record says that it is missing."""
+    monkeypatch.setattr(request, "find_spec", lambda name: None)
+    assert default_backends([_called("torch.exp")]) == ["torch-cpu"]
+    assert default_backends([_called("numpy.exp")]) == ["numpy-cpu"]
+    assert default_backends(cases("exp")) == ["numpy-cpu"]
+
+
+def test_a_device_is_never_taken_unasked() -> None:
+    asked = [*cases("exp"), *map(_called, ("torch.exp", "jax.numpy.exp", "numpy.exp", "mine:f"))]
+    assert all(name.endswith("-cpu") for name in default_backends(asked))
+
+
 # Parameters as written on a command line.
 
 

@@ -112,3 +112,38 @@ def test_gradients_of_some_inputs_are_another_case_and_none_named_is_the_old_one
         == content_id({"op": "matmul", "params": PARAMS, "phase": "backward"})
     )
     assert Case.of("matmul", PARAMS, "both").id != plain.id
+
+
+# Two encoders, one id
+
+
+words = st.text(string.ascii_letters + string.digits + "_.:+-", max_size=8)
+simple = st.booleans() | st.integers() | words | st.lists(st.integers(), max_size=4)
+phases = st.sampled_from(["forward", "backward", "both"])
+
+
+@given(st.dictionaries(words, simple, max_size=4), phases)
+@settings(deadline=None)
+def test_a_case_of_simple_values_has_the_id_of_its_content(params, phase):
+    assert Case.of("exp", params, phase).id == content_id({"op": "exp", "params": params, "phase": phase})
+
+
+@given(st.text(), st.dictionaries(st.text(), simple | plain, max_size=4), phases, st.lists(st.text(), max_size=2))
+@settings(deadline=None)
+def test_a_case_of_anything_has_the_id_of_its_content(op, params, phase, wrt):
+    content = {"op": op, "params": params, "phase": phase} | ({"wrt": wrt} if wrt else {})
+    assert Case.of(op, params, phase, wrt=tuple(wrt)).id == content_id(content)
+
+
+@pytest.mark.parametrize(
+    "value", [2**63, 2**64, -(2**63) - 1, 10**40, [2**64], "é", "a/b", 'a"b', "\x7f", "<&>", "a b"]
+)
+def test_values_that_encoders_write_in_different_ways_are_one_content(value):
+    content = {"op": "exp", "params": {"n": value}, "phase": "forward"}
+    assert Case.of("exp", {"n": value}, "forward").id == content_id(content)
+
+
+@pytest.mark.parametrize("op", ["mine.größe:f", "opinfo:nn.functional.pad/reflect", 'a"b'])
+def test_names_that_encoders_write_in_different_ways_are_one_content(op):
+    content = {"op": op, "params": {"größe": 3}, "phase": "backward", "wrt": ["ä"]}
+    assert Case.of(op, {"größe": 3}, "backward", wrt=("ä",)).id == content_id(content)

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opmark.errors import InvalidFile, UnknownName
+from opmark.registry import catalogue, operators_like
 from opmark.registry import operator as find_shipped
-from opmark.registry import operators_like
 from opmark.schema import Case, Cost, Entry, Operator, Param, Rule, Workload
 from opmark.schema.arguments import tensors
 from opmark.schema.param import dtype, flag, real, shape, size
+from opmark.schema.scaling import of_elements
 from opmark.workloads.expand import expand
 from opmark.workloads.load import suites
 
@@ -427,3 +428,81 @@ def test_a_pattern_that_matches_nothing_is_named_with_its_place():
     with pytest.raises(InvalidFile, match=r"my\.yaml.*tyo\*.*\$\.cases\[1\]\.op|\$\.cases\[1\]\.op.*tyo\*"):
         expand(Workload(1, "w", [Entry("toy", {"a": 1}), Entry("tyo*")]), find_called, "my.yaml",
                lambda name: [name] if name == "toy" else match(name))  # fmt: skip
+
+
+# Over orders of magnitude
+
+
+def swept(op: str, *targets: int, **fields: Any) -> list[Case]:
+    return expand(Workload(1, "w", [Entry(op, elements=list(targets), **fields)]), find_shipped, "w.yaml")
+
+
+def test_elements_are_the_typical_size_larger_and_smaller():
+    targets = [10**3, 10**4, 10**5, 10**6, 10**7]
+    cases = swept("exp", *targets)
+    assert len(cases) == len(targets)
+    for case, target in zip(cases, targets, strict=True):
+        assert 0.25 <= target / (2 * prod(case.params["shape"])) <= 4
+    assert [prod(case.params["shape"]) for case in cases] == sorted({prod(case.params["shape"]) for case in cases})
+
+
+def test_a_swept_case_is_one_that_could_have_been_written_out():
+    for case in swept("conv2d", 10**4, 10**6, phases=["forward", "backward"]):
+        op = find_shipped("conv2d")
+        op.check_rules(case.params)
+        written = {key: value for key, value in case.params.items() if value != op.by_name[key].default}
+        (again,) = expand(Workload(1, "w", [Entry("conv2d", written, phases=[case.phase])]), find_shipped)
+        assert again.id == case.id
+
+
+def test_every_operator_is_swept_to_the_sizes_that_scaling_finds():
+    """Also where a size has a default that the presets do not mention."""
+    for name, op in catalogue().items():
+        if "typical" not in op.presets:
+            continue
+        found = of_elements(op, op.complete(op.preset("typical")), 10**4)
+        if found is not None:
+            assert swept(name, 10**4)[0].params == found, name
+
+
+def test_parameters_go_on_top_of_elements_and_phases_and_tags_arrive():
+    cases = swept("exp", 10**4, params={"dtype": ["float32", "float16"]}, phases=["forward", "backward"], tags=["t"])
+    assert [(case.params["dtype"], case.phase) for case in cases] == list(
+        product(["float32", "float16"], ["forward", "backward"])
+    )
+    assert len({tuple(case.params["shape"]) for case in cases}) == 1
+    assert {case.tags for case in cases} == {("t",)}
+
+
+def test_two_numbers_that_are_met_by_one_size_are_one_case():
+    assert len(swept("exp", 10**6, 10**6 + 1)) == 1
+
+
+def test_a_number_that_an_operator_does_not_come_in_is_left_out():
+    assert len(swept("matmul", 10**4, 10**14)) == 1
+
+
+def test_where_it_comes_in_none_of_them_that_is_said():
+    with pytest.raises(InvalidFile, match="expands to no case"):
+        swept("matmul", 10**14)
+
+
+def test_elements_do_not_stand_beside_sizes():
+    with pytest.raises(InvalidFile, match=r"w\.yaml: \$\.cases\[0\]\.elements: stands beside `sizes`"):
+        swept("exp", 10**4, sizes=["small"])
+
+
+def test_an_operator_without_a_typical_size_cannot_be_swept():
+    with pytest.raises(InvalidFile, match=r"w\.yaml: \$\.cases\[0\]"):
+        expand(Workload(1, "w", [Entry("toy", elements=[100])]), find, "w.yaml")
+
+
+def test_a_callable_has_no_elements_to_sweep():
+    with pytest.raises(InvalidFile, match=r"my\.yaml: \$\.cases\[0\]\.elements"):
+        called(elements=[100], args=["4 float32"])
+
+
+def test_a_number_of_elements_that_is_none_is_a_mistake():
+    for target in (0, -5):
+        with pytest.raises(InvalidFile, match=r"w\.yaml: \$\.cases\[0\]\.elements"):
+            swept("exp", target)

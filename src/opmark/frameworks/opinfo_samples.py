@@ -36,9 +36,11 @@ _ENOUGH = 10_000
 _MOST_ELEMENTS = 1 << 22
 # Elements that a call may compute in all its steps.
 _MOST_WORK = 1 << 24
-# The first axis is made longer in such steps, for work may grow with the square of a length.
+# The first axis is made longer in such steps, for work may grow with the square of a length; and not endlessly, for
+# some operators take one element of it after the other.
 _GROWTH = 4
 _REPEATED = 1 << 18
+_LONGEST = _GROWTH**5
 # A longer axis that is not so many times the work was not worked on.
 _MORE_WORK = 3
 # How operators say that they do not take such arguments.
@@ -90,8 +92,9 @@ def call(name: str, dtype: str, *, enlarged: bool) -> Call:
     torch.manual_seed(0)  # samples are drawn by torch's own generator
     device = torch.get_default_device().type
     chosen = _dtype(entry, device, dtype)
-    larger = _larger(entry, device, chosen) if enlarged else None
-    arguments = larger or _own(entry, device, chosen)
+    with torch.device("cpu"):  # what a sample makes without saying where belongs there
+        larger = _larger(entry, device, chosen) if enlarged else None
+        arguments = larger or _own(entry, device, chosen)
     if arguments is None:
         raise Unsupported("its database entry has no sample for this device and element type")
     return _launch(entry, arguments)
@@ -204,7 +207,7 @@ def _by_repeating(entry: Any, device: str, dtype: torch.dtype) -> Arguments | No
         return None
     before = _work(entry, own)
     for chosen in (lambda t: t is first, lambda t: t.dim() > 0 and len(t) == len(first)):
-        longer, work = _grown(entry, own, chosen, _REPEATED // first.numel())
+        longer, work = _grown(entry, own, chosen, min(_LONGEST, _REPEATED // first.numel()))
         if longer and work > _MORE_WORK * before:
             return longer
     return None

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from by_hand import costs_by_hand
 
 from opmark.errors import InvalidParameter
 from opmark.operators.coordinates import GATHER_ND, ONE_HOT, RAVEL_MULTI_INDEX, UNRAVEL_INDEX
@@ -21,12 +22,7 @@ COSTS = [
     (UNRAVEL_INDEX, {"shape": [3, 4, 5], "indices": 10}, Cost(0, 80, 240), None),
 ]
 
-
-@pytest.mark.parametrize(("op", "given", "forward", "backward"), COSTS)
-def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost, backward: Cost | None) -> None:
-    params = op.complete(given)
-    assert op.phase_cost(params, "forward") == forward
-    assert op.phase_cost(params, "backward") == backward
+test_cost_by_hand = costs_by_hand(COSTS)
 
 
 def test_each_coordinate_lies_within_its_own_axis(torch_cpu: Any) -> None:

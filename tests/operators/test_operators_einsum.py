@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from by_hand import costs_by_hand, refused_by_name
 from torch.utils.flop_counter import FlopCounterMode
 
-from opmark.errors import InvalidParameter
 from opmark.operators.einsum import EINSUM, letters
-from opmark.schema import Cost, Operator
+from opmark.schema import Cost
 
 COSTS = [
     # 2 x 3 x 5 x 11 scores, each a sum of 7 products.
@@ -31,18 +31,9 @@ REFUSED = [
     (EINSUM, {"equation": "", "sizes": [2]}, "equation"),
 ]
 
+test_cost_by_hand = costs_by_hand(COSTS)
 
-@pytest.mark.parametrize(("op", "given", "forward", "backward"), COSTS)
-def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost | None, backward: Cost | None) -> None:
-    params = op.complete(given)
-    assert op.phase_cost(params, "forward") == forward
-    assert op.phase_cost(params, "backward") == backward
-
-
-@pytest.mark.parametrize(("op", "given", "blamed"), REFUSED)
-def test_what_cannot_be_is_refused_by_name(op: Operator, given: dict[str, Any], blamed: str) -> None:
-    with pytest.raises(InvalidParameter, match=f"parameter `{blamed}` must"):
-        op.check_rules(op.complete(given))
+test_what_cannot_be_is_refused_by_name = refused_by_name(REFUSED)
 
 
 def test_sizes_are_in_the_order_of_the_letters() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from by_hand import costs_by_hand
 from torch.utils.flop_counter import FlopCounterMode
 
 from opmark.operators.gemm import (
@@ -49,12 +50,7 @@ COSTS = [
     ),
 ]
 
-
-@pytest.mark.parametrize(("op", "given", "forward", "backward"), COSTS)
-def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost, backward: Cost | None) -> None:
-    params = op.complete(given)
-    assert op.phase_cost(params, "forward") == forward
-    assert op.phase_cost(params, "backward") == backward
+test_cost_by_hand = costs_by_hand(COSTS)
 
 
 @pytest.mark.parametrize(

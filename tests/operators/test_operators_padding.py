@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
+from by_hand import costs_by_hand, refused_by_name
 
-from opmark.errors import InvalidParameter
 from opmark.operators.padding import PAD
 from opmark.registry import operator as find_operator
-from opmark.schema import Cost, Operator
+from opmark.schema import Cost
 
 COSTS = [
     # 5 x 7 becomes 8 x 9; of the gradient only the inside is read.
@@ -34,18 +32,9 @@ REFUSED = [
     (PAD, {"shape": [2, 3, 5], "before": [0], "after": [6], "mode": "circular"}, "before"),
 ]
 
+test_cost_by_hand = costs_by_hand(COSTS)
 
-@pytest.mark.parametrize(("op", "given", "forward", "backward"), COSTS)
-def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost | None, backward: Cost | None) -> None:
-    params = op.complete(given)
-    assert op.phase_cost(params, "forward") == forward
-    assert op.phase_cost(params, "backward") == backward
-
-
-@pytest.mark.parametrize(("op", "given", "blamed"), REFUSED)
-def test_what_cannot_be_is_refused_by_name(op: Operator, given: dict[str, Any], blamed: str) -> None:
-    with pytest.raises(InvalidParameter, match=f"parameter `{blamed}` must"):
-        op.check_rules(op.complete(given))
+test_what_cannot_be_is_refused_by_name = refused_by_name(REFUSED)
 
 
 MODES = [("constant", [0, 0, 1, 2, 3]), ("reflect", [3, 2, 1, 2, 3]), ("replicate", [1, 1, 1, 2, 3]),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
+from by_hand import costs_by_hand, refused_by_name
 
-from opmark.errors import InvalidParameter
 from opmark.operators.products import BILINEAR, KHATRI_RAO, KRON, MULTI_DOT, TENSORDOT
-from opmark.schema import Cost, Operator
+from opmark.schema import Cost
 
 COSTS = [
     # 2 x 3 results, each a sum of 4 x 5 products; a has 40 elements, b 60.
@@ -25,18 +22,9 @@ COSTS = [
 ]
 REFUSED = [(MULTI_DOT, {"sizes": [2, 3, 4]}, "sizes"), (MULTI_DOT, {"sizes": [2, 3, 4, 5, 6]}, "sizes")]
 
+test_cost_by_hand = costs_by_hand(COSTS)
 
-@pytest.mark.parametrize(("op", "given", "forward", "backward"), COSTS)
-def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost | None, backward: Cost | None) -> None:
-    params = op.complete(given)
-    assert op.phase_cost(params, "forward") == forward
-    assert op.phase_cost(params, "backward") == backward
-
-
-@pytest.mark.parametrize(("op", "given", "blamed"), REFUSED)
-def test_what_cannot_be_is_refused_by_name(op: Operator, given: dict[str, Any], blamed: str) -> None:
-    with pytest.raises(InvalidParameter, match=f"parameter `{blamed}` must"):
-        op.check_rules(op.complete(given))
+test_what_cannot_be_is_refused_by_name = refused_by_name(REFUSED)
 
 
 def test_a_column_of_khatri_and_rao_is_the_kronecker_product_of_the_columns() -> None:

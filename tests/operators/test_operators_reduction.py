@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from by_hand import costs_by_hand
 
 from opmark.errors import InvalidParameter
 from opmark.operators.reduction import (
@@ -45,12 +46,7 @@ COSTS = [
     (LOGSUMEXP, {"shape": [3, 4]}, Cost(42, 48, 12), Cost(36, 72, 48)),
 ]
 
-
-@pytest.mark.parametrize(("op", "given", "forward", "backward"), COSTS)
-def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost, backward: Cost | None) -> None:
-    params = op.complete(given)
-    assert op.phase_cost(params, "forward") == forward
-    assert op.phase_cost(params, "backward") == backward
+test_cost_by_hand = costs_by_hand(COSTS)
 
 
 TORCH = {

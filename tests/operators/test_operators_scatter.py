@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from by_hand import costs_by_hand
 
 from opmark.errors import InvalidParameter
 from opmark.operators.scatter import (
@@ -36,12 +37,7 @@ COSTS = [
     (INDEX_ADD, {"shape": [5, 4], "axis": 1, "indices": 3, "dtype": "float16"}, Cost(15, 94, 40), Cost(0, 54, 30)),
 ]
 
-
-@pytest.mark.parametrize(("op", "given", "forward", "backward"), COSTS)
-def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost, backward: Cost | None) -> None:
-    params = op.complete(given)
-    assert op.phase_cost(params, "forward") == forward
-    assert op.phase_cost(params, "backward") == backward
+test_cost_by_hand = costs_by_hand(COSTS)
 
 
 def _arrays(op: Operator, params: dict[str, Any], live: Any) -> dict[str, Any]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
+from by_hand import costs_by_hand, names_found, refused_by_name
 
 from opmark.errors import InvalidParameter
 from opmark.operators.shaping import (
@@ -23,8 +22,7 @@ from opmark.operators.shaping import (
     TILE,
     TRANSPOSE,
 )  # fmt: skip
-from opmark.registry import operator as find_operator
-from opmark.schema import Cost, Operator
+from opmark.schema import Cost
 
 COSTS = [
     (TRANSPOSE, {"shape": [5, 7]}, Cost(0, 140, 140), None),
@@ -57,23 +55,11 @@ ALIASES = [
     ("pixel_unshuffle", SPACE_TO_DEPTH), ("contiguous", TRANSPOSE),
 ]  # fmt: skip
 
+test_cost_by_hand = costs_by_hand(COSTS)
 
-@pytest.mark.parametrize(("op", "given", "forward", "backward"), COSTS)
-def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost | None, backward: Cost | None) -> None:
-    params = op.complete(given)
-    assert op.phase_cost(params, "forward") == forward
-    assert op.phase_cost(params, "backward") == backward
+test_what_cannot_be_is_refused_by_name = refused_by_name(REFUSED)
 
-
-@pytest.mark.parametrize(("op", "given", "blamed"), REFUSED)
-def test_what_cannot_be_is_refused_by_name(op: Operator, given: dict[str, Any], blamed: str) -> None:
-    with pytest.raises(InvalidParameter, match=f"parameter `{blamed}` must"):
-        op.check_rules(op.complete(given))
-
-
-@pytest.mark.parametrize(("alias", "op"), ALIASES)
-def test_the_names_of_other_systems_are_found(alias: str, op: Operator) -> None:
-    assert find_operator(alias) is op
+test_the_names_of_other_systems_are_found = names_found(ALIASES)
 
 
 def test_the_order_that_other_systems_measure_by_default_is_refused_with_its_reason() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from by_hand import costs_by_hand
 
 from opmark.errors import InvalidParameter, WrongResult
 from opmark.operators.sorting import ARGSORT, KTHVALUE, SORT, TOPK
@@ -26,12 +27,7 @@ COSTS = [
     (KTHVALUE, {"shape": [3, 4], "axis": 0, "k": 2}, Cost(0, 48, 48), Cost(0, 48, 48)),
 ]
 
-
-@pytest.mark.parametrize(("op", "given", "forward", "backward"), COSTS)
-def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost, backward: Cost | None) -> None:
-    params = op.complete(given)
-    assert op.phase_cost(params, "forward") == forward
-    assert op.phase_cost(params, "backward") == backward
+test_cost_by_hand = costs_by_hand(COSTS)
 
 
 @pytest.mark.parametrize("largest", [True, False])

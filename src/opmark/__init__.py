@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opmark.api import Result, calibrate, describe, noise_floor, plan, run, show
+    from opmark.api import Result, calibrate, coverage, describe, noise_floor, plan, run, show
     from opmark.api import list_ as list
     from opmark.errors import OpmarkError, TaskError, UserError
     from opmark.runner.doctor import doctor
@@ -17,6 +17,7 @@ _PUBLIC = {
     "TaskError": "opmark.errors:TaskError",
     "UserError": "opmark.errors:UserError",
     "calibrate": "opmark.api:calibrate",
+    "coverage": "opmark.api:coverage",
     "describe": "opmark.api:describe",
     "doctor": "opmark.runner.doctor:doctor",
     "list": "opmark.api:list_",
@@ -32,6 +33,7 @@ __all__ = [
     "TaskError",
     "UserError",
     "calibrate",
+    "coverage",
     "describe",
     "doctor",
     "list",

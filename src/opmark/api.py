@@ -272,7 +272,7 @@ def coverage(framework: str = "torch", *, db: PathLike | None = None) -> Coverag
     with closing(open_store(db)) as store:
         for run in store.runs():
             records = [r for r in store.records(run.id) if r.task.case.op.startswith(OPINFO_PREFIX)]
-            if len(records) > _MOST_OF_THEM:
+            if len({record.task.case.op for record in records}) >= _MOST_OF_THEM:
                 return framework_coverage(framework, run.id, records)
     return framework_coverage(framework)
 

@@ -47,7 +47,7 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("name", ["multi_sgd_update", "multi_adam_update", "multi_adamw_update"])
 def test_a_loop_foreach_and_a_fused_kernel_are_neighbours(name: str) -> None:
-    assert [i.label for i in BY_NAME[name].implementations_for("torch")] == ["foreach", "loop", "fused"]
+    assert [i.label for i in BY_NAME[name].implementations_for("torch")] == ["loop", "foreach", "fused"]
 
 
 def test_where_torch_has_no_fused_kernel_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,8 @@ def list_(
     listings = {"ops": _ops, "suites": _suites, "backends": _backends, "quantities": _quantities}
     if kind not in listings:
         raise UnknownName("listing", kind, listings)
-    if markdown and kind == "ops":
-        _print_page()
-        return
+    if markdown and kind != "ops":
+        raise UserError(f"{kind} are no page", "`opmark list ops --markdown` prints operators as one")
     rows = listings[kind]()
     if category is not None:
         if kind != "ops":
@@ -34,17 +33,20 @@ def list_(
         if category not in known:
             raise UnknownName("category", category, known)
         rows = [row for row in rows if row["category"] == category]
+    if markdown:
+        _print_page([row["operator"] for row in rows])
+        return
     if as_json:
         print_json_lines(rows)
         return
     _print_table(rows)
 
 
-def _print_page() -> None:
+def _print_page(names: list[str]) -> None:
     from opmark.registry import catalogue
     from opmark.report.catalogue import catalogue_page
 
-    print(catalogue_page(catalogue().values()), end="")
+    print(catalogue_page(catalogue()[name] for name in names), end="")
 
 
 def _ops() -> list[dict[str, Any]]:

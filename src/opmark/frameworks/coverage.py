@@ -70,5 +70,7 @@ def _outcomes(records: Sequence[Record]) -> dict[str, dict[str, str]]:
         case = record.task.case
         if case.op.startswith(PREFIX):
             became = record.status if record.status == "ok" else f"{record.status}: {record.reason}"
-            found.setdefault(case.op.removeprefix(PREFIX), {})[case.phase] = became
+            phases = found.setdefault(case.op.removeprefix(PREFIX), {})
+            if phases.get(case.phase, "ok") == "ok":  # of several processes, the one that failed is told
+                phases[case.phase] = became
     return found

@@ -151,8 +151,8 @@ def _update(
         partial=True,
         implementations=(
             numpy_update(reference, changed, False),
+            by_torch(unfused, name="unfused"),  # the plain one first: gains are told against it
             by_torch(fused, name="fused"),
-            by_torch(unfused, name="unfused"),
         ),
         aliases=aliases,
     )

@@ -43,7 +43,11 @@ def cases_for(
         phases = phases or (["backward"] if wrt else ["forward"])
         named = [name for op in ops for name in operators_like(op)]
         entries = [_entry(find_operator(name), params, wanted.sizes, phases, wrt, call or {}) for name in named]
-        return expand(Workload(VERSION, "command line", entries), find_operator)
+        named_cases = expand(Workload(VERSION, "command line", entries), find_operator)
+        cases = wanted.of_cases(named_cases, find_operator)
+        if not cases:
+            raise wanted.nothing("what is named")
+        return cases
     if params or wrt or call:
         raise UserError(
             "parameters, arguments and gradients go with operators; a workload brings its own",

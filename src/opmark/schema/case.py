@@ -35,7 +35,7 @@ class Case(Struct, frozen=True):
         content: dict[str, Any] = {"op": op, "params": params, "phase": phase}
         if wrt:
             content["wrt"] = wrt
-        if all(map(_written_alike, params.values())):
+        if _PLAIN("".join((op, *params, *wrt))) and all(map(_written_alike, params.values())):
             return cls(_digest(msgspec.json.encode(content, order="sorted")), op, params, phase, tags, wrt)
         return cls(content_id(content), op, params, phase, tags, wrt)
 

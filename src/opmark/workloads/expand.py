@@ -100,6 +100,8 @@ def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterato
     """The parameters of a callable are names of its own choice, used in its arguments as `{name}`."""
     if entry.sizes:
         raise (place / ".sizes").complaint(f"`{operator.name}` has no sizes", "write its arguments as tensors")
+    if entry.elements:
+        raise (place / ".elements").complaint(f"`{operator.name}` has no sizes", "write its arguments as tensors")
     if entry.args is None and entry.kwargs is None and entry.build is None:
         raise place.complaint(
             f"`{operator.name}` is a callable and needs arguments", "give args, as in args: [8x64 float32, 2]"
@@ -160,7 +162,10 @@ def _presets(operator: Operator, entry: Entry, place: _Place) -> list[Mapping[st
     if entry.elements:
         if entry.sizes:
             raise (place / ".elements").complaint("stands beside `sizes`", "give one of them")
-        return _swept(operator, entry.elements)
+        if min(entry.elements) < 1:
+            raise (place / ".elements").complaint(f"expected numbers of at least 1, got `{min(entry.elements)}`")
+        with (place / ".elements").named():
+            return _swept(operator, entry.elements)
     with (place / ".sizes").named():
         return [operator.preset(size) for size in entry.sizes] or [{}]
 

@@ -79,6 +79,9 @@ def sdpa(scale: float) -> Callable[..., Any]:
     def inner(q: Any, k: Any, v: Any, mask: Any) -> Any:
         from torch.nn.functional import scaled_dot_product_attention
 
+        if mask is None and q.shape[1] != k.shape[1]:  # heads that share keys as rows: keys are read once for all
+            rows = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])
+            return scaled_dot_product_attention(rows, k, v, scale=scale).reshape(*q.shape[:3], -1)
         if mask is not None and q.shape[2] == k.shape[2]:
             return scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=True)
         if mask is not None and _flash_takes(q, v):
@@ -106,11 +109,11 @@ def matmul_chain(scale: float) -> Callable[..., Any]:
     def inner(q: Any, k: Any, v: Any, mask: Any) -> Any:
         import torch
 
-        grouped = q.unflatten(1, (k.shape[1], -1))
-        scores = (grouped @ k.unsqueeze(2).transpose(-1, -2)) * scale
+        rows = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])
+        scores = (rows @ k.transpose(-1, -2)) * scale
         if mask is not None:
-            scores = scores.masked_fill(~mask, float("-inf"))
-        return (torch.softmax(scores, -1) @ v.unsqueeze(2)).flatten(1, 2)
+            scores = scores.unflatten(2, (-1, q.shape[2])).masked_fill(~mask, float("-inf")).flatten(2, 3)
+        return (torch.softmax(scores, -1) @ v).reshape(*q.shape[:3], -1)
 
     return inner
 

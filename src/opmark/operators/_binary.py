@@ -84,7 +84,8 @@ def binary(
         """A broadcast operand's gradient adds up the elements that it was used for."""
         n, small, size = prod(p["shape"]), prod(y_shape(p)), sizeof(p["dtype"])
         read = n + n * ("x" in backward_needs) + small * ("y" in backward_needs)
-        return Cost(backward_flops * n + n - small, read * size, (n + small) * size)
+        written = n * ("x" in gradients) + small * ("y" in gradients)
+        return Cost(backward_flops * n + n - small, read * size, written * size)
 
     return Operator(
         name=name,

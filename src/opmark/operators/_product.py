@@ -24,9 +24,11 @@ def product(
     backward_flops: Count,
     dtypes: tuple[str, ...] = FLOATS,
     params: tuple[Any, ...],
+    gradients: tuple[str, ...],
     **more: Any,
 ) -> Operator:
-    """An operator whose inputs are uniform and all have gradients; `out` counts the elements of the result."""
+    """An operator whose inputs are uniform; `out` counts the elements of the result. An input whose gradient is the
+    incoming one is left out of `gradients`: there is nothing to compute."""
 
     def inputs(p: Params) -> dict[str, TensorSpec]:
         return {name: TensorSpec(tuple(dims), p["dtype"]) for name, dims in shapes(p).items()}
@@ -36,7 +38,7 @@ def product(
 
     def backward(p: Params) -> Cost:
         """Reads the inputs and the gradient of the result, writes one for each input."""
-        read = nbytes(inputs(p).values())
+        read = nbytes(inputs(p)[name] for name in gradients)
         return Cost(backward_flops(p), read + out(p) * sizeof(p["dtype"]), read)
 
     return Operator(
@@ -47,5 +49,6 @@ def product(
         inputs=inputs,
         cost=cost,
         backward_cost=backward,
+        gradients=gradients,
         **more,
     )

@@ -7,14 +7,13 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.schema import Params
-from opmark.schema.dtype import sizeof
 
 LARGEST = 127
 # Values between -1 and 1 nearly fill 8 bits with steps of these sizes, and none is cut off: none is above MOST.
 STEPS = (1 / 120, 1 / 100)
 MOST = 120
-# Of a step: what rounding before the last one may move a value, in inputs of 4 bytes or more, and of 2.
-_WIDE, _NARROW = 0.01, 0.25
+# Of a step: what rounding before the last one, in float32, may move a value.
+_SLACK = 0.01
 
 
 def either_side(reference: Callable[..., Any], *rounded: int) -> Callable[..., Any]:
@@ -28,7 +27,7 @@ def either_side(reference: Callable[..., Any], *rounded: int) -> Callable[..., A
         found = list(outputs) if isinstance(outputs, tuple) else [outputs]
         exact = reference(p, **inputs)
         exact = exact if isinstance(exact, tuple) else (exact,)
-        within = 0.5 + (_WIDE if sizeof(p["dtype"]) > 2 else _NARROW)
+        within = 0.5 + _SLACK
         for i in rounded or (0,):
             if found[i].shape == exact[i].shape:
                 found[i] = np.where(np.abs(found[i] - exact[i]) <= within, exact[i], found[i])

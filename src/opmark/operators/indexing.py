@@ -22,7 +22,7 @@ FIRST_AXIS = integer("axis", "axis that is indexed; negative counts from the las
 
 def _lookup(p: Params, picked: int, indices: int, table: int) -> Cost:
     nbytes = sizeof(p["dtype"])
-    return Cost(0, picked * nbytes + indices * INDEX_BYTES, picked * nbytes)
+    return Cost(0, min(picked, table) * nbytes + indices * INDEX_BYTES, picked * nbytes)
 
 
 def _lookup_backward(p: Params, picked: int, indices: int, table: int) -> Cost:

@@ -119,7 +119,7 @@ def _numpy_sigmoid(p: Params, x: Any) -> Launch:
 
 FUNCTIONS = (
     _replaces("relu_", "max(x, 0)", _build.numpy(_numpy_relu), reference=lambda p, x: np.maximum(x, 0), flops=0),
-    _replaces("sigmoid_", "1 / (1 + exp(-x))", _build.numpy(_numpy_sigmoid), flops=4, domain=(-3.0, 3.0),
+    _replaces("sigmoid_", "1 / (1 + exp(-x))", _build.numpy(_numpy_sigmoid), flops=3, domain=(-3.0, 3.0),
               reference=lambda p, x: 1 / (1 + np.exp(-x))),
     _replaces("tanh_", "hyperbolic tangent", "numpy.tanh", domain=(-3.0, 3.0)),
     _replaces("clamp_", "x, or the end of the range that it is beyond", _build.numpy(_numpy_clamp, "numpy.clip"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from opmark.errors import Unsupported
@@ -56,14 +58,19 @@ def _by_expert(p: Params, x: Any, weight: Any) -> Any:
     return np.concatenate([x[rows] @ weight[expert].T for expert, rows in spans(p)])
 
 
-def _looped(p: Params, x: Any, weight: Any) -> Any:
+def _looped(p: Params, weight: Any) -> Callable[[Any], Any]:
     """A product for each expert with a token, into one tensor."""
     import torch
 
-    result = x.new_empty(len(x), weight.shape[1])
-    for expert, rows in spans(p):
-        torch.mm(x[rows], weight[expert].t(), out=result[rows])
-    return result
+    experts = [(rows, weight[expert].t()) for expert, rows in spans(p)]
+
+    def product(x: Any) -> Any:
+        result = x.new_empty(len(x), weight.shape[1])
+        for rows, columns in experts:
+            torch.mm(x[rows], columns, out=result[rows])
+        return result
+
+    return product
 
 
 def _grouped(p: Params, x: Any, *weights: Any) -> Any:
@@ -108,7 +115,7 @@ GROUP_GEMM = Operator(
     partial=True,
     implementations=(
         formula(_by_expert),
-        torch(lambda p, x, weight: lambda: _looped(p, x, weight), name="loop"),
+        torch(lambda p, x, weight: partial(_looped(p, weight), x), name="loop"),
         torch(_torch_grouped, "torch.nn.functional.grouped_mm", "grouped_mm"),
     ),
 )
@@ -136,7 +143,8 @@ def _mlp(p: Params, x: Any, gate_up: Any, down: Any) -> Any:
 
 
 def _torch_mlp(p: Params, x: Any, gate_up: Any, down: Any) -> Launch:
-    return lambda: _looped(p, torch_gated(_looped(p, x, gate_up)), down)
+    first, second = _looped(p, gate_up), _looped(p, down)
+    return lambda: second(torch_gated(first(x)))
 
 
 def _torch_mlp_grouped(p: Params, x: Any, gate_up: Any, down: Any) -> Launch:
@@ -166,7 +174,6 @@ MLP = Operator(
         torch(_torch_mlp, name="loop"),
         torch(_torch_mlp_grouped, "torch.nn.functional.grouped_mm", "grouped_mm"),
     ),
-    aliases=("fused_moe", "fused_experts"),
 )
 
 

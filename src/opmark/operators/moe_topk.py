@@ -104,7 +104,7 @@ SOFTMAX_TOPK = Operator(
         Rule("topk", "be at most num_experts={num_experts} (got {topk})", lambda p: p["topk"] <= p["num_experts"]),
     ),
     implementations=(formula(_softmax_topk, lambda _: "float32", lambda _: "int64"), torch(_torch_softmax)),
-    aliases=("topk_softmax",),
+    aliases=("topk_softmax", "softmax_topk"),
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from opmark.schema.dtype import sizeof
 from opmark.schema.param import dtype, flag, size
 
 SCALES = (0.005, 0.01)
-OUT = dtype("float32", "bfloat16", "float16", name="out_dtype", doc="element type of the result")
+OUT = dtype("bfloat16", "float16", "float32", default="bfloat16", name="out_dtype", doc="element type of the result")
 SIZES = (size("hidden_size", "elements of a token"), size("new_hidden_size", "elements of a token in the result"))
 
 

@@ -140,11 +140,16 @@ def _torch(gates: Gates, name: Callable[[Params], str]) -> Callable[..., Launch]
         network = partial(getattr(torch, name(p)), x, start if len(start) > 1 else start[0])
         options = {"has_biases": True, "num_layers": p["layers"], "dropout": 0.0, "bidirectional": p["bidirectional"]}
 
-        def launch() -> Any:
-            # Views, a few microseconds; made here so that gradients find their way to the vector.
+        def views() -> list[Any]:
             parts = [part.view(shape) for part, shape in zip(weights.split(lengths), shapes, strict=True)]
-            flat = [tensor for four in _split(p, parts) for tensor in four]
-            return network(flat, train=torch.is_grad_enabled(), batch_first=False, **options)
+            return [tensor for four in _split(p, parts) for tensor in four]
+
+        made = views()
+
+        def launch() -> Any:
+            # Where there are gradients, views are made in the call, so that they find their way to the vector.
+            train = torch.is_grad_enabled()
+            return network(views() if train else made, train=train, batch_first=False, **options)
 
         return launch
 

@@ -141,10 +141,11 @@ def _presets(dims: int) -> dict[str, dict[str, Any]]:
 
 OPERATORS = (
     _operator("nearest", 1, 1, _nearest, "_upsample_nearest_exact1d"),
-    _operator("nearest", 2, 1, _nearest, "UpSampling", "UpsamplingNearest2d", "_upsample_nearest_exact2d"),
+    _operator("nearest", 2, 1, _nearest, "UpSampling", "UpsamplingNearest2d", "Upsample", "interpolate",
+              "_upsample_nearest_exact2d"),
     _operator("nearest", 3, 1, _nearest, "_upsample_nearest_exact3d"),
     _operator("linear", 1, 2, _linear),
-    _operator("bilinear", 2, 2, _linear, "interpolate", "BilinearResize2D", "UpsamplingBilinear2d", "Upsample"),
+    _operator("bilinear", 2, 2, _linear, "BilinearResize2D", "UpsamplingBilinear2d"),
     _operator("trilinear", 3, 2, _linear),
     _operator("bicubic", 2, 4, _cubic),
 )

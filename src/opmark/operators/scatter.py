@@ -283,7 +283,7 @@ INDEX_PUT = Operator(
         native(_index_put),
         torch(lambda p, x, index, src: lambda: x.index_put((index,), src), "torch.index_put"),
     ),
-    aliases=("scatter_nd", "index_copy"),
+    aliases=("index_copy",),
 )  # fmt: skip
 
 

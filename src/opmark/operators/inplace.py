@@ -117,9 +117,12 @@ def _numpy_sigmoid(p: Params, x: Any) -> Launch:
     return launch
 
 
+# Maps that, repeated, bring every value to the same one. Their time does not depend on it, but it is said.
+SETTLES = " (a repeated call works on values that have settled)"
+
 FUNCTIONS = (
     _replaces("relu_", "max(x, 0)", _build.numpy(_numpy_relu), reference=lambda p, x: np.maximum(x, 0), flops=0),
-    _replaces("sigmoid_", "1 / (1 + exp(-x))", _build.numpy(_numpy_sigmoid), flops=3, domain=(-3.0, 3.0),
+    _replaces("sigmoid_", "1 / (1 + exp(-x))" + SETTLES, _build.numpy(_numpy_sigmoid), flops=3, domain=(-3.0, 3.0),
               reference=lambda p, x: 1 / (1 + np.exp(-x))),
     _replaces("tanh_", "hyperbolic tangent", "numpy.tanh", domain=(-3.0, 3.0)),
     _replaces("clamp_", "x, or the end of the range that it is beyond", _build.numpy(_numpy_clamp, "numpy.clip"),
@@ -127,8 +130,8 @@ FUNCTIONS = (
               reference=lambda p, x: np.clip(x, p["low"], p["high"]), aliases=("clip_",)),
     _replaces("abs_", "|x|", "numpy.abs", aliases=("absolute_",)),
     _replaces("neg_", "-x", "numpy.negative", aliases=("negative_",)),
-    _replaces("sqrt_", "square root of x", "numpy.sqrt", domain=POSITIVE),
-    _replaces("cos_", "cosine", "numpy.cos", domain=(-3.0, 3.0)),
+    _replaces("sqrt_", "square root of x" + SETTLES, "numpy.sqrt", domain=POSITIVE),
+    _replaces("cos_", "cosine" + SETTLES, "numpy.cos", domain=(-3.0, 3.0)),
     _replaces("round_", "nearest whole number; of two, the even one", "numpy.rint", domain=(-100.0, 100.0)),
 )  # fmt: skip
 

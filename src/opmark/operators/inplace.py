@@ -117,7 +117,7 @@ def _numpy_sigmoid(p: Params, x: Any) -> Launch:
     return launch
 
 
-# Maps that, repeated, bring every value to the same one. Their time does not depend on it, but it is said.
+# Maps that, repeated, bring every value to the same one: data that real use does not have, so it is said.
 SETTLES = " (a repeated call works on values that have settled)"
 
 FUNCTIONS = (

@@ -37,13 +37,13 @@ def _torch(outcomes: Mapping[str, dict[str, str]]) -> list[Covered]:
         Covered(
             entry.name,
             entry.function,
-            [tier for tier, there in enumerate((bool(about), entry.callable, bool(entry.dtypes)), 1) if there],
+            [tier for tier, there in enumerate((bool(about), bool(entry.path), bool(entry.dtypes)), 1) if there],
             about,
             entry.differentiable,
             outcomes.get(entry.name, {}),
         )
         for entry in entries()
-        for about in [curated.get(f"torch.{entry.function}", [])]
+        for about in [curated.get(entry.path, [])]
     ]
 
 

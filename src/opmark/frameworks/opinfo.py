@@ -39,8 +39,8 @@ class Entry(NamedTuple):
     """With its variant, as in `nn.functional.pad/reflect`."""
     function: str
     """Its name in torch, as in `nn.functional.pad`."""
-    callable: bool
-    """Whether `torch.` and that name is a function that can be called."""
+    path: str
+    """The function that can be called, as in `torch.nn.functional.pad`; empty where there is none of that name."""
     dtypes: list[str]
     """In which it runs on a CPU."""
     differentiable: bool

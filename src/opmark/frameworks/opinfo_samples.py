@@ -270,17 +270,23 @@ def _bounded(*shape: Any, **options: Any) -> torch.Tensor:
     return _make_tensor(*shape, **options)
 
 
-def _listing(device: str = "cpu") -> list[tuple[str, str, bool, list[str], bool]]:
+def _listing(device: str = "cpu") -> list[tuple[str, str, str, list[str], bool]]:
     return [
         (
             name,
             entry.name,
-            _callable(f"torch.{entry.name}"),
+            _path(entry.name),
             sorted(str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes(device)),
             bool(entry.supports_autograd),
         )
         for name, entry in database().items()
     ]
+
+
+def _path(name: str) -> str:
+    """Where the function of that name is: in torch, or a method of its tensors."""
+    plain = name.removeprefix("torch.")
+    return next((path for path in (f"torch.{plain}", f"torch.Tensor.{plain}") if _callable(path)), "")
 
 
 def _callable(path: str) -> bool:

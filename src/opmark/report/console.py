@@ -127,7 +127,7 @@ def _cells(row: Row) -> Cells:
     cells: Cells = {
         "operator": Text(task.case.op),
         "parameters": Text(parameters(record)),
-        "backend": Text(f"{task.backend}{_way(task)} ×{task.settings.threads}{in_processes(row)}"),
+        "backend": Text(where(row)),
         "phase": " d".join((task.case.phase, *task.case.wrt)),
         "memory": _memory(record.memory),
         "status": _status(row),
@@ -143,15 +143,18 @@ def _cells(row: Row) -> Cells:
     return cells
 
 
+def where(row: Row) -> str:
+    """Backend, implementation if there are several, threads, processes if there are several."""
+    task = row.record.task
+    processes = f" in {len(row.records)} processes" if len(row.records) > 1 else ""
+    return f"{task.backend}{_way(task)} ×{task.settings.threads}{processes}"
+
+
 def _way(task: Task) -> str:
     """The implementation, where the framework has several."""
     own = backends().get(task.backend)
     plain = not task.implementation or (own is not None and task.implementation in (own.framework, task.backend))
     return "" if plain else f"/{task.implementation}"
-
-
-def in_processes(row: Row) -> str:
-    return f" in {len(row.records)} processes" if len(row.records) > 1 else ""
 
 
 def _figures(summary: Summary, key: Key) -> Cells:

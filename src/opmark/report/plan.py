@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from opmark.report.console import in_processes, parameters
+from opmark.report.console import parameters, where
 from opmark.report.rows import Row, rows
 from opmark.report.tables import plain_table
 from opmark.schema import Record, Task
@@ -42,9 +42,8 @@ def plan_table(tasks: Sequence[Task], skipped: Sequence[Record]) -> Table:
     table = plain_table("operator", "parameters", "backend", "phase", "plan", caption=caption)
     for row in everything[:_MOST_ROWS]:
         record, task = row.record, row.record.task
-        backend = f"{task.backend} ×{task.settings.threads}{in_processes(row)}"
         fate = f"skipped: {record.reason}" if record.reason else task.settings.effort
-        cells = (task.case.op, parameters(record), backend, task.case.phase, fate)
+        cells = (task.case.op, parameters(record), where(row), task.case.phase, fate)
         table.add_row(*(Text(cell) for cell in cells))
     if len(everything) > _MOST_ROWS:
         table.add_row(Text("..."), Text(f"and {len(everything) - _MOST_ROWS} more; --json prints all of them"))

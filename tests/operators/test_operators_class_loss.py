@@ -97,6 +97,6 @@ def test_more_than_all_of_the_weight_cannot_be_shared() -> None:
         op.check_rules(op.complete({"batch": 2, "classes": 3, "label_smoothing": 1.5}))
 
 
-@pytest.mark.parametrize("alias", ["softmax_cross_entropy", "SoftmaxCrossEntropyLoss", "SoftmaxOutput"])
+@pytest.mark.parametrize("alias", ["softmax_cross_entropy", "SoftmaxCrossEntropyLoss", "CrossEntropyLoss"])
 def test_names_of_other_systems_are_known(alias: str) -> None:
     assert operator(alias).name == "cross_entropy"

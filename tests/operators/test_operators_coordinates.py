@@ -15,7 +15,8 @@ from opmark.schema import Cost, Operator
 COSTS = [
     # 7 rows of 4 elements, each by 2 coordinates of 8 bytes. Back: all of 3 x 5 x 4 elements are written.
     (GATHER_ND, {"shape": [3, 5, 4], "indices": 7}, Cost(0, 28 * 4 + 14 * 8, 112), Cost(28, 224, 240)),
-    (GATHER_ND, {"shape": [3, 5], "depth": 1, "indices": 7}, Cost(0, 35 * 4 + 7 * 8, 140), Cost(35, 196, 60)),
+    # 7 rows of 5 elements out of 3: no more than all of them are read.
+    (GATHER_ND, {"shape": [3, 5], "depth": 1, "indices": 7}, Cost(0, 15 * 4 + 7 * 8, 140), Cost(35, 196, 60)),
     # 5 indices in, 5 rows of 3 numbers of 8 bytes out.
     (ONE_HOT, {"indices": 5, "depth": 3}, Cost(0, 40, 120), None),
     (RAVEL_MULTI_INDEX, {"shape": [3, 4, 5], "indices": 10}, Cost(0, 240, 80), None),

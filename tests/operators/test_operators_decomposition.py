@@ -80,6 +80,6 @@ def test_what_is_left_of_least_squares_is_at_right_angles_to_the_columns(numpy_c
     assert np.abs(left).max() > 0.01
 
 
-@pytest.mark.parametrize(("alias", "op"), [("linalg_gelqf", LQ), ("linalg_qr", QR), ("linalg_svd", SVDVALS)])
+@pytest.mark.parametrize(("alias", "op"), [("linalg_gelqf", LQ), ("linalg_qr", QR), ("linalg_svdvals", SVDVALS)])
 def test_the_names_of_other_systems_are_found(alias: str, op: Operator) -> None:
     assert find_operator(alias) is op

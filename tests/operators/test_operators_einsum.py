@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -55,3 +56,10 @@ def test_the_reference_is_the_sum_that_the_equation_says() -> None:
     a, b = np.arange(6.0).reshape(2, 3), np.arange(6.0).reshape(2, 3)
     expected = [sum(a[i, j] * b[i, j] for i in range(2)) for j in range(3)]
     np.testing.assert_array_equal(EINSUM.reference({"equation": "ij-ij-j"}, a=a, b=b), expected)
+
+
+def test_every_equation_that_the_parameter_names_is_one() -> None:
+    named = set(re.findall(r"[a-z]+-[a-z]+-[a-z]+", EINSUM.param("equation").doc))
+    assert {"bhqd-bhkd-bhqk", "bij-bjk-bik", "bi-bj-bij"} < named
+    for equation in named:
+        EINSUM.check_rules(EINSUM.complete({"equation": equation, "sizes": [2] * len(letters(equation))}))

@@ -17,15 +17,18 @@ from opmark.schema import Cost, Operator
 SIZES: dict[str, Any] = {"rows": 10, "dim": 4, "bags": 3, "pooling": 5}
 
 COSTS = [
-    # 15 rows of 4 floats, 15 indices and 3 offsets of 8 bytes in, 3 rows out; 12 sums of rows. Back: 3 rows and all
-    # indices in, the whole table out; 15 rows are added up.
-    (EMBEDDING_BAG, {}, Cost(48, 240 + 144, 48), Cost(60, 48 + 144, 160)),
-    (EMBEDDING_BAG, {"mode": "mean"}, Cost(60, 384, 48), Cost(72, 192, 160)),
-    (EMBEDDING_BAG, {"mode": "max"}, Cost(0, 384, 48), Cost(12, 192, 160)),
+    # 10 rows of 4 floats, each once, though 15 are asked for; 15 indices and 3 offsets of 8 bytes in, 3 rows out; 12
+    # sums of rows. Back: 3 rows and all indices in, the whole table out; 15 rows are added up.
+    (EMBEDDING_BAG, {}, Cost(48, 160 + 144, 48), Cost(60, 48 + 144, 160)),
+    (EMBEDDING_BAG, {"rows": 100}, Cost(48, 240 + 144, 48), Cost(60, 192, 1600)),
+    (EMBEDDING_BAG, {"mode": "mean"}, Cost(60, 304, 48), Cost(72, 192, 160)),
+    # Back: for each of 12 elements the gradient and the row that it came from, 8 bytes.
+    (EMBEDDING_BAG, {"mode": "max"}, Cost(0, 304, 48), Cost(12, 48 + 96, 160)),
     # A weight of 4 bytes for each row looked up, and a product.
-    (EMBEDDING_BAG, {"weighted": True}, Cost(108, 444, 48), Cost(120, 252, 160)),
-    (EMBEDDING_BAG, {"dtype": "float16"}, Cost(48, 264, 24), Cost(60, 168, 80)),
-    (BATCHED, {"tables": 2}, Cost(96, 768, 96), Cost(120, 384, 320)),
+    (EMBEDDING_BAG, {"weighted": True}, Cost(108, 364, 48), Cost(120, 252, 160)),
+    (EMBEDDING_BAG, {"dtype": "float16"}, Cost(48, 224, 24), Cost(60, 168, 80)),
+    (BATCHED, {"tables": 2}, Cost(96, 608, 96), Cost(120, 384, 320)),
+    (BATCHED, {"tables": 2, "rows": 100}, Cost(96, 768, 96), Cost(120, 384, 3200)),
 ]
 
 
@@ -37,7 +40,7 @@ def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost, backwa
 
 
 def test_the_cost_counts_the_rows_that_really_are_looked_up(torch_cpu: Any) -> None:
-    params = EMBEDDING_BAG.complete({**SIZES, "bags": 50, "lengths": "random"})
+    params = EMBEDDING_BAG.complete({**SIZES, "rows": 1000, "bags": 50, "lengths": "random"})
     for seed in (0, 1):
         inputs = {name: torch_cpu.tensor(spec, seed) for name, spec in EMBEDDING_BAG.inputs(params).items()}
         n = len(inputs["indices"])

@@ -69,6 +69,11 @@ def test_rows_that_were_not_looked_up_stay(op: Operator, torch_cpu: Any) -> None
         assert all(torch.equal(inputs[name][others], before[name]) for name in op.mutates)
 
 
+@every_operator
+def test_gains_are_told_against_the_dense_one(op: Operator) -> None:
+    assert [i.label for i in op.implementations_for("torch")] == ["dense", "sparse"]
+
+
 @pytest.mark.parametrize(("alias", "op"), [("EXACT_SGD", SGD), ("EXACT_ROWWISE_ADAGRAD", ADAGRAD)])
 def test_fbgemms_optimizers_are_found_by_their_names(alias: str, op: Operator) -> None:
     assert operator(alias).name == op.name

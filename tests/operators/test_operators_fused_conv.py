@@ -55,6 +55,12 @@ def test_what_is_folded_is_the_same_for_every_seed_and_x_is_not(torch_cpu: Any) 
     assert same == {"weight", "gamma", "beta", "mean", "var"}
 
 
+@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
+def test_what_is_folded_beforehand_is_not_called_fused(op: Operator) -> None:
+    named = "fused" if op is CONV_RELU else "folded"
+    assert [i.label for i in op.implementations_for("torch")] == ["unfused", named, "compiled"]
+
+
 def test_statistics_differ_from_each_other(torch_cpu: Any) -> None:
     _, inputs = made(CONV_BN, torch_cpu, 0)
     assert not torch.equal(inputs["beta"], inputs["mean"])

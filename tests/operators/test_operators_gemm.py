@@ -35,12 +35,13 @@ COSTS = [
     # A bias is one more sum for each result and 5 more elements; its gradient adds up the 10 elements of dc.
     (LINEAR, {**SHAPE, "dtype": "float32"}, Cost(70, 104, 40), Cost(130, 124, 104)),
     (LINEAR_NO_BIAS, {**SHAPE, "dtype": "float32"}, Cost(60, 84, 40), Cost(120, 124, 84)),
-    # The matrix that is added has 10 elements; its gradient is dc.
-    (ADDMM, {**SHAPE, "dtype": "float32"}, Cost(70, 124, 40), Cost(120, 124, 124)),
-    (BADDBMM, {"B": 7, **SHAPE, "dtype": "float64"}, Cost(490, 1736, 560), Cost(840, 1736, 1736)),
+    # The matrix that is added has 10 elements, unless it is added 0 times; its gradient is dc, which is there already.
+    (ADDMM, {**SHAPE, "dtype": "float32"}, Cost(70, 124, 40), Cost(120, 124, 84)),
+    (ADDMM, {**SHAPE, "beta": 0.0, "dtype": "float32"}, Cost(70, 84, 40), Cost(120, 124, 84)),
+    (BADDBMM, {"B": 7, **SHAPE, "dtype": "float64"}, Cost(490, 1736, 560), Cost(840, 1736, 1176)),
     # 2 results of 3 products and 3 sums; back: 6 products for a, 6 products and sums for x.
     (GEMV, {"M": 2, "K": 3}, Cost(12, 36, 8), Cost(18, 44, 36)),
-    (ADDMV, {"M": 2, "K": 3}, Cost(14, 44, 8), Cost(18, 44, 44)),
+    (ADDMV, {"M": 2, "K": 3}, Cost(14, 44, 8), Cost(18, 44, 36)),
     # Products with 2, 1 and 4 rows, each with a matrix b of its own.
     (
         GROUPED_GEMM,

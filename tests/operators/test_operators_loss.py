@@ -31,6 +31,9 @@ def _loss(name: str, *values: list[float], **given: Any) -> list[float]:
         ("mse_loss", ([1.0, -2.0], [3.0, -1.0]), {}, [4, 1]),
         ("smooth_l1_loss", ([0.5, 3.0], [0.0, 0.0]), {}, [0.125, 2.5]),
         ("smooth_l1_loss", ([0.5, 3.0], [0.0, 0.0]), {"beta": 2.0}, [0.0625, 2]),
+        # MXNet: (sigma x)² / 2 where |x| is below 1 / sigma², else |x| - 1 / sigma² / 2.
+        ("smooth_l1", ([0.5, -3.0],), {}, [0.125, 2.5]),
+        ("smooth_l1", ([0.125, -3.0],), {"sigma": 2.0}, [0.03125, 2.875]),
         ("huber_loss", ([0.5, 3.0], [0.0, 0.0]), {"delta": 2.0}, [0.125, 4]),
         ("bce_loss", ([0.25, 0.25], [1.0, 0.0]), {}, [-log(0.25), -log(0.75)]),
         ("bce_with_logits", ([0.0, -log(3.0)], [0.5, 1.0]), {}, [log(2), log(4)]),
@@ -108,6 +111,8 @@ def test_a_large_tensor_repeats_itself_but_not_row_by_row() -> None:
         ("l1_loss", "mean", Cost(36, 96, 4), Cost(24, 100, 48)),
         # Three tensors in, two gradients out.
         ("gaussian_nll_loss", "mean", Cost(84, 144, 4), Cost(96, 148, 96)),
+        # One tensor in: magnitude, square and product.
+        ("smooth_l1", "none", Cost(36, 48, 48), Cost(24, 96, 48)),
         ("scaled_loss", "sum", Cost(24, 48, 4), Cost(12, 52, 48)),
     ],
 )
@@ -118,7 +123,9 @@ def test_cost_by_hand(name: str, reduction: str, forward: Cost, backward: Cost) 
     assert op.phase_cost(params, "backward") == backward
 
 
-@pytest.mark.parametrize(("name", "param"), [("smooth_l1_loss", "beta"), ("huber_loss", "delta")])
+@pytest.mark.parametrize(
+    ("name", "param"), [("smooth_l1_loss", "beta"), ("smooth_l1", "sigma"), ("huber_loss", "delta")]
+)
 def test_a_parabola_needs_a_width(name: str, param: str) -> None:
     with pytest.raises(InvalidParameter, match=f"parameter `{param}` must be above 0"):
         BY_NAME[name].check_rules(BY_NAME[name].complete({"shape": [2], param: 0.0}))
@@ -136,14 +143,24 @@ def test_a_reduction_that_there_is_not_is_refused(op: Operator) -> None:
         ("L1Loss", "l1_loss"),
         ("L2Loss", "mse_loss"),
         ("l2_loss", "mse_loss"),
-        ("smooth_l1", "smooth_l1_loss"),
+        ("SmoothL1Loss", "smooth_l1_loss"),
         ("SigmoidBinaryCrossEntropyLoss", "bce_with_logits"),
-        ("LinearRegressionOutput", "mse_loss"),
-        ("LogisticRegressionOutput", "bce_with_logits"),
-        ("MAERegressionOutput", "l1_loss"),
-        ("SVMOutput", "hinge_loss"),
         ("MakeLoss", "scaled_loss"),
     ],
 )
 def test_names_of_other_systems_are_known(alias: str, name: str) -> None:
+    assert operator(alias).name == name
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("LinearRegressionOutput", "identity"),
+        ("MAERegressionOutput", "identity"),
+        ("SVMOutput", "identity"),
+        ("LogisticRegressionOutput", "sigmoid"),
+        ("SoftmaxOutput", "softmax"),
+    ],
+)
+def test_an_output_whose_loss_is_only_in_its_gradient_is_what_it_computes(alias: str, name: str) -> None:
     assert operator(alias).name == name

@@ -19,13 +19,14 @@ from opmark.schema import Cost, Operator
 SPARSE: dict[str, Any] = {"num_tokens": 3, "num_experts": 8, "topk": 2}
 SHARED: dict[str, Any] = {"num_tokens": 4, "num_experts": 4, "topk": 2, "ep_size": 2, "ep_rank": 1, "routing": "zipf"}
 GEMM = {"hidden_size": 3, "new_hidden_size": 2}
+WIDE = {**GEMM, "out_dtype": "float32"}
 SIZES: list[tuple[Operator, dict[str, Any]]] = [
     (GROUP_GEMM, GEMM),
     (MLP, {"hidden_size": 3, "intermediate_size": 2}),
     (SWIGLU, {"hidden_size": 3}),
     (SWIGLU_DYNAMIC_QUANT, {"hidden_size": 3}),
-    (QUANT_GROUP_GEMM, GEMM),
-    (COMBINE, GEMM),
+    (QUANT_GROUP_GEMM, WIDE),
+    (COMBINE, WIDE),
 ]
 
 
@@ -46,9 +47,10 @@ COSTS = [
     (MLP, {"hidden_size": 3, "intermediate_size": 2}, Cost(6 * 6 * 6 + 4 * 12, 4 * (18 + 6 * 18), 4 * 18)),
     (SWIGLU, {"hidden_size": 3}, Cost(4 * 18, 4 * 36, 4 * 18)),
     (SWIGLU_DYNAMIC_QUANT, {"hidden_size": 3}, Cost(6 * 18, 4 * 36 + 4 * 18, 18 + 4 * 6)),
-    (QUANT_GROUP_GEMM, GEMM, Cost(2 * 6 * 3 * 2, 18 + 36 + 4 * (6 + 12), 4 * 12)),
+    (QUANT_GROUP_GEMM, WIDE, Cost(2 * 6 * 3 * 2, 18 + 36 + 4 * (6 + 12), 4 * 12)),
+    (QUANT_GROUP_GEMM, GEMM, Cost(2 * 6 * 3 * 2, 18 + 36 + 4 * (6 + 12), 2 * 12)),
     # Ids, weights and a residual of 3 x 2 come in; all of 3 tokens goes out, in full width.
-    (COMBINE, GEMM, Cost(72 + 2 * 12 + 6, 18 + 36 + 4 * (6 + 12) + 4 * (6 + 6 + 6), 4 * 6)),
+    (COMBINE, WIDE, Cost(72 + 2 * 12 + 6, 18 + 36 + 4 * (6 + 12) + 4 * (6 + 6 + 6), 4 * 6)),
 ]
 
 
@@ -88,7 +90,7 @@ def test_operands_of_8_bits_are_neither_zero_nor_of_one_sign(torch_cpu: Any) -> 
 
 
 def test_the_residual_of_another_rank_is_not_added(numpy_cpu: Any) -> None:
-    given = {**SPARSE, **GEMM, "num_tokens": 4, "sp_size": 2, "res_scale": 3.0}
+    given = {**SPARSE, **WIDE, "num_tokens": 4, "sp_size": 2, "res_scale": 3.0}
     first, second = (COMBINE.complete({**given, "sp_rank": rank}) for rank in (0, 1))
     arrays = {name: numpy_cpu.to_numpy(t) for name, t in _tensors(COMBINE, first, numpy_cpu).items()}
     difference = COMBINE.reference(first, **arrays) - COMBINE.reference(second, **arrays)
@@ -102,5 +104,10 @@ def test_the_large_one_is_the_work_of_a_rank(op: Operator) -> None:
     assert routing.experts(params) == params["num_experts"] // params["ep_size"] < params["num_experts"]
 
 
-def test_it_is_found_by_the_name_of_its_kernel() -> None:
-    assert operator("fused_moe") is MLP
+def test_products_are_found_by_the_names_of_their_kernels() -> None:
+    assert operator("grouped_mm") is GROUP_GEMM
+    assert operator("quant_group_gemm") is QUANT_GROUP_GEMM
+
+
+def test_the_result_of_8_bits_is_bfloat16_unless_asked_for_more() -> None:
+    assert QUANT_GROUP_GEMM.complete(QUANT_GROUP_GEMM.preset("small"))["out_dtype"] == "bfloat16"

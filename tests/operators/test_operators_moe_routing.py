@@ -20,6 +20,12 @@ def _arrays(op: Operator, params: dict[str, Any], live: Any) -> dict[str, Any]:
     return {n: live.to_numpy(live.tensor(spec, i)) for i, (n, spec) in enumerate(op.inputs(params).items())}
 
 
+@pytest.mark.parametrize("dtype", GATING.param("dtype").choices)
+def test_the_weight_of_a_gate_is_not_converted_in_a_launch(dtype: str) -> None:
+    params = GATING.complete({"num_tokens": 3, "hidden_size": 4, "num_experts": 8, "dtype": dtype})
+    assert GATING.inputs(params)["weight"].dtype == "float32"
+
+
 @pytest.mark.parametrize("given", [SPARSE, SHARED], ids=str)
 def test_only_tokens_with_an_expert_here_are_read(given: dict[str, Any], bytes_read: Any) -> None:
     params = SCATTER.complete(given)
@@ -73,7 +79,7 @@ def test_rows_come_back_to_their_tokens(numpy_cpu: Any) -> None:
 def test_scores_are_float32_whatever_comes_in() -> None:
     params = GATING.complete({"num_tokens": 5, "sp_size": 2, "hidden_size": 4, "num_experts": 3, "dtype": "bfloat16"})
     assert GATING.result_dtype(params) == "float32"
-    assert GATING.cost(params) == Cost(2 * 2 * 4 * 3, 2 * (2 * 4 + 3 * 4), 4 * 2 * 3)
+    assert GATING.cost(params) == Cost(2 * 2 * 4 * 3, 2 * (2 * 4) + 4 * (3 * 4), 4 * 2 * 3)
 
 
 @pytest.mark.parametrize(("change", "param"), [({"sp_size": 4}, "sp_size"), ({"sp_size": 2, "sp_rank": 2}, "sp_rank")])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from opmark.errors import InvalidParameter
+from opmark.errors import InvalidParameter, Unsupported
 from opmark.operators.optimizer import OPERATORS
 from opmark.registry import operator
 from opmark.schema import Cost, Operator
@@ -137,8 +137,7 @@ def test_a_launch_changes_what_it_says_and_nothing_else(op: Operator, framework:
     params = op.complete({"shape": [3, 5], "lr": 0.5})
     inputs = {name: live.tensor(spec, i) for i, (name, spec) in enumerate(op.inputs(params).items())}
     before = {name: np.array(live.to_numpy(tensor)) for name, tensor in inputs.items()}
-    (implementation,) = op.implementations_for(framework)
-    implementation.build(params, **inputs)()
+    op.implementations_for(framework)[0].build(params, **inputs)()
     changed = {name for name, tensor in inputs.items() if (live.to_numpy(tensor) != before[name]).any()}
     assert changed == set(op.mutates)
 
@@ -158,6 +157,54 @@ def test_what_divides_by_the_rate_refuses_a_rate_of_zero(name: str) -> None:
     op = BY_NAME[name]
     with pytest.raises(InvalidParameter, match="parameter `lr` must be above 0"):
         op.check_rules(op.complete({"shape": [3], "lr": 0.0}))
+
+
+FUSED = {f"{name}_update" for name in ("sgd", "mp_sgd", "sgd_mom", "mp_sgd_mom", "adam", "mp_adam", "adamw", "mp_adamw",
+                                       "adagrad")}  # fmt: skip
+
+
+@every_operator
+def test_a_plain_and_a_fused_step_are_neighbours_where_torch_has_both(op: Operator) -> None:
+    labels = [implementation.label for implementation in op.implementations_for("torch")]
+    assert labels == (["plain", "fused"] if op.name in FUSED else ["torch"])
+
+
+FUSED_KERNELS = {"adam_update": "_fused_adam_", "adamw_update": "_fused_adamw_", "sgd_mom_update": "_fused_sgd_",
+                 "adagrad_update": "_fused_adagrad_"}  # fmt: skip
+
+
+@pytest.mark.parametrize("label", ["plain", "fused"])
+@pytest.mark.parametrize("name", FUSED_KERNELS)
+def test_only_the_fused_step_calls_the_fused_kernel(
+    name: str, label: str, torch_cpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op, called = BY_NAME[name], []
+    params = op.complete({"shape": [4]})
+    inputs = {key: torch_cpu.tensor(spec, i) for i, (key, spec) in enumerate(op.inputs(params).items())}
+    (chosen,) = (i for i in op.implementations_for("torch") if i.label == label)
+    launch = chosen.build(params, **inputs)
+    monkeypatch.setattr(torch, FUSED_KERNELS[name], lambda *_, **__: called.append(name))
+    launch()
+    assert called == ([name] if label == "fused" else [])
+
+
+@pytest.mark.parametrize("name", ["sgd_update", "adam_update", "adagrad_update"])
+def test_where_torch_has_no_fused_step_the_reason_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("not on this device")
+
+    for optimizer in ("SGD", "Adam", "Adagrad"):
+        monkeypatch.setattr(torch.optim, optimizer, refuse)
+    op = BY_NAME[name]
+    tensors = {key: torch.ones(4) for key in op.inputs(op.complete({"shape": [4]}))}
+    plain, fused = op.implementations_for("torch")
+    plain.build(op.complete({"shape": [4]}), **tensors)
+    with pytest.raises(Unsupported, match=r"torch has no fused .* on cpu: not on this device"):
+        fused.build(op.complete({"shape": [4]}), **tensors)
+
+
+def test_torchs_rmsprop_is_another_step() -> None:
+    assert "RMSprop" not in BY_NAME["rmsprop_update"].aliases
 
 
 @pytest.mark.parametrize(("alias", "name"), [("sgd", "sgd_update"), ("nag", "nag_mom_update"), ("Ftrl", "ftrl_update")])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from opmark.errors import Unsupported
-from opmark.operators import optimizer_multi
+from opmark.operators._update import require_fused
 from opmark.operators.optimizer_multi import OPERATORS
 from opmark.registry import operator
 from opmark.schema import Cost, Operator
@@ -56,13 +56,13 @@ def test_where_torch_has_no_fused_kernel_the_reason_is_told(monkeypatch: pytest.
 
     monkeypatch.setattr(torch.optim, "SGD", refuse)
     with pytest.raises(Unsupported, match=r"no fused SGD for torch.float32 on cpu: `fused=True` requires"):
-        optimizer_multi._require_fused("SGD", torch.zeros(1))
+        require_fused("SGD", torch.zeros(1))
 
 
 def test_a_fused_kernel_that_does_nothing_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.optim, "SGD", lambda *_, **__: SimpleNamespace(step=lambda: None))
     with pytest.raises(Unsupported, match="leaves weights as they are"):
-        optimizer_multi._require_fused("SGD", torch.zeros(1))
+        require_fused("SGD", torch.zeros(1))
 
 
 def test_layer_wise_rates_by_hand() -> None:

@@ -55,7 +55,7 @@ def test_operands_are_neither_zero_nor_of_one_sign(torch_cpu: Any) -> None:
 
 
 def test_a_group_is_a_product_of_its_own(torch_cpu: Any) -> None:
-    params = QUANT_GROUP_GEMM_REDUCE_SUM.complete(SIZES)
+    params = QUANT_GROUP_GEMM_REDUCE_SUM.complete({**SIZES, "out_dtype": "float32"})
     specs = QUANT_GROUP_GEMM_REDUCE_SUM.inputs(params)
     tensors = {name: torch_cpu.tensor(spec, i) for i, (name, spec) in enumerate(specs.items())}
     x, xs, w, ws = (tensors[name].double() for name in ("x", "x_scale", "weight", "w_scale"))

@@ -56,21 +56,29 @@ def test_samples_of_a_slope_have_the_values_of_their_positions() -> None:
 
 def test_cost_of_pooling_by_hand() -> None:
     params = ROI_POOLING.complete(GIVEN)
-    outputs, regions, image = 20 * 2 * 6, 20 * 2 * 35, 3 * 2 * 99
+    outputs, image = 20 * 2 * 6, 3 * 2 * 99
     forward, backward = ROI_POOLING.cost(params), ROI_POOLING.backward_cost(params)
-    assert (forward.flops, forward.bytes_read, forward.bytes_written) == (0, 4 * regions + 800, 4 * outputs)
+    assert (forward.flops, forward.bytes_read, forward.bytes_written) == (0, 4 * image + 800, 4 * outputs)
     assert (backward.flops, backward.bytes_read, backward.bytes_written) == (outputs, 12 * outputs + 800, 4 * image)
+
+
+def test_no_more_than_the_images_is_read() -> None:
+    """20 regions of 7 x 5 cover three images of 9 x 11; two of them do not."""
+    two = {**GIVEN, "regions": 2}
+    assert ROI_POOLING.cost(ROI_POOLING.complete(two)).bytes_read == 4 * 2 * 2 * 35 + 80
+    assert ROI_ALIGN.cost(ROI_ALIGN.complete(GIVEN)).bytes_read == 4 * (3 * 2 * 99 + 100)
 
 
 def test_cost_of_aligning_by_hand() -> None:
     """A bin has 4 samples of 9 operations; along an axis, the neighbours of 6 samples in 7 pixels are all 8, and
     those of 4 in 5 pixels all 6."""
-    params = ROI_ALIGN.complete(GIVEN)
+    given = {**GIVEN, "batch": 30}
+    params = ROI_ALIGN.complete(given)
     outputs = 20 * 2 * 6
     forward, backward = ROI_ALIGN.cost(params), ROI_ALIGN.backward_cost(params)
     assert (forward.flops, forward.bytes_read) == (36 * outputs, 4 * (20 * 2 * 8 * 6 + 100))
     assert (backward.flops, backward.bytes_read) == (33 * outputs, 4 * (outputs + 100))
-    one = ROI_ALIGN.complete({**GIVEN, "samples": 1})
+    one = ROI_ALIGN.complete({**given, "samples": 1})
     assert ROI_ALIGN.cost(one).bytes_read == 4 * (20 * 2 * 6 * 4 + 100)
 
 

@@ -99,4 +99,5 @@ def test_what_is_not_larger_is_refused(name: str, change: dict[str, Any], param:
 
 def test_names_of_other_systems_are_known() -> None:
     assert operator("UpSampling") is operator("upsample_nearest2d")
-    assert operator("interpolate") is operator("upsample_bilinear2d")
+    assert operator("interpolate") is operator("upsample_nearest2d")
+    assert operator("BilinearResize2D") is operator("upsample_bilinear2d")

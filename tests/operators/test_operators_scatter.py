@@ -111,7 +111,7 @@ def test_what_makes_no_sense_is_refused(op: Operator, given: dict[str, Any], mes
 
 
 @pytest.mark.parametrize(
-    ("alias", "op"), [("indexadd", INDEX_ADD), ("fill_element_0index", SCATTER), ("scatter_nd", INDEX_PUT)]
+    ("alias", "op"), [("indexadd", INDEX_ADD), ("fill_element_0index", SCATTER), ("index_copy", INDEX_PUT)]
 )
 def test_names_that_people_look_for(alias: str, op: Operator) -> None:
     assert operator(alias) is op

@@ -328,6 +328,7 @@ MISSING = {
     "as_in_context": "between devices, which is communication",
     "asnumpy": "from a device to NumPy, which is communication",
     "asscalar": "from a device to a Python number, which is communication",
+    "scatter_nd": "into zeros, by coordinates; index_put writes rows into a copy of a tensor",
     "setitem": "many operators, by what the index is; index_put, scatter_inplace and fill are here",
 }
 NAMES = sorted({*OPPERF.split(), *DL_OPERATOR_BENCHMARKS.split()})

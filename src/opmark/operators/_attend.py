@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from opmark.operators import _numpy as np
+from opmark.operators._formulas import attention
 from opmark.operators._sequences import Sequences
 from opmark.schema import Launch
 
@@ -131,13 +132,8 @@ def numpy_attention(sequences: Sequences, q: Any, keys: Any, values: Any, scale:
     outputs, start = [], 0
     for row, (count, kv) in enumerate(zip(sequences.q, sequences.kv, strict=True)):
         of_row = np.swapaxes(q[start : start + count], 0, 1)
-        k, v = keys(row), values(row)
-        shared = of_row.shape[0] // k.shape[0]
-        scores = of_row @ np.swapaxes(np.repeat(k, shared, axis=0), 1, 2) * q.dtype.type(scale)
-        scores = np.where(np.tri(count, kv, kv - count, dtype=bool), scores, q.dtype.type(-np.inf))
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        attended = weights / weights.sum(axis=-1, keepdims=True) @ np.repeat(v, shared, axis=0)
-        outputs.append(np.swapaxes(attended, 0, 1))
+        seen = np.tri(count, kv, kv - count, dtype=bool)
+        outputs.append(np.swapaxes(attention(of_row, keys(row), values(row), scale, seen), 0, 1))
         start += count
     return np.concatenate(outputs)
 

@@ -25,10 +25,13 @@ PRESETS = {
 SHAPE = shape("shape", "shape of x")
 AXIS = integer("axis", "axis that is worked along; negative counts from the last", -1)
 KEEPDIMS = flag("keepdims", "the axis stays, with length 1")
-AXIS_EXISTS = Rule("axis", "name an axis of shape {shape} (got {axis})",
-                   lambda p: -len(p["shape"]) <= p["axis"] < len(p["shape"]))  # fmt: skip
+AXIS_EXISTS = Rule("axis", "name an axis of shape {shape} (got {axis})", lambda p: is_axis(p, p["axis"]))
 
 Make = Callable[[Params, Any], Any]
+
+
+def is_axis(p: Params, axis: int) -> bool:
+    return -len(p["shape"]) <= axis < len(p["shape"])
 
 
 def length(p: Params) -> int:
@@ -58,12 +61,6 @@ def around_one(p: Params) -> TensorSpec:
 def made(low: float, high: float, make: Make) -> Callable[[Params], TensorSpec]:
     """x filled by make(params, generator)."""
     return lambda p: TensorSpec(tuple(p["shape"]), p["dtype"], low, high, make=lambda generator: make(p, generator))
-
-
-def repeated(shape: Any, draw: Callable[[int], Any], most: int = 1 << 20) -> Any:
-    """draw(n) values in that shape; a large one repeats them, as drawing each would take too long."""
-    n = prod(shape)
-    return np.resize(draw(min(n, most - 1)), n).reshape(tuple(shape))
 
 
 def keeping_order(axis: Callable[[Params], int] = lambda p: int(p["axis"])) -> Callable[..., Any]:
@@ -137,6 +134,10 @@ def row_backward(work: Work) -> Callable[[Params], Cost]:
 
 def same_dtype(p: Params) -> str:
     return str(p["dtype"])
+
+
+def index_dtype(p: Params) -> str:
+    return "int64"
 
 
 def reduction(

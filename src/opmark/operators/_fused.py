@@ -45,7 +45,7 @@ def compiled(chain: Chain) -> Implementation:
     return by_torch(build, "torch.compile", name="compiled")
 
 
-def fused(build: Callable[..., Launch]) -> Implementation:
+def fused(build: Callable[..., Launch], name: str = "fused") -> Implementation:
     """A native kernel, tried once while it is built: what a device does not have, torch tells only then."""
 
     def tried(p: Params, **tensors: Any) -> Launch:
@@ -61,7 +61,7 @@ def fused(build: Callable[..., Launch]) -> Implementation:
             raise Unsupported(f"torch has no fused kernel for {kind} on {device}: {_first_line(error)}") from error
         return launch
 
-    return by_torch(tried, name="fused")
+    return by_torch(tried, name=name)
 
 
 def _with_code_of_its_own(function: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from opmark.operators import _numpy as np
-from opmark.operators.activation import sigmoid
+from opmark.operators._formulas import sigmoid
 from opmark.schema import Params, TensorSpec
 
 State = tuple[Any, ...]

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import prod
 from typing import Any
 
+from opmark.operators._axis import EXACT, SHAPE, elements
 from opmark.operators._build import numpy
 from opmark.registry import resolve
-from opmark.schema import Cost, Implementation, Launch, Operator, Param, Params, Rule, TensorSpec, Tolerance
+from opmark.schema import Cost, Implementation, Launch, Operator, Param, Params, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, INTS, is_float, sizeof
-from opmark.schema.param import dtype, integer, shape
+from opmark.schema.param import dtype, integer
 
 ANY = (*FLOATS, *INTS, "bool")
-EXACT = Tolerance(factor=0.0)
-"""Nothing is rounded, so nothing may be off."""
 ADDED_UP = Tolerance()
 """Forwards nothing is rounded; backwards what went to several places is added up."""
 PRESETS = {
@@ -29,20 +27,10 @@ IMAGES = {
     "large": {"shape": [32, 256, 64, 64]},
 }
 """Presets of shape N, C, H, W."""
-SHAPE = shape("shape", "shape of x")
 AXIS = integer("axis", "axis that it is about; negative counts from the last", -1)
-AXIS_EXISTS = Rule("axis", "name an axis of shape {shape} (got {axis})", lambda p: is_axis(p, p["axis"]))
 NOTHING = Cost(0, 0, 0)
 
 Count = Callable[[Params], int]
-
-
-def is_axis(p: Params, axis: int) -> bool:
-    return -len(p["shape"]) <= axis < len(p["shape"])
-
-
-def elements(p: Params) -> int:
-    return prod(p["shape"])
 
 
 def data(dims: Any, name: str) -> TensorSpec:

@@ -10,7 +10,7 @@ from opmark.operators import _numpy as np
 from opmark.operators._build import calls, formula
 from opmark.registry import resolve
 from opmark.schema import Cost, Implementation, Operator, Param, Params, TensorSpec, Tolerance
-from opmark.schema.dtype import FLOATS, is_float, sizeof
+from opmark.schema.dtype import FLOATS, INTS, is_float, sizeof
 from opmark.schema.param import dtype, shape
 
 PRESETS = {
@@ -19,6 +19,8 @@ PRESETS = {
     "large": {"shape": [8192, 4096]},
 }
 SHAPE = shape("shape", "shape of the tensors, such as 1024x1024")
+
+SIGNED_INTS = tuple(name for name in INTS if not name.startswith("u"))
 
 Domain = tuple[float, float]
 SIGNED: Domain = (-1.0, 1.0)

@@ -8,13 +8,12 @@ from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
+from opmark.operators._axis import INDEX_BYTES
 from opmark.operators._build import formula
 from opmark.operators._windows import AXES, has_axes
 from opmark.schema import Cost, Implementation, Operator, Param, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, shape, size
-
-INDEX_BYTES = sizeof("int64")
 
 _IMAGES: dict[str, dict[int, tuple[int, int, list[int]]]] = {
     "small": {1: (2, 16, [256]), 2: (1, 16, [32, 32]), 3: (1, 4, [8, 16, 16])},
@@ -41,6 +40,11 @@ def keeping_order(p: Params, name: str, generator: Any, x: Any) -> Any:
     """Larger elements of a channel move further, equal ones together: none overtakes another."""
     plane = (*x.shape[:2], *(1,) * (x.ndim - 2))
     return generator.choice((-1.0, 1.0), size=plane) * np.exp(generator.uniform(0.5, 2.0, size=plane) * x)
+
+
+def spans(image: int, out: int) -> list[slice]:
+    """Windows along one axis: as equal as whole numbers allow, overlapping where they have to."""
+    return [slice(i * image // out, -(-(i + 1) * image // out)) for i in range(out)]
 
 
 Windows = Callable[[float, Callable[..., Any]], Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -13,11 +13,16 @@ from opmark.operators import _numpy as np
 BLOCK = 1_048_573
 
 
+def filled(shape: Sequence[int], draw: Callable[[int], Any]) -> Any:
+    """Values of `draw(how many)` in that shape."""
+    return np.resize(draw(min(prod(shape), BLOCK)), tuple(shape))
+
+
 def repeated(shape: tuple[int, ...], dtype: str, draw: Callable[[Any, int], Any]) -> Callable[[Any], Any]:
-    """Values of `draw(generator, how many)` in that shape."""
+    """A `make` of a TensorSpec: values of `draw(generator, how many)` in that shape."""
+    wide = "float64" if dtype == "float64" else "float32"
 
     def make(generator: Any) -> Any:
-        block = draw(generator, min(prod(shape), BLOCK))
-        return np.resize(block.astype("float64" if dtype == "float64" else "float32"), shape)
+        return filled(shape, lambda n: draw(generator, n).astype(wide))
 
     return make

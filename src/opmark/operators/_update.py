@@ -8,9 +8,11 @@ zero, for a million steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
+from opmark.errors import Unsupported
 from opmark.operators import _numpy as np
 from opmark.operators._build import torch as by_torch
 from opmark.schema import Cost, Implementation, Launch, Operator, Param, Params, Rule, TensorSpec, Tolerance
@@ -32,6 +34,8 @@ LR_POSITIVE = Rule("lr", "be above 0 (got {lr})", lambda p: p["lr"] > 0)
 # Bounds that every element type can hold.
 SIGNED, POSITIVE = (-1.0, 1.0), (0.125, 1.0)
 
+WAYS = ("plain", "fused")  # the plain one first: gains are told against it
+
 Step = Callable[..., Callable[[], Any]]
 """step(params, weight, grad, **states) -> a call that changes weight and states in place."""
 
@@ -51,6 +55,7 @@ def update(
     states: Mapping[str, tuple[float, float]] | None = None,
     master: bool = False,
     path: str = "",
+    ways: Sequence[str] = (),
     aliases: Sequence[str] = (),
     dtypes: Sequence[str] = FLOATS,
     rules: Sequence[Rule] = (),
@@ -60,11 +65,13 @@ def update(
     """One row.
 
     `reference(p, weight, grad, **states)` returns the new weight and the new states. `master`: weight and gradient are
-    of a 16-bit type, the step is done on a float32 copy of the weight, which is then rounded.
+    of a 16-bit type, the step is done on a float32 copy of the weight, which is then rounded. `ways`: how else torch
+    does the step, each an implementation; the step then gets `way` too.
     """
     domains = dict(states or {})
     changed = (*domains, "weight32") if master else ("weight", *domains)
     computed = with_master(reference) if master else reference
+    steps: dict[str, Step] = {way: partial(step, way=way) for way in ways} or {"": step}
     return Operator(
         name=name,
         summary=summary,
@@ -75,7 +82,10 @@ def update(
         cost=lambda p: update_cost(p, prod(p["shape"]), len(domains), flops, master),
         reference=computed,
         presets=PRESETS,
-        implementations=(numpy_update(computed, changed, master), by_torch(torch_update(step, changed, master), path)),
+        implementations=(
+            numpy_update(computed, changed, master),
+            *(by_torch(torch_update(run, changed, master), path, way) for way, run in steps.items()),
+        ),
         tolerance=tolerance or Tolerance(),
         mutates=changed,
         rules=tuple(rules),
@@ -195,3 +205,32 @@ def torch_decayed_gradient(p: Params, grad: Any, weight: Any) -> Callable[[], An
     if limit < 0:
         return lambda: rescaled().add(weight, alpha=wd)
     return lambda: (grad * factor).add_(weight, alpha=wd).clamp_(-limit, limit)
+
+
+def keywords_of(way: str, optimizer: str, tensor: Any) -> dict[str, bool]:
+    """Keywords of torch's functional optimizers, where torch has that way for such a tensor."""
+    if way == "fused":
+        require_fused(optimizer, tensor)
+    return {"foreach": way == "foreach", "fused": way == "fused"}
+
+
+def require_fused(optimizer: str, tensor: Any) -> None:
+    """A step of a tensor that is long enough for vector instructions, to see whether torch has it and it works."""
+    import torch
+
+    about = f"fused {optimizer} for {tensor.dtype} on {tensor.device.type}"
+    probe = torch.ones(64, dtype=tensor.dtype, device=tensor.device, requires_grad=True)
+    probe.grad = torch.ones_like(probe)
+    try:
+        getattr(torch.optim, optimizer)([probe], lr=0.1, fused=True).step()
+    except RuntimeError as error:
+        raise Unsupported(f"torch has no {about}: {str(error).splitlines()[0]}") from None
+    if bool((probe == 1).any()):  # of 16-bit tensors on a CPU, up to torch 2.13
+        raise Unsupported(f"torch's {about} leaves weights as they are (pytorch issue 191763)")
+
+
+def step_counter(way: str, tensor: Any, steps: float) -> Any:
+    """Where torch keeps it: beside the weight if fused, else on the host."""
+    import torch
+
+    return torch.tensor(steps, device=tensor.device if way == "fused" else "cpu")

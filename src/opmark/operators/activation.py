@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from math import pi, prod, sqrt
+from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._build import calls, formula, numpy
-from opmark.operators._pointwise import PRESETS, SHAPE, away_from, pointwise
-from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
-from opmark.schema.dtype import FLOATS, INTS, sizeof
+from opmark.operators._build import calls, formula
+from opmark.operators._formulas import gelu, sigmoid, silu
+from opmark.operators._pointwise import PRESETS, SHAPE, SIGNED_INTS, away_from, pointwise
+from opmark.schema import Cost, Operator, Params, Rule, TensorSpec
+from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import choice, dtype, real
 
 WIDE = (-5.0, 5.0)
 """Far enough on both sides for every branch of these functions to be taken."""
-SIGNED_INTS = tuple(name for name in INTS if not name.startswith("u"))
 
 _row = partial(pointwise, category="activation", domains=(WIDE,))
 
@@ -76,37 +76,15 @@ SELU = _row(
 # -- gelu, silu, mish: smooth.
 
 
-def _gelu_reference(p: Params, x: Any) -> Any:
-    from scipy.special import erf
-
-    if p["approximate"] == "tanh":
-        return 0.5 * x * (1 + np.tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))
-    return 0.5 * x * (1 + erf(x / sqrt(2)))
-
-
-def _numpy_gelu(p: Params, x: Any) -> Launch:
-    from scipy.special import erf
-
-    half, one, root = (x.dtype.type(c) for c in (0.5, 1, sqrt(0.5)))
-    if p["approximate"] == "tanh":
-        outer, inner = x.dtype.type(sqrt(2 / pi)), x.dtype.type(0.044715)
-        return lambda: half * x * (one + np.tanh(outer * (x + inner * x * x * x)))
-    return lambda: (half * x * (one + erf(x * root))).astype(x.dtype, copy=False)
-
-
-def sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
-
-
 GELU = pointwise(
     "gelu", "Gaussian error linear unit: x times the normal distribution function of x",
     category="activation", params=(choice("approximate", "exact, or by tanh", ("none", "tanh"), "none"),),
-    torch=_functional("gelu", approximate="approximate"), numpy=numpy(_numpy_gelu), reference=_gelu_reference,
+    torch=_functional("gelu", approximate="approximate"), reference=lambda p, x: gelu(x, p["approximate"]),
     flops=5, backward_flops=9, aliases=("GELU",),
 )  # fmt: skip
 SILU = _row(
     "silu", "x sigmoid(x)",
-    torch="torch.nn.functional.silu", reference=lambda p, x: x * sigmoid(x),
+    torch="torch.nn.functional.silu", reference=lambda p, x: silu(x),
     flops=3, backward_flops=8, aliases=("swish", "Swish", "SiLU"),
 )  # fmt: skip
 MISH = _row(
@@ -141,7 +119,7 @@ def _softplus(p: Params, x: Any) -> Any:
 SIGMOID = _row(
     "sigmoid", "1 / (1 + exp(-x))",
     torch="torch.sigmoid", reference=lambda p, x: sigmoid(x),
-    flops=3, backward_flops=3, aliases=("Sigmoid",),
+    flops=3, backward_flops=3, aliases=("Sigmoid", "LogisticRegressionOutput"),
 )  # fmt: skip
 LOG_SIGMOID = _row(
     "log_sigmoid", "log(1 / (1 + exp(-x)))",

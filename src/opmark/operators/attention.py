@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from math import sqrt
 from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import torch
+from opmark.operators._formulas import attention
 from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.cost import nbytes
 from opmark.schema.dtype import FLOATS
@@ -47,13 +47,8 @@ def _backward_cost(p: Params) -> Cost:
 
 
 def _attention(p: Params, q: Any, k: Any, v: Any) -> Any:
-    shared = p["heads"] // _kv_heads(p)
-    k, v = np.repeat(k, shared, axis=1), np.repeat(v, shared, axis=1)
-    scores = q @ np.swapaxes(k, -1, -2) * q.dtype.type(1 / sqrt(p["head_dim"]))
-    if p["causal"]:
-        scores = np.where(np.tri(p["q_len"], p["kv_len"], dtype=bool), scores, q.dtype.type(-np.inf))
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True) @ v
+    seen = np.tri(p["q_len"], p["kv_len"], dtype=bool) if p["causal"] else None
+    return attention(q, k, v, p["head_dim"] ** -0.5, seen)
 
 
 def _torch(p: Params, q: Any, k: Any, v: Any) -> Launch:

@@ -176,8 +176,7 @@ OPERATORS = (
         rules=(Rule("label_smoothing", "be at most 1 (got {label_smoothing})", lambda p: p["label_smoothing"] <= 1),),
         # Difference, exponential, sum; backwards also the quotient.
         flops=3, backward_flops=4,
-        aliases=("softmax_cross_entropy", "SoftmaxCrossEntropyLoss", "SoftmaxCELoss", "SoftmaxOutput",
-                 "CrossEntropyLoss"),
+        aliases=("softmax_cross_entropy", "SoftmaxCrossEntropyLoss", "SoftmaxCELoss", "CrossEntropyLoss"),
     ),
     _row_loss(
         "nll_loss", "minus the score of the right class", lambda p, x, target: -_at(x, target),

@@ -13,14 +13,15 @@ from opmark.operators._axis import (
     Work,
     along,
     elements,
+    index_dtype,
     length,
     made,
     native,
     reduction,
-    repeated,
     signed,
 )
 from opmark.operators._build import formula, torch
+from opmark.operators._repeated import filled
 from opmark.schema import Cost, Launch, Operator, Params, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, shape, size
@@ -33,17 +34,13 @@ def _truth(p: Params) -> str:
     return "bool"
 
 
-def _index_dtype(p: Params) -> str:
-    return "int64"
-
-
 def _rarely(p: Params, generator: Any) -> Any:
     """Ones so rare that half of the rows have none."""
-    return repeated(p["shape"], lambda n: generator.random(n) < log(2) / length(p)).astype(np.float64)
+    return filled(p["shape"], lambda n: generator.random(n) < log(2) / length(p)).astype(np.float64)
 
 
 def _zeros_and_ones(p: Params, generator: Any) -> Any:
-    return repeated(p["shape"], lambda n: generator.integers(0, 2, n)).astype(np.float64)
+    return filled(p["shape"], lambda n: generator.integers(0, 2, n)).astype(np.float64)
 
 
 def _spec(make: Any) -> Any:
@@ -88,7 +85,7 @@ COUNT_NONZERO = reduction(
     torch="torch.count_nonzero",
     reference=lambda p, x: np.count_nonzero(x, axis=p["axis"]),
     in_numpy=native(lambda p, x: np.count_nonzero(x, axis=p["axis"])),
-    outputs=(_index_dtype,),
+    outputs=(index_dtype,),
     dtypes=ANYTHING,
     spec=_spec(_zeros_and_ones),
     keepdims=False,

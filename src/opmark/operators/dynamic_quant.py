@@ -8,15 +8,16 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import numpy, torch
+from opmark.operators._formulas import rms, swiglu
 from opmark.operators._rounded import either_side, exact_rows, first_in_int8, torch_rows
-from opmark.operators.llm_norm import ENOUGH_TOKENS, EPS, TOKENS, long_enough, rms, tokens
+from opmark.operators.gated import torch_gated
+from opmark.operators.llm_norm import ENOUGH_TOKENS, EPS, HIDDEN, TOKENS, long_enough, tokens
 from opmark.schema import Cost, Launch, Operator, Param, Params, Rule, TensorSpec
 from opmark.schema.cost import nbytes
 from opmark.schema.dtype import sizeof
 from opmark.schema.param import choice, dtype, flag, size
 
 Specs = dict[str, TensorSpec]
-HIDDEN = size("hidden_size", "elements of a token")
 PRESETS = {
     "small": {"num_tokens": 64, "hidden_size": 256},
     "typical": {"num_tokens": 512, "hidden_size": 1024},
@@ -225,17 +226,7 @@ HEAD_RMS_NORM = dynamic_quant(
 )
 
 
-def gated(hidden: Any) -> Any:
-    """silu of the first half of a row, times the second half."""
-    gate, up = np.split(hidden, 2, axis=-1)
-    return gate / (1 + np.exp(-gate)) * up
-
-
-def torch_gated(hidden: Any) -> Any:
-    from torch.nn.functional import silu
-
-    gate, up = hidden.chunk(2, dim=-1)
-    return silu(gate) * up
+GATED = size("hidden_size", "elements of a token after the gate; twice as many before")
 
 
 def _swiglu_inputs(p: Params) -> Specs:
@@ -246,11 +237,12 @@ def _swiglu_inputs(p: Params) -> Specs:
 SWIGLU = dynamic_quant(
     "swiglu_dynamic_quant",
     "silu of one half of a token times the other, rounded to int8 with a scale a token",
-    (*TOKENS, size("hidden_size", "elements of a token after the gate; twice as many before")),
+    (*TOKENS, GATED),
     Rows(
         inputs=_swiglu_inputs,
-        values=lambda p, x, smooth: (gated(x) * smooth,),
-        torch_values=lambda p, x, smooth: (torch_gated(x) * smooth,),
+        values=lambda p, x, smooth: (swiglu(x) * smooth,),
+        torch_values=lambda p, x, smooth, gated: (gated(x) * smooth,),
+        prepare=lambda p, tensors: {"gated": torch_gated("silu")},
         rows=_rows,
         # silu 3 (exponential, sum, quotient), product 1, factor 1.
         flops=lambda _: 5,

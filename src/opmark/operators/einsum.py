@@ -89,8 +89,9 @@ EINSUM = Operator(
     category="gemm",
     params=(
         # Without a comma, which separates values on a command line.
-        choice("equation", "letters of a, of b and of the result: bhqd-bhkd-bhqk is bhqd,bhkd->bhqk", (),
-               "bhqd-bhkd-bhqk"),
+        choice("equation", "letters of a, of b and of the result: bhqd-bhkd-bhqk is bhqd,bhkd->bhqk, the scores of "
+               "attention; bhqk-bhkd-bhqd its result, bij-bjk-bik products of matrices, ij-kj-ik a linear layer, "
+               "bi-bj-bij outer products, bi-bi-b inner ones", (), "bhqd-bhkd-bhqk"),
         shape("sizes", "size of each letter of the equation, in the order in which they first appear"),
         dtype(*FLOATS),
     ),

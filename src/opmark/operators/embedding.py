@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from opmark.operators import _numpy as np
+from opmark.operators._axis import INDEX_BYTES
 from opmark.operators._build import formula
 from opmark.operators._build import torch as by_torch
 from opmark.operators._tables import (
@@ -23,7 +24,6 @@ from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tole
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import choice, dtype, flag, size
 
-INDEX = sizeof("int64")
 MODE = choice("mode", "what a bag gives of its rows", ("sum", "mean", "max"), "sum")
 PRESETS = {
     "small": {"rows": 500, "dim": 64, "bags": 64, "pooling": 8},
@@ -55,19 +55,23 @@ def _pooling_flops(n: int, bags: int, dim: int, mode: str, weighted: bool) -> in
 
 
 def _cost(p: Params) -> Cost:
-    """Only the rows that are asked for are read, each as often as it is asked for."""
+    """Only the rows that are asked for are read, each at most once."""
     n, nbytes = lookups(p), sizeof(p["dtype"])
-    read = n * p["dim"] * nbytes + (n + p["bags"]) * INDEX + n * nbytes * p["weighted"]
+    read = min(n, p["rows"]) * p["dim"] * nbytes + (n + p["bags"]) * INDEX_BYTES + n * nbytes * p["weighted"]
     flops = _pooling_flops(n, p["bags"], p["dim"], p["mode"], p["weighted"])
     return Cost(flops, read, p["bags"] * p["dim"] * nbytes)
 
 
 def _backward_cost(p: Params) -> Cost:
-    """A dense gradient: all of the table is written. Of a maximum, one row a bag and element gets the gradient."""
-    n, nbytes = lookups(p), sizeof(p["dtype"])
-    added = p["bags"] if p["mode"] == "max" else n * (1 + p["weighted"]) + p["bags"] * (p["mode"] == "mean")
-    read = p["bags"] * p["dim"] * nbytes + (n + p["bags"]) * INDEX + n * nbytes * p["weighted"]
-    return Cost(added * p["dim"], read, p["rows"] * p["dim"] * nbytes)
+    """A dense gradient: all of the table is written. Of a maximum, one row a bag and element gets the gradient: which
+    one it was, the forward pass has kept."""
+    n, out, nbytes = lookups(p), p["bags"] * p["dim"], sizeof(p["dtype"])
+    table = p["rows"] * p["dim"] * nbytes
+    if p["mode"] == "max":
+        return Cost(out, out * (nbytes + INDEX_BYTES), table)
+    added = n * (1 + p["weighted"]) + p["bags"] * (p["mode"] == "mean")
+    read = out * nbytes + (n + p["bags"]) * INDEX_BYTES + n * nbytes * p["weighted"]
+    return Cost(added * p["dim"], read, table)
 
 
 def _pooled(p: Params, rows: Any, starts: Any) -> Any:
@@ -125,14 +129,14 @@ def _batched_inputs(p: Params) -> dict[str, TensorSpec]:
 
 def _batched_cost(p: Params) -> Cost:
     n, bags, nbytes = lookups(p, p["tables"]), p["tables"] * p["bags"], sizeof(p["dtype"])
-    read = n * p["dim"] * nbytes + (n + bags) * INDEX
+    read = min(n, p["tables"] * p["rows"]) * p["dim"] * nbytes + (n + bags) * INDEX_BYTES
     return Cost(_pooling_flops(n, bags, p["dim"], p["mode"], False), read, bags * p["dim"] * nbytes)
 
 
 def _batched_backward_cost(p: Params) -> Cost:
     n, bags, nbytes = lookups(p, p["tables"]), p["tables"] * p["bags"], sizeof(p["dtype"])
     added = n + bags * (p["mode"] == "mean")
-    read = bags * p["dim"] * nbytes + (n + bags) * INDEX
+    read = bags * p["dim"] * nbytes + (n + bags) * INDEX_BYTES
     return Cost(added * p["dim"], read, p["tables"] * p["rows"] * p["dim"] * nbytes)
 
 

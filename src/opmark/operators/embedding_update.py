@@ -1,5 +1,5 @@
-"""The backward pass of embedding_bag and the optimizer's step in one: fused, only the rows that were looked up are
-touched; unfused, a dense gradient is made, and all of the table is updated.
+"""The backward pass of embedding_bag and the optimizer's step: `dense` makes a dense gradient and updates all of the
+table, `sparse` touches only the rows that were looked up.
 
 Exact: the gradients of all bags that share a row are added up first, and the row is updated once.
 """
@@ -74,7 +74,7 @@ def _bags(p: Params, indices: Any) -> Any:
     return torch.from_numpy(bag_of(p)).to(indices.device)
 
 
-def _fused_sgd(p: Params, weight: Any, grad: Any, indices: Any, offsets: Any) -> Launch:
+def _sparse_step_of_sgd(p: Params, weight: Any, grad: Any, indices: Any, offsets: Any) -> Launch:
     bags, rate = _bags(p, indices), p["lr"]
     return lambda: weight.index_add_(0, indices, grad.index_select(0, bags), alpha=-rate)
 
@@ -88,12 +88,12 @@ def _dense_gradient(p: Params, grad: Any, indices: Any) -> Callable[[], Any]:
     return lambda: backward._embedding_bag_dense_backward(grad, indices, bags, sizes, none, p["rows"], False, 0, None)
 
 
-def _unfused_sgd(p: Params, weight: Any, grad: Any, indices: Any, offsets: Any) -> Launch:
+def _dense_step_of_sgd(p: Params, weight: Any, grad: Any, indices: Any, offsets: Any) -> Launch:
     gradient, rate = _dense_gradient(p, grad, indices), p["lr"]
     return lambda: weight.add_(gradient(), alpha=-rate)
 
 
-def _fused_adagrad(p: Params, weight: Any, grad: Any, indices: Any, offsets: Any, state: Any) -> Launch:
+def _sparse_step_of_adagrad(p: Params, weight: Any, grad: Any, indices: Any, offsets: Any, state: Any) -> Launch:
     import torch
 
     bags, rate, eps = _bags(p, indices), p["lr"], p["eps"]
@@ -110,7 +110,7 @@ def _fused_adagrad(p: Params, weight: Any, grad: Any, indices: Any, offsets: Any
     return launch
 
 
-def _unfused_adagrad(p: Params, weight: Any, grad: Any, indices: Any, offsets: Any, state: Any) -> Launch:
+def _dense_step_of_adagrad(p: Params, weight: Any, grad: Any, indices: Any, offsets: Any, state: Any) -> Launch:
     dense, rate, eps = _dense_gradient(p, grad, indices), p["lr"], p["eps"]
 
     def launch() -> Any:
@@ -128,8 +128,8 @@ def _update(
     summary: str,
     *,
     reference: Callable[..., Any],
-    fused: Callable[..., Launch],
-    unfused: Callable[..., Launch],
+    sparse: Callable[..., Launch],
+    dense: Callable[..., Launch],
     params: Sequence[Param],
     state: bool,
     aliases: tuple[str, ...],
@@ -151,8 +151,8 @@ def _update(
         partial=True,
         implementations=(
             numpy_update(reference, changed, False),
-            by_torch(unfused, name="unfused"),  # the plain one first: gains are told against it
-            by_torch(fused, name="fused"),
+            by_torch(dense, name="dense"),  # the plain one first: gains are told against it
+            by_torch(sparse, name="sparse"),
         ),
         aliases=aliases,
     )
@@ -161,20 +161,20 @@ def _update(
 OPERATORS: tuple[Operator, ...] = (
     _update(
         "embedding_bag_sgd_update",
-        "gradient of embedding_bag (sum) and a step of SGD",
+        "gradient of embedding_bag (sum) and a step of SGD, of all rows or of those that were looked up",
         reference=_sgd,
-        fused=_fused_sgd,
-        unfused=_unfused_sgd,
+        sparse=_sparse_step_of_sgd,
+        dense=_dense_step_of_sgd,
         params=(lr(0.01),),
         state=False,
         aliases=("embedding_bag_backward_update", "EXACT_SGD", "embedding_bag_backward_sgd"),
     ),
     _update(
         "embedding_bag_rowwise_adagrad_update",
-        "gradient of embedding_bag (sum) and a step of Adagrad with one state a row",
+        "gradient of embedding_bag (sum) and a step of Adagrad with one state a row, of all rows or of those looked up",
         reference=_adagrad,
-        fused=_fused_adagrad,
-        unfused=_unfused_adagrad,
+        sparse=_sparse_step_of_adagrad,
+        dense=_dense_step_of_adagrad,
         params=(lr(0.01), real("eps", "added to the root of the state", 1e-8, kind="amount")),
         state=True,
         aliases=("EXACT_ROWWISE_ADAGRAD", "embedding_bag_backward_rowwise_adagrad"),

@@ -11,6 +11,7 @@ from opmark.operators._axis import (
     ORDERED,
     Work,
     along,
+    index_dtype,
     keeping_order,
     length,
     native,
@@ -22,10 +23,6 @@ from opmark.operators._axis import (
 from opmark.operators._build import numpy
 from opmark.schema import Implementation, Launch, Operator, Params, Tolerance
 from opmark.schema.dtype import sizeof
-
-
-def index_dtype(p: Params) -> str:
-    return "int64"
 
 
 def _max(p: Params, x: Any) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import prod, sqrt
+from math import prod
 from typing import Any
 
 from opmark.errors import Unsupported
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula
+from opmark.operators._formulas import attention, gelu, layer_norm
 from opmark.operators._fused import compiled, fused, on_cpu, refuse_device, unfused
 from opmark.schema import Cost, Launch, Operator, Param, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.cost import nbytes
@@ -36,20 +37,12 @@ def _linear_inputs(p: Params, third: tuple[int, ...], name: str) -> dict[str, Te
     return {"x": x, "weight": weight, name: TensorSpec(third, p["dtype"])}
 
 
-def _gelu(p: Params, x: Any) -> Any:
-    if p["approximate"] == "tanh":
-        return 0.5 * x * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-    from scipy.special import ndtr
-
-    return x * ndtr(x)
-
-
 def _linear_relu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
     return np.maximum(x @ weight.T + bias, 0)
 
 
 def _linear_gelu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
-    return _gelu(p, x @ weight.T + bias)
+    return gelu(x @ weight.T + bias, p["approximate"])
 
 
 def _relu_chain(p: Params) -> Callable[..., Any]:
@@ -151,10 +144,7 @@ def _row_specs(p: Params, tensors: tuple[str, ...], vectors: tuple[str, ...]) ->
 
 
 def _add_layer_norm(p: Params, x: Any, residual: Any, weight: Any, bias: Any) -> Any:
-    added = x + residual
-    centred = added - added.mean(axis=-1, keepdims=True)
-    variance = np.square(centred).mean(axis=-1, keepdims=True)
-    return centred / np.sqrt(variance + p["eps"]) * weight + bias
+    return layer_norm(p, x + residual, weight, bias)
 
 
 def _norm_chain(p: Params) -> Callable[..., Any]:
@@ -189,9 +179,7 @@ ADD_LAYER_NORM = Operator(
 
 
 def _attention(p: Params, q: Any, k: Any, v: Any) -> Any:
-    scores = q @ np.swapaxes(k, -1, -2) * q.dtype.type(p["head_dim"] ** -0.5)
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True) @ v
+    return attention(q, k, v, p["head_dim"] ** -0.5)
 
 
 def _attention_chain(p: Params) -> Callable[..., Any]:

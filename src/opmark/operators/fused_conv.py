@@ -1,7 +1,8 @@
 """Fused patterns around a convolution: conv_relu, conv_bn, conv_bn_relu.
 
-Batch normalisation is that of inference: with known statistics it is a scale and a shift, which can be folded into the
-weights of the convolution beforehand. For this, weights and statistics are the same for every seed.
+Batch normalisation is that of inference: with known statistics it is a scale and a shift, which `folded` folds into
+the weights of the convolution beforehand, as is done for inference with fixed weights. For this, weights and statistics
+are the same for every seed.
 """
 
 from __future__ import annotations
@@ -156,6 +157,7 @@ PARAMS = (
     size("stride", "step between two windows", 1),
     integer("padding", "zeros around the image", 1, kind="count"),
 )
+INFERENCE = "for inference: with known statistics, which fold into fixed weights beforehand"
 EPS = real("eps", "added to the variance before the root", 1e-5, kind="amount")
 
 
@@ -177,7 +179,12 @@ def _pattern(
             "large": _preset(32, 128, 56, 128),
         },
         rules=RULES,
-        implementations=(formula(reference), unfused(chain), fused(native), compiled(chain)),
+        implementations=(
+            formula(reference),
+            unfused(chain),
+            fused(native, "folded" if norm else "fused"),
+            compiled(chain),
+        ),
         aliases=aliases,
     )
 
@@ -185,8 +192,8 @@ def _pattern(
 OPERATORS: tuple[Operator, ...] = (
     _pattern("conv_relu", "relu(conv2d(x, weight) + bias)", reference=_conv_relu, chain=_relu_chain,
              native=_native_relu, norm=False, aliases=("conv2d_relu", "ConvReLU2d")),
-    _pattern("conv_bn", "batch_norm(conv2d(x, weight)), with known statistics", reference=_conv_bn, chain=_bn_chain,
+    _pattern("conv_bn", f"batch_norm(conv2d(x, weight)), {INFERENCE}", reference=_conv_bn, chain=_bn_chain,
              native=_native_bn, norm=True, aliases=("conv2d_bn", "ConvBn2d", "conv_batch_norm")),
-    _pattern("conv_bn_relu", "relu(batch_norm(conv2d(x, weight))), with known statistics", reference=_conv_bn_relu,
+    _pattern("conv_bn_relu", f"relu(batch_norm(conv2d(x, weight))), {INFERENCE}", reference=_conv_bn_relu,
              chain=_bn_relu_chain, native=_native_bn_relu, norm=True, aliases=("conv2d_bn_relu", "ConvBnReLU2d")),
 )  # fmt: skip

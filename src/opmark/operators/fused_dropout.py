@@ -12,6 +12,7 @@ from typing import Any
 from opmark.operators import _numpy as np
 from opmark.operators._build import numpy as by_numpy
 from opmark.operators._drawn import alternation, generator, share_error, snapped
+from opmark.operators._formulas import softmax
 from opmark.operators._fused import compiled, unfused
 from opmark.operators.fused import ROW_PRESETS
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
@@ -32,15 +33,10 @@ def _found(p: Params, dropped: Any) -> Any:
     return np.array([share, alternation(dropped, p["p"])])
 
 
-def _softmax(p: Params, x: Any) -> Any:
-    shifted = np.exp(x - x.max(axis=-1, keepdims=True))
-    return shifted / shifted.sum(axis=-1, keepdims=True)
-
-
 def _observe_softmax(p: Params, output: Any, x: Any) -> Any:
     if output.shape != x.shape:
         raise ValueError(f"shape {output.shape}, expected {x.shape}")
-    return np.where(output == 0, _softmax(p, x) / (1 - p["p"]), output), _found(p, output == 0)
+    return np.where(output == 0, softmax(x) / (1 - p["p"]), output), _found(p, output == 0)
 
 
 def _numpy_softmax_dropout(p: Params, x: Any) -> Launch:
@@ -48,7 +44,7 @@ def _numpy_softmax_dropout(p: Params, x: Any) -> Launch:
 
     def launch() -> Any:
         kept = drawing.random(x.shape, np.float32) >= p["p"]
-        return (_softmax(p, x.astype(np.float32) if x.dtype == np.float16 else x) * kept * factor).astype(x.dtype)
+        return (softmax(x.astype(np.float32) if x.dtype == np.float16 else x) * kept * factor).astype(x.dtype)
 
     return launch
 
@@ -67,9 +63,9 @@ SOFTMAX_DROPOUT = Operator(
     category="fused",
     params=(shape("shape", "shape of x"), P, dtype(*FLOATS)),
     inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"])},
-    # 5 for softmax, and the scale.
-    cost=lambda p: Cost(6 * prod(p["shape"]), *[prod(p["shape"]) * sizeof(p["dtype"])] * 2),
-    reference=lambda p, x: (_softmax(p, x) / (1 - p["p"]), _statistics(p)),
+    # 4 for softmax, and the scale.
+    cost=lambda p: Cost(5 * prod(p["shape"]), *[prod(p["shape"]) * sizeof(p["dtype"])] * 2),
+    reference=lambda p, x: (softmax(x) / (1 - p["p"]), _statistics(p)),
     observe=_observe_softmax,
     presets=ROW_PRESETS,
     rules=(BELOW_ONE,),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod, sqrt
+from functools import partial
+from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import calls, formula, torch
+from opmark.operators._formulas import gelu, halves, sigmoid, swiglu
 from opmark.operators._pointwise import away_from
-from opmark.operators.activation import sigmoid
-from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec
+from opmark.schema import Cost, Implementation, Operator, Params, Rule, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, shape
 
@@ -35,38 +36,29 @@ def _backward_cost(flops: int) -> Callable[[Params], Cost]:
     return cost
 
 
-def _halves(x: Any) -> tuple[Any, Any]:
-    half = x.shape[-1] // 2
-    return x[..., :half], x[..., half:]
-
-
 def _gated(activate: Callable[[Any], Any]) -> Callable[..., Any]:
     def reference(p: Params, x: Any) -> Any:
-        gate, value = _halves(x)
+        gate, value = halves(x)
         return activate(gate) * value
 
     return reference
 
 
-def _torch_gated(activation: str) -> Implementation:
-    def build(p: Params, x: Any) -> Launch:
-        from torch.nn import functional
+def torch_gated(activation: str) -> Callable[[Any], Any]:
+    """The same with torch's function of that name."""
+    from torch.nn import functional
 
-        activate = getattr(functional, activation)
+    activate = getattr(functional, activation)
 
-        def launch() -> Any:
-            gate, value = x.chunk(2, dim=-1)
-            return activate(gate) * value
+    def call(x: Any) -> Any:
+        gate, value = x.chunk(2, dim=-1)
+        return activate(gate) * value
 
-        return launch
-
-    return torch(build)
+    return call
 
 
-def _gelu(x: Any) -> Any:
-    from scipy.special import erf
-
-    return 0.5 * x * (1 + erf(x * x.dtype.type(sqrt(0.5))))
+def _in_torch(activation: str) -> Implementation:
+    return torch(lambda p, x: partial(torch_gated(activation), x))
 
 
 def _row(name: str, summary: str, reference: Any, torch: Implementation, flops: int, backward_flops: int,
@@ -99,20 +91,20 @@ def _row(name: str, summary: str, reference: Any, torch: Implementation, flops: 
 # activation's gradient, and of a product or two for each half.
 GLU = _row(
     "glu", "first half times sigmoid of the second half",
-    lambda p, x: _halves(x)[0] * sigmoid(_halves(x)[1]), calls("torch.nn.functional.glu", "x"), 4, 8, ("GLU",),
+    lambda p, x: halves(x)[0] * sigmoid(halves(x)[1]), calls("torch.nn.functional.glu", "x"), 4, 8, ("GLU",),
 )  # fmt: skip
 # ByteMicroPerf's first generation has a `swiglu` that is silu(x) x, of one tensor: not a gated unit, and not this.
 SWIGLU = _row(
     "swiglu", "silu of the first half (gate) times the second half (value)",
-    _gated(lambda x: x * sigmoid(x)), _torch_gated("silu"), 4, 11, ("SwiGLU", "silu_and_mul"),
+    lambda p, x: swiglu(x), _in_torch("silu"), 4, 11, ("SwiGLU", "silu_and_mul"),
 )  # fmt: skip
 GEGLU = _row(
     "geglu", "gelu of the first half (gate) times the second half (value)",
-    _gated(_gelu), _torch_gated("gelu"), 6, 12, ("GEGLU", "gelu_and_mul"),
+    _gated(gelu), _in_torch("gelu"), 6, 12, ("GEGLU", "gelu_and_mul"),
 )  # fmt: skip
 REGLU = _row(
     "reglu", "relu of the first half (gate) times the second half (value)",
-    _gated(lambda x: np.maximum(x, 0)), _torch_gated("relu"), 1, 2, ("ReGLU",), direction=away_from((0.0,)),
+    _gated(lambda x: np.maximum(x, 0)), _in_torch("relu"), 1, 2, ("ReGLU",), direction=away_from((0.0,)),
 )  # fmt: skip
 
 OPERATORS = (GLU, SWIGLU, GEGLU, REGLU)

@@ -1,7 +1,7 @@
 """Operators that pick elements or rows by index: embedding, index_select, gather, take, pick.
 
-Each picked element is read as often as it is asked for. Backwards a dense gradient is written, all of it, and what
-was picked is added up.
+Each row is read at most once, however often it is asked for. Backwards a dense gradient is written, all of it, and
+what was picked is added up.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from opmark.operators import _build
 from opmark.operators import _numpy as np
 from opmark.operators._binary import PLAIN, Data, binary
 from opmark.operators._build import calls
-from opmark.operators._pointwise import POSITIVE, SIGNED, Domain, pointwise
+from opmark.operators._pointwise import POSITIVE, SIGNED, SIGNED_INTS, Domain, pointwise
 from opmark.operators.binary import DIVIDEND, DIVISOR, NUMBERS, UPPER
-from opmark.operators.unary import ENDS, ENDS_IN_ORDER, SIGNED_INTS
+from opmark.operators.unary import ENDS, ENDS_IN_ORDER
 from opmark.registry import resolve
 from opmark.schema import Implementation, Launch, Operator, Params
 from opmark.schema.dtype import FLOATS

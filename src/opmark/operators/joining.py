@@ -7,22 +7,9 @@ from functools import partial
 from typing import Any
 
 from opmark.operators import _numpy as np
+from opmark.operators._axis import AXIS_EXISTS, EXACT, SHAPE, elements
 from opmark.operators._build import torch
-from opmark.operators._moving import (
-    ADDED_UP,
-    ANY,
-    AXIS,
-    AXIS_EXISTS,
-    EXACT,
-    NOTHING,
-    SHAPE,
-    as_written,
-    called,
-    data,
-    elements,
-    looking,
-    moving,
-)
+from opmark.operators._moving import ADDED_UP, ANY, AXIS, NOTHING, as_written, called, data, looking, moving
 from opmark.registry import resolve
 from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof

@@ -7,6 +7,7 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, numpy, torch
+from opmark.operators._formulas import rms
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, integer, real, size
@@ -16,6 +17,7 @@ TOKENS = (
     size("num_tokens", "tokens of all ranks"),
     size("sp_size", "ranks that share the tokens; this is the work of one of them", 1),
 )
+HIDDEN = size("hidden_size", "elements of a token")
 ENOUGH_TOKENS = Rule("sp_size", "be at most num_tokens={num_tokens} (got {sp_size})",
                      lambda p: p["num_tokens"] >= p["sp_size"])  # fmt: skip
 
@@ -27,10 +29,6 @@ def tokens(p: Params) -> int:
 def long_enough(name: str) -> Rule:
     """With fewer, what is left after normalising is all rounding."""
     return Rule(name, f"be at least 4 (got {{{name}}})", lambda p: p[name] >= 4)
-
-
-def rms(p: Params, x: Any) -> Any:
-    return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + x.dtype.type(p["eps"]))
 
 
 def _add_inputs(p: Params) -> dict[str, TensorSpec]:
@@ -62,7 +60,7 @@ ADD_RMS_NORM = Operator(
     name="add_rms_norm",
     summary="x + residual, and that with unit root mean square and scaled: two outputs",
     category="normalization",
-    params=(*TOKENS, size("hidden_size", "elements of a token"), EPS, dtype(*FLOATS)),
+    params=(*TOKENS, HIDDEN, EPS, dtype(*FLOATS)),
     inputs=_add_inputs,
     # Sum 1; square and sum 2, quotient 1, scale 1.
     cost=lambda p: _add_cost(p, flops=5, tensors_read=2),

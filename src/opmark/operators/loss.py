@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -71,6 +72,10 @@ def _smooth_l1(p: Params, x: Any, target: Any) -> Any:
     return np.where(distance < p["beta"], np.square(distance) / 2 / p["beta"], distance - p["beta"] / 2)
 
 
+def _smooth_l1_of_one(p: Params, x: Any) -> Any:
+    return _smooth_l1({"beta": p["sigma"] ** -2}, x, 0)
+
+
 def _huber(p: Params, x: Any, target: Any) -> Any:
     distance, delta = np.abs(x - target), p["delta"]
     return np.where(distance < delta, np.square(distance) / 2, delta * (distance - delta / 2))
@@ -123,6 +128,13 @@ def _torch_hinge(p: Params, x: Any, target: Any) -> Launch:
     return lambda: torch.relu(p["margin"] - x * target)
 
 
+def _torch_smooth_l1_of_one(p: Params, x: Any) -> Launch:
+    import torch
+
+    target, beta = torch.zeros_like(x), p["sigma"] ** -2
+    return lambda: torch.nn.functional.smooth_l1_loss(x, target, reduction="none", beta=beta)
+
+
 def _torch_scaled(p: Params, x: Any) -> Launch:
     return lambda: x * p["grad_scale"]
 
@@ -137,18 +149,26 @@ FUNCTIONAL = "torch.nn.functional"
 OPERATORS = (
     loss(
         "l1_loss", "|x - target|", lambda p, x, target: np.abs(x - target), f"{FUNCTIONAL}.l1_loss", PAIR,
-        flops=2, backward_flops=2, aliases=("L1Loss", "mae_loss", "MAERegressionOutput"),
+        flops=2, backward_flops=2, aliases=("L1Loss", "mae_loss"),
     ),
     loss(
         "mse_loss", "(x - target)²", lambda p, x, target: np.square(x - target), f"{FUNCTIONAL}.mse_loss", PAIR,
-        flops=2, backward_flops=3, aliases=("l2_loss", "L2Loss", "MSELoss", "LinearRegressionOutput"),
+        flops=2, backward_flops=3, aliases=("l2_loss", "L2Loss", "MSELoss"),
     ),
     loss(
         "smooth_l1_loss", "|x - target|, rounded off to a parabola within beta", _smooth_l1,
         f"{FUNCTIONAL}.smooth_l1_loss", PAIR,
         params=(real("beta", "where the parabola ends", 1.0),),
         rules=(Rule("beta", "be above 0 (got {beta})", lambda p: p["beta"] > 0),),
-        flops=4, backward_flops=3, aliases=("smooth_l1", "SmoothL1Loss"),
+        flops=4, backward_flops=3, aliases=("SmoothL1Loss",),
+    ),
+    loss(
+        "smooth_l1", "|x|, rounded off to a parabola within 1 / sigma²: of a difference that is there already",
+        _smooth_l1_of_one, _torch_reduced(_torch_smooth_l1_of_one), {"x": lower},
+        params=(real("sigma", "the larger, the narrower the parabola", 1.0),),
+        rules=(Rule("sigma", "be above 0 (got {sigma})", lambda p: p["sigma"] > 0),),
+        # MXNet's, which reduces nothing.
+        reduction=replace(REDUCTION, default="none"), flops=3, backward_flops=2,
     ),
     loss(
         "huber_loss", "half the square of x - target within delta, a straight line beyond", _huber,
@@ -167,7 +187,7 @@ OPERATORS = (
         f"{FUNCTIONAL}.binary_cross_entropy_with_logits", {"x": within(-4.0, 4.0), "target": within(0.0, 1.0)},
         flops=6, backward_flops=5,
         aliases=("binary_cross_entropy_with_logits", "BCEWithLogitsLoss", "SigmoidBinaryCrossEntropyLoss",
-                 "SigmoidBCELoss", "LogisticRegressionOutput"),
+                 "SigmoidBCELoss"),
     ),
     loss(
         "kl_div", "target (log target - x), where x is a logarithm of probabilities", _kl_div, f"{FUNCTIONAL}.kl_div",
@@ -199,7 +219,7 @@ OPERATORS = (
     loss(
         "hinge_loss", "max(0, margin - target x), target -1 or 1", _hinge, _torch_reduced(_torch_hinge),
         {"x": lower, "target": signs}, params=(MARGIN,),
-        flops=2, backward_flops=2, aliases=("hinge", "HingeLoss", "SVMOutput"),
+        flops=2, backward_flops=2, aliases=("hinge", "HingeLoss"),
     ),
     loss(
         "hinge_embedding_loss", "x where target is 1, max(0, margin - x) where it is -1", _hinge_embedding,

@@ -9,6 +9,7 @@ from typing import Any
 from opmark.errors import Unsupported
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, torch
+from opmark.operators._formulas import swiglu
 from opmark.operators._routing import (
     ROUTING_PARAMS,
     ROUTING_RULES,
@@ -19,7 +20,9 @@ from opmark.operators._routing import (
     loads,
     spans,
 )
-from opmark.operators.dynamic_quant import Rows, dynamic_quant, gated, smooth, torch_gated
+from opmark.operators.dynamic_quant import GATED, Rows, dynamic_quant, smooth
+from opmark.operators.gated import torch_gated
+from opmark.operators.llm_norm import HIDDEN
 from opmark.schema import Cost, Launch, Operator, Params, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.operator import sum_of_products
@@ -27,7 +30,6 @@ from opmark.schema.param import dtype, size
 
 # What torch's grouped product takes.
 GROUPED = ("float32", "float16", "bfloat16")
-HIDDEN = size("hidden_size", "elements of a token")
 NEW_HIDDEN = size("new_hidden_size", "elements of a token in the result")
 MOE = {
     "small": {"num_tokens": 64, "num_experts": 8, "topk": 2},
@@ -118,6 +120,7 @@ GROUP_GEMM = Operator(
         torch(lambda p, x, weight: partial(_looped(p, weight), x), name="loop"),
         torch(_torch_grouped, "torch.nn.functional.grouped_mm", "grouped_mm"),
     ),
+    aliases=("grouped_mm",),
 )
 
 
@@ -139,17 +142,17 @@ def _mlp_cost(p: Params) -> Cost:
 
 
 def _mlp(p: Params, x: Any, gate_up: Any, down: Any) -> Any:
-    return _by_expert(p, gated(_by_expert(p, x, gate_up)), down)
+    return _by_expert(p, swiglu(_by_expert(p, x, gate_up)), down)
 
 
 def _torch_mlp(p: Params, x: Any, gate_up: Any, down: Any) -> Launch:
-    first, second = _looped(p, gate_up), _looped(p, down)
-    return lambda: second(torch_gated(first(x)))
+    first, gated, second = _looped(p, gate_up), torch_gated("silu"), _looped(p, down)
+    return lambda: second(gated(first(x)))
 
 
 def _torch_mlp_grouped(p: Params, x: Any, gate_up: Any, down: Any) -> Launch:
-    product = _grouped(p, x, gate_up, down)
-    return lambda: product(torch_gated(product(x, gate_up)), down)
+    product, gated = _grouped(p, x, gate_up, down), torch_gated("silu")
+    return lambda: product(gated(product(x, gate_up)), down)
 
 
 MLP = Operator(
@@ -188,10 +191,9 @@ def _swiglu_cost(p: Params) -> Cost:
 
 
 def _swiglu(p: Params, x: Any) -> Any:
-    return gated(x)
+    return swiglu(x)
 
 
-GATED = size("hidden_size", "elements of a token after the gate; twice as many before")
 SWIGLU_PRESETS = {
     "small": {**MOE["small"], "hidden_size": 128},
     "typical": {**MOE["typical"], "hidden_size": 512},
@@ -208,7 +210,7 @@ SWIGLU = Operator(
     reference=_swiglu,
     presets=SWIGLU_PRESETS,
     rules=ROUTING_RULES,
-    implementations=(formula(_swiglu), torch(lambda p, x: lambda: torch_gated(x))),
+    implementations=(formula(_swiglu), torch(lambda p, x: partial(torch_gated("silu"), x))),
 )
 
 
@@ -216,14 +218,15 @@ def _smoothed_inputs(p: Params) -> dict[str, TensorSpec]:
     return {"x": _halves(p), "smooth": smooth(experts(p), p["hidden_size"])}
 
 
-def _torch_smoothed(p: Params, x: Any, smooth: Any, expert: Any) -> Any:
-    return (torch_gated(x) * smooth.index_select(0, expert),)
+def _torch_smoothed(p: Params, x: Any, smooth: Any, expert: Any, gated: Any) -> Any:
+    return (gated(x) * smooth.index_select(0, expert),)
 
 
-def _prepare_experts(p: Params, tensors: Any) -> dict[str, Any]:
+def _prepared(p: Params, tensors: Any) -> dict[str, Any]:
     import torch
 
-    return {"expert": torch.tensor(expert_of_rows(p), device=tensors["x"].device)}
+    expert = torch.tensor(expert_of_rows(p), device=tensors["x"].device)
+    return {"expert": expert, "gated": torch_gated("silu")}
 
 
 SWIGLU_DYNAMIC_QUANT = dynamic_quant(
@@ -232,9 +235,9 @@ SWIGLU_DYNAMIC_QUANT = dynamic_quant(
     (*ROUTING_PARAMS, GATED),
     Rows(
         inputs=_smoothed_inputs,
-        values=lambda p, x, smooth: (gated(x) * smooth[expert_of_rows(p)],),
+        values=lambda p, x, smooth: (swiglu(x) * smooth[expert_of_rows(p)],),
         torch_values=_torch_smoothed,
-        prepare=_prepare_experts,
+        prepare=_prepared,
         rows=lambda p: (dispatched(p), p["hidden_size"]),
         flops=lambda _: 5,
         read=lambda p: _halves(p).nbytes + busy(p) * p["hidden_size"] * sizeof("float32"),

@@ -8,7 +8,8 @@ from opmark.operators import _numpy as np
 from opmark.operators._build import formula, torch
 from opmark.operators._narrow_gemm import FP8, Exact8, domain, multiply
 from opmark.operators._routing import ROUTING_PARAMS, ROUTING_RULES, busy, dispatched, experts, spans
-from opmark.operators.moe import HIDDEN, NEW_HIDDEN, gemm_presets
+from opmark.operators.llm_norm import HIDDEN
+from opmark.operators.moe import NEW_HIDDEN, gemm_presets
 from opmark.operators.moe_routing import (
     COMBINE_PARAMS,
     COMBINE_RULES,
@@ -81,6 +82,7 @@ GROUP_GEMM = Operator(
     rules=ROUTING_RULES,
     partial=True,
     implementations=(formula(_group_gemm, out_dtype), torch(_torch)),
+    aliases=("quant_group_gemm",),
 )
 
 

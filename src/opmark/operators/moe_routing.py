@@ -19,7 +19,7 @@ from opmark.operators._routing import (
     ids_spec,
     local,
 )
-from opmark.operators.llm_norm import ENOUGH_TOKENS, TOKENS, tokens
+from opmark.operators.llm_norm import ENOUGH_TOKENS, HIDDEN, TOKENS, tokens
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.cost import nbytes
 from opmark.schema.dtype import sizeof
@@ -27,15 +27,15 @@ from opmark.schema.operator import sum_of_products
 from opmark.schema.param import dtype, integer, real, size
 
 FOUR = sizeof("float32")
-HIDDEN = size("hidden_size", "elements of a token")
 EXPERTS = size("num_experts", "experts of all ranks")
 
 
 def _gating_inputs(p: Params) -> dict[str, TensorSpec]:
+    """Weights of a gate are kept in float32."""
     hidden = p["hidden_size"]
     return {
         "x": TensorSpec((tokens(p), hidden), p["dtype"]),
-        "weight": TensorSpec((p["num_experts"], hidden), p["dtype"]),
+        "weight": TensorSpec((p["num_experts"], hidden), "float32"),
     }
 
 
@@ -47,7 +47,7 @@ def _gating_cost(p: Params) -> Cost:
 def _torch_gating(p: Params, x: Any, weight: Any) -> Launch:
     from torch.nn.functional import linear
 
-    return lambda: linear(x.float(), weight.float())
+    return lambda: linear(x.float(), weight)
 
 
 def _gating(p: Params, x: Any, weight: Any) -> Any:
@@ -56,7 +56,7 @@ def _gating(p: Params, x: Any, weight: Any) -> Any:
 
 GATING = Operator(
     name="moe_gating_gemm",
-    summary="a score of each token for each expert, in float32 whatever the inputs are",
+    summary="a score of each token for each expert, in float32 whatever the tokens are",
     category="moe",
     params=(*TOKENS, HIDDEN, EXPERTS, dtype("float32", "float16", "bfloat16")),
     inputs=_gating_inputs,
@@ -153,6 +153,7 @@ SCATTER = Operator(
     rules=ROUTING_RULES,
     partial=True,
     implementations=(numpy(_numpy_scatter), torch(_torch_scatter)),
+    aliases=("scatter_dynamic_quant",),
 )
 
 COMBINE_PARAMS = (

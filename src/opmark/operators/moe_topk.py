@@ -6,6 +6,7 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, torch
+from opmark.operators._formulas import softmax
 from opmark.operators.llm_norm import ENOUGH_TOKENS, TOKENS, tokens
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.cost import nbytes
@@ -28,11 +29,6 @@ def _written(p: Params) -> int:
     return int(tokens(p) * p["topk"] * (sizeof("float32") + sizeof("int64")))
 
 
-def _softmax(x: Any) -> Any:
-    shifted = np.exp(x - x.max(axis=-1, keepdims=True))
-    return shifted / shifted.sum(axis=-1, keepdims=True)
-
-
 def _softmax_flops(p: Params) -> int:
     """Difference, exponential, sum and quotient: of all scores, or of those that were chosen."""
     softened = p["num_experts"] if p["compute_mode"] == "pre-softmax" else p["topk"]
@@ -42,8 +38,8 @@ def _softmax_flops(p: Params) -> int:
 def _weights_of(p: Params, logits: Any, indices: Any) -> Any:
     """What the experts with these numbers get."""
     if p["compute_mode"] == "pre-softmax":
-        return np.take_along_axis(_softmax(logits), indices, axis=-1)
-    return _softmax(np.take_along_axis(logits, indices, axis=-1))
+        return np.take_along_axis(softmax(logits), indices, axis=-1)
+    return softmax(np.take_along_axis(logits, indices, axis=-1))
 
 
 def _softmax_topk(p: Params, logits: Any) -> Any:

@@ -6,8 +6,8 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from opmark.operators import _numpy as np
 from opmark.operators._build import formula, torch
+from opmark.operators._formulas import layer_norm, rms
 from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, integer, real, shape
@@ -26,12 +26,6 @@ def _row_cost(p: Params, flops: int, tensors_read: int, vectors_read: int = 0, v
     return Cost(flops * n, read * nbytes, (n + vectors_written * hidden) * nbytes)
 
 
-def _layer_norm(p: Params, x: Any, weight: Any, bias: Any) -> Any:
-    centred = x - x.mean(axis=-1, keepdims=True)
-    variance = np.square(centred).mean(axis=-1, keepdims=True)
-    return centred / np.sqrt(variance + p["eps"]) * weight + bias
-
-
 def _torch_layer_norm(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
     from torch.nn.functional import layer_norm
 
@@ -39,7 +33,7 @@ def _torch_layer_norm(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
 
 
 def _rms_norm(p: Params, x: Any, weight: Any) -> Any:
-    return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + p["eps"]) * weight
+    return rms(p, x) * weight
 
 
 def _torch_rms_norm(p: Params, x: Any, weight: Any) -> Launch:
@@ -52,8 +46,7 @@ def _in_dtype(formula: Any) -> Any:
     """A NumPy implementation out of a reference: the same formula, with the result in the type of x."""
 
     def build(p: Params, x: Any, **rest: Any) -> Launch:
-        typed = {**p, "eps": x.dtype.type(p["eps"])}
-        return lambda: formula(typed, x, **rest).astype(x.dtype, copy=False)
+        return lambda: formula(p, x, **rest).astype(x.dtype, copy=False)
 
     return Implementation("numpy", build)
 
@@ -83,11 +76,11 @@ LAYER_NORM = Operator(
     # Mean 1, difference 1, variance 2, quotient 1, scale and shift 2.
     cost=lambda p: _row_cost(p, flops=7, tensors_read=1, vectors_read=2),
     backward_cost=lambda p: _row_cost(p, flops=12, tensors_read=2, vectors_read=1, vectors_written=2),
-    reference=_layer_norm,
+    reference=layer_norm,
     presets=PRESETS,
     rules=(LONG_ENOUGH,),
     gradients=("x", "weight", "bias"),
-    implementations=(_in_dtype(_layer_norm), torch(_torch_layer_norm, "torch.nn.functional.layer_norm")),
+    implementations=(_in_dtype(layer_norm), torch(_torch_layer_norm, "torch.nn.functional.layer_norm")),
     aliases=("LayerNorm", "layernorm"),
 )
 

@@ -11,10 +11,13 @@ from opmark.operators._update import (
     LR_POSITIVE,
     POSITIVE,
     SIGNED,
+    WAYS,
     WD,
     decayed_gradient,
     gradient,
+    keywords_of,
     lr,
+    step_counter,
     torch_decayed_gradient,
     torch_gradient,
     update,
@@ -37,11 +40,11 @@ def sgd_formula(p: Params, weight: Any, grad: Any) -> Any:
     return weight - p["lr"] * (gradient(p, grad) + p["wd"] * weight)
 
 
-def _torch_sgd(p: Params, weight: Any, grad: Any) -> Any:
+def _torch_sgd(p: Params, weight: Any, grad: Any, mom: Any = None, *, way: str) -> Any:
     from torch.optim.sgd import sgd
 
-    g, options = torch_gradient(p, grad), sgd_options(p)
-    return lambda: sgd([weight], [g()], [None], foreach=False, fused=False, **options)
+    g, options = torch_gradient(p, grad), sgd_options(p) | keywords_of(way, "SGD", weight)
+    return lambda: sgd([weight], [g()], [mom], **options)
 
 
 def sgd_options(p: Params) -> dict[str, Any]:
@@ -49,20 +52,14 @@ def sgd_options(p: Params) -> dict[str, Any]:
     if "momentum" not in p:
         return {**plain, "momentum": 0.0, "lr": p["lr"], "dampening": 0.0}
     # torch adds up gradients and multiplies by the rate afterwards; MXNet's momentum holds the steps themselves. These
-    # rates make the same kernels compute that: mom <- momentum mom - lr g, weight <- weight + mom.
-    return {**plain, "momentum": p["momentum"], "lr": -1.0, "dampening": 1 + p["lr"]}
+    # rates make the same kernels compute that: mom <- momentum mom - lr g, weight <- weight + mom. Without a momentum
+    # torch would leave it out: one that vanishes beside anything keeps it.
+    return {**plain, "momentum": p["momentum"] or 1e-300, "lr": -1.0, "dampening": 1 + p["lr"]}
 
 
 def sgd_mom_formula(p: Params, weight: Any, grad: Any, mom: Any) -> Any:
     mom = p["momentum"] * mom - p["lr"] * (gradient(p, grad) + p["wd"] * weight)
     return weight + mom, mom
-
-
-def _torch_sgd_mom(p: Params, weight: Any, grad: Any, mom: Any) -> Any:
-    from torch.optim.sgd import sgd
-
-    g, options = torch_gradient(p, grad), sgd_options(p)
-    return lambda: sgd([weight], [g()], [mom], foreach=False, fused=False, **options)
 
 
 def _nag(p: Params, weight: Any, grad: Any, mom: Any) -> Any:
@@ -97,15 +94,14 @@ def adam_options(p: Params) -> dict[str, Any]:
     return {**rates, "weight_decay": p["wd"], "amsgrad": False, "maximize": False}
 
 
-def _torch_adam(p: Params, weight: Any, grad: Any, mean: Any, var: Any) -> Any:
-    import torch
+def _torch_adam(p: Params, weight: Any, grad: Any, mean: Any, var: Any, *, way: str) -> Any:
     from torch.optim.adam import adam
 
     clips = p["clip_gradient"] >= 0  # after the decay, which torch then must not add again
     g = torch_decayed_gradient(p, grad, weight) if clips else torch_gradient(p, grad)
-    options = {**adam_options(p), **({"weight_decay": 0.0} if clips else {})}
-    steps = torch.tensor(OLD)
-    return lambda: adam([weight], [g()], [mean], [var], [], [steps], foreach=False, fused=False, **options)
+    options = adam_options(p) | ({"weight_decay": 0.0} if clips else {}) | keywords_of(way, "Adam", weight)
+    steps = step_counter(way, weight, OLD)
+    return lambda: adam([weight], [g()], [mean], [var], [], [steps], **options)
 
 
 def adamw_formula(p: Params, weight: Any, grad: Any, mean: Any, var: Any) -> Any:
@@ -113,12 +109,12 @@ def adamw_formula(p: Params, weight: Any, grad: Any, mean: Any, var: Any) -> Any
     return weight - p["lr"] * (mean / (np.sqrt(var) + p["eps"]) + p["wd"] * weight), mean, var
 
 
-def _torch_adamw(p: Params, weight: Any, grad: Any, mean: Any, var: Any) -> Any:
-    import torch
+def _torch_adamw(p: Params, weight: Any, grad: Any, mean: Any, var: Any, *, way: str) -> Any:
     from torch.optim.adamw import adamw
 
-    g, options, steps = torch_gradient(p, grad), adam_options(p), torch.tensor(OLD)
-    return lambda: adamw([weight], [g()], [mean], [var], [], [steps], foreach=False, fused=False, **options)
+    options, steps = adam_options(p) | keywords_of(way, "AdamW", weight), step_counter(way, weight, OLD)
+    g = torch_gradient(p, grad)
+    return lambda: adamw([weight], [g()], [mean], [var], [], [steps], **options)
 
 
 def _ftrl(p: Params, weight: Any, grad: Any, z: Any, n: Any) -> Any:
@@ -247,13 +243,13 @@ def _adagrad(p: Params, weight: Any, grad: Any, history: Any) -> Any:
     return weight - p["lr"] * g / (np.sqrt(history) + p["eps"]), history
 
 
-def _torch_adagrad(p: Params, weight: Any, grad: Any, history: Any) -> Any:
-    import torch
+def _torch_adagrad(p: Params, weight: Any, grad: Any, history: Any, *, way: str) -> Any:
     from torch.optim.adagrad import adagrad
 
-    g, steps = torch_gradient(p, grad), torch.tensor(0.0)
+    g, steps = torch_gradient(p, grad), step_counter(way, weight, 0.0)
     rates = {"lr": p["lr"], "weight_decay": p["wd"], "lr_decay": 0.0, "eps": p["eps"], "maximize": False}
-    return lambda: adagrad([weight], [g()], [history], [steps], foreach=False, fused=False, **rates)
+    options = rates | keywords_of(way, "Adagrad", weight)
+    return lambda: adagrad([weight], [g()], [history], [steps], **options)
 
 
 def _adadelta(p: Params, weight: Any, grad: Any, acc_g: Any, acc_delta: Any) -> Any:
@@ -280,15 +276,17 @@ _SGD = partial(
     params=(lr(0.01), WD, *GRADIENT),
     flops=5,
     path="torch.optim.sgd.sgd",
+    ways=WAYS,
 )
 _SGD_MOM = partial(
     update,
     reference=sgd_mom_formula,
-    step=_torch_sgd_mom,
+    step=_torch_sgd,
     params=(lr(0.01), MOMENTUM, WD, *GRADIENT),
     flops=7,
     states={"mom": SIGNED},
     path="torch.optim.sgd.sgd",
+    ways=WAYS,
 )
 _NAG = partial(
     update,
@@ -306,6 +304,7 @@ _ADAM = partial(
     flops=15,
     states=MOMENTS,
     path="torch.optim.adam.adam",
+    ways=WAYS,
 )
 _ADAMW = partial(
     update,
@@ -315,6 +314,7 @@ _ADAMW = partial(
     flops=14,
     states=MOMENTS,
     path="torch.optim.adamw.adamw",
+    ways=WAYS,
 )
 
 OPERATORS: tuple[Operator, ...] = (
@@ -343,7 +343,8 @@ OPERATORS: tuple[Operator, ...] = (
                    WD, *GRADIENT),
            aliases=("ftml", "FTML")),
     update("rmsprop_update", "weight - lr grad / sqrt(mean square + eps)", reference=_rmsprop, step=_torch_rmsprop,
-           flops=12, states={"n": POSITIVE}, aliases=("rmsprop", "RMSprop"),
+           # torch's RMSprop adds eps to the root: another step.
+           flops=12, states={"n": POSITIVE}, aliases=("rmsprop",),
            params=(lr(1e-3), real("gamma1", "decay of the mean square", 0.95, kind="amount"), EPS, WD, *GRADIENT)),
     update("rmspropalex_update", "rmsprop with the variance instead of the mean square, and momentum",
            reference=_rmspropalex, step=_torch_rmspropalex, flops=19, aliases=("rmspropalex",),
@@ -360,7 +361,7 @@ OPERATORS: tuple[Operator, ...] = (
                    *GRADIENT), aliases=("signum", "Signum")),
     update("adagrad_update", "weight - lr grad / (sqrt(sum of squares) + eps)", reference=_adagrad,
            step=_torch_adagrad, flops=10, states={"history": POSITIVE}, path="torch.optim.adagrad.adagrad",
-           params=(lr(0.01), EPS, WD, *GRADIENT), aliases=("adagrad", "Adagrad")),
+           ways=WAYS, params=(lr(0.01), EPS, WD, *GRADIENT), aliases=("adagrad", "Adagrad")),
     update("adadelta_update", "steps as large as the last ones, over the root mean square of gradients",
            reference=_adadelta, step=_torch_adadelta, flops=19, states={"acc_g": POSITIVE, "acc_delta": POSITIVE},
            path="torch.optim.adadelta.adadelta",

@@ -10,7 +10,6 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from opmark.errors import Unsupported
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula
 from opmark.operators._build import torch as by_torch
@@ -19,8 +18,10 @@ from opmark.operators._update import (
     HALVES,
     SIGNED,
     WD,
+    keywords_of,
     lr,
     numpy_update,
+    step_counter,
     torch_gradient,
     update_cost,
     update_inputs,
@@ -162,55 +163,29 @@ def _gradients(p: Params, way: str, grads: Slices) -> Callable[[], Slices]:
     return clipped
 
 
-def _way(way: str, optimizer: str, tensor: Any) -> dict[str, bool]:
-    """Keywords of torch's functional optimizers."""
-    if way == "fused":
-        _require_fused(optimizer, tensor)
-    return {"foreach": way == "foreach", "fused": way == "fused"}
-
-
-def _require_fused(optimizer: str, tensor: Any) -> None:
-    """A step of a tensor that is long enough for vector instructions, to see whether torch has it and it works."""
-    import torch
-
-    about = f"fused {optimizer} for {tensor.dtype} on {tensor.device.type}"
-    probe = torch.ones(64, dtype=tensor.dtype, device=tensor.device, requires_grad=True)
-    probe.grad = torch.ones_like(probe)
-    try:
-        getattr(torch.optim, optimizer)([probe], lr=0.1, fused=True).step()
-    except RuntimeError as error:
-        raise Unsupported(f"torch has no {about}: {str(error).splitlines()[0]}") from None
-    if bool((probe == 1).any()):  # of 16-bit tensors on a CPU, up to torch 2.13
-        raise Unsupported(f"torch's {about} leaves weights as they are (pytorch issue 191763)")
-
-
 def _sgd(p: Params, way: str, weights: Slices, grads: Slices, *states: Slices) -> Callable[[], Any]:
     from torch.optim.sgd import sgd
 
     mom = states[0] if states else [None] * len(weights)
-    g, options = _gradients(p, way, grads), sgd_options(p) | _way(way, "SGD", weights[0])
+    g, options = _gradients(p, way, grads), sgd_options(p) | keywords_of(way, "SGD", weights[0])
     return lambda: sgd(weights, g(), mom, **options)
 
 
-def _steps(p: Params, way: str, weights: Slices) -> list[Any]:
-    """A counter each, where torch keeps it: beside the weights if fused, else on the host."""
-    import torch
-
-    device = weights[0].device if way == "fused" else "cpu"
-    return [torch.tensor(OLD, device=device) for _ in weights]
+def _steps(way: str, weights: Slices) -> list[Any]:
+    return [step_counter(way, weight, OLD) for weight in weights]
 
 
 def _adam(p: Params, way: str, weights: Slices, grads: Slices, mean: Slices, var: Slices) -> Callable[[], Any]:
     from torch.optim.adam import adam
 
-    options, steps = adam_options(p) | _way(way, "Adam", weights[0]), _steps(p, way, weights)
+    options, steps = adam_options(p) | keywords_of(way, "Adam", weights[0]), _steps(way, weights)
     return lambda: adam(weights, grads, mean, var, [], steps, **options)
 
 
 def _adamw(p: Params, way: str, weights: Slices, grads: Slices, mean: Slices, var: Slices) -> Callable[[], Any]:
     from torch.optim.adamw import adamw
 
-    options, steps = adam_options(p) | _way(way, "AdamW", weights[0]), _steps(p, way, weights)
+    options, steps = adam_options(p) | keywords_of(way, "AdamW", weights[0]), _steps(way, weights)
     g = _gradients(p, way, grads)
     return lambda: adamw(weights, g(), mean, var, [], steps, **options)
 

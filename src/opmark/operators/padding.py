@@ -7,8 +7,9 @@ from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
+from opmark.operators._axis import elements
 from opmark.operators._build import torch
-from opmark.operators._moving import ADDED_UP, elements, moving
+from opmark.operators._moving import ADDED_UP, moving
 from opmark.schema import Launch, Params, Rule
 from opmark.schema.dtype import FLOATS
 from opmark.schema.param import choice, counts, real

@@ -9,7 +9,7 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import torch
-from opmark.operators._pool import AVG, MAX, SUM, Kind, Windows, pool
+from opmark.operators._pool import AVG, MAX, SUM, Kind, Windows, pool, spans
 from opmark.operators._windows import AXES, FULL_PRECISION, has_axes, torch_function
 from opmark.schema import Implementation, Launch, Operator, Params
 from opmark.schema.dtype import FLOATS
@@ -53,11 +53,6 @@ def _torch_adaptive(stem: str, dims: int, out: Callable[[Params], tuple[int, ...
     return torch(build, f"torch.nn.functional.{name}")
 
 
-def _spans(image: int, out: int) -> list[slice]:
-    """The windows along one axis: as equal as whole numbers allow, overlapping where they have to."""
-    return [slice(i * image // out, -(-(i + 1) * image // out)) for i in range(out)]
-
-
 def _adapted(p: Params, x: Any) -> Windows:
     """Axis by axis, which is the same for a maximum and, as windows are rectangles, for a mean."""
 
@@ -65,7 +60,7 @@ def _adapted(p: Params, x: Any) -> Windows:
         found = x
         for axis, (image, out) in enumerate(zip(p["image"], p["out"], strict=True), 2):
             moved = np.moveaxis(found, axis, 0)
-            found = np.moveaxis(np.stack([function(moved[span], axis=0) for span in _spans(image, out)]), 0, axis)
+            found = np.moveaxis(np.stack([function(moved[span], axis=0) for span in spans(image, out)]), 0, axis)
         return np.ascontiguousarray(found)
 
     return windows
@@ -73,7 +68,7 @@ def _adapted(p: Params, x: Any) -> Windows:
 
 def _values(p: Params) -> int:
     pairs = zip(p["image"], p["out"], strict=True)
-    return prod(sum(span.stop - span.start for span in _spans(*pair)) for pair in pairs)
+    return prod(sum(span.stop - span.start for span in spans(*pair)) for pair in pairs)
 
 
 def _adaptive(kind: Kind, stem: str, dims: int, *aliases: str) -> Operator:

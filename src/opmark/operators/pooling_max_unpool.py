@@ -7,8 +7,9 @@ from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
+from opmark.operators._axis import INDEX_BYTES
 from opmark.operators._build import formula, torch
-from opmark.operators._pool import INDEX_BYTES, image_params, planes, presets
+from opmark.operators._pool import image_params, planes, presets
 from opmark.operators._windows import AXES, has_axes, torch_function
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof

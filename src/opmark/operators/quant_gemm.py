@@ -8,7 +8,7 @@ from typing import Any
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, torch
 from opmark.operators._narrow_gemm import FP8, Exact8, domain, multiply
-from opmark.operators.llm_norm import ENOUGH_TOKENS, TOKENS, tokens
+from opmark.operators.llm_norm import ENOUGH_TOKENS, HIDDEN, TOKENS, tokens
 from opmark.schema import Cost, Launch, Operator, Params, TensorSpec
 from opmark.schema.cost import nbytes
 from opmark.schema.dtype import sizeof
@@ -16,7 +16,7 @@ from opmark.schema.param import dtype, flag, size
 
 SCALES = (0.005, 0.01)
 OUT = dtype("bfloat16", "float16", "float32", default="bfloat16", name="out_dtype", doc="element type of the result")
-SIZES = (size("hidden_size", "elements of a token"), size("new_hidden_size", "elements of a token in the result"))
+SIZES = (HIDDEN, size("new_hidden_size", "elements of a token in the result"))
 
 
 def out_dtype(p: Params) -> str:

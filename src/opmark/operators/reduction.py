@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._axis import Work, along, around_one, length, made, reduction, repeated, same_dtype, signed
+from opmark.operators._axis import Work, along, around_one, length, made, reduction, same_dtype, signed
 from opmark.operators._build import calls, torch
 from opmark.operators._pointwise import away_from
+from opmark.operators._repeated import filled
 from opmark.schema import Launch, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, is_float
 from opmark.schema.param import integer
@@ -64,8 +65,8 @@ def _some_missing(whole: Callable[[Params], TensorSpec]) -> Callable[[Params], T
 
     def make(p: Params, generator: Any) -> Any:
         spec = whole(p)
-        x = repeated(p["shape"], lambda n: generator.uniform(spec.low, spec.high, n))
-        missing = repeated(p["shape"], lambda n: generator.random(n) < 0.1)
+        x = filled(p["shape"], lambda n: generator.uniform(spec.low, spec.high, n))
+        missing = filled(p["shape"], lambda n: generator.random(n) < 0.1)
         np.moveaxis(missing, p["axis"], 0)[0] = False
         x[missing] = np.nan
         return x

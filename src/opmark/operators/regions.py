@@ -8,7 +8,7 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, torch
-from opmark.operators._pool import keeping_order
+from opmark.operators._pool import keeping_order, spans
 from opmark.operators._windows import AXES, FULL_PRECISION, Positions, has_axes
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof
@@ -36,9 +36,9 @@ def _pooling_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _pooling_cost(p: Params) -> Cost:
-    """Comparisons are no floating-point work; of the image only the regions are read, each by itself."""
+    """Comparisons are no floating-point work; of the images only the regions are read, and a pixel at most once."""
     nbytes = sizeof(p["dtype"])
-    touched = p["regions"] * p["channels"] * prod(p["region"])
+    touched = min(_image(p).elements, p["regions"] * p["channels"] * prod(p["region"]))
     return Cost(0, touched * nbytes + _roi_bytes(p, "int64"), _outputs(p) * nbytes)
 
 
@@ -52,16 +52,12 @@ def _roi_bytes(p: Params, kind: str) -> int:
     return int(5 * p["regions"] * sizeof(kind))
 
 
-def _spans(n: int, out: int) -> list[slice]:
-    return [slice(i * n // out, -(-(i + 1) * n // out)) for i in range(out)]
-
-
 def _pooled(p: Params, x: Any, rois: Any) -> Any:
     out = np.empty((p["regions"], p["channels"], *p["out"]), x.dtype)
     for i, (image, left, top, right, bottom) in enumerate(rois):
         region = x[image, :, top : bottom + 1, left : right + 1]
-        for y, rows in enumerate(_spans(region.shape[1], p["out"][0])):
-            for z, columns in enumerate(_spans(region.shape[2], p["out"][1])):
+        for y, rows in enumerate(spans(region.shape[1], p["out"][0])):
+            for z, columns in enumerate(spans(region.shape[2], p["out"][1])):
                 out[i, :, y, z] = region[:, rows, columns].max(axis=(1, 2))
     return out
 
@@ -75,7 +71,7 @@ def _torch_pooling(p: Params, x: Any, rois: Any) -> Launch:
 
     bins = [counted(out) for out in p["out"]]
     within = [
-        counted(max(span.stop - span.start for span in _spans(n, out)))
+        counted(max(span.stop - span.start for span in spans(n, out)))
         for n, out in zip(p["region"], p["out"], strict=True)
     ]
 
@@ -152,10 +148,11 @@ def _align_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _align_touched(p: Params) -> int:
-    """Bytes of the image: two neighbours of each sample along an axis, at most all pixels that a region overlaps."""
+    """Bytes of the images: two neighbours of each sample along an axis, at most all pixels that a region overlaps, and
+    a pixel at most once."""
     sides = zip(p["region"], p["out"], strict=True)
     each = prod(min(2 * out * p["samples"], n + 1) for n, out in sides)
-    return int(p["regions"] * p["channels"] * each * sizeof(p["dtype"]))
+    return int(min(_image(p).elements, p["regions"] * p["channels"] * each) * sizeof(p["dtype"]))
 
 
 def _align_cost(p: Params) -> Cost:

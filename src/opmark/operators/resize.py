@@ -141,8 +141,17 @@ def _presets(dims: int) -> dict[str, dict[str, Any]]:
 
 OPERATORS = (
     _operator("nearest", 1, 1, _nearest, "_upsample_nearest_exact1d"),
-    _operator("nearest", 2, 1, _nearest, "UpSampling", "UpsamplingNearest2d", "Upsample", "interpolate",
-              "_upsample_nearest_exact2d"),
+    _operator(
+        "nearest",
+        2,
+        1,
+        _nearest,
+        "UpSampling",
+        "UpsamplingNearest2d",
+        "Upsample",
+        "interpolate",
+        "_upsample_nearest_exact2d",
+    ),
     _operator("nearest", 3, 1, _nearest, "_upsample_nearest_exact3d"),
     _operator("linear", 1, 2, _linear),
     _operator("bilinear", 2, 2, _linear, "BilinearResize2D", "UpsamplingBilinear2d"),

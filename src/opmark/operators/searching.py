@@ -7,8 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._axis import EXACT, INDEX_BYTES, ORDERED, SHAPE, elements, native, repeated
+from opmark.operators._axis import EXACT, INDEX_BYTES, ORDERED, SHAPE, elements, index_dtype, native
 from opmark.operators._build import calls, formula, numpy, torch
+from opmark.operators._repeated import filled
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.dtype import is_float, sizeof
 from opmark.schema.param import dtype, flag, real, shape, size
@@ -16,10 +17,6 @@ from opmark.schema.param import dtype, flag, real, shape, size
 COUNTED = ("float64", "float32", "int64", "int32")
 """Whole numbers up to some millions are exact in each of them."""
 MOST = 1 << 24
-
-
-def _index_dtype(p: Params) -> str:
-    return "int64"
 
 
 def _distinct(p: Params) -> int:
@@ -123,7 +120,7 @@ NONZERO = Operator(
     cost=lambda p: Cost(0, elements(p) * sizeof(p["dtype"]), density_count(p) * len(p["shape"]) * INDEX_BYTES),
     reference=lambda p, x: np.argwhere(x),
     tolerance=EXACT,
-    result_dtype=_index_dtype,
+    result_dtype=index_dtype,
     presets={
         "small": {"shape": [256, 256]},
         "typical": {"shape": [1024, 1024]},
@@ -172,7 +169,7 @@ SEARCHSORTED = Operator(
     cost=_search_cost,
     reference=_search,
     tolerance=EXACT,
-    result_dtype=_index_dtype,
+    result_dtype=index_dtype,
     presets={
         "small": {"entries": 16384, "values": 256},
         "typical": {"entries": 1 << 20, "values": 1 << 14},
@@ -195,7 +192,7 @@ BINCOUNT = Operator(
     inputs=lambda p: {"x": TensorSpec((p["values"],), p["dtype"], 0, p["bins"])},
     cost=lambda p: Cost(0, p["values"] * sizeof(p["dtype"]), p["bins"] * INDEX_BYTES),
     reference=lambda p, x: np.bincount(x, minlength=p["bins"]),
-    result_dtype=_index_dtype,
+    result_dtype=index_dtype,
     presets={
         "small": {"values": 16384, "bins": 256},
         "typical": {"values": 1 << 20, "bins": 1024},
@@ -214,7 +211,7 @@ def _inside_bins(p: Params, generator: Any) -> Any:
     def draw(n: int) -> Any:
         return generator.integers(0, p["bins"], n) + generator.uniform(0.1, 0.9, n)
 
-    return repeated(p["shape"], draw) * 2 / p["bins"] - 1
+    return filled(p["shape"], draw) * 2 / p["bins"] - 1
 
 
 def _torch_histogram(p: Params, x: Any) -> Launch:
@@ -252,9 +249,7 @@ def _isin_inputs(p: Params) -> dict[str, TensorSpec]:
     high = 2 * p["candidates"]
 
     def spec(shape: Any) -> TensorSpec:
-        return TensorSpec(
-            tuple(shape), p["dtype"], 0, high, lambda g: repeated(shape, lambda n: g.integers(0, high, n))
-        )
+        return TensorSpec(tuple(shape), p["dtype"], 0, high, lambda g: filled(shape, lambda n: g.integers(0, high, n)))
 
     return {"x": spec(p["shape"]), "candidates": spec([p["candidates"]])}
 

@@ -7,21 +7,9 @@ from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
+from opmark.operators._axis import AXIS_EXISTS, EXACT, SHAPE, elements
 from opmark.operators._build import torch
-from opmark.operators._moving import (
-    ADDED_UP,
-    AXIS,
-    AXIS_EXISTS,
-    EXACT,
-    IMAGES,
-    NOTHING,
-    SHAPE,
-    as_written,
-    called,
-    elements,
-    moving,
-    x_only,
-)
+from opmark.operators._moving import ADDED_UP, AXIS, IMAGES, NOTHING, as_written, called, moving, x_only
 from opmark.operators.views import (
     AXES,
     AXES_EXIST,

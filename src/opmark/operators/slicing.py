@@ -6,8 +6,9 @@ from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
+from opmark.operators._axis import AXIS_EXISTS, elements
 from opmark.operators._build import torch
-from opmark.operators._moving import ADDED_UP, AXIS, AXIS_EXISTS, called, elements, looking
+from opmark.operators._moving import ADDED_UP, AXIS, called, looking
 from opmark.schema import Launch, Params, Rule
 from opmark.schema.param import counts, integer, shape, size
 

@@ -8,8 +8,10 @@ from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
+from opmark.operators._axis import AXIS_EXISTS
 from opmark.operators._build import calls, formula, numpy, torch
-from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
+from opmark.operators._formulas import softmax
+from opmark.schema import Cost, Launch, Operator, Params, TensorSpec
 from opmark.schema.cost import nbytes
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, integer, shape
@@ -24,8 +26,6 @@ PARAMS = (
     integer("axis", "axis that is reduced; negative counts from the last", -1),
     dtype(*FLOATS),
 )
-AXIS_EXISTS = Rule("axis", "name an axis of shape {shape} (got {axis})",
-                   lambda p: -len(p["shape"]) <= p["axis"] < len(p["shape"]))  # fmt: skip
 
 
 def _cost(flops: int, tensors_read: int) -> Callable[[Params], Cost]:
@@ -37,10 +37,7 @@ def _cost(flops: int, tensors_read: int) -> Callable[[Params], Cost]:
 
 
 def _softmax(p: Params, x: Any) -> Any:
-    """With a sum that keeps at least 24 bits: NumPy would add up float16 in float16."""
-    shifted = np.exp(x - x.max(axis=p["axis"], keepdims=True))
-    total = shifted.sum(axis=p["axis"], keepdims=True, dtype=np.promote_types(x.dtype, np.float32))
-    return (shifted / total).astype(x.dtype, copy=False)
+    return softmax(x, p["axis"])
 
 
 def _log_softmax(p: Params, x: Any) -> Any:
@@ -55,9 +52,9 @@ def _row(name: str, summary: str, reference: Any, numpy: Any, path: str, aliases
         category="activation",
         params=PARAMS,
         inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"])},
-        # Maximum, difference, exponential, sum; then a quotient or another difference. Backwards with the output:
-        # its product with the gradient, the sum of that, and a difference and a product.
-        cost=_cost(flops=5, tensors_read=1),
+        # Difference, exponential, sum; then a quotient or another difference. The maximum only compares. Backwards with
+        # the output: its product with the gradient, the sum of that, and a difference and a product.
+        cost=_cost(flops=4, tensors_read=1),
         backward_cost=_cost(flops=4, tensors_read=2),
         reference=reference,
         presets=PRESETS,
@@ -70,7 +67,8 @@ def _row(name: str, summary: str, reference: Any, numpy: Any, path: str, aliases
 
 SOFTMAX = _row(
     "softmax", "exp(x) over its sum along an axis",
-    _softmax, numpy(lambda p, x: partial(_softmax, p, x)), "torch.softmax", ("SoftmaxActivation", "Softmax"),
+    _softmax, numpy(lambda p, x: partial(_softmax, p, x)), "torch.softmax",
+    ("SoftmaxActivation", "Softmax", "SoftmaxOutput"),
 )  # fmt: skip
 LOG_SOFTMAX = _row(
     "log_softmax", "logarithm of softmax(x)",
@@ -96,7 +94,7 @@ def _masked_inputs(p: Params) -> dict[str, TensorSpec]:
 def _masked_cost(p: Params) -> Cost:
     """As softmax, and the mask is read."""
     specs = _masked_inputs(p)
-    return Cost(5 * specs["x"].elements, nbytes(specs.values()), specs["x"].nbytes)
+    return Cost(4 * specs["x"].elements, nbytes(specs.values()), specs["x"].nbytes)
 
 
 def _masked_softmax(p: Params, x: Any, mask: Any) -> Any:

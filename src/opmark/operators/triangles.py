@@ -7,9 +7,10 @@ from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
+from opmark.operators._axis import EXACT
 from opmark.operators._build import calls, formula, torch
 from opmark.operators._matrices import BATCH
-from opmark.operators._moving import ANY, EXACT, as_written, called, data, moving
+from opmark.operators._moving import ANY, as_written, called, data, moving
 from opmark.operators.slicing import DIAGONAL, diagonal_length
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof

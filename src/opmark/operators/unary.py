@@ -9,12 +9,10 @@ from typing import Any
 from opmark.operators import _build
 from opmark.operators import _numpy as np
 from opmark.operators._build import calls
-from opmark.operators._pointwise import POSITIVE, Domain, pointwise
+from opmark.operators._pointwise import POSITIVE, SIGNED_INTS, Domain, pointwise
 from opmark.schema import Launch, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, INTS
 from opmark.schema.param import real
-
-SIGNED_INTS = tuple(name for name in INTS if name != "uint8")
 
 TURN: Domain = (-3.0, 3.0)
 """Nearly a whole turn."""
@@ -60,7 +58,9 @@ ARITHMETIC = (
               integers=(-2, 3), flops=0, gradients=(), aliases=("sgn",)),
     pointwise("identity", "a copy of x in new memory", torch="torch.clone", numpy="numpy.copy",
               dtypes=(*FLOATS, *INTS), flops=0, gradient_view=True,
-              aliases=("clone", "BlockGrad", "stop_gradient", "make_loss")),
+              # MXNet's outputs of a regression have their loss in the gradient only: what they compute is a copy.
+              aliases=("clone", "BlockGrad", "stop_gradient", "make_loss", "LinearRegressionOutput",
+                       "MAERegressionOutput", "SVMOutput")),
     pointwise("reciprocal", "1 / x", torch="torch.reciprocal", numpy="numpy.reciprocal", domains=(AROUND_ONE,),
               backward_flops=3),
     pointwise("square", "x²", torch="torch.square", numpy="numpy.square", dtypes=(*FLOATS, *SIGNED_INTS),

@@ -6,7 +6,8 @@ from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._moving import ADDED_UP, AXIS, AXIS_EXISTS, called, elements, is_axis, looking
+from opmark.operators._axis import AXIS_EXISTS, elements, is_axis
+from opmark.operators._moving import ADDED_UP, AXIS, called, looking
 from opmark.schema import Params, Rule
 from opmark.schema.param import counts, integer, shape
 

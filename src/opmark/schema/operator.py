@@ -54,13 +54,10 @@ class Tolerance:
     """How large results are on the average, where that is known: one near zero is as far off as the others."""
     factor: float = 1.0
     """For operators whose formula loses digits (cancellation); 1 where it does not."""
-    least: float = 0.0
-    """Relative error that is allowed in any type, integers included: for results that keep fewer digits than their
-    type has, as values do that were rounded to 8 bits (1/127)."""
 
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
         """(relative, typical): an error passes within relative x |expected| + typical x the magnitude of results."""
-        relative = max(self.least, self.factor * (_RELATIVE_ERROR[dtype] if is_float(dtype) else 0.0))
+        relative = self.factor * (_RELATIVE_ERROR[dtype] if is_float(dtype) else 0.0)
         return relative, relative * growth(self.terms(params))
 
 

@@ -18,6 +18,7 @@ ODD: dict[str, list[dict[str, Any]]] = {
     "l1_loss": _odd(),
     "mse_loss": _odd(),
     "smooth_l1_loss": _odd(beta=0.5),
+    "smooth_l1": _odd(sigma=2.0),
     "huber_loss": _odd(delta=0.5),
     "bce_loss": _odd(),
     "bce_with_logits": _odd(),

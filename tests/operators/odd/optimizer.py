@@ -17,6 +17,9 @@ ODD: dict[str, list[dict[str, Any]]] = {
     "signsgd_update": [{"shape": [5, 7], "lr": 0.5, "wd": 0.1}],
 }
 
+# torch leaves the momentum out where it is zero.
+ODD |= {f"{name}_update": [*_ALL, {"shape": [9], "lr": 0.5, "momentum": 0.0}] for name in ("sgd_mom", "mp_sgd_mom")}
+
 _PHASE1: list[dict[str, Any]] = [
     {"shape": [5, 7], "wd": 0.5, "t": 1},
     {"shape": [33], "rescale_grad": 0.4, "clip_gradient": 0.2, "bias_correction": False, "beta1": 0.5},

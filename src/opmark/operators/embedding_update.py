@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from opmark.operators import _numpy as np
+from opmark.operators._axis import INDEX_BYTES
 from opmark.operators._build import torch as by_torch
 from opmark.operators._tables import LOOKUPS, SPREADABLE, bag_of, index_specs, lengths, lookups
 from opmark.operators._update import lr, numpy_update
-from opmark.operators.embedding import INDEX, PRESETS
+from opmark.operators.embedding import PRESETS
 from opmark.schema import Cost, Launch, Operator, Param, Params, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, real
@@ -41,7 +42,7 @@ def _cost(p: Params) -> Cost:
     """Gradients are added up to rows, and each touched row makes its step: a product and a difference."""
     n, touched, nbytes = lookups(p), _touched(p), sizeof(p["dtype"])
     rows = touched * p["dim"] * nbytes
-    read = rows + p["bags"] * p["dim"] * nbytes + (n + p["bags"]) * INDEX
+    read = rows + p["bags"] * p["dim"] * nbytes + (n + p["bags"]) * INDEX_BYTES
     return Cost((n + 2 * touched) * p["dim"], read, rows)
 
 

@@ -76,7 +76,10 @@ def operators_like(pattern: str) -> list[str]:
     for family in families().values():
         listed += family.names(pattern) or ()
     if not listed:
-        raise UnknownName("operator like", pattern, catalogue(), "opmark list ops")
+        raise UserError(
+            f"no operator matches `{pattern}`",
+            "`opmark list ops` lists the catalogue, `opmark coverage --json` what goes by opinfo:NAME",
+        )
     return listed
 
 

@@ -84,8 +84,8 @@ class NumpyBackend(HostBackend):
         shared = [array for array in reads if any(np.may_share_memory(out, array) for out in given)]
         written = sum(out.nbytes for out in given if not any(np.may_share_memory(out, array) for array in shared))
         written += sum({id(array): array.nbytes for array in shared if _writes(launch, array)}.values())
-        if given and not written:
-            return Counted(None, view=True)
+        if not written:
+            return Counted(None, view=any(array.size for array in given))
         return Counted(Cost(None, sum({id(array): array.nbytes for array in reads}.values()), written))
 
     def available_bytes(self) -> int | None:

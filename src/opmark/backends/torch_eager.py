@@ -162,8 +162,8 @@ class TorchBackend:
         # What shares its memory with an input is a view, unless the call has written to it.
         written = sum(t.nbytes for t in given if t.untyped_storage().data_ptr() not in memory)
         written += sum(t.nbytes for t, version in zip(taken, before, strict=True) if t._version != version)
-        if given and not written and flops is None:
-            return Counted(None, view=True)
+        if not written and flops is None:  # nothing that could be counted; a view, if it is one of some data
+            return Counted(None, view=any(tensor.numel() for tensor in given))
         read = sum({id(tensor): tensor.nbytes for tensor in taken}.values())
         return Counted(Cost(flops, read, written))
 

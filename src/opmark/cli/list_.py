@@ -14,13 +14,19 @@ if TYPE_CHECKING:
 
 
 def list_(
-    kind: Annotated[str, typer.Argument(help="ops, suites, backends or quantities.")],
+    kind: Annotated[str, typer.Argument(help="ops, categories, suites, backends or quantities.")],
     category: Annotated[str | None, typer.Option(help="Of operators, only those of this category.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object an item.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Of operators: all of them as a page.")] = False,
 ) -> None:
     """List operators, suites, quantities or backends; of a backend, whether it can run here."""
-    listings = {"ops": _ops, "suites": _suites, "backends": _backends, "quantities": _quantities}
+    listings = {
+        "ops": _ops,
+        "categories": _categories,
+        "suites": _suites,
+        "backends": _backends,
+        "quantities": _quantities,
+    }
     if kind not in listings:
         raise UnknownName("listing", kind, listings)
     if markdown and kind != "ops":
@@ -31,7 +37,7 @@ def list_(
             raise UserError(f"{kind} have no category", "`opmark list ops --category activation` lists operators")
         known = sorted({row["category"] for row in rows})
         if category not in known:
-            raise UnknownName("category", category, known)
+            raise UnknownName("category", category, known, "opmark list categories")
         rows = [row for row in rows if row["category"] == category]
     if markdown:
         _print_page([row["operator"] for row in rows])
@@ -62,6 +68,15 @@ def _ops() -> list[dict[str, Any]]:
         }
         for op in found
     ]
+
+
+def _categories() -> list[dict[str, Any]]:
+    from collections import Counter
+
+    from opmark.registry import catalogue
+
+    counts = Counter(op.category for op in catalogue().values())
+    return [{"category": category, "operators": counts[category]} for category in sorted(counts)]
 
 
 def _suites() -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from opmark.errors import Unsupported
+from opmark.errors import Unsupported, UserError
 from opmark.frameworks.call import Call, nested
 from opmark.registry import backends, resolve
 from opmark.schema import Cost, Implementation, Launch, Operator, Param, Params, TensorSpec
@@ -14,6 +14,7 @@ from opmark.schema.cost import nbytes
 
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_SCHEMA = re.compile(r"[a-z]\w*::\w+(\.\w+)?")
 # Packages whose functions take another framework's arrays.
 _TAKES = {"scipy": "numpy"}
 
@@ -43,8 +44,15 @@ def operator_of(name: str) -> Operator | None:
     )
 
 
+def _path(name: str) -> str:
+    """Where to find it: `aten::mm` as TorchScript writes it is `torch.ops.aten.mm`."""
+    return f"torch.ops.{name.replace('::', '.')}" if _SCHEMA.fullmatch(name) else name.replace(":", ".")
+
+
 def _frameworks(name: str) -> tuple[str, ...]:
     """Whose tensors it takes: by the first word; a function of one's own takes those of any."""
+    if _SCHEMA.fullmatch(name):
+        return ("torch",)
     known = {info.framework: None for info in backends().values() if info.computes}
     if _OWN.fullmatch(name):
         return tuple(known)
@@ -64,7 +72,13 @@ def _no_reference(p: Params, **inputs: Any) -> Any:
 
 def _builder(name: str, framework: str) -> Any:
     def build(p: Params, **given: Any) -> Launch:
-        function = resolve(name.replace(":", "."))
+        function = resolve(_path(name))
+        if not callable(function):
+            raise UserError(
+                f"`{name}` is a {type(function).__name__} and cannot be called", "name a function or a class"
+            )
+        if p["build"] is not None and not isinstance(function, type):
+            raise UserError(f"`{name}` is a function, and only a class is built first", "leave `build` out")
         dtype = _dtypes(framework)
         weights: list[Any] = []
         if p["build"] is not None or isinstance(function, type):

@@ -15,7 +15,8 @@ _ROUNDS = 5
 _CALLS = 200
 # A call with less data than this, and not much longer than one that does nothing, is dispatch and little else.
 _LITTLE = 64 << 10
-_TIMES = 20
+_FEW_FLOPS = 100_000
+_TIMES = 10
 
 
 def fastest_call(timer: Timer, launch: Launch) -> float:
@@ -28,12 +29,14 @@ def fastest_call(timer: Timer, launch: Launch) -> float:
 def labelled(found: Sequence[Measurement], cost: Cost | None, least: float) -> tuple[Measurement, ...]:
     """With the caution `overhead-bound` on the headline where the latency is that of a call with nothing to do."""
     latency = next((m for m in found if m.quantity == "latency"), None)
-    if cost is None or latency is None or cost.bytes_moved > _LITTLE or median(latency.samples) > _TIMES * least:
+    if cost is None or latency is None or cost.bytes_moved > _LITTLE or (cost.flops or 0) > _FEW_FLOPS:
+        return tuple(found)
+    if median(latency.samples) > _TIMES * least:
         return tuple(found)
     caution = Caution(
         "overhead-bound",
-        f"{count_bytes(cost.bytes_moved)} are moved in {seconds(median(latency.samples))}, and a call that does "
-        f"nothing takes {seconds(least)} here: this is what a call costs, not what its work does",
+        f"{count_bytes(cost.bytes_moved)} are moved in {seconds(median(latency.samples))}, and one of the smallest "
+        f"calls takes {seconds(least)} here: this is mostly what a call costs, not its work",
         "give it more data",
     )
     return (replace(found[0], cautions=(*found[0].cautions, caution)), *found[1:])

@@ -60,7 +60,7 @@ def _assigns(
 
 ASSIGNMENTS = (
     # A float that grows comes to where y is too small beside it to change it; a whole number starts again.
-    _assigns("iadd", "+", "add_", "numpy.add", ("IAdd",), dtypes=NUMBERS),
+    _assigns("iadd", "+", "add_", "numpy.add", ("IAdd", "torch.add_"), dtypes=NUMBERS),
     _assigns("isub", "-", "sub_", "numpy.subtract", ("ISub", "subtract_"), x=UPPER, dtypes=NUMBERS),
     _assigns("imul", "·", "mul_", "numpy.multiply", ("IMul", "multiply_"), x=Data(integers=(-60, 60)), y=UNIT,
              dtypes=(*FLOATS, *SIGNED_INTS)),
@@ -127,7 +127,7 @@ FUNCTIONS = (
     _replaces("tanh_", "hyperbolic tangent", "numpy.tanh", domain=(-3.0, 3.0)),
     _replaces("clamp_", "x, or the end of the range that it is beyond", _build.numpy(_numpy_clamp, "numpy.clip"),
               torch=calls("torch.clamp_", "x", min="low", max="high"), params=ENDS, rules=ENDS_IN_ORDER, flops=0,
-              reference=lambda p, x: np.clip(x, p["low"], p["high"]), aliases=("clip_",)),
+              reference=lambda p, x: np.clip(x, p["low"], p["high"]), aliases=("clip_", "torch.clamp_")),
     _replaces("abs_", "|x|", "numpy.abs", aliases=("absolute_",)),
     _replaces("neg_", "-x", "numpy.negative", aliases=("negative_",)),
     _replaces("sqrt_", "square root of x" + SETTLES, "numpy.sqrt", domain=POSITIVE),

@@ -19,6 +19,7 @@ from opmark.runner.prepare import Prepared, prepare, refuse_if_too_large
 from opmark.runner.recheck import recheck
 from opmark.schema import Implementation, Memory, Operator, Record, Status, Task, Verification
 
+_LONGEST_REASON = 500
 _STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped", WrongResult: "wrong"}
 
 
@@ -93,6 +94,10 @@ class Bench:
         return verify(task, operator, implementation, self._backend)
 
     def _first_call(self, task: Task, operator: Operator, implementation: Implementation) -> tuple[Prepared, Memory]:
+        if (
+            operator.foreign
+        ):  # not verified, so this is its first call, and a framework's first one takes memory to keep
+            prepare(task.case.params, task, operator, implementation, self._backend).launch()
         baseline = self._gear.memory.start()
         prepared = prepare(task.case.params, task, operator, implementation, self._backend)
         prepared.launch()
@@ -115,4 +120,8 @@ def _reason(error: Exception) -> str:
     if isinstance(error, UserError):
         return f"{error.message}; {error.hint}" if error.hint else error.message
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    if lines[0].endswith(":"):  # what was expected stands on the next ones
+        lines[0] = " ".join(map(str.strip, lines))[:_LONGEST_REASON]
+    return f"{type(error).__name__}: {lines[0]}"

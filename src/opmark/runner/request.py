@@ -62,9 +62,10 @@ def _of_workload(workload: str | Path | None, suite_name: str | None, wanted: Se
     part = wanted.of_sizes(whole)
     if not part.cases and whole.cases:
         raise wanted.nothing(where)
-    cases = wanted.of_cases(expand(part, find_operator, where, operators_like), find_operator)
+    every = expand(part, find_operator, where, operators_like)
+    cases = wanted.of_cases(every, find_operator)
     if not cases:
-        raise wanted.nothing(where)
+        raise wanted.nothing(where, every)
     return cases
 
 
@@ -73,7 +74,7 @@ def _selected(wanted: Selection) -> list[str]:
     known = sorted({op.category for op in catalogue().values()})
     for category in wanted.categories:
         if category not in known:
-            raise UnknownName("category", category, known)
+            raise UnknownName("category", category, known, "opmark list categories")
     named = dict.fromkeys(name for pattern in wanted.names or ["*"] for name in operators_like(pattern))
     chosen = [name for name in named if not wanted.categories or find_operator(name).category in wanted.categories]
     if not chosen:

@@ -22,6 +22,8 @@ from opmark.schema.dtype import DTYPES, is_float
 from opmark.schema.tensor import TensorSpec
 
 _TENSOR = re.compile(r"(\(\)|\d+(?:x\d+)*) +([a-z]\w*)(?: +(\S+?)\.\.(\S+))?")
+# Sizes with a cross between them, or an element type behind something else.
+_LIKE_A_TENSOR = re.compile(rf"-?\d+x|.+ ({'|'.join(DTYPES)})\b")
 _INTEGERS = (0, 10)
 _TENSOR_KEYS = {"shape", "dtype", "low", "high"}
 
@@ -33,6 +35,11 @@ def canonical(node: Node) -> Node:
     """Checked, and in one spelling; InvalidParameter where it cannot be meant."""
     if isinstance(node, str):
         spec = _spec(node)
+        if spec is None and _LIKE_A_TENSOR.match(node):
+            raise InvalidParameter(
+                f"`{node}` looks like a tensor and is none: expected a shape and an element type",
+                'as in 8x64 float32; a text that is meant as it stands is {value: "..."}',
+            )
         return node if spec is None else _text(spec)
     if isinstance(node, list | tuple):
         return [canonical(item) for item in node]
@@ -85,6 +92,14 @@ def filled(node: Node, values: Mapping[str, Any]) -> Node:
     if isinstance(node, Mapping):
         return {key: filled(item, values) for key, item in node.items()}
     return node
+
+
+def placeholders(node: Node) -> set[str]:
+    """The names that stand in braces below a node."""
+    if isinstance(node, str):
+        return set(re.findall(r"\{(\w+)\}", node))
+    items = node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
+    return {name for item in items for name in placeholders(item)}
 
 
 def _value(name: str, values: Mapping[str, Any]) -> Any:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from opmark.errors import InvalidFile, InvalidParameter, UnknownName
 from opmark.schema import Case, Entry, Operator, Param, Workload
-from opmark.schema.arguments import filled
+from opmark.schema.arguments import filled, placeholders
 from opmark.schema.scaling import of_elements
 
 MOST_CASES = 1_000_000
@@ -114,6 +114,12 @@ def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterato
     written = {"args": entry.args or [], "kwargs": entry.kwargs or {}, "build": entry.build}
     axes = [_free_axis(key, value, place / f".params.{key}") for key, value in entry.params.items()]
     _no_name_twice(axes, place / ".params")
+    unused = [name for axis in axes for name in axis[0] if name not in placeholders(written)]
+    if unused:
+        raise (place / ".params").complaint(
+            f"parameter `{unused[0]}` is used in no argument of `{operator.name}`",
+            f'write {{{unused[0]}}} where it belongs, as in args: ["{{M}}x64 {{dtype}}"]',
+        )
     _not_too_many(prod(len(axis) for axis in axes) * len(entry.phases), place)
     for point in product(*axes):
         values = {name: value for part in point for name, value in part.items()}

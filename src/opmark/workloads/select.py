@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from opmark.errors import UserError
 from opmark.schema import Case, Operator, Workload
 
+_MOST_TAGS = 40
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -43,9 +45,16 @@ class Selection:
         )
 
     def _named(self, op: str, name: str, find: Callable[[str], Operator]) -> bool:
-        return fnmatchcase(op, name) or name in find(op).aliases
+        return any(fnmatchcase(known, name) for known in (op, *find(op).aliases))
 
-    def nothing(self, of: str) -> UserError:
+    def nothing(self, of: str, cases: Sequence[Case] = ()) -> UserError:
+        """`cases`: what there was to choose from."""
         asked = (("op", self.names), ("category", self.categories), ("tag", self.tags), ("size", self.sizes))
         listed = ", ".join(f"--{kind} {','.join(values)}" for kind, values in asked if values)
-        return UserError(f"{of} has no case for {listed}", "`--dry-run` without them shows all that there is")
+        tags = sorted({tag for case in cases for tag in case.tags})
+        hint = "`--dry-run` without them shows all that there is"
+        if self.sizes and not cases:
+            hint = "--size chooses among entries that have `sizes`; those of this workload have parameters of their own"
+        elif self.tags and tags:
+            hint = f"its tags are {', '.join(tags[:_MOST_TAGS])}" + (", ..." if len(tags) > _MOST_TAGS else "")
+        return UserError(f"{of} has no case for {listed}", hint)

@@ -13,7 +13,7 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, TypeVar
 
-from opmark.errors import UnknownName, UserError
+from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.interfaces import BackendInfo, Family
 from opmark.schema import Operator
 
@@ -76,7 +76,7 @@ def operators_like(pattern: str) -> list[str]:
     for family in families().values():
         listed += family.names(pattern) or ()
     if not listed:
-        raise UserError(
+        raise InvalidParameter(
             f"no operator matches `{pattern}`",
             "`opmark list ops` lists the catalogue, `opmark coverage --json` what goes by opinfo:NAME",
         )

@@ -49,14 +49,15 @@ def codes(found: tuple[Measurement, ...]) -> list[list[str]]:
     return [[caution.code for caution in measurement.cautions] for measurement in found]
 
 
-SHORT, LONG = measured("latency", 20 * LEAST, 20 * LEAST), measured("latency", 21 * LEAST, 21 * LEAST)
+SHORT, LONG = measured("latency", 10 * LEAST, 10 * LEAST), measured("latency", 11 * LEAST, 11 * LEAST)
 
 
 @pytest.mark.parametrize(
     ("latency", "cost", "bound"),
     [
         (SHORT, Cost(None, LITTLE, 0), True),
-        (SHORT, Cost(10**9, LITTLE // 2, LITTLE // 2), True),
+        (SHORT, Cost(10**5, LITTLE // 2, LITTLE // 2), True),
+        (SHORT, Cost(10**5 + 1, LITTLE // 2, LITTLE // 2), False),
         (SHORT, Cost(None, LITTLE, 1), False),
         (LONG, Cost(None, LITTLE, 0), False),
         (LONG, Cost(None, LITTLE, 1), False),
@@ -94,5 +95,5 @@ def test_it_says_how_much_was_moved_and_what_a_call_takes() -> None:
     (found,) = labelled([measured("latency", 4e-6)], Cost(None, 1024, 1024), LEAST)
     (caution,) = found.cautions
     assert "2.00 KiB are moved in 4.00 µs" in caution.message
-    assert "nothing takes 1.00 µs" in caution.message
+    assert "smallest calls takes 1.00 µs" in caution.message
     assert caution.hint == "give it more data"

@@ -309,5 +309,5 @@ def test_a_pattern_is_every_operator_that_it_matches() -> None:
 
 
 def test_a_pattern_that_matches_nothing_is_a_mistake() -> None:
-    with pytest.raises(UnknownName, match="zzz"):
+    with pytest.raises(InvalidParameter, match="zzz"):
         cases("zzz*")

@@ -78,13 +78,23 @@ def test_a_fine_domain_keeps_all_its_digits(low: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["mean", "", "8", "8x64", "float32", "x64 float32", "8xx64 float32", "8 x 64 float32", "8x64float32",
-             "-8 float32", "8x64 float32 1", "reflect 8x64 float32", "8 Float32", " 8 float32", "8 float32 "],
-)  # fmt: skip
+    "text",
+    ["mean", "", "8", "float32", "8 Float32", "ij,jk->ik", "{x}y", "bilinear", "a float33"],
+)
 def test_a_text_that_is_no_tensor_means_itself(text: str) -> None:
     assert canonical(text) == text
     assert list(tensors([text], "args")) == []
     assert assembled([text], "args", {}, no_dtype) == [text]
+
+
+@pytest.mark.parametrize(
+    "text", ["8x64", "x64 float32", "8xx64 float32", "8 x 64 float32", "8x64float32", "-8 float32", "8x64 float32 1",
+             "reflect 8x64 float32", " 8 float32", "8 float32 ", "8xfoo float32"],
+)  # fmt: skip
+def test_a_text_that_looks_like_a_tensor_and_is_none_is_refused_unless_it_is_meant(text: str) -> None:
+    with pytest.raises(InvalidParameter, match="looks like a tensor"):
+        canonical([text])
+    assert assembled(canonical([{"value": text}]), "args", {}, no_dtype) == [text]
 
 
 @pytest.mark.parametrize("plain", [0, -3, 2.5, True, False, None])

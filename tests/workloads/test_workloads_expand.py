@@ -380,10 +380,11 @@ def test_phases_tags_and_gradients_of_a_callable_arrive():
         ({"args": ["4 float32"], "params": {"a.b": [[1]]}}, "", "$.cases[0].params.a.b"),
         ({"args": ["4 float32"], "params": {"a": 1, "a.b": [[1, 2]]}}, "", "$.cases[0].params"),
         (
-            {"args": ["4 float32"], "params": {"a": [1] * 1001, "b": [1] * 1000}},
+            {"args": ["{a}x{b} float32"], "params": {"a": [1] * 1001, "b": [1] * 1000}},
             "expands to 1001000 cases",
             "$.cases[0]",
         ),
+        ({"args": ["4 float32"], "params": {"a": 1}}, "parameter `a` is used in no argument", "$.cases[0].params"),
         ({"args": ["4 float32"], "phases": []}, "expands to no case", "$.cases[0].phases"),
         ({"args": ["4 float32"], "phases": ["backward"], "wrt": ["args.1"]}, "args.1", "$.cases[0]"),
         ({"args": ["4 float32"], "build": {"features": 3}}, "features", "$.cases[0].build"),

@@ -100,4 +100,10 @@ def test_without_sizes_a_workload_is_the_same() -> None:
 def test_where_nothing_is_left_it_is_said_what_was_asked_for() -> None:
     error = Selection(["exp", "conv*"], (), ["llm"], ["small"]).nothing("suite quick")
     assert error.message == "suite quick has no case for --op exp,conv*, --tag llm, --size small"
-    assert "--dry-run" in (error.hint or "")
+    assert "sizes" in (error.hint or "")
+    assert "--dry-run" in (Selection(["exp"]).nothing("suite quick").hint or "")
+
+
+def test_the_tags_that_there_are_are_told() -> None:
+    cases = [Case.of("exp", {}, "forward", tags=("b", "a")), Case.of("add", {}, "forward", tags=("c",))]
+    assert Selection(tags=["z"]).nothing("suite mine", cases).hint == "its tags are a, b, c"

@@ -38,9 +38,7 @@ class Shell:
         self.db = folder / "benchmarks.db"
         self.environ = {**os.environ, "XDG_CACHE_HOME": str(folder), "XDG_DATA_HOME": str(folder)}
         self.environ.pop("OPMARK_DB", None)
-        # Compiled modules are kept, as they are where opmark was installed.
-        self.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        self.environ["PYTHONPYCACHEPREFIX"] = str(folder / "pycache")
+        self.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiled modules are kept, as where opmark was installed
 
     def run(self, *command: str, codes: Sequence[int] = (0,)) -> str:
         """Its standard output; what it says on the way is shown only if it fails."""

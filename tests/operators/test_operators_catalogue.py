@@ -26,7 +26,6 @@ BACKENDS = ("numpy-cpu", "torch-cpu")
 FRAMEWORKS = ("torch", "jax", "tensorflow", "onnxruntime", "openvino", "tvm", "mxnet", "cupy")
 
 every_operator = pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
-every_size = pytest.mark.parametrize("size", SIZES)
 every_backend = pytest.mark.parametrize("backend_name", BACKENDS)
 
 
@@ -89,13 +88,13 @@ def test_presets_are_small_typical_and_large(op: Operator) -> None:
 
 
 @every_operator
-@every_size
-def test_a_preset_is_complete_and_keeps_the_rules(op: Operator, size: str) -> None:
-    params = op.complete(op.preset(size))
-    assert list(params) == [param.name for param in op.params]
-    assert set(op.preset(size)) <= set(params)
-    assert {param.name: param.check(params[param.name]) for param in op.params} == params
-    op.check_rules(params)
+def test_a_preset_is_complete_and_keeps_the_rules(op: Operator) -> None:
+    for size in SIZES:
+        params = op.complete(op.preset(size))
+        assert list(params) == [param.name for param in op.params]
+        assert set(op.preset(size)) <= set(params)
+        assert {param.name: param.check(params[param.name]) for param in op.params} == params
+        op.check_rules(params)
 
 
 @every_operator
@@ -105,23 +104,23 @@ def test_float32_is_the_default_element_type_where_there_is_one(op: Operator) ->
 
 
 @every_operator
-@every_size
-def test_inputs_are_tensors_that_can_exist(op: Operator, size: str) -> None:
-    for params in with_dtypes(op, size):
-        specs = op.inputs(params)
-        assert specs or op.result != "computed"
-        for spec in specs.values():
-            assert spec.dtype in DTYPES
-            assert all(isinstance(n, int) and n >= 1 for n in spec.shape)
-            assert isfinite(spec.low)
-            assert isfinite(spec.high)
-            assert spec.low < spec.high
-            if DTYPES[spec.dtype].kind == "bool":
-                assert (spec.low, spec.high) == (0, 2)
-            elif not is_float(spec.dtype):
-                limits = np.iinfo(spec.dtype)
-                assert limits.min <= spec.low
-                assert spec.high - 1 <= limits.max
+def test_inputs_are_tensors_that_can_exist(op: Operator) -> None:
+    for size in SIZES:
+        for params in with_dtypes(op, size):
+            specs = op.inputs(params)
+            assert specs or op.result != "computed"
+            for spec in specs.values():
+                assert spec.dtype in DTYPES
+                assert all(isinstance(n, int) and n >= 1 for n in spec.shape)
+                assert isfinite(spec.low)
+                assert isfinite(spec.high)
+                assert spec.low < spec.high
+                if DTYPES[spec.dtype].kind == "bool":
+                    assert (spec.low, spec.high) == (0, 2)
+                elif not is_float(spec.dtype):
+                    limits = np.iinfo(spec.dtype)
+                    assert limits.min <= spec.low
+                    assert spec.high - 1 <= limits.max
 
 
 @every_operator
@@ -142,30 +141,29 @@ def test_data_lies_in_its_domain_and_is_not_constant(op: Operator, backend_name:
 
 
 @every_operator
-@every_size
-@pytest.mark.parametrize("phase", PHASES)
-def test_cost_is_whole_and_something_is_moved(op: Operator, size: str, phase: Any) -> None:
-    for params in with_dtypes(op, size):
-        cost = op.phase_cost(params, phase)
-        if cost is None:
-            assert op.view or not op.gradients or op.gradient_view, "an operator with a gradient needs a cost"
-            continue
-        assert all(type(n) is int for n in (cost.flops, cost.bytes_read, cost.bytes_written))
-        assert cost.flops >= 0
-        assert cost.bytes_read > 0 or not op.inputs(params) or op.result == "constant"
-        assert cost.bytes_written > 0
+def test_cost_is_whole_and_something_is_moved(op: Operator) -> None:
+    for size, phase in product(SIZES, PHASES):
+        for params in with_dtypes(op, size):
+            cost = op.phase_cost(params, phase)
+            if cost is None:
+                assert op.view or not op.gradients or op.gradient_view, "an operator with a gradient needs a cost"
+                continue
+            assert all(type(n) is int for n in (cost.flops, cost.bytes_read, cost.bytes_written))
+            assert cost.flops >= 0
+            assert cost.bytes_read > 0 or not op.inputs(params) or op.result == "constant"
+            assert cost.bytes_written > 0
 
 
 @every_operator
-@pytest.mark.parametrize("phase", PHASES)
-def test_cost_grows_from_small_to_large(op: Operator, phase: Any) -> None:
-    costs = [op.phase_cost(op.complete(op.preset(size)), phase) for size in SIZES]
-    if None in costs:
-        assert costs == [None] * 3
-        return
-    moved, flops = [c.bytes_moved for c in costs if c], [c.flops for c in costs if c]
-    assert moved[0] < moved[1] < moved[2]
-    assert flops[0] < flops[1] < flops[2] or flops == [0, 0, 0]
+def test_cost_grows_from_small_to_large(op: Operator) -> None:
+    for phase in PHASES:
+        costs = [op.phase_cost(op.complete(op.preset(size)), phase) for size in SIZES]
+        if None in costs:
+            assert costs == [None] * 3
+            continue
+        moved, flops = [c.bytes_moved for c in costs if c], [c.flops for c in costs if c]
+        assert moved[0] < moved[1] < moved[2]
+        assert flops[0] < flops[1] < flops[2] or flops == [0, 0, 0]
 
 
 @every_operator

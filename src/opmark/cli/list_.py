@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from opmark.cli.output import console, print_json_lines
+from opmark.cli.output import print_json_lines
 from opmark.errors import UnknownName, UserError
 
 if TYPE_CHECKING:
     from opmark.schema import Workload
+
+_NARROWEST = 20
 
 
 def list_(
@@ -110,14 +115,19 @@ def _quantities() -> list[dict[str, Any]]:
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    from rich.text import Text
-
-    from opmark.report.tables import plain_table
-
-    table = plain_table(*(rows[0] if rows else ()))
-    for row in rows:
-        table.add_row(*(Text(_text(value)) for value in row.values()))
-    console().print(table)
+    """By hand: drawing hundreds of rows with a library takes longer than everything else together. The last column
+    folds where a terminal is narrow; a file has room for any line."""
+    if not rows:
+        return
+    lines = [list(rows[0]), *([_text(value) for value in row.values()] for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]) - 1)]
+    indent = sum(widths) + 2 * len(widths)
+    room = get_terminal_size().columns - indent if sys.stdout.isatty() else None
+    separator = "\n" + " " * indent
+    for *first, last in lines:
+        start = "".join(f"{cell:<{width}}  " for cell, width in zip(first, widths, strict=True))
+        folded = wrap(last, max(room, _NARROWEST)) if room is not None else [last]
+        print((start + separator.join(folded)).rstrip())
 
 
 def _text(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 from opmark.errors import Unsupported, UserError
@@ -96,13 +97,11 @@ def _builder(name: str, framework: str) -> Any:
 
 def _waiting(framework: str) -> tuple[Any, ...]:
     """What stands in front of a function whose call returns before its work is done, without saying when it is."""
-    return (_blocking,) if framework == "jax" else ()
+    return (partial(_and_wait, resolve("jax.block_until_ready")),) if framework == "jax" else ()
 
 
-def _blocking(function: Any, *args: Any, **kwargs: Any) -> Any:
-    from jax import block_until_ready
-
-    return block_until_ready(function(*args, **kwargs))  # type: ignore[no-untyped-call]
+def _and_wait(wait: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+    return wait(function(*args, **kwargs))
 
 
 def _built(cls: Any, spec: Any, given: Any, dtype: Any) -> Any:

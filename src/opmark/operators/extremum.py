@@ -123,7 +123,8 @@ REDUCE_MAX = _with_index("reduce_max", "the largest element along an axis, and w
                          lambda p, x: np.argmax(x, axis=p["axis"], keepdims=True), "max_with_index")  # fmt: skip
 REDUCE_MIN = _with_index("reduce_min", "the smallest element along an axis, and where it is", _min, "torch.min",
                          lambda p, x: np.argmin(x, axis=p["axis"], keepdims=True), "min_with_index")  # fmt: skip
-# In 16 bits several elements are equal to the middle one, and a GPU takes any of them for its gradient.
+# Without 16 bits: there several elements equal the middle one, and on a GPU (an H200) it was not always the same one
+# that got the gradient.
 MEDIAN = _with_index("median", "the middle element along an axis, and where it is", _median, "torch.median",
                      _argmedian, dtypes=tuple(name for name in ORDERED if sizeof(name) > 2))  # fmt: skip
 AMAX = _value("amax", "the largest element along an axis", _max, "torch.amax", "max", "max_axis")

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
-from opmark.interfaces import BackendInfo, Family
+from opmark.interfaces import BackendInfo, Exporter, Family, Importer, Profiler, WorkloadExporter
 from opmark.schema import Operator
 
 T = TypeVar("T")
@@ -22,6 +22,10 @@ T = TypeVar("T")
 OPERATORS_GROUP = "opmark.operators"
 BACKENDS_GROUP = "opmark.backends"
 FAMILIES_GROUP = "opmark.families"
+IMPORTERS_GROUP = "opmark.importers"
+EXPORTERS_GROUP = "opmark.exporters"
+WORKLOAD_EXPORTERS_GROUP = "opmark.workload_exporters"
+PROFILERS_GROUP = "opmark.profilers"
 
 DRILL = "diagnostics"
 """The category of operators that fail in a chosen way."""
@@ -83,11 +87,32 @@ def operators_like(pattern: str) -> list[str]:
     return listed
 
 
-@cache
 def families() -> dict[str, Family]:
     """What makes operators from names, by the name of its entry point."""
-    found = {entry.name: _loaded(entry, EntryPoint.load) for entry in _entries(FAMILIES_GROUP)}
-    return {name: family for name, family in found.items() if family is not None}
+    return plugins(FAMILIES_GROUP)
+
+
+def importers() -> dict[str, Importer]:
+    return plugins(IMPORTERS_GROUP)
+
+
+def exporters() -> dict[str, Exporter]:
+    return plugins(EXPORTERS_GROUP)
+
+
+def workload_exporters() -> dict[str, WorkloadExporter]:
+    return plugins(WORKLOAD_EXPORTERS_GROUP)
+
+
+def profilers() -> dict[str, Profiler]:
+    return plugins(PROFILERS_GROUP)
+
+
+@cache
+def plugins(group: str) -> dict[str, Any]:
+    """What the entry points of a group name, ours first."""
+    found = {entry.name: _loaded(entry, EntryPoint.load) for entry in reversed(_entries(group))}
+    return {name: item for name, item in reversed(found.items()) if item is not None}
 
 
 @cache
@@ -132,7 +157,7 @@ def forget() -> None:
     """Look again at what is installed."""
     catalogue.cache_clear()
     aliases.cache_clear()
-    families.cache_clear()
+    plugins.cache_clear()
     _of_a_family.cache_clear()
     backends.cache_clear()
 

@@ -261,9 +261,9 @@ def test_calls_are_made_exactly_as_often_as_asked_for(scripted: Any, warmup: int
     made: list[int] = []
     timer = scripted(lambda i: 1e-7 * (1 + i % 2))
     found = run(timer, replace(RULE, warmup=warmup, samples=samples), lambda: made.append(len(timer.asked)))
-    assert timer.asked == [1] * samples
+    assert timer.asked == [1] * (warmup + samples)
     assert len(made) == warmup + samples
-    assert made[:warmup] == [0] * warmup, "warm-up comes first, and is not timed"
+    assert found.warmup_samples == pytest.approx([1e-7 * (1 + i % 2) for i in range(warmup)]), "warm-up comes first"
     assert (found.stop, found.calls, found.warmup_calls, len(found.samples)) == ("count", 1, warmup, samples)
 
 
@@ -285,7 +285,8 @@ def test_a_count_of_warm_up_leaves_the_samples_to_what_they_show(scripted: Any) 
     found = run(timer, replace(RULE, warmup=3))
     assert (found.stop, len(found.samples)) == ("precise", 20)
     assert found.calls >= 100
-    assert found.warmup_calls == 3 + sum(timer.asked) - found.calls * len(found.samples)
+    assert found.warmup_calls == sum(timer.asked) - found.calls * len(found.samples)
+    assert found.warmup_samples == pytest.approx([1e-6] * 3)
 
 
 def test_a_fixed_warm_up_is_never_unsettled(scripted: Any) -> None:
@@ -302,7 +303,7 @@ def test_the_time_of_a_fixed_warm_up_is_known(fake_time: Any) -> None:
 def test_so_many_back_to_back_calls_are_one_sample(scripted: Any) -> None:
     timer = scripted.steady(1e-6)
     found = run(timer, replace(RULE, warmup=2, samples=30), quantity="throughput")
-    assert timer.asked == [30]
+    assert timer.asked == [1, 1, 30], "each call of the warm-up, then all of them in one stretch"
     assert found.samples == pytest.approx([1e-6])
     assert (found.stop, found.calls) == ("count", 30)
 
@@ -349,7 +350,7 @@ def test_calls_that_run_nothing_end_soon_and_are_doubted(device: Any, kernels: C
     found, _ = traced(device, kernels())
     assert found.stop == "precise"
     assert set(found.samples) == {0.0}
-    assert codes(found) == ["no-kernels"]
+    assert set(codes(found)) - {"loaded"} == {"no-kernels"}, "others may be using this machine"
 
 
 # What it leaves behind

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opmark.schema.peaks import MEMORY, Level, Peaks, chip
+from opmark.schema.peaks import MEMORY, Interconnect, Level, Peaks, chip
 
 L1 = Level("L1", 4e12, 1000)
 L2 = Level("L2", 2e12, 50_000)
@@ -49,7 +49,7 @@ def test_more_data_is_never_in_a_smaller_cache(known: Peaks, one: int, other: in
     assert small is not None
     assert large is not None
     assert known.levels.index(small) <= known.levels.index(large)
-    assert small.bandwidth >= large.bandwidth
+    assert (small.bandwidth or 0) >= (large.bandwidth or 0)
 
 
 @given(any_peaks(), SIZES)
@@ -68,10 +68,40 @@ def test_what_computes_is_the_gpu_if_there_is_one() -> None:
     assert chip({"gpu": None, "cpu": ""}) == "unknown"
 
 
+def test_what_was_stored_before_there_were_more_fields_is_read() -> None:
+    stored = {"chip": "Fast 9000", "source": "run 1", "flops": {}, "levels": [{"name": "memory", "bandwidth": 1e12}]}
+    assert msgspec.convert(stored, Peaks) == Peaks("Fast 9000", "run 1", {}, [BEHIND])
+
+
+def test_a_cache_whose_speed_nobody_tells_still_holds_data() -> None:
+    quiet = Level("L2", None, 1000)
+    assert peaks(quiet, BEHIND).level_for(4000, cold=False) is quiet
+    assert peaks(quiet, BEHIND).level_for(4001, cold=False) is BEHIND
+
+
+def test_the_memory_has_a_bandwidth_of_its_own() -> None:
+    assert peaks(L1, BEHIND).memory_bandwidth == 1e12
+    assert peaks(L1).memory_bandwidth is None
+
+
+@given(st.integers(1, 512), st.integers(1, 512))
+def test_a_part_of_the_cores_computes_its_part_and_never_more_than_all(cores: int, threads: int) -> None:
+    whole = msgspec.structs.replace(peaks(L1, BEHIND), cores=cores)
+    part = whole.of_threads(threads)
+    assert part.flops["float32"] == pytest.approx(1e13 * min(1, threads / cores))
+    assert part.levels == whole.levels
+
+
+def test_what_is_no_processor_does_not_depend_on_threads() -> None:
+    known = peaks(BEHIND)
+    assert known.of_threads(1) is known
+    assert msgspec.structs.replace(known, cores=4).of_threads(None).flops == known.flops
+
+
 def test_peaks_survive_the_way_through_json() -> None:
     known = Peaks(
         "Fast 9000", "run 1", {"float16": 1 / 3}, [Level("L2", 2e12, 50, {"copy": 2e12}), BEHIND], ["9000"],
-        {"latency": 1e-6}, 4,
+        {"latency": 1e-6}, 4, "Fast", 10**9, [Interconnect("Link", 1e9, 2)], 300.0, 64, {"power": "guessed"},
     )  # fmt: skip
     assert msgspec.json.decode(msgspec.json.encode(known), type=Peaks) == known
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from opmark.measure.collector import no_collector
 from opmark.measure.conditions import Watch
 from opmark.measure.sampler import Sampler
 from opmark.measure.stability import Observed, cautions
@@ -21,7 +20,7 @@ _WINDOW = 10
 
 def measure(sampler: Sampler, rule: Sampling, watch: Watch) -> list[Measurement]:
     """One measurement a quantity of the sampler. Outputs are dropped as soon as they are made."""
-    with _no_collector():
+    with no_collector():
         warm = _warm_up(sampler, rule)
         sampler.lost = sampler.stray = 0  # of the warm-up nothing is kept
         watch.begin()
@@ -43,6 +42,7 @@ def measure(sampler: Sampler, rule: Sampling, watch: Watch) -> list[Measurement]
                 overhead=sampler.overhead,
                 warmup_calls=warm.calls,
                 warmup_time=warm.seconds,
+                warmup_samples=warm.each,
                 stop=taken.stop,
                 cautions=cautions(seen),
                 control=sampler.supply.control,
@@ -53,33 +53,22 @@ def measure(sampler: Sampler, rule: Sampling, watch: Watch) -> list[Measurement]
     return found
 
 
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Python's cyclic collector would run inside a sample now and then."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
 class _Warm(NamedTuple):
     settled: bool
     calls: int
     seconds: float
+    each: tuple[float, ...] = ()
 
 
 def _warm_up(sampler: Sampler, rule: Sampling) -> _Warm:
     """What the sampler showed while it got ready are the first windows, and getting ready was warm-up too."""
     if rule.warmup is not None:
         start = time.perf_counter()
-        for launch in sampler.supply.some(rule.warmup):
-            launch()
+        told = [sampler.warm(launch) for launch in sampler.supply.some(rule.warmup)]
         warmed = time.perf_counter() - start
         spent, _ = sampler.prepare(rule)
-        return _Warm(True, rule.warmup + spent.calls, warmed + spent.seconds)
+        each = tuple(value for value in told if value is not None)
+        return _Warm(True, rule.warmup + spent.calls, warmed + spent.seconds, each)
     until, (spent, shown) = WarmUp(rule), sampler.prepare(rule)
     made, elapsed = spent
     size = _window(sampler, rule, shown)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from opmark.errors import TimerFailed
 from opmark.interfaces import Activity, DeviceClock, Timer
 from opmark.measure.supply import Supply
-from opmark.schema import Kernel, Sampling
+from opmark.schema import Kernel, Launch, Sampling
 from opmark.stats import median
 
 # A sample has to last this many steps of the clock, so that reading it is off by at most 0.1 %.
@@ -68,6 +68,9 @@ class Sampler(Protocol):
     def kernels(self) -> tuple[Kernel, ...]:
         """What the device did for a call, where that is known."""
 
+    def warm(self, launch: Launch) -> float | None:
+        """One call before the first sample: its seconds, where this way of sampling can tell them of a single one."""
+
 
 class HostSampler:
     """One quantity, by a clock around the call. Short calls are batched, where nothing has to come between them."""
@@ -113,6 +116,11 @@ class HostSampler:
     def kernels(self) -> tuple[Kernel, ...]:
         return ()
 
+    def warm(self, launch: Launch) -> float:
+        if self.supply.before:
+            self.supply.before()
+        return self._clock.time(launch, 1)
+
     def _once(self, calls: int) -> float:
         if self.supply.before:
             self.supply.before()
@@ -142,7 +150,14 @@ def fit_batch(clock: Callable[[int], float], target: float, resolution: float) -
         calls = min(_MAX_CALLS, max(calls + 1, min(10 * calls, round(wanted))))
 
 
-class TraceSampler:
+class _OnDevice:
+    """What samplers have in common that see many calls at once."""
+
+    def warm(self, launch: Launch) -> None:
+        launch()
+
+
+class TraceSampler(_OnDevice):
     """device_time and device_span, from the device's own record of every kernel."""
 
     quantities: tuple[str, ...] = ("device_time", "device_span")
@@ -230,8 +245,11 @@ class EventSampler:
     def kernels(self) -> tuple[Kernel, ...]:
         return ()
 
+    def warm(self, launch: Launch) -> float:
+        return self._clock.queued([launch], self.supply.before, 0.0)[0]
 
-class GraphSampler:
+
+class GraphSampler(_OnDevice):
     """device_span of calls in a captured graph: no launch at all, only the gaps between nodes."""
 
     quantities: tuple[str, ...] = ("device_span",)

@@ -5,9 +5,12 @@ from opmark.schema.conditions import Conditions, Reading
 from opmark.schema.cost import Cost
 from opmark.schema.diagnosis import Availability, Diagnosis, Finding
 from opmark.schema.environment import Environment
+from opmark.schema.imported import Imported, Problem
 from opmark.schema.measurement import Caution, CrossCheck, Kernel, Measurement
 from opmark.schema.operator import PHASES, Implementation, Launch, Operator, Phase, Rule, Tolerance
 from opmark.schema.param import Param, Params
+from opmark.schema.peaks import Peaks
+from opmark.schema.profile import KernelMetrics, Profile
 from opmark.schema.quantity import CACHES, QUANTITIES, Cache, Quantity
 from opmark.schema.record import FAILED, Memory, Record, Status, Verification
 from opmark.schema.run import Run
@@ -37,7 +40,9 @@ __all__ = [
     "Environment",
     "Finding",
     "Implementation",
+    "Imported",
     "Kernel",
+    "KernelMetrics",
     "Launch",
     "Measurement",
     "Memory",
@@ -45,7 +50,10 @@ __all__ = [
     "Operator",
     "Param",
     "Params",
+    "Peaks",
     "Phase",
+    "Problem",
+    "Profile",
     "Quantity",
     "Reading",
     "Record",

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from math import isfinite
 from typing import Any
 
@@ -25,6 +26,7 @@ _TENSOR = re.compile(r"(\(\)|\d+(?:x\d+)*) +([a-z]\w*)(?: +(\S+?)\.\.(\S+))?")
 # Sizes with a cross between them, or an element type behind something else.
 _LIKE_A_TENSOR = re.compile(rf"-?\d+x|.+ ({'|'.join(DTYPES)})\b")
 _INTEGERS = (0, 10)
+_PADDED = re.compile(r"(^|x)0\d")
 _TENSOR_KEYS = {"shape", "dtype", "low", "high"}
 
 Node = Any
@@ -34,18 +36,35 @@ Node = Any
 def canonical(node: Node) -> Node:
     """Checked, and in one spelling; InvalidParameter where it cannot be meant."""
     if isinstance(node, str):
-        spec = _spec(node)
-        if spec is None and _LIKE_A_TENSOR.match(node):
-            raise InvalidParameter(
-                f"`{node}` looks like a tensor and is none: expected a shape and an element type",
-                'as in 8x64 float32; a text that is meant as it stands is {value: "..."}',
-            )
-        return node if spec is None else _text(spec)
+        return _canonical_text(node)
     if isinstance(node, list | tuple):
         return [canonical(item) for item in node]
     if isinstance(node, Mapping):
         return _canonical_mapping(node)
     return node
+
+
+def _canonical_text(text: str) -> str:
+    found = _TENSOR.fullmatch(text)
+    if found and not _PADDED.search(found[1]):
+        try:
+            return found[1] + _canonical_rest(text[found.end(1) :])
+        except InvalidParameter:
+            pass  # said below, with the whole text
+    spec = _spec(text)
+    if spec is None and _LIKE_A_TENSOR.match(text):
+        raise InvalidParameter(
+            f"`{text}` looks like a tensor and is none: expected a shape and an element type",
+            'as in 8x64 float32; a text that is meant as it stands is {value: "..."}',
+        )
+    return text if spec is None else _text(spec)
+
+
+@lru_cache(maxsize=1024)
+def _canonical_rest(rest: str) -> str:
+    """Element type and domain: a workload has few of them, and may have a hundred thousand shapes."""
+    spec = _spec(f"(){rest}")
+    return rest if spec is None else _text(spec).removeprefix("()")
 
 
 def canonical_call(node: Node) -> Node:
@@ -83,6 +102,8 @@ def assembled(node: Node, path: str, given: Mapping[str, Any], dtype: Callable[[
 def filled(node: Node, values: Mapping[str, Any]) -> Node:
     """With `{name}` replaced: alone by the value itself, inside a text by how it is written."""
     if isinstance(node, str):
+        if "{" not in node:
+            return node
         alone = re.fullmatch(r"\{(\w+)\}", node)
         if alone:
             return _value(alone[1], values)
@@ -97,7 +118,7 @@ def filled(node: Node, values: Mapping[str, Any]) -> Node:
 def placeholders(node: Node) -> set[str]:
     """The names that stand in braces below a node."""
     if isinstance(node, str):
-        return set(re.findall(r"\{(\w+)\}", node))
+        return set(re.findall(r"\{(\w+)\}", node)) if "{" in node else set()
     items = node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
     return {name for item in items for name in placeholders(item)}
 
@@ -161,12 +182,16 @@ def _tensor(shape: Any, dtype: Any, low: Any, high: Any) -> TensorSpec:
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise InvalidParameter(f"the shape of a tensor: expected a list of sizes, got `{shape}`", "as in 8x64 float32")
     name = _dtype(dtype)
-    usual = (-1.0, 1.0) if is_float(name) else (0, 2) if name == "bool" else _INTEGERS
+    usual = _usual(name)
     ends = (usual[0] if low is None else low, usual[1] if high is None else high)
     if not all(map(_is_finite, ends)) or not ends[0] < ends[1]:
         got = "..".join(_end(end) if _is_finite(end) else str(end) for end in ends)
         raise InvalidParameter(f"a tensor's values: expected low..high, got {got}", "as in 0..10")
     return TensorSpec(tuple(shape), name, *ends)
+
+
+def _usual(dtype: str) -> tuple[float, float]:
+    return (-1.0, 1.0) if is_float(dtype) else (0, 2) if dtype == "bool" else _INTEGERS
 
 
 def _is_finite(value: Any) -> bool:
@@ -201,6 +226,5 @@ def _number(text: str | None, whole: str) -> float | None:
 
 def _text(spec: TensorSpec) -> str:
     shape = "x".join(map(str, spec.shape)) or "()"
-    usual = _tensor(list(spec.shape), spec.dtype, None, None)
-    domain = "" if (spec.low, spec.high) == (usual.low, usual.high) else f" {_end(spec.low)}..{_end(spec.high)}"
+    domain = "" if (spec.low, spec.high) == _usual(spec.dtype) else f" {_end(spec.low)}..{_end(spec.high)}"
     return f"{shape} {spec.dtype}{domain}"

@@ -22,6 +22,8 @@ class Case(Struct, frozen=True):
     tags: tuple[str, ...] = ()
     wrt: tuple[str, ...] = ()
     """Inputs whose gradients are computed, where not those of all that have one."""
+    sources: tuple[str, ...] = ()
+    """Where it comes from: texts of the workload; of a foreign file `FILE#NAME`, the name that its system gives it."""
 
     @classmethod
     def of(
@@ -31,13 +33,15 @@ class Case(Struct, frozen=True):
         phase: Phase,
         tags: tuple[str, ...] = (),
         wrt: tuple[str, ...] = (),
+        sources: tuple[str, ...] = (),
     ) -> Case:
         content: dict[str, Any] = {"op": op, "params": params, "phase": phase}
         if wrt:
             content["wrt"] = wrt
         if _PLAIN("".join((op, *params, *wrt))) and all(map(_written_alike, params.values())):
-            return cls(_digest(msgspec.json.encode(content, order="sorted")), op, params, phase, tags, wrt)
-        return cls(content_id(content), op, params, phase, tags, wrt)
+            digest = _digest(msgspec.json.encode(content, order="sorted"))
+            return cls(digest, op, params, phase, tags, wrt, sources)
+        return cls(content_id(content), op, params, phase, tags, wrt, sources)
 
 
 def _written_alike(value: Any) -> bool:

@@ -23,6 +23,8 @@ def convert(data: object, noun: type[T], where: str) -> T:
         return msgspec.convert(data, noun)
     except msgspec.ValidationError as error:
         raise _explain(str(error), data, noun, where) from None
+    except UnicodeEncodeError:
+        raise InvalidFile(f"{where}: holds half of a character (\\ud800 to \\udfff)", "write the whole one") from None
 
 
 def _explain(text: str, data: object, noun: type, where: str) -> InvalidFile:

@@ -63,6 +63,8 @@ class Measurement(Struct, frozen=True):
     kernels: tuple[Kernel, ...] = ()
     """Of device_time: what it is the sum of."""
     check: CrossCheck | None = None
+    warmup_samples: tuple[float, ...] = ()
+    """Seconds of each call of a warm-up of a fixed number of calls, where the clock can tell them."""
 
     @property
     def throttled(self) -> list[int]:

@@ -142,7 +142,7 @@ class Operator:
     """Who computes the reference; another framework's own float64 on the CPU where NumPy would be impractical."""
     aliases: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def by_name(self) -> dict[str, Param]:
         return {param.name: param for param in self.params}
 

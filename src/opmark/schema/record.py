@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from opmark.schema.cost import Cost
 from opmark.schema.measurement import Measurement
+from opmark.schema.profile import Profile
 from opmark.schema.quantity import Cache
 from opmark.schema.task import Task
 
@@ -72,6 +73,8 @@ class Record(Struct, frozen=True):
     """What was asked for and could not be had, and why."""
     duration: float = 0.0
     """Seconds from the order to the record, everything included."""
+    profiles: tuple[Profile, ...] = ()
+    """What external profilers said of it."""
 
     @property
     def failed(self) -> bool:

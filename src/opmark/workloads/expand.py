@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from itertools import product
 from math import prod
@@ -43,11 +42,22 @@ def expand(workload: Workload, find: Find, where: str | None = None, match: Matc
         for name in names:
             for case in _expand_entry(entry, name, find, place):
                 known = cases.setdefault(case.id, case)
-                if known.tags != case.tags:
-                    cases[case.id] = replace(known, tags=tuple(dict.fromkeys((*known.tags, *case.tags))))
+                if known is not case and (known.tags, known.sources) != (case.tags, case.sources):
+                    cases[case.id] = merged(known, case)
     if not cases:
         raise InvalidFile(f"{where or workload.name}: expands to no case", "it needs at least one entry in `cases`")
     return list(cases.values())
+
+
+def cases_of(entry: Entry, find: Find) -> list[Case]:
+    """Of one entry that no file holds; the same case stands as often as its axes have it."""
+    return list(_expand_entry(entry, entry.op, find, _Place(None, "$")))
+
+
+def merged(case: Case, other: Case) -> Case:
+    """The same case, named twice."""
+    tags, sources = (*case.tags, *other.tags), (*case.sources, *other.sources)
+    return replace(case, tags=tuple(dict.fromkeys(tags)), sources=tuple(dict.fromkeys(sources)))
 
 
 class _Place(NamedTuple):
@@ -62,12 +72,15 @@ class _Place(NamedTuple):
     def complaint(self, message: str, hint: str | None = None) -> InvalidFile:
         return InvalidFile(f"{self.where}: {self.path}: {message}" if self.where else message, hint)
 
-    @contextmanager
-    def named(self) -> Iterator[None]:
-        """A complaint from inside is repeated with its place in front."""
-        try:
-            yield
-        except (InvalidParameter, UnknownName) as error:
+    def named(self) -> _Place:
+        """As a context: a complaint from inside is repeated with its place in front."""
+        return self
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InvalidParameter | UnknownName):
             raise self.complaint(error.message, error.hint) from None
 
 
@@ -93,7 +106,7 @@ def _expand_entry(entry: Entry, name: str, find: Find, place: _Place) -> Iterato
         for preset, *point in product(presets, *axes):
             params = _complete(operator, preset, point)
             for phase in entry.phases:
-                yield Case.of(operator.name, params, phase, tags, () if phase == "forward" else wrt)
+                yield Case.of(operator.name, params, phase, tags, () if phase == "forward" else wrt, _sources(entry))
 
 
 def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterator[Case]:
@@ -129,9 +142,12 @@ def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterato
                 if name not in operator.inputs(given):
                     raise UnknownName(f"tensor among the arguments of `{operator.name}`", name, operator.inputs(given))
         for phase in entry.phases:
-            yield Case.of(
-                operator.name, given, phase, tuple(entry.tags), () if phase == "forward" else tuple(entry.wrt)
-            )
+            wrt = () if phase == "forward" else tuple(entry.wrt)
+            yield Case.of(operator.name, given, phase, tuple(entry.tags), wrt, _sources(entry))
+
+
+def _sources(entry: Entry) -> tuple[str, ...]:
+    return (entry.source,) if entry.source else ()
 
 
 def _free_axis(key: str, value: Any, place: _Place) -> Axis:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from importlib.resources import files
@@ -21,7 +22,15 @@ _LOOKS = "docs/write-a-workload.md shows what a workload looks like"
 
 def load(path: Path) -> Workload:
     """A workload file, in YAML or (by its ending) JSON."""
-    return _parse(_read(path), str(path), is_json=path.suffix == ".json")
+    return workload_of(read(path), str(path))
+
+
+def read(path: Path) -> Any:
+    """Plain data of a file: JSON or CSV by its ending, else YAML. Of CSV, each row as a mapping of texts."""
+    text, where = _read(path), str(path)
+    if path.suffix == ".json":
+        return _plain_json(text, where)
+    return _rows(text, where) if path.suffix == ".csv" else read_yaml(text, where)
 
 
 def suite(name: str) -> Workload:
@@ -29,7 +38,8 @@ def suite(name: str) -> Workload:
     known = {item.name.removesuffix(".yaml"): item for item in _suite_files()}
     if name not in known:
         raise UnknownName("suite", name, known, "opmark list suites")
-    return _parse(known[name].read_text(), f"suite {name}", is_json=False)
+    where = f"suite {name}"
+    return workload_of(read_yaml(known[name].read_text(), where), where)
 
 
 def suites() -> list[Workload]:
@@ -54,8 +64,18 @@ def _read(path: Path) -> str:
         ) from None
 
 
-def _parse(text: str, where: str, *, is_json: bool) -> Workload:
-    data = _plain_json(text, where) if is_json else read_yaml(text, where)
+def _rows(text: str, where: str) -> list[dict[str, str]]:
+    rows = list(csv.reader(text.splitlines()))
+    if not rows or len(set(rows[0])) < len(rows[0]):
+        raise InvalidFile(f"{where}: the first line of a CSV file names its columns, each once", _LOOKS)
+    for number, row in enumerate(rows[1:], 2):
+        if row and len(row) != len(rows[0]):
+            raise InvalidFile(f"{where}:{number}: expected {len(rows[0])} values, got {len(row)}", _SYNTAX)
+    return [dict(zip(rows[0], row, strict=True)) for row in rows[1:] if row]
+
+
+def workload_of(data: Any, where: str) -> Workload:
+    """Plain data as a workload; `where` is the file to name in a complaint."""
     if not isinstance(data, dict):
         got = "nothing" if data is None else f"a {type(data).__name__}"
         raise InvalidFile(f"{where}: expected a mapping with `schema`, `name` and `cases`, got {got}", _LOOKS)

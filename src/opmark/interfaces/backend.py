@@ -1,15 +1,22 @@
-"""Every socket of opmark. A plug-in imports this module, `opmark.schema` and `opmark.errors`, nothing else."""
+"""One framework on one kind of device: what is known of it beforehand, and what it does in a worker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from opmark.schema import Cost, Environment, Launch, Operator, Reading, Record, Run, Status, TensorSpec
+from opmark.interfaces.clocks import DeviceClock, MemoryProbe, Sensors, Timer
+from opmark.schema import (
+    Cost,
+    Launch,
+    Status,
+    TensorSpec,
+)
 
 BLOCK = 4_194_301
 """Random elements that a large tensor on the host repeats: drawing each would take longer than what is measured.
@@ -77,22 +84,6 @@ class Counted(NamedTuple):
     """None where it cannot be told, or where there is nothing to tell."""
     view: bool = False
     """Whether what comes out is another look at what went in."""
-
-
-class Family(Protocol):
-    """Operators that are not listed but made from their names, such as any function of a framework.
-
-    Entry-point group `opmark.families`.
-    """
-
-    last: bool
-    """Whether it takes almost any name, and is therefore asked when no other knows it."""
-
-    def operator(self, name: str) -> Operator | None:
-        """The operator of that name; None where it is no name of this family. No framework is imported."""
-
-    def names(self, pattern: str) -> Sequence[str] | None:
-        """The names that a pattern with `*` or `?` stands for; None where it is not for this family to say."""
 
 
 class Backend(Protocol):
@@ -174,6 +165,14 @@ class Backend(Protocol):
     def usable(self) -> bool:
         """Whether it can go on in this process, asked after an error: a device may refuse everything from then on."""
 
+    # The last two are for profilers only. A backend that lacks them is measured like any other.
+
+    def annotated(self, name: str) -> AbstractContextManager[Any]:
+        """A range of this name in the eyes of the device's profilers, around what runs inside."""
+
+    def traced(self, path: Path) -> AbstractContextManager[Any] | None:
+        """Writes a Chrome trace of what runs inside; None where it can tell no more than the host's clock."""
+
 
 class HostBackend:
     """What backends have in common whose calls are done when they return, on the host's processor and memory."""
@@ -223,99 +222,8 @@ class HostBackend:
     def usable(self) -> bool:
         return True
 
+    def annotated(self, name: str) -> AbstractContextManager[Any]:
+        return nullcontext()
 
-class Timer(Protocol):
-    name: str
-    resolution: float
-    """Seconds between two readings that differ."""
-
-    def time(self, launch: Launch, calls: int) -> float:
-        """Seconds for that many back-to-back calls, harness included."""
-
-    def overhead(self, calls: int) -> float:
-        """Seconds of such a measurement that are the harness's own."""
-
-
-class Activity(NamedTuple):
-    """Something that ran on the device. Seconds from the start of its trace: since 1970 they would be too coarse."""
-
-    name: str
-    start: float
-    end: float
-
-
-class Trace(NamedTuple):
-    """What the device did for each of several calls."""
-
-    calls: list[list[Activity]]
-    """In the order of the calls; a call with records missing is empty."""
-    lost: int = 0
-    """Calls of which records are missing."""
-    stray: int = 0
-    """Activities that no call launched while it was running."""
-
-
-class DeviceClock(Protocol):
-    """A device's own clock. TimerFailed where it cannot be read."""
-
-    name: str
-
-    def trace(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> Trace:
-        """The activities of each launch, those of `before` (run ahead of each) left out.
-
-        The device is kept busy for `hold` seconds first, so that the calls are queued when it begins with them.
-        """
-
-    def queued(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> list[float]:
-        """Seconds between two events around each launch; with `hold`, behind a queue, so that no launch is seen."""
-
-    def capture(self, launches: Sequence[Launch]) -> Callable[[], float]:
-        """The launches as one graph: each call of the result replays it and gives seconds a launch.
-
-        WrongResult where the graph does not compute what the launches do.
-        """
-
-
-class Sensors(Protocol):
-    def read(self) -> Reading: ...
-
-    def energy(self) -> float | None:
-        """Joules since some moment; None where they are not counted."""
-
-
-class MemoryProbe(Protocol):
-    source: str
-    resolution: int
-
-    def start(self) -> int:
-        """Forget the peak so far; bytes in use now."""
-
-    def peak(self) -> int:
-        """Highest number of bytes in use since `start`."""
-
-
-class Store(Protocol):
-    """Append-only: what was written is never changed and never removed."""
-
-    def begin(self, run: Run) -> None: ...
-
-    def add_environment(self, environment: Environment) -> None: ...
-
-    def append(self, run_id: str, record: Record) -> None:
-        """One record a task: a second one of the same run is left out."""
-
-    def runs(self, limit: int | None = None) -> list[Run]:
-        """Newest first."""
-
-    def records(self, run_id: str) -> list[Record]:
-        """In the order written."""
-
-    def environments(self, ids: Iterable[str]) -> dict[str, Environment]: ...
-
-    def keep(self, kind: str, chip: str, started: str, body: Any) -> None:
-        """What was found out about a machine: `peaks` or `noise`."""
-
-    def kept(self, kind: str, chip: str) -> Any:
-        """The newest of that, as plain data; None if there is none."""
-
-    def close(self) -> None: ...
+    def traced(self, path: Path) -> AbstractContextManager[Any] | None:
+        return None

@@ -1,0 +1,31 @@
+"""Every socket of opmark. A plug-in imports this package, `opmark.schema` and `opmark.errors`, nothing else."""
+
+from opmark.interfaces.backend import BLOCK, Backend, BackendInfo, Counted, HostBackend, made
+from opmark.interfaces.clocks import Activity, DeviceClock, MemoryProbe, Sensors, Timer, Trace
+from opmark.interfaces.family import Family
+from opmark.interfaces.formats import Exporter, Importer, Results, WorkloadExporter
+from opmark.interfaces.profiler import Profiler, Watched
+from opmark.interfaces.store import Store
+
+__all__ = [
+    "BLOCK",
+    "Activity",
+    "Backend",
+    "BackendInfo",
+    "Counted",
+    "DeviceClock",
+    "Exporter",
+    "Family",
+    "HostBackend",
+    "Importer",
+    "MemoryProbe",
+    "Profiler",
+    "Results",
+    "Sensors",
+    "Store",
+    "Timer",
+    "Trace",
+    "Watched",
+    "WorkloadExporter",
+    "made",
+]

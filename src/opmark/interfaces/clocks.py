@@ -1,0 +1,81 @@
+"""What a backend may bring along: clocks, sensors, a count of its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from opmark.schema import (
+    Launch,
+    Reading,
+)
+
+
+class Timer(Protocol):
+    name: str
+    resolution: float
+    """Seconds between two readings that differ."""
+
+    def time(self, launch: Launch, calls: int) -> float:
+        """Seconds for that many back-to-back calls, harness included."""
+
+    def overhead(self, calls: int) -> float:
+        """Seconds of such a measurement that are the harness's own."""
+
+
+class Activity(NamedTuple):
+    """Something that ran on the device. Seconds from the start of its trace: since 1970 they would be too coarse."""
+
+    name: str
+    start: float
+    end: float
+
+
+class Trace(NamedTuple):
+    """What the device did for each of several calls."""
+
+    calls: list[list[Activity]]
+    """In the order of the calls; a call with records missing is empty."""
+    lost: int = 0
+    """Calls of which records are missing."""
+    stray: int = 0
+    """Activities that no call launched while it was running."""
+
+
+class DeviceClock(Protocol):
+    """A device's own clock. TimerFailed where it cannot be read."""
+
+    name: str
+
+    def trace(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> Trace:
+        """The activities of each launch, those of `before` (run ahead of each) left out.
+
+        The device is kept busy for `hold` seconds first, so that the calls are queued when it begins with them.
+        """
+
+    def queued(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> list[float]:
+        """Seconds between two events around each launch; with `hold`, behind a queue, so that no launch is seen."""
+
+    def capture(self, launches: Sequence[Launch]) -> Callable[[], float]:
+        """The launches as one graph: each call of the result replays it and gives seconds a launch.
+
+        WrongResult where the graph does not compute what the launches do.
+        """
+
+
+class Sensors(Protocol):
+    def read(self) -> Reading: ...
+
+    def energy(self) -> float | None:
+        """Joules since some moment; None where they are not counted."""
+
+
+class MemoryProbe(Protocol):
+    source: str
+    resolution: int
+
+    def start(self) -> int:
+        """Forget the peak so far; bytes in use now."""
+
+    def peak(self) -> int:
+        """Highest number of bytes in use since `start`."""

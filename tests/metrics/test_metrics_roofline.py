@@ -98,3 +98,30 @@ def test_without_that_peak_what_hardly_computes_is_held_against_the_memory() -> 
     cost = Cost(flops=2000, bytes_read=600, bytes_written=400)
     assert attained(cost, 1e-8, "int32", PEAKS, cold=True) == Attained(pytest.approx(0.1), MEMORY)
     assert attained(Cost(2001, 600, 400), 1e-8, "int32", PEAKS, cold=True) is None
+
+
+QUIET = Peaks("Fast 9000", "made up", {"float32": 1e13}, [Level("L2", None, 1 << 20), Level(MEMORY, 1e12)])
+"""Nobody tells how fast its cache is."""
+
+
+def test_moving_data_in_a_cache_of_unknown_speed_has_no_share() -> None:
+    cost = Cost(flops=0, bytes_read=500_000, bytes_written=500_000)
+    assert attained(cost, 1e-6, "float32", QUIET, cold=False) is None
+    assert attained(cost, 1e-6, "float32", QUIET, cold=True) == Attained(1.0, MEMORY)
+
+
+def test_what_even_the_memory_would_not_slow_down_is_held_against_the_peak() -> None:
+    cost = Cost(flops=10**8, bytes_read=10**6, bytes_written=0)
+    assert attained(cost, 1e-4, "float32", QUIET, cold=False) == Attained(0.1, "compute")
+
+
+@given(COSTS, TIMES)
+def test_an_unknown_speed_never_gives_more_than_a_known_one_and_never_a_wrong_bound(cost: Cost, seconds: float) -> None:
+    quiet, known = (attained(cost, seconds, "float32", peaks, cold=False) for peaks in (QUIET, PEAKS))
+    assert known is not None
+    assert quiet is None or quiet == known
+
+
+def test_without_any_memory_nothing_is_said_of_a_cache_of_unknown_speed() -> None:
+    sram = Peaks("Fast 9000", "made up", {"float32": 1e13}, [Level("SRAM", None, 1 << 30)])
+    assert attained(Cost(10**12, 8, 8), 1.0, "float32", sram, cold=False) is None

@@ -61,6 +61,11 @@ def test_what_the_datasheet_does_not_say_has_no_share() -> None:
     assert "bfloat16 500 TFLOP/s" in shown
 
 
+def test_a_level_whose_speed_the_datasheet_does_not_tell_has_no_share() -> None:
+    sheet = replace(SHEET, levels=[Level("L2", None, 50 << 20), *SHEET.levels])
+    assert "L2 50.0 MiB 8.00 TB/s 6.00 TB/s" in lines(peaks_text(PEAKS, sheet))
+
+
 def test_the_chip_is_named_as_it_is_and_a_processor_with_its_threads() -> None:
     assert lines(peaks_text(PEAKS, None))[0] == "Fast [9000]"
     assert lines(peaks_text(replace(PEAKS, threads=4), None))[0] == "Fast [9000], 4 threads"

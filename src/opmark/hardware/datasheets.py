@@ -1,41 +1,102 @@
-"""The datasheets that ship, and the one of a given chip."""
+"""The datasheets that ship, those of the user, and the one of a given chip."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
-import yaml
-from msgspec import Struct
-
-from opmark.errors import InvalidFile
-from opmark.schema.codec import convert
+from opmark.errors import InvalidFile, UserError
+from opmark.hardware.sheet import read_sheet
 from opmark.schema.peaks import Peaks
 
-VERSION = 1
+ENVIRONMENT = "OPMARK_HARDWARE"
+"""Names a file of the user's own, or a folder of them."""
+_ENDINGS = (".yaml", ".yml", ".json")
 
 
-class Sheet(Struct, frozen=True, forbid_unknown_fields=True):
-    schema: int
-    chips: list[Peaks]
+def datasheet(chip: str, threads: int | None = None) -> Peaks | None:
+    """By the exact name that the driver tells, or one of its other names; the user's own go first.
+
+    Of a processor, what so many of its cores can compute.
+    """
+    found = _named(chip, own_datasheets()) or shipped_datasheet(chip)
+    return found.of_threads(threads) if found else None
 
 
-def datasheet(chip: str) -> Peaks | None:
-    """By the exact name that the driver tells, or one of its other names."""
-    return next((peaks for peaks in datasheets() if chip in (peaks.chip, *peaks.aliases)), None)
+def shipped_datasheet(chip: str) -> Peaks | None:
+    """Only a file that holds the name is read: reading all of them takes longer than showing a run."""
+    holding = (_shipped(name) for name, text in _texts().items() if chip in text)
+    return _named(chip, (peaks for sheet in holding for peaks in sheet))
 
 
-def _sheet(data: object, where: str) -> Sheet:
-    sheet = convert(data, Sheet, where)
-    if sheet.schema != VERSION:
-        raise InvalidFile(f"{where}: schema {sheet.schema}; this opmark reads {VERSION}")
-    return sheet
+def datasheets() -> tuple[Peaks, ...]:
+    """All of them, the user's own first. A chip hides what comes after it under the same name."""
+    seen: set[str] = set()
+    found = []
+    for peaks in (*own_datasheets(), *shipped_datasheets()):
+        if peaks.chip not in seen:
+            found.append(peaks)
+        seen.update(names(peaks))
+    return tuple(found)
+
+
+def own_datasheets() -> tuple[Peaks, ...]:
+    """Of the file or folder that the environment names, then of the folder `hardware` where runs are kept too."""
+    return tuple(peaks for path in _own_files() for peaks in _read(path))
+
+
+def shipped_datasheets() -> tuple[Peaks, ...]:
+    return tuple(peaks for name in _texts() for peaks in _shipped(name))
+
+
+def names(peaks: Peaks) -> tuple[str, ...]:
+    return (peaks.chip, *peaks.aliases)
+
+
+def own_folder() -> Path:
+    import platformdirs
+
+    return platformdirs.user_data_path("opmark") / "hardware"
+
+
+def _own_files() -> Iterator[Path]:
+    if named := os.environ.get(ENVIRONMENT):
+        place = Path(named)
+        if not place.exists():
+            raise UserError(f"{ENVIRONMENT}: there is no {place}", "it names a hardware file, or a folder of them")
+        yield from _files(place) if place.is_dir() else [place]
+    yield from _files(own_folder())
+
+
+def _files(folder: Path) -> Iterable[Path]:
+    return sorted(f for f in folder.glob("*") if f.suffix in _ENDINGS and f.is_file())
+
+
+def _named(chip: str, sheets: Iterable[Peaks]) -> Peaks | None:
+    return next((peaks for peaks in sheets if chip in names(peaks)), None)
 
 
 @cache
-def datasheets() -> tuple[Peaks, ...]:
-    found: list[Peaks] = []
-    for file in sorted((files("opmark.hardware") / "zoo").iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".yaml"):
-            found += _sheet(yaml.safe_load(file.read_text(encoding="utf-8")), file.name).chips
-    return tuple(found)
+def _read(path: Path) -> tuple[Peaks, ...]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidFile(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidFile(f"{path}: is not text: byte {error.start} is not UTF-8") from None
+    return tuple(read_sheet(text, str(path)).chips)
+
+
+@cache
+def _texts() -> dict[str, str]:
+    found: list[Any] = sorted((files("opmark.hardware") / "zoo").iterdir(), key=lambda file: file.name)
+    return {file.name: file.read_text(encoding="utf-8") for file in found if file.name.endswith(".yaml")}
+
+
+@cache
+def _shipped(name: str) -> tuple[Peaks, ...]:
+    return tuple(read_sheet(_texts()[name], name).chips)

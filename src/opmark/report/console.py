@@ -22,6 +22,7 @@ from opmark.report.rows import Key, Row, others, rows, unit
 from opmark.report.view import Known, of_peak
 from opmark.schema import Memory, Param, Record, Task
 from opmark.schema.measurement import PREEMPTED
+from opmark.schema.profile import NO_PROFILE, PARTLY
 from opmark.schema.shown import shown
 from opmark.units import counted
 
@@ -49,6 +50,7 @@ def print_records(records: Sequence[Record], console: Console, peaks: Mapping[st
     _print_lines(table if width <= console.width else _narrow(columns, cells), console)
     _print_checks(found, console)
     _print_reasons(found, console)
+    _print_profiles(found, console)
     _print_cautions(found, console)
     _print_above_peak(found, peaks or {}, console)
 
@@ -231,11 +233,22 @@ def _print_reasons(found: Sequence[Row], console: Console) -> None:
         if row.record.reason:
             reasons.setdefault(f"{row.record.status}: {row.record.reason}", []).append(row)
         for note in dict.fromkeys(note for record in row.records for note in record.notes):
-            reasons.setdefault(f"not measured: {note}", []).append(row)
+            told = note if note.startswith((NO_PROFILE, PARTLY)) else f"not measured: {note}"
+            reasons.setdefault(told, []).append(row)
     if reasons:
         console.print()
     for reason, affected in reasons.items():
         console.print(Text(f"{_named(affected)}: {reason}"), soft_wrap=True)
+
+
+def _print_profiles(found: Sequence[Row], console: Console) -> None:
+    """Where the files are; what they say is in the JSON."""
+    taken = [profile for row in found for record in row.records for profile in record.profiles]
+    for name in dict.fromkeys(profile.profiler for profile in taken):
+        files = list(dict.fromkeys(profile.file for profile in taken if profile.profiler == name))
+        more = f" and {counted(len(files) - 1, 'more file')}" if len(files) > 1 else ""
+        cases = sum(any(p.profiler == name for record in row.records for p in record.profiles) for row in found)
+        console.print(Text(f"{name} profile of {counted(cases, 'case')}: {files[0]}{more}"), soft_wrap=True)
 
 
 def _print_cautions(found: Sequence[Row], console: Console) -> None:

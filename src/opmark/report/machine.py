@@ -9,7 +9,7 @@ from rich.text import Text
 from opmark import units
 from opmark.report.tables import plain_table
 from opmark.schema.noise import NoiseFloor
-from opmark.schema.peaks import MEMORY, Peaks
+from opmark.schema.peaks import MEMORY, Level, Peaks
 
 
 def peaks_text(peaks: Peaks, sheet: Peaks | None) -> Group:
@@ -26,13 +26,18 @@ def _levels(peaks: Peaks, sheet: Peaks | None) -> Table:
     table = plain_table("level", "holds", "copy", "triad", *(["of the datasheet"] if sheet else []))
     for level in peaks.levels:
         by = [units.rate(level.by[op], "B/s") if op in level.by else "" for op in ("copy", "triad")]
-        same = next((known for known in sheet.levels if known.name == level.name), None) if sheet else None
-        share = [units.percent(level.bandwidth / same.bandwidth) if same else ""] if sheet else []
+        share = [_share(level, sheet)] if sheet else []
         holds = units.count_bytes(level.nbytes) if level.nbytes else ""
         table.add_row(level.name, holds, *by, *share)
     if all(level.name != MEMORY for level in peaks.levels):
         table.add_row(MEMORY, "", "not measured")
     return table
+
+
+def _share(level: Level, sheet: Peaks) -> str:
+    """Nothing where the datasheet has no such level, or not its speed."""
+    same = next((known for known in sheet.levels if known.name == level.name), None)
+    return units.percent(level.bandwidth / same.bandwidth) if same and same.bandwidth and level.bandwidth else ""
 
 
 def _flops(peaks: Peaks, sheet: Peaks | None) -> Table:

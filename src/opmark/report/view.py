@@ -53,6 +53,7 @@ def view(row: Row, run_id: str = "", known: Known | None = None, gain: float | N
         "cost": msgspec.to_builtins(record.cost),
         "memory": msgspec.to_builtins(record.memory),
         "verification": msgspec.to_builtins(record.verification),
+        "profiles": msgspec.to_builtins([profile for r in row.records for profile in r.profiles]),
         "environment": record.environment,
         "started": record.started,
         "duration": sum(r.duration for r in row.records),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from opmark.backends.null import NOTHING
@@ -11,7 +11,7 @@ from opmark.errors import UserError
 from opmark.interfaces import BackendInfo
 from opmark.registry import backend as find_backend
 from opmark.registry import operator as find_operator
-from opmark.schema import DEVICE_PROCESSES, Case, Implementation, Operator, Record, Settings, Task
+from opmark.schema import DEVICE_PROCESSES, Case, Implementation, Operator, Problem, Record, Settings, Task
 from opmark.schema.case import content_id
 from opmark.units import counted
 
@@ -22,6 +22,9 @@ class Plan:
     """Ordered so that each worker is started once a round; every round has every case in fresh processes."""
     skipped: tuple[Record, ...]
     """What cannot run, with its reason; an operator that is itself broken is an `error` among them."""
+    problems: tuple[Problem, ...] = ()
+    """What of a foreign file is not in here."""
+    notes: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -35,9 +38,10 @@ class Plan:
             yield backend, threads, list(tasks)
 
     def without(self, done: set[str]) -> Plan:
-        return Plan(
-            tuple(task for task in self.tasks if task.id not in done),
-            tuple(record for record in self.skipped if record.task.id not in done),
+        return replace(
+            self,
+            tasks=tuple(task for task in self.tasks if task.id not in done),
+            skipped=tuple(record for record in self.skipped if record.task.id not in done),
         )
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.registry import catalogue, operators_like
 from opmark.registry import operator as find_operator
+from opmark.runner.intake import Intake, Source, take_in
 from opmark.schema import PHASES, Case, Entry, Operator, Workload
 from opmark.schema.workload import VERSION
 from opmark.workloads.expand import expand
-from opmark.workloads.load import load, read_yaml, suite
+from opmark.workloads.load import read_yaml, suite
 from opmark.workloads.select import Selection
 
 
@@ -22,7 +22,7 @@ def cases_for(
     ops: Sequence[str],
     params: Mapping[str, Any],
     phases: Sequence[str],
-    workload: str | Path | None,
+    workload: Source | Intake | None,
     suite_name: str | None,
     wrt: Sequence[str] = (),
     call: Mapping[str, Any] | None = None,
@@ -33,7 +33,7 @@ def cases_for(
     With a selection alone, of all operators.
     """
     wanted = selection or Selection()
-    if not (ops or workload or suite_name) and (wanted.names or wanted.categories):
+    if not (ops or workload is not None or suite_name) and (wanted.names or wanted.categories):
         ops = _selected(wanted)
     _exactly_one(ops, workload, suite_name)
     for phase in phases:
@@ -53,16 +53,21 @@ def cases_for(
             "parameters, arguments and gradients go with operators; a workload brings its own",
             "name operators, as in `opmark run matmul -p M=256 ...`",
         )
-    return _of_phases(_of_workload(workload, suite_name, wanted), phases)
+    if workload is None:
+        taken = Intake(f"suite {suite_name}", suite(str(suite_name)))
+    else:
+        taken = workload if isinstance(workload, Intake) else take_in(workload, phases=phases)
+    return _of_phases(_of_workload(taken, wanted), phases)
 
 
-def _of_workload(workload: str | Path | None, suite_name: str | None, wanted: Selection) -> list[Case]:
-    where = str(workload) if workload else f"suite {suite_name}"
-    whole = load(Path(workload)) if workload else suite(str(suite_name))
+def _of_workload(taken: Intake, wanted: Selection) -> list[Case]:
+    where, whole = taken.where, taken.workload
+    if taken.chips and not whole.cases:
+        raise UserError(f"{where}: a hardware file, no workload", "`opmark import` prints it as one of opmark's own")
     part = wanted.of_sizes(whole)
     if not part.cases and whole.cases:
         raise wanted.nothing(where)
-    every = expand(part, find_operator, where, operators_like)
+    every = taken.distinct() if taken.foreign else expand(part, find_operator, where, operators_like)
     cases = wanted.of_cases(every, find_operator)
     if not cases:
         raise wanted.nothing(where, every)
@@ -139,8 +144,9 @@ def _entry(
     return Entry(operator.name, dict(params), chosen, list(phases), wrt=list(wrt), **call)  # type: ignore[arg-type]
 
 
-def _exactly_one(ops: Sequence[str], workload: str | Path | None, suite_name: str | None) -> None:
-    given = [name for name, value in (("operators", ops), ("a workload", workload), ("a suite", suite_name)) if value]
+def _exactly_one(ops: Sequence[str], workload: object, suite_name: str | None) -> None:
+    named = (("operators", bool(ops)), ("a workload", workload is not None), ("a suite", bool(suite_name)))
+    given = [name for name, there in named if there]
     if len(given) != 1:
         what = " and ".join(given) if given else "nothing"
         raise UserError(

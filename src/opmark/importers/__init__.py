@@ -1,0 +1,1 @@
+"""Foreign files into workloads: one file a format."""

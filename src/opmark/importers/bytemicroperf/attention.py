@@ -1,0 +1,122 @@
+"""Fields of attention: how many tokens each sequence has, and what its cache is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from opmark.importers.bytemicroperf.fields import Field
+from opmark.importers.bytemicroperf.values import FEW, Arguments, Refused, checked, dtype_of, missing, shown
+
+_Q, _CACHE = ("q_len", "q_seq_len"), ("cache_len",)
+
+
+@dataclass(frozen=True)
+class Lengths(Field):
+    """`batch_size`, `q_len` and `cache_len`, or a list with a number for each sequence."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("batch_size", *_Q, *_CACHE, "q_lens", "cache_lens")
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("batch", "q_len", "cache_len", "q_lens", "cache_lens")
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        lists = [checked(name, "counts", given[name]) for name in ("q_lens", "cache_lens") if name in given]
+        if not lists:
+            return {"batch": self._batch(given), **self._q(given), **self._cache(given)}
+        if not all(lists) or len({len(numbers) for numbers in lists}) > 1:
+            raise Refused("arguments `q_lens` and `cache_lens`: expected a number for each sequence, as many in both, "
+                          f"got {' and '.join(str(len(numbers)) for numbers in lists)}")  # fmt: skip
+        batch = len(lists[0])
+        if given.get("batch_size", batch) != batch:
+            raise Refused(f"argument `batch_size`: expected {batch} as in the lists of lengths, "
+                          f"got {shown(given['batch_size'])}", "batch_size")  # fmt: skip
+        q = _of_list(given, "q_lens", "q_len") or self._q(given)
+        return {"batch": batch, **q, **(_of_list(given, "cache_lens", "cache_len") or self._cache(given))}
+
+    def _batch(self, given: Arguments) -> Any:
+        return checked("batch_size", "size", given.get("batch_size", 1), FEW)
+
+    def _q(self, given: Arguments) -> dict[str, Any]:
+        """One token where nothing is said of a decode, as there."""
+        name = next((name for name in _Q if name in given), None)
+        if name is None and given.get("attn_mode", given.get("mode", "prefill")) != "decode":
+            raise missing("q_len", given)
+        return {"q_len": checked(name, "size", given[name]) if name else 1}
+
+    def _cache(self, given: Arguments) -> dict[str, Any]:
+        return {"cache_len": checked("cache_len", "count", given.get("cache_len", 0))}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        batch = params["batch"]
+        if not params["q_lens"] and not params["cache_lens"]:
+            return {"batch_size": batch, "cache_len": params["cache_len"], "q_len": params["q_len"]}
+        return {
+            "arg_type": "batch_llm",
+            "cache_lens": params["cache_lens"] or [params["cache_len"]] * batch,
+            "q_lens": params["q_lens"] or [params["q_len"]] * batch,
+        }
+
+
+def _of_list(given: Arguments, name: str, same: str) -> dict[str, Any]:
+    """A list, or one number where it is the same throughout."""
+    if name not in given:
+        return {}
+    numbers = given[name]
+    if len(set(numbers)) > 1:
+        return {name: list(numbers)}
+    return {same: checked(name, "size" if same == "q_len" else "count", numbers[0])}
+
+
+@dataclass(frozen=True)
+class CacheDtype(Field):
+    """Elements of the cache: int8, or the same as the new tokens."""
+
+    default: str = "bfloat16"
+    """Of the new tokens."""
+    also: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("cache_dtype", *self.also)
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("cache_dtype",)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        name = next((name for name in self.names if name in given), None)
+        if name is None:
+            return {"cache_dtype": "same"}
+        cache, tokens = dtype_of(name, given[name]), dtype_of("dtype", given.get("dtype", self.default))
+        if cache not in (tokens, "int8"):
+            raise Refused(f"argument `{name}`: `{op}` has a cache of int8, or of the type of its tokens ({tokens}); "
+                          f"got {shown(given[name])}", name)  # fmt: skip
+        return {"cache_dtype": "same" if cache == tokens else "int8"}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return {"cache_dtype": params["dtype"] if params["cache_dtype"] == "same" else params["cache_dtype"]}
+
+
+@dataclass(frozen=True)
+class KeyHeads(Field):
+    """Heads of keys and values; none said here is as many as there are of queries."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("kv_head_num",)
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("kv_heads",)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        if "kv_head_num" not in given:
+            raise missing("kv_head_num", given)
+        return {"kv_heads": checked("kv_head_num", "size", given["kv_head_num"])}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return {"kv_head_num": params["kv_heads"] or params["q_heads"]}

@@ -1,0 +1,181 @@
+"""Their basic operators, of all three generations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from opmark.importers.bytemicroperf.fields import (
+    Constant,
+    Dtype,
+    Elements,
+    Field,
+    Only,
+    OwnTokens,
+    Rows,
+    TokenRows,
+    Unused,
+    Value,
+)
+from opmark.importers.bytemicroperf.form import Form
+from opmark.importers.bytemicroperf.values import SHAPE, Arguments, Refused, checked, dtype_of, sizes
+
+ROWS, DTYPE = Rows(), Dtype()
+SAME_RESULT = Only("dst_dtype")
+M_K_N = (Value("M"), Value("K"), Value("N"))
+
+_CASTS = {"float32": "bfloat16", "float16": "float32", "bfloat16": "float32", "int8": "int32"}
+
+
+def has(*names: str) -> Callable[[Arguments], bool]:
+    return lambda given: all(name in given for name in names)
+
+
+def _narrow(given: Arguments) -> bool:
+    return given.get("dtype") == "int8"
+
+
+def _with_residual(given: Arguments) -> bool:
+    return given.get("add_residual") is True
+
+
+@dataclass(frozen=True)
+class Cast(Field):
+    """From `dtype` to the type that they go to from there, or to `dst_dtype`."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("dst_dtype",)
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("to",)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        if "dst_dtype" in given:
+            return {"to": dtype_of("dst_dtype", given["dst_dtype"])}
+        source = dtype_of("dtype", given.get("dtype"))
+        if source not in _CASTS:
+            raise Refused(f"argument `dtype`: expected one of {', '.join(_CASTS)}, got `{given['dtype']}`", "dtype",
+                          "or say with `dst_dtype` what it becomes")  # fmt: skip
+        return {"to": _CASTS[source]}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        """Only where it is not the usual one."""
+        return {} if _CASTS.get(params["dtype"]) == params["to"] else {"dst_dtype": params["to"]}
+
+
+@dataclass(frozen=True)
+class Lookup(Field):
+    """A table with `table` rows, and `count` of them that are picked or put."""
+
+    table: str
+    count: str
+    to: str
+    """Our name for the number."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.table, self.count, "dim_size")
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return (SHAPE, self.to)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        rows, count, width = sizes(given, (self.table, self.count, "dim_size"))
+        return {SHAPE: [rows, width], self.to: count}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        if len(params[SHAPE]) != 2:
+            return None
+        rows, width = params[SHAPE]
+        return {self.table: rows, self.count: params[self.to], "dim_size": width}
+
+
+@dataclass(frozen=True)
+class GroupRows(Field):
+    """Rows of each product of a group."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("M",)
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("M",)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        return {"M": checked("M", "shape", given.get("M"))}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return {"M": params["M"]}
+
+
+def _picked(task: str, op: str, to: str) -> Form:
+    return Form(task, op, (Lookup("src_batch_size", "dst_batch_size", to), DTYPE))
+
+
+def _put(task: str, op: str, to: str) -> Form:
+    """The table is what is changed."""
+    return Form(task, op, (Lookup("dst_batch_size", "src_batch_size", to), DTYPE))
+
+
+_ELEMENTWISE = ("add", "sub", "mul", "div", "cos", "sin", "exp", "log", "sqrt", "gelu", "silu")
+_OF_ROWS = {"sort": "sort", "dropout": "dropout", "exponential": "random_exponential"}
+_NORM = (DTYPE, SAME_RESULT, Only("add_residual", value=False))
+
+FORMS = (
+    Form("gemm", "quant_matmul", (Value("M", "num_tokens"), Value("K", "hidden_size"), Value("N", "new_hidden_size"),
+         DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")), lambda given: _narrow(given) and "M" in given, back=False,
+         note="gemm in int8 is quant_matmul: a scale for each row and column, the result in bfloat16"),
+    Form("gemm", "quant_matmul", (Value("num_tokens"), Value("sp_size", optional=True), Value("hidden_size"),
+         Value("new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")), _narrow, back=False,
+         note="gemm in int8 is quant_matmul: a scale for each row and column, the result in bfloat16"),
+    Form("gemm", "matmul", (OwnTokens("M"), Value("hidden_size", "K"), Value("new_hidden_size", "N"), DTYPE,
+         SAME_RESULT), has("num_tokens"), "llm", back=False),
+    Form("gemm", "matmul", (*M_K_N, DTYPE, SAME_RESULT)),
+    *(Form(name, name, (ROWS, DTYPE)) for name in _ELEMENTWISE),
+    Form("cast", "cast", (ROWS, DTYPE, Cast())),
+    *(Form(name, name, (ROWS, DTYPE, Constant("keepdims", value=True))) for name in ("reduce_max", "reduce_min",
+                                                                                      "reduce_sum")),
+    Form("topk", "topk", (ROWS, Value("k"), DTYPE)),
+    Form("rms_norm", "add_rms_norm", (Value("num_tokens"), Value("sp_size", optional=True), Value("hidden_size"),
+         DTYPE, SAME_RESULT, Unused(("add_residual",))),
+         lambda given: _with_residual(given) and "num_tokens" in given, "llm", back=False,
+         note="rms_norm with add_residual is add_rms_norm, which also puts out the sum"),
+    Form("rms_norm", "add_rms_norm", (Value("batch_size", "num_tokens"), Value("dim_size", "hidden_size"), DTYPE,
+         SAME_RESULT, Unused(("add_residual",))), _with_residual, back=False,
+         note="rms_norm with add_residual is add_rms_norm, which also puts out the sum"),
+    Form("rms_norm", "rms_norm", (TokenRows(), *_NORM), has("num_tokens"), "llm", back=False),
+    Form("rms_norm", "rms_norm", (ROWS, *_NORM)),
+    Form("layer_norm", "layer_norm", (TokenRows(), *_NORM), has("num_tokens"), "llm", back=False),
+    Form("layer_norm", "layer_norm", (ROWS, *_NORM)),
+    Form("softmax", "softmax", (Rows(("batch_size", "head_num", "q_seq_len", "kv_seq_len")), DTYPE),
+         has("head_num"), "llm"),
+    Form("softmax", "softmax", (ROWS, DTYPE)),
+    _picked("index_select", "index_select", "indices"),
+    _picked("gather", "gather", "length"),
+    _put("scatter", "scatter_inplace", "length"),
+    _put("index_add", "index_add_inplace", "indices"),
+    Form("embedding", "embedding", (Value("src_batch_size", "rows"), Value("dst_batch_size", "indices"),
+         Value("dim_size", "dim"), DTYPE)),
+    Form("device2device", "copy", (Elements(), DTYPE, Unused(("world_size",)))),
+    # What only the first generation has. Its gemv is a row times a matrix; ours a matrix times a column.
+    Form("gemv", "gemv", (Only("M", value=1, said=True), Value("K"), Value("N", "M"), DTYPE),
+         lambda given: given.get("M", 1) == 1),
+    Form("gemv", "matmul", (*M_K_N, DTYPE), back=False, note="gemv of several rows is matmul"),
+    Form("batch_gemm", "batched_matmul", (Value("batch_size", "B"), *M_K_N, DTYPE)),
+    Form("group_gemm", "grouped_gemm", (GroupRows(), Value("K"), Value("N"), DTYPE)),
+    *(Form(task, op, (ROWS, DTYPE)) for task, op in _OF_ROWS.items()),
+    Form("unique", "unique", (ROWS, DTYPE, Constant("repeats", value=128)),
+         note="unique: each element is there 128 times on the average"),
+    Form("hash_table", "hash_table", (Value("entries"), Value("dim"), Value("batch"), Value("lookups"), DTYPE)),
+)  # fmt: skip
+
+OTHER_NAMES = {
+    "layernorm": "layer_norm", "indexadd": "index_add", "allreduce": "all_reduce", "allgather": "all_gather",
+    "reducescatter": "reduce_scatter", "alltoall": "all_to_all",
+}  # fmt: skip
+"""Names of the first generation for what has another one later."""

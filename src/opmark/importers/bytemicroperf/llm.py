@@ -1,0 +1,102 @@
+"""Their operators of language models and of mixtures of experts: tokens, heads, caches, experts."""
+
+from __future__ import annotations
+
+from opmark.importers.bytemicroperf.attention import CacheDtype, KeyHeads, Lengths
+from opmark.importers.bytemicroperf.basic import ROWS, has
+from opmark.importers.bytemicroperf.fields import Constant, Dtype, Field, Only, TokenRows, Unused, Value, Word
+from opmark.importers.bytemicroperf.form import Form
+from opmark.importers.bytemicroperf.values import FEW
+
+FLOAT = Dtype(default="bfloat16")
+SP_SIZE = Value("sp_size", optional=True)
+TOKENS = (Value("num_tokens"), SP_SIZE)
+HIDDEN = Value("hidden_size")
+NEW_HIDDEN = Value("new_hidden_size")
+TO_INT8 = Only("dst_dtype", value="int8", said=True)
+SAME_RESULT = Only("dst_dtype", default_dtype="bfloat16")
+
+NARROW = (
+    Dtype(default="int8"),
+    Only("w_dtype", said=True, default_dtype="int8"),
+    Only("compute_dtype", said=True, default_dtype="int8"),
+    Dtype("dst_dtype", "out_dtype", "bfloat16"),
+)
+"""Products of 8-bit numbers."""
+
+EXPERTS = Value("num_experts", most=FEW)
+TOPK = Value("topk", most=FEW)
+ROUTING: tuple[Field, ...] = (
+    Value("num_tokens"), EXPERTS, TOPK, Value("ep_size", optional=True, most=FEW),
+    Value("ep_rank", kind="count", optional=True, also=("rank",)), Constant("routing", "balanced"),
+    Only("num_shared_experts", value=0), Unused(("world_size", "dp_size")),
+)  # fmt: skip
+"""Tokens are dealt out to the experts in turn, rank after rank, as there."""
+ALL_TOKENS = Unused(("sp_size",))
+"""These work on the tokens of all ranks."""
+COMBINE = (SP_SIZE, Value("sp_rank", kind="count", optional=True), Value("res_scale", kind="float", optional=True))
+
+MODE = Word("attn_mode", "mode", also=("mode",),
+            words={"prefill": "prefill", "decode": "decode", "prefill_session_cache": "prefill"})  # fmt: skip
+Q_HEADS, HEAD_DIM = Value("q_head_num", "q_heads"), Value("head_dim")
+PAGES = (Value("block_size", kind="count", optional=True), Unused(("block_table", "slot_mapping", "kv_lens")))
+"""Which pages a sequence has is drawn here."""
+ALIKE = (Only("unbalance_q", value=0), Only("unbalance_cache", value=0), Unused(("random_seed",)))
+"""Lengths that are drawn are not taken over: lists say them."""
+SEQUENCES = (MODE, Lengths(), *ALIKE)
+ATTENTION = (
+    *SEQUENCES, Q_HEADS, KeyHeads(), HEAD_DIM, *PAGES, FLOAT, CacheDtype(), *(Only(name, default_dtype="bfloat16") for
+    name in ("compute_dtype", "qk_compute_dtype", "pv_compute_dtype", "dst_dtype")), Only("is_causal", value=True),
+)  # fmt: skip
+
+
+def _llm(task: str, *fields: Field, op: str = "", back: bool = True, note: str = "") -> Form:
+    return Form(task, op or task, fields, arg_type="llm", back=back, note=note)
+
+
+FORMS = (
+    _llm("scale_dynamic_quant", *TOKENS, HIDDEN, FLOAT, TO_INT8),
+    _llm("add_rms_norm", *TOKENS, HIDDEN, FLOAT, SAME_RESULT),
+    _llm("add_rms_norm_dynamic_quant", *TOKENS, HIDDEN, Value("add_residual", kind="bool", optional=True),
+         Word("output_mode", words={"none": "none", "res": "res", "norm": "norm"}), FLOAT, TO_INT8),
+    _llm("head_rms_norm", *TOKENS, Value("total_head_num", "heads"), HEAD_DIM,
+         Value("norm_head_start", "norm_start", kind="count", optional=True),
+         Value("norm_head_num", "norm_heads", kind="count", optional=True), FLOAT, SAME_RESULT),
+    _llm("head_rms_norm_dynamic_quant", *TOKENS, Value("head_num", "heads", also=("total_head_num",)), HEAD_DIM,
+         FLOAT, TO_INT8),
+    _llm("qk_rms_norm", *TOKENS, Q_HEADS, Value("kv_head_num", "kv_heads"), Value("qk_head_dim", also=("head_dim",)),
+         Value("v_head_dim", also=("head_dim",)), FLOAT, SAME_RESULT),
+    _llm("rotary_embedding", *SEQUENCES, Q_HEADS, Value("kv_head_num", "kv_heads"), HEAD_DIM,
+         Value("rope_offset", kind="count", optional=True), Value("rope_dim", kind="count", optional=True),
+         Unused(("block_size", "block_table", "slot_mapping")), FLOAT, SAME_RESULT),
+    _llm("store_kv_cache", *SEQUENCES, Q_HEADS, Value("kv_head_num", "kv_heads"), HEAD_DIM, *PAGES,
+         Word("store_mode", words={"both": "both", "k": "k", "v": "v"}), CacheDtype(also=("dst_dtype",)), FLOAT,
+         Only("quant_mode", value="static")),
+    _llm("store_paged_kv_cache", *SEQUENCES, Q_HEADS, Value("kv_head_num", "kv_heads"), HEAD_DIM, *PAGES,
+         Word("store_mode", words={"both": "both", "k": "k", "v": "v"}), CacheDtype(also=("dst_dtype",)), FLOAT,
+         op="store_kv_cache", back=False),
+    _llm("flash_attention", *ATTENTION),
+    _llm("flash_attention_session_cache", *ATTENTION, op="flash_attention", back=False),
+    _llm("flash_decoding", *ATTENTION),
+    _llm("quant_matmul", *TOKENS, HIDDEN, NEW_HIDDEN, Value("has_bias", kind="bool", optional=True), *NARROW,
+         Only("transpose_o", value=False)),
+    _llm("moe_quant_matmul", *TOKENS, HIDDEN, NEW_HIDDEN, Value("has_bias", kind="bool", optional=True), *NARROW,
+         op="quant_matmul", back=False),
+    _llm("quant_group_gemm_reduce_sum", Value("num_tokens"), Value("sp_size"), HIDDEN, NEW_HIDDEN, *NARROW,
+         Unused(("trans_w",))),
+    Form("swiglu", "swiglu", (TokenRows(2), FLOAT, SAME_RESULT), has("num_tokens"), "llm"),
+    Form("swiglu", "swiglu", (ROWS, Dtype()), back=False,
+         note="swiglu of the first generation is silu(x) x: here the row has a gate and a value, and as many elements"),
+    _llm("swiglu_dynamic_quant", *TOKENS, HIDDEN, FLOAT, TO_INT8),
+    _llm("moe_gating_gemm", *TOKENS, HIDDEN, EXPERTS, FLOAT, Only("compute_dtype", value="float32"),
+         Only("dst_dtype", value="float32", said=True)),
+    _llm("moe_softmax_topk", *TOKENS, EXPERTS, TOPK,
+         Word("compute_mode", words={"pre-softmax": "pre-softmax", "post-softmax": "post-softmax"}),
+         Dtype(default="float32"), Unused(("hidden_size",))),
+    _llm("moe_scatter_dynamic_quant", *ROUTING, HIDDEN, FLOAT, TO_INT8, ALL_TOKENS),
+    _llm("moe_quant_group_gemm", *ROUTING, HIDDEN, NEW_HIDDEN, *NARROW, ALL_TOKENS),
+    _llm("moe_quant_group_gemm_combine", *ROUTING, *COMBINE, HIDDEN, NEW_HIDDEN, *NARROW),
+    _llm("moe_swiglu", *ROUTING, HIDDEN, FLOAT, SAME_RESULT, ALL_TOKENS),
+    _llm("moe_swiglu_dynamic_quant", *ROUTING, HIDDEN, FLOAT, TO_INT8, ALL_TOKENS),
+    _llm("moe_gather", *ROUTING, *COMBINE, HIDDEN, FLOAT, SAME_RESULT),
+)  # fmt: skip

@@ -1,0 +1,96 @@
+"""Points to entries; what cannot be had is counted and named once, at its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opmark.errors import nearest
+from opmark.importers.bytemicroperf.form import Form
+from opmark.importers.bytemicroperf.spread import Spread
+from opmark.importers.bytemicroperf.tasks import forms_of
+from opmark.importers.bytemicroperf.values import Arguments, Refused, shown
+from opmark.schema import Entry, Imported, Problem
+from opmark.units import counted
+
+ARG_TYPES = ("default", "llm", "batch_llm", "llm_batch")
+
+
+@dataclass
+class Taken:
+    """What a file holds, as it is read."""
+
+    path: Path
+    entries: list[Entry] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)
+    asked: dict[str, Any] = field(default_factory=dict)
+
+    def imported(self) -> Imported:
+        return Imported(tuple(self.entries), (), tuple(self.problems), tuple(self.notes), self.asked)
+
+    def problem(self, place: str, message: str, hint: str = "") -> None:
+        self.problems.append(Problem(f"{self.path}: {place}", message, hint))
+
+    def note(self, text: str) -> None:
+        self.notes[f"{self.path.name}: {text}"] = None
+
+    def take(self, task: str, place: str, spreads: Iterable[Spread]) -> None:
+        """All that a file has of one operator; where that is not here at all, it is said once."""
+        before = len(self.problems), len(self.entries)
+        try:
+            forms = forms_of(task)
+        except Refused as refused:
+            points = sum(len(spread) for spread in self._without_flaws(spreads))
+            self.problem(place, f"{refused.message} ({counted(points, 'point')})", refused.hint)
+            return
+        for spread in self._without_flaws(spreads):
+            self._take_points(spread, forms)
+        if before == (len(self.problems), len(self.entries)):
+            self.problem(place, "expands to no case", "an object has arguments, each with at least one value")
+
+    def _without_flaws(self, spreads: Iterable[Spread]) -> Iterator[Spread]:
+        for spread in spreads:
+            for flaw in spread.flaws:
+                self.problem(flaw.place, flaw.message, flaw.hint)
+            for axis in spread.axes if not spread.flaws else ():
+                if not axis.rows:
+                    self.problem(spread.place_of_axis(axis), "an empty list expands to no case")
+            yield spread
+
+    def _take_points(self, spread: Spread, forms: Sequence[Form]) -> None:
+        refusals: dict[tuple[str, str], tuple[Refused, int]] = {}
+        source = f"{self.path.name}#{spread.name}"
+        for point in spread.points():
+            try:
+                form = _form(forms, point)
+                entry = Entry(form.op, form.params(point), source=source)
+                self._notes(form, point)
+            except Refused as refused:
+                where = spread.place_of(refused.argument, point.get(refused.argument))
+                count = refusals.get((where, refused.message), (refused, 0))[1]
+                refusals[where, refused.message] = (refused, count + 1)
+            else:
+                self.entries.append(entry)
+        for (where, message), (first, count) in refusals.items():
+            self.problem(where, f"{message} ({counted(count, 'point')})", first.hint)
+
+    def _notes(self, form: Form, point: Arguments) -> None:
+        if form.note:
+            self.note(form.note)
+        if not point.keys() <= form.names:
+            for name in sorted(point.keys() - form.names):
+                near = nearest(name, form.names - point.keys())
+                meant = f"; did you mean `{near}`?" if near else ""
+                self.note(f"`{form.task}` has no argument `{name}`: it is ignored, as there{meant}")
+
+
+def _form(forms: Sequence[Form], point: Arguments) -> Form:
+    kind = point.get("arg_type", "default")
+    if kind not in ARG_TYPES:
+        near = nearest(str(kind), ARG_TYPES)
+        raise Refused(f"argument `arg_type`: expected one of {', '.join(ARG_TYPES[:3])}, got {shown(kind)}", "arg_type",
+                      f"did you mean `{near}`?" if near else "")  # fmt: skip
+    return next((form for form in forms if form.when(point)), forms[-1])

@@ -1,0 +1,104 @@
+"""One operator with one set of inputs, as opperf names them: as an entry of a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from opmark.errors import InvalidParameter, UnknownName, UserError
+from opmark.importers.opperf.names import NO_COUNTERPART, plain_name
+from opmark.importers.opperf.rows import Meaning, meaning, takes_dtype
+from opmark.importers.opperf.table import OPERATORS
+from opmark.registry import aliases, catalogue
+from opmark.registry import operator as find_operator
+from opmark.schema import Entry, Operator, Phase
+from opmark.schema.dtype import is_float
+
+_CALL = {"args", "kwargs", "build"}
+
+
+class Told(NamedTuple):
+    """What holds for all inputs."""
+
+    phases: tuple[Phase, ...]
+    dtype: str | None
+
+
+class Ask(NamedTuple):
+    name: str
+    inputs: Mapping[str, Any]
+    told: Told
+    own: bool = False
+    """The name and the inputs are ours."""
+    notes: tuple[str, ...] = ()
+
+
+def understood(ask: Ask, source: str) -> tuple[Entry, list[str]]:
+    """The entry, and what should be said of it; UserError where it cannot be had."""
+    if _CALL & set(ask.inputs) and set(ask.inputs) <= _CALL and "." in ask.name:
+        call = {key: ask.inputs[key] for key in ("args", "kwargs", "build") if key in ask.inputs}
+        return Entry(find_operator(ask.name).name, phases=list(ask.told.phases), source=source, **call), []
+    found = _meaning(ask)
+    operator = find_operator(found.op)
+    params = {name: operator.param(name).check(value) for name, value in found.params.items()}
+    complete = operator.complete(params)
+    operator.check_rules(complete)
+    phases, notes = _phases(operator, complete, ask.told.phases)
+    return Entry(operator.name, params, phases=phases, source=source), [*ask.notes, *found.notes, *notes]
+
+
+def phases_of(result: Mapping[str, Any]) -> tuple[Phase, ...]:
+    """What opperf measured, by the names of its numbers; the profiler `python` has both passes in one."""
+    failed = result.get("failed")
+    words = [str(one.get("phase")) for one in failed if isinstance(one, dict)] if isinstance(failed, list) else []
+    found: list[Phase] = []
+    for phase in ("forward", "backward"):
+        if any(str(key).startswith(f"avg_time_{phase}") for key in result) or phase in words:
+            found.append(phase)
+    whole = any(str(key).startswith("avg_time_") for key in result) and not found
+    return tuple(found) or (("both",) if whole or "both" in words else ("forward", "backward"))
+
+
+def _meaning(ask: Ask) -> Meaning:
+    name = ask.name if ask.own else plain_name(ask.name)
+    operator = catalogue().get(name) or aliases().get(name)
+    if operator and (ask.own or (_takes(operator, ask.inputs) and not tensor_names(name) & set(ask.inputs))):
+        params = dict(ask.inputs)
+        if takes_dtype(operator, ask.told.dtype):
+            params.setdefault("dtype", ask.told.dtype)
+        return Meaning(operator.name, params)
+    if name in NO_COUNTERPART:
+        raise UserError(f"`{name}` cannot be had here", NO_COUNTERPART[name])
+    if name not in OPERATORS:
+        if operator:
+            listed = ", ".join(param.name for param in operator.params)
+            raise InvalidParameter(f"`{name}` is no operator of opperf, and has other inputs here", f"it has {listed}")
+        raise UnknownName("operator of opperf", ask.name, OPERATORS)
+    return meaning(OPERATORS[name], ask.inputs, ask.told.dtype)
+
+
+def why_no_backward(operator: Operator, params: Mapping[str, Any]) -> str | None:
+    """By the element types alone: the tensors of a file may be larger than what can be made."""
+    if not operator.gradients:
+        return f"`{operator.name}` has no gradient"
+    dtypes = {operator.result_dtype(params), str(params.get("dtype", "float32"))}
+    exact = sorted(dtype for dtype in dtypes if not is_float(dtype))
+    return f"`{operator.name}` has no gradient through {', '.join(exact)}" if exact else None
+
+
+def _takes(operator: Operator, inputs: Mapping[str, Any]) -> bool:
+    """Whether these are our own parameters of it."""
+    return not operator.foreign and bool(set(inputs) - {"dtype"}) and set(inputs) <= set(operator.by_name)
+
+
+def tensor_names(name: str) -> set[str]:
+    """What opperf calls the tensors of an operator."""
+    rows = OPERATORS.get(name, ())
+    return {word.rstrip("*") for row in rows for names in row.tensors for word in names.split("|")}
+
+
+def _phases(operator: Operator, params: Mapping[str, Any], wanted: tuple[Phase, ...]) -> tuple[list[Phase], list[str]]:
+    if wanted == ("forward",):
+        return ["forward"], []
+    reason = why_no_backward(operator, params)
+    return (list(wanted), []) if reason is None else (["forward"], [f"forward only: {reason}"])

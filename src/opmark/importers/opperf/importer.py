@@ -1,0 +1,216 @@
+"""opperf and DL Operator Benchmarks: what `run_performance_test` takes, what opperf writes, classes by their names.
+
+| form | what it is |
+|---|---|
+| `{ops: add, inputs: [{lhs: [1024, 1024], rhs: [1024, 1024]}]}` | arguments of `run_performance_test`; a list of such |
+| `{add: [{inputs: {lhs: ...}, avg_time_forward_add: ...}]}` | opperf's own results: the same is measured again |
+| `{Add: {inputs: {dtype: float64}, warmup: 10, runs: 50}}` | classes of DL Operator Benchmarks |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opmark.errors import UserError, nearest
+from opmark.importers.opperf.ask import Ask, Told, phases_of, understood
+from opmark.importers.opperf.classes import CLASSES, class_meaning, complete_inputs
+from opmark.schema import Entry, Imported, Phase, Problem
+
+_BLOCK = ("ops", "op", "inputs", "run_backward", "dtype", "ctx", "profiler", "warmup", "runs")
+_CLASS = ("inputs", "warmup", "runs", "ctx")
+_OPERATOR_BENCHMARK = {"config_list", "cross_product_configs", "random_sample_configs", "configs", "op_list"}
+_DTYPES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64"}
+
+
+@dataclass
+class _Reading:
+    """What comes of a file while it is read."""
+
+    path: Path
+    entries: list[Entry] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)
+    counts: list[tuple[Any, Any]] = field(default_factory=list)
+    """(warmup, runs) of each part of the file."""
+
+    def problem(self, place: str, message: str, hint: str | None = "") -> None:
+        self.problems.append(Problem(f"{self.path}: {place}", message, hint or ""))
+
+    def imported(self) -> Imported:
+        asked = self._asked()
+        return Imported(tuple(self.entries), (), tuple(self.problems), tuple(self.notes), asked)
+
+    def _asked(self) -> dict[str, Any]:
+        if len({repr(count) for count in self.counts}) > 1:
+            self.notes["warm-up and runs differ between the parts of the file: none of them is taken"] = None
+            return {}
+        named = zip(("warmup", "samples"), self.counts[0] if self.counts else (), strict=False)
+        return {name: count for name, count in named if count is not None}
+
+
+class _Opperf:
+    name = "opperf"
+    summary = "MXNet opperf: run_performance_test's arguments, its results; classes of DL Operator Benchmarks"
+
+    def recognises(self, path: Path, data: Any) -> bool:
+        parts = data if isinstance(data, list) else [data]
+        return any(isinstance(part, dict) and (_is_block(part) or any(map(_is_named, part.items()))) for part in parts)
+
+    def read(self, path: Path, data: Any, seed: int) -> Imported:
+        reading = _Reading(path)
+        parts = list(enumerate(data)) if isinstance(data, list) else [(None, data)]
+        for index, part in parts:
+            place = "$" if index is None else f"$[{index}]"
+            if not isinstance(part, dict):
+                reading.problem(place, f"expected `ops` and `inputs`, got {_kind(part)}")
+            elif _is_block(part):
+                _read_block(reading, place, part)
+            else:
+                _read_named(reading, place, part)
+        return reading.imported()
+
+
+OPPERF = _Opperf()
+
+
+def _is_block(part: Mapping[Any, Any]) -> bool:
+    return ("ops" in part or ("op" in part and "inputs" in part)) and not _OPERATOR_BENCHMARK & set(part)
+
+
+def _is_named(item: tuple[Any, Any]) -> bool:
+    """Results of an operator, or a class."""
+    name, value = item
+    if isinstance(value, list):
+        return any(isinstance(one, dict) and isinstance(one.get("inputs"), dict) for one in value)
+    if name not in CLASSES or "config" in (value or ()):
+        return False
+    return value is None or (isinstance(value, dict) and (not value or bool(set(_CLASS) & set(value))))
+
+
+def _read_block(reading: _Reading, place: str, part: Mapping[str, Any]) -> None:
+    for key in part:
+        if key not in _BLOCK:
+            _unknown(reading, f"{place}.{key}", key, _BLOCK)
+    names = part.get("ops", part.get("op"))
+    inputs = part.get("inputs")
+    told = _told(reading, place, part)
+    if names == []:
+        reading.problem(f"{place}.ops", "an empty list names no operator")
+    for i, name in enumerate(names if isinstance(names, list) else [names]):
+        if not isinstance(name, str):
+            reading.problem(f"{place}.ops[{i}]", f"expected the name of an operator, got {_kind(name)}")
+            continue
+        for j, one in enumerate(inputs if isinstance(inputs, list) else [inputs]):
+            where = f"{place}.inputs[{j}]"
+            if isinstance(one, dict):
+                _add(reading, where, f"{name}[{j}]", Ask(name, one, told))
+            else:
+                reading.problem(where, f"expected the inputs of `{name}` by name, got {_kind(one)}")
+        if inputs in ([], ()):
+            reading.problem(f"{place}.inputs", f"`{name}` has no inputs, so there is nothing to measure")
+
+
+def _told(reading: _Reading, place: str, part: Mapping[str, Any]) -> Told:
+    """What holds for all inputs of a block."""
+    backward, dtype = part.get("run_backward", True), part.get("dtype")
+    if not isinstance(backward, bool):
+        reading.problem(f"{place}.run_backward", f"expected true or false, got {_kind(backward)}; true is taken")
+        backward = True
+    if dtype is not None and not isinstance(dtype, str):
+        reading.problem(f"{place}.dtype", f"expected a data type, got {_kind(dtype)}; float32 is taken")
+        dtype = None
+    profiler = part.get("profiler", "native")
+    if profiler not in ("native", "python"):
+        reading.problem(f"{place}.profiler", f"expected native or python, got {_kind(profiler)}; native is taken")
+    _read_counts(reading, place, part)
+    _read_ctx(reading, part)
+    whole: tuple[Phase, ...] = ("both",) if profiler == "python" else ("forward", "backward")
+    return Told(whole if backward else ("forward",), _DTYPES.get(dtype or "", dtype))
+
+
+def _read_counts(reading: _Reading, place: str, part: Mapping[str, Any]) -> None:
+    found: list[Any] = []
+    for key, least in (("warmup", 0), ("runs", 1)):
+        value = part.get(key)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            expected = f"a whole number of at least {least}"
+            reading.problem(f"{place}.{key}", f"expected {expected}, got {_kind(value)}; it is left out")
+            value = None
+        found.append(value)
+    reading.counts.append((found[0], found[1]))
+
+
+def _read_ctx(reading: _Reading, part: Mapping[str, Any]) -> None:
+    if part.get("ctx") not in (None, "cpu", "cpu(0)"):
+        reading.notes[f"ctx {part['ctx']}: the backend decides about the device (--backend torch-cuda)"] = None
+
+
+def _read_named(reading: _Reading, place: str, part: Mapping[Any, Any]) -> None:
+    for name, value in part.items():
+        where = f"{place}.{name}"
+        if not isinstance(name, str) or not _is_named((name, value)):
+            near = nearest(str(name), CLASSES)
+            reading.problem(where, f"expected results of an operator, or a class, got {_kind(value)}",
+                            f"did you mean `{near}`?" if near and near != name else "")  # fmt: skip
+        elif isinstance(value, list):
+            for i, one in enumerate(value):
+                _read_result(reading, f"{where}[{i}]", f"{name}[{i}]", name, one)
+        else:
+            _read_class(reading, where, name, value or {})
+
+
+def _read_result(reading: _Reading, place: str, label: str, name: str, one: Any) -> None:
+    if not isinstance(one, dict) or not isinstance(one.get("inputs"), dict):
+        reading.problem(place, f"expected a result with its `inputs`, got {_kind(one)}")
+        return
+    told = Told(phases_of(one), None)
+    operator = one.get("operator")
+    if isinstance(operator, str):
+        _add(reading, place, label, Ask(operator, one["inputs"], told, own=True))
+    else:
+        _add(reading, place, label, Ask(name, one["inputs"], told))
+
+
+def _read_class(reading: _Reading, place: str, name: str, value: Mapping[str, Any]) -> None:
+    for key in value:
+        if key not in _CLASS:
+            _unknown(reading, f"{place}.{key}", key, _CLASS)
+    of, given = CLASSES[name], value.get("inputs")
+    _read_counts(reading, place, {"warmup": of.warmup, "runs": of.runs, **value})
+    _read_ctx(reading, value)
+    if given is not None and not isinstance(given, dict):
+        reading.problem(f"{place}.inputs", f"expected inputs by name, got {_kind(given)}")
+        return
+    try:
+        inputs = complete_inputs(of, given or {})
+        found = class_meaning(of, inputs)
+    except UserError as error:
+        reading.problem(f"{place}.inputs", error.message, error.hint)
+        return
+    phases: tuple[Phase, ...] = ("both",) if of.backward and inputs["run_backward"] is not False else ("forward",)
+    _add(reading, place, name, Ask(found.op, found.params, Told(phases, None), own=True, notes=found.notes))
+
+
+def _add(reading: _Reading, place: str, label: str, ask: Ask) -> None:
+    try:
+        entry, notes = understood(ask, f"{reading.path.name}#{label}")
+    except UserError as error:
+        reading.problem(place, error.message, error.hint)
+        return
+    reading.entries.append(entry)
+    name = label.partition("[")[0]
+    reading.notes |= {f"{name}: {note}": None for note in notes}
+
+
+def _unknown(reading: _Reading, place: str, key: Any, known: tuple[str, ...]) -> None:
+    near = nearest(str(key), known)
+    reading.problem(place, f"`{key}` is not known here", f"did you mean `{near}`?" if near else f"known: {known}")
+
+
+def _kind(value: Any) -> str:
+    text = str(value)
+    short = text if len(text) <= 40 else f"{text[:37]}..."
+    return "nothing" if value is None else f"`{short}`"

@@ -1,0 +1,193 @@
+"""The layers, losses and optimizers of MXNet's opperf in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from opmark.importers.opperf import finish
+from opmark.importers.opperf.rows import Row, words
+
+_X = {"data|x|a": "*shape"}
+_IMAGE = {"data": "batch channels *image"}
+_ARRAYS = "args*|data*|arrays*"
+
+_RATES = {
+    "lr": "lr", "beta1": "beta1", "beta2": "beta2", "epsilon": "eps", "wd": "wd", "rescale_grad": "rescale_grad",
+    "clip_gradient": "clip_gradient", "clip_grad": "clip_gradient", "momentum": "momentum", "gamma1": "gamma1",
+    "gamma2": "gamma2", "t": "t", "lamda1": "lamda1", "beta": "beta", "wd_lh": "wd_lh", "lower_bound": "lower_bound",
+    "upper_bound": "upper_bound", "bias_correction": "bias_correction", "lazy_update": "", "clip_weights": "in:-1,-1.0",
+}  # fmt: skip
+_STATES = dict.fromkeys(("weight", "grad|g", "mom", "mean", "var", "d", "v", "z", "n", "delta", "weight32"), "*shape")
+_OPTIMIZERS = words(
+    "adam_update ftml_update ftrl_update lamb_update_phase1 mp_nag_mom_update mp_sgd_mom_update mp_sgd_update "
+    "nag_mom_update rmsprop_update signsgd_update signum_update sgd_mom_update sgd_update "
+    "mp_lamb_update_phase1"
+)
+_MULTI = {"multi_sgd_update": 2, "multi_sgd_mom_update": 3, "multi_mp_sgd_update": 3, "multi_mp_sgd_mom_update": 4}
+
+_POOL = {
+    "stride": "stride", "pad": "padding", "pooling_convention": "in:valid", "count_include_pad": "count_include_pad",
+    "layout": "in:NCW,NCHW,NCDHW", "cudnn_off": "", "pool_type": "", "p_value": "",
+}  # fmt: skip
+_POOL_TYPES = {None: "max", "avg": "avg", "max": "max", "sum": "sum"}
+_CONVOLUTION = {
+    "kernel": "kernel", "stride": "stride", "pad": "padding", "dilate": "dilation", "num_filter": "out_channels",
+    "num_group": "groups", "layout": "in:NCW,NCHW,NCDHW", "no_bias": "", "cudnn_off": "", "cudnn_tune": "",
+    "workspace": "", "adj": "output_padding", "target_shape": "",
+}  # fmt: skip
+_CONV_TENSORS = {"data": "batch in_channels *image", "weight": "...", "bias": "..."}
+_RECURRENT = {"state_size": "hidden_size", "num_layers": "layers", "bidirectional": "bidirectional", "p": "",
+              "state_outputs": ""}  # fmt: skip
+_SEQUENCES = {"data": "seq_len batch input_size", "state": "? batch hidden_size", "parameters": "...",
+              "state_cell": "..."}  # fmt: skip
+_NORM = {"gamma": "...", "beta": "...", "moving_mean": "...", "moving_var": "..."}
+
+
+def _layers() -> Mapping[str, Row | tuple[Row, ...]]:
+    size = {"kernel": "kernel", "stride": "stride", "dilate": "dilation", "pad": "padding"}
+    modes: dict[str, dict[str, Any]] = {
+        "rnn_relu": {"nonlinearity": "relu"}, "rnn_tanh": {"nonlinearity": "tanh"}, "lstm": {}, "gru": {},
+    }  # fmt: skip
+    return {
+        "col2im": Row(
+            "col2im", {"data": "batch rows ?", "output_size": "*image"}, size, needed=2, finish=finish.columns,
+            usual={"stride": 1, "padding": 0},
+        ),
+        "im2col": Row("im2col", _IMAGE, size, usual={"padding": 0}),
+        "Correlation": Row(
+            "correlation", {"data1": "batch channels *image", "data2": "batch channels *image"},
+            {"kernel_size": "kernel", "max_displacement": "max_displacement", "stride1": "stride",
+             "stride2": "displacement_stride", "pad_size": "padding", "is_multiply": "in:True,1"},
+            usual={"max_displacement": 1},
+        ),
+        "Embedding": Row(
+            "embedding", {"data": "%indices", "weight": "rows dim"},
+            {"input_dim": "rows", "output_dim": "dim", "sparse_grad": "in:False"},
+        ),
+        "FullyConnected": tuple(_dense()),
+        "SpatialTransformer": Row(
+            "spatial_transformer", {**_IMAGE, "target_shape": "*out", "loc": "batch 6"},
+            {"transform_type": "in:affine", "sampler_type": "in:bilinear", "cudnn_off": ""}, needed=2,
+            fixed={"align_corners": True},
+        ),
+        "RNN": tuple(
+            Row(mode.partition("_")[0], _SEQUENCES, _RECURRENT, when={"mode": (mode,)}, fixed=fixed)
+            for mode, fixed in modes.items()
+        ),
+    }  # fmt: skip
+
+
+def _dense() -> Iterator[Row]:
+    """Flattened or not, with a bias or without."""
+    for op, no_bias in (("linear", (None, False)), ("linear_no_bias", (True,))):
+        for data, flatten in (("M %K", (None, True)), ("%M K", (False,))):
+            tensors = {"data": data, "weight": "N K", "bias": "N"}
+            yield Row(op, tensors, {"num_hidden": "N"}, when={"flatten": flatten, "no_bias": no_bias})
+
+
+def _normalization() -> Mapping[str, Row]:
+    eps = {"eps": "eps", "output_mean_var": "in:False"}
+    x = {"data": "*shape", **_NORM}
+    return {
+        "BatchNorm": Row(
+            "batch_norm", x,
+            {"momentum": "1-momentum", "axis": "in:1", "fix_gamma": "", "cudnn_off": "", **eps,
+             "use_global_stats": "!training"},
+        ),
+        "Dropout": Row("dropout", _X, {"p": "p", "mode": "", "axes": "", "cudnn_off": ""}),
+        "GroupNorm": Row("group_norm", x, {**eps, "num_groups": "groups"}),
+        "InstanceNorm": Row("instance_norm", x, eps),
+        "L2Normalization": Row("l2_normalize", _X, {"eps": "eps", "mode": "mode"}, usual={"eps": 1e-10}),
+        "LayerNorm": Row("layer_norm", x, eps, moves="data"),
+        "LRN": Row("lrn", _X, {"alpha": "alpha", "beta": "beta", "knorm": "k", "nsize": "size"}, usual={"k": 2.0}),
+    }  # fmt: skip
+
+
+def _activations() -> Mapping[str, Row | tuple[Row, ...]]:
+    kinds = {"relu": "relu", "sigmoid": "sigmoid", "log_sigmoid": "log_sigmoid", "mish": "mish",
+             "softrelu": "softplus", "softsign": "softsign", "tanh": "tanh"}  # fmt: skip
+    leaky = {None: "leaky_relu", "leaky": "leaky_relu", "elu": "elu", "selu": "selu", "gelu": "gelu", "prelu": "prelu"}
+    along = {"axis": "axis", "dtype": "", "temperature": "in:1,1.0", "use_length": "in:False"}
+    output = {"label": "..."}
+    loss = dict.fromkeys(("grad_scale", "normalization", "margin", "regularization_coefficient", "use_linear"), "")
+    image = {"data": "*shape", **output}
+    rows: dict[str, Row | tuple[Row, ...]] = {name: Row(name, _X, along) for name in ("softmax", "log_softmax")}
+    rows |= {
+        "Activation": Row("{act_type}", _X, words={"act_type": kinds}),
+        "LeakyReLU": Row(
+            "{act_type}", {"data": "*shape", "gamma": "..."}, {"slope": "negative_slope|alpha"},
+            words={"act_type": leaky},
+        ),
+        "hard_sigmoid": Row("hard_sigmoid", _X, {"alpha": "", "beta": ""}),
+        "softmin": Row("softmin", _X, along),
+        "SoftmaxActivation": Row("softmax", _X, {"mode": "in:instance"}, fixed={"axis": -1}),
+        "Softmax": Row("softmax", image, loss, fixed={"axis": -1}),
+        "SoftmaxOutput": Row("softmax", image, loss, finish=finish.row_an_image),
+        "LogisticRegressionOutput": Row("sigmoid", image, loss),
+    }  # fmt: skip
+    same = ("LinearRegressionOutput", "MAERegressionOutput", "SVMOutput")
+    return rows | dict.fromkeys(same, Row("identity", image, loss))
+
+
+def _windows() -> Mapping[str, Row | tuple[Row, ...]]:
+    words = {"pool_type": _POOL_TYPES}
+    window = {**_POOL, "kernel": "kernel"}
+    return {
+        "Pooling": (
+            Row("{pool_type}_pool{rank}d", _IMAGE, window, words=words, usual={"stride": 1, "padding": 0},
+                when={"global_pool": (None, 0)}),
+            Row("global_{pool_type}_pool{rank}d", _IMAGE, {**dict.fromkeys(window, ""), "layout": _POOL["layout"]},
+                words=words, when={"global_pool": (1,)}),
+        ),
+        "ROIPooling": Row(
+            "roi_pooling", {**_IMAGE, "rois": "regions 5", "pooled_size": "*out"}, {"spatial_scale": ""}, needed=3,
+            finish=finish.regions,
+        ),
+        "Convolution": Row(
+            "conv{rank}d", _CONV_TENSORS, _CONVOLUTION, usual={"stride": 1, "padding": 0, "dilation": 1},
+            note="without the bias that opperf adds",
+        ),
+        "Deconvolution": Row(
+            "conv_transpose{rank}d", _CONV_TENSORS, _CONVOLUTION, usual={"stride": 1, "padding": 0, "dilation": 1},
+            note="without the bias that opperf adds",
+        ),
+        "UpSampling": Row(
+            "upsample_nearest2d", _IMAGE, {"scale": ".", "sample_type": "in:nearest", "num_args": "", "num_filter": ""},
+            finish=finish.enlarged,
+        ),
+    }  # fmt: skip
+
+
+def _optimizers() -> Mapping[str, Row]:
+    rates = {"lrs": "", "wds": "", "num_weights": "count", "out": "", **_RATES}
+    rows = {name: Row(name, _STATES, _RATES) for name in _OPTIMIZERS}
+    moving = {"g": "*shape", "weight": "*shape", "grad": "*shape", "n": "*shape", "delta": "*shape"}
+    rows["rmspropalex_update"] = Row("rmspropalex_update", moving, _RATES)
+    for name in ("lamb_update_phase2", "mp_lamb_update_phase2"):
+        rows[name] = Row(
+            name, {"weight": "*shape", "g": "*shape", "weight32": "*shape", "r1": "...", "r2": "..."}, _RATES
+        )
+    for name, group in _MULTI.items():
+        rows[name] = Row(name, {_ARRAYS: f"[count/{group}] *shape"}, rates)
+        rows[f"preloaded_{name}"] = Row(name, {_ARRAYS: f"[count/{group}+2] *shape"}, rates)
+    layers = dict.fromkeys(("lrs", "weights_sum_sq", "grads_sum_sq", "wds"), "%count")
+    rows["multi_lars"] = Row("multi_lars", layers, {"eta": "eta", "eps": "eps", "rescale_grad": "rescale_grad"})
+    return rows
+
+
+def _losses() -> Mapping[str, Row]:
+    lengths = {"use_data_lengths": "in:False", "use_label_lengths": "in:False", "blank_label": ""}
+    ctc = Row("ctc_loss", {"data": "steps batch classes", "label": "batch labels"}, lengths, needed=2)
+    return {
+        "ctc_loss": ctc,
+        "CTCLoss": ctc,
+        "MakeLoss": Row("scaled_loss", _X, {"grad_scale": "grad_scale", "normalization": "", "valid_thresh": ""}),
+        "smooth_l1": Row("smooth_l1", _X, {"scalar": "sigma"}),
+        "softmax_cross_entropy": Row("cross_entropy", {"data": "batch classes", "label": "batch"}),
+    }
+
+
+LAYERS: tuple[Mapping[str, Row | tuple[Row, ...]], ...] = (
+    _layers(), _normalization(), _activations(), _windows(), _optimizers(), _losses(),
+)  # fmt: skip

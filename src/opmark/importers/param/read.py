@@ -1,0 +1,191 @@
+"""A PARAM file, operator by operator: each input of each build is an entry, or a problem with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from opmark.errors import UserError
+from opmark.importers.param import generators, iterators
+from opmark.importers.param.arguments import Misfit, Spec, meant, shown
+from opmark.importers.param.calls import Built, Calls
+from opmark.importers.param.operators import name_here
+from opmark.importers.param.ranges import MOST_POINTS
+from opmark.registry import operator as find_operator
+from opmark.registry import plugins
+from opmark.schema import Entry, Imported, Problem
+
+# No iterator of PARAM's own asks for it.
+_DEVICE = "cpu"
+_FEWER = "use larger steps, or several files"
+_TOOLS = (
+    ("build_iterator", iterators.GROUP, iterators.DEFAULT),
+    ("input_iterator", iterators.GROUP, iterators.DEFAULT),
+    ("build_data_generator", generators.GROUP, generators.DEFAULT),
+    ("input_data_generator", generators.GROUP, generators.DEFAULT),
+)
+
+
+class _Operator(NamedTuple):
+    """An operator of a file, and what the file names to read it with."""
+
+    calls: Calls
+    build_iterator: Any
+    input_iterator: Any
+
+
+class Reading:
+    """What was found of a file so far."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self._path = path
+        self._seed = seed
+        self._entries: list[Entry] = []
+        self._problems: dict[tuple[str, str], Problem] = {}
+        self._notes: dict[str, None] = {}
+        self._known = {group: plugins(group) for group in (iterators.GROUP, generators.GROUP)}
+
+    def found(self, asked: dict[str, Any] | None = None) -> Imported:
+        return Imported(tuple(self._entries), (), tuple(self._problems.values()), tuple(self._notes), asked or {})
+
+    def both_ways(self) -> None:
+        """The file wants a backward pass too."""
+        self._entries = [replace(entry, phases=["forward", "backward"]) for entry in self._entries]
+
+    def refuse(self, place: str, message: str, hint: str | None = None) -> None:
+        """The same mistake in the same place is named once, however many builds meet it."""
+        where = f"{self._path}: {place}"
+        self._problems.setdefault((where, message), Problem(where, message, hint or ""))
+
+    def operator(self, name: Any, info: Any, place: str, ids: str | None = None) -> None:
+        """Every config of an operator. `ids`: what stands for config and build where the file says so itself."""
+        if not isinstance(info, dict):
+            self.refuse(place, f"expected an operator with its `config`, got {shown(info)}")
+            return
+        configs = info.get("config")
+        if not isinstance(configs, list) or not configs:
+            self.refuse(f"{place}.config", f"expected a list of configs, at least one, got {shown(configs)}")
+            return
+        found = self._operator(name, info, place)
+        if found is None:
+            return
+        if ids is not None:
+            found = found._replace(build_iterator=iterators.default, input_iterator=iterators.batched)
+            if len(configs) > 1:
+                self.refuse(f"{place}.config", f"expected the one config of a batch, got {len(configs)}")
+                return
+        for i, config in enumerate(configs):
+            self._config(found, config, f"{place}.config[{i}]", str(i), ids)
+        self._notes.update(found.calls.notes)
+
+    def _operator(self, name: Any, info: Spec, place: str) -> _Operator | None:
+        try:
+            operator = find_operator(name_here(name) if isinstance(name, str) else str(name))
+        except UserError as error:
+            self.refuse(place, error.message, error.hint)
+            return None
+        tools = [self._tool(info.get(key), default, group, f"{place}.{key}") for key, group, default in _TOOLS]
+        if None in tools:
+            return None
+        return _Operator(Calls(self._path.name, name, operator, (tools[2], tools[3]), self._seed), *tools[:2])
+
+    def _tool(self, named: Any, default: str, group: str, place: str) -> Any:
+        """None where it is unknown: PARAM would take another in its place, and run other shapes."""
+        name = default if named is None else named
+        tool = self._known[group].get(name) if isinstance(name, str) else None
+        if tool is None:
+            noun = "an iterator" if group == iterators.GROUP else "a data generator"
+            hint = f"{meant(name, self._known[group])} (one of your own is an entry point of {group})"
+            self.refuse(place, f"expected the name of {noun}, got {shown(name)}", hint)
+        return tool
+
+    def _config(self, operator: _Operator, config: Any, place: str, config_id: str, ids: str | None) -> None:
+        if not isinstance(config, dict):
+            self.refuse(place, f"expected a config with `input`, got {shown(config)}")
+            return
+        if not isinstance(config.get("input"), list):
+            self.refuse(f"{place}.input", f"expected a list of specs, got {shown(config.get('input'))}")
+            return
+        entries: list[Entry] = []
+        try:
+            builds = list(self._builds(operator, config, place, config_id, ids))
+            if ids and len(builds) > 1:
+                raise Misfit(".build", f"expected the one build of a batch, got {len(builds)}")
+            for built in builds:
+                prefix = ids or f"{config_id}|{built.id}"
+                self._inputs(operator, config, built, place, prefix, entries)
+                self._refuse_too_many(len(entries) * len(builds) if built is builds[0] else len(entries))
+        except Misfit as error:
+            self.refuse(place + error.path, error.message, error.hint)
+            return
+        self._entries += entries
+
+    def _refuse_too_many(self, points: int) -> None:
+        if points > MOST_POINTS - len(self._entries):
+            raise Misfit("", f"expands to {points} points; at most {MOST_POINTS} of a file are taken", _FEWER)
+
+    def _builds(
+        self, operator: _Operator, config: Spec, place: str, config_id: str, ids: str | None
+    ) -> Iterator[Built]:
+        if config.get("build") in (None, [], {}):
+            yield Built("0", config.get("build"), None)
+            return
+        if not isinstance(config["build"], list):
+            raise Misfit(".build", f"expected a list of specs, got {shown(config['build'])}")
+        for where, build_id, spec in self._points(operator.build_iterator, config, "build", place, MOST_POINTS):
+            try:
+                yield operator.calls.build(build_id, spec, ids or f"{config_id}|{build_id}")
+            except UserError as error:
+                self.refuse(where + getattr(error, "path", ""), error.message, error.hint)
+
+    def _inputs(
+        self, operator: _Operator, config: Spec, built: Built, place: str, prefix: str, entries: list[Entry]
+    ) -> None:
+        given = {"build": built.spec, "input": config["input"]}
+        left = MOST_POINTS - len(self._entries) - len(entries)
+        for where, input_id, spec in self._points(operator.input_iterator, given, "input", place, left):
+            try:
+                entries.append(operator.calls.entry(built, spec, f"{prefix}|{input_id}"))
+            except UserError as error:
+                site = f"{place}.build" if getattr(error, "build", False) else where
+                self.refuse(site + getattr(error, "path", ""), error.message, error.hint)
+
+    def _points(self, iterator: Any, config: Spec, key: str, place: str, most: int) -> Iterator[tuple[str, str, Any]]:
+        """(place, id, spec) of each point; a point that the iterator refuses is a problem."""
+        n = -1
+        for n, (point_id, spec) in enumerate(islice(_tried(iterator, config, key), most + 1)):
+            if n == most:
+                raise Misfit(
+                    f".{key}", f"expands to too many points; at most {MOST_POINTS} of a file are taken", _FEWER
+                )
+            where = f"{place}.{key}{_index(iterator, config[key], n, str(point_id))}"
+            if isinstance(spec, UserError):
+                self.refuse(where + getattr(spec, "path", ""), spec.message, spec.hint)
+            else:
+                yield where, str(point_id), spec
+        if n < 0:
+            self.refuse(f"{place}.{key}", "expands to no case: it has no spec")
+
+
+def _tried(iterator: Any, config: Spec, key: str) -> Iterator[tuple[Any, Any]]:
+    try:
+        for point in iterator(config, key, _DEVICE):
+            point_id, spec = point
+            yield point_id, spec
+    except UserError as error:
+        yield "0", error
+    except RecursionError:
+        yield "0", Misfit("", "is nested too deeply")
+    except Exception as error:  # noqa: BLE001 - a stranger's iterator may raise anything
+        yield "0", Misfit("", f"the iterator failed: {type(error).__name__}: {error}")
+
+
+def _index(iterator: Any, specs: list[Any], n: int, point_id: str) -> str:
+    """Which spec of the file a point comes from, where that can be told."""
+    in_order = iterator in (iterators.default, iterators.batched)
+    number = str(n) if in_order else point_id.partition("_")[0]
+    return f"[{number}]" if number.isdecimal() and int(number) < len(specs) else ""

@@ -1,0 +1,132 @@
+"""Hardware files of ByteMLPerf's vendor_zoo: a chip a file, with Chinese keys, and figures as vendors publish them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from opmark.importers.vendor_zoo.fields import Fields
+from opmark.schema import Imported, Peaks, Problem
+from opmark.schema.peaks import MEMORY, Interconnect, Level
+from opmark.units import rate
+
+_SECTIONS = ("SKU参数", "硬件参数", "内存参数", "算力参数", "卡间通信参数")
+_FIGURE = re.compile(r"(?P<type>[A-Z]+\d+)(?:标量|向量|张量|量)?算力\((?:TOPS|TFLOPS)\)")
+_UNITS = {"标量参数": "scalar", "向量参数": "vector", "张量参数": "tensor"}
+_TYPES = {
+    "INT4": ("int4",), "INT8": ("int8",), "FP4": ("float4_e2m1fn",), "FP8": ("float8_e4m3fn", "float8_e5m2"),
+    "BF16": ("bfloat16",), "FP16": ("float16",), "TF32": ("tfloat32",), "FP32": ("float32",), "FP64": ("float64",),
+}  # fmt: skip
+_CACHES = {"一级缓存": "L1", "二级缓存": "L2"}
+
+
+class _VendorZoo:
+    name = "vendor-zoo"
+    summary = "hardware of ByteMLPerf: vendor_zoo/VENDOR/CHIP.json"
+
+    def recognises(self, path: Path, data: Any) -> bool:
+        return isinstance(data, dict) and any(section in data for section in _SECTIONS)
+
+    def read(self, path: Path, data: Any, seed: int) -> Imported:
+        fields = Fields(path, data)
+        sources = fields.texts("数据源")
+        notes: dict[str, str] = {}
+        peaks = Peaks(
+            chip=_name(fields),
+            source=f"ByteMLPerf vendor_zoo, {path.name}" + (f": {', '.join(sources)}" if sources else ""),
+            flops=_flops(fields, notes),
+            levels=_levels(fields),
+            vendor=fields.text("SKU参数", "厂商") or "",
+            memory=_bytes(fields.number("内存参数", "内存", "内存容量(GB)"), 1e9),
+            interconnect=_interconnect(fields, notes),
+            power=fields.number("硬件参数", "功耗(W/TDP)"),
+            notes={**({"memory": kind} if (kind := fields.text("内存参数", "内存", "内存类型")) else {}), **notes},
+        )
+        fields.leave_the_rest()
+        if not (peaks.flops or peaks.levels):
+            fields.problems.append(Problem(str(path), "says neither a peak nor a bandwidth", "it is all empty"))
+            return Imported(problems=tuple(fields.problems), notes=tuple(fields.notes))
+        return Imported(chips=(peaks,), problems=tuple(fields.problems), notes=tuple(fields.notes))
+
+
+def _name(fields: Fields) -> str:
+    vendor, model = fields.text("SKU参数", "厂商", keep=True), fields.text("SKU参数", "型号")
+    if model is None:
+        fields.note(f"has no 型号 (model): named {fields.path.stem} after the file")
+        model = fields.path.stem
+    return model if vendor is None or model.startswith(vendor) else f"{vendor} {model}"
+
+
+def _flops(fields: Fields, notes: dict[str, str]) -> dict[str, float]:
+    """Of each element type the fastest unit's, which is what a matrix product can use."""
+    told: dict[str, dict[str, float]] = {}
+    for section, unit in _UNITS.items():
+        for key in fields.keys("算力参数", section):
+            figure = _FIGURE.fullmatch(key)
+            if figure is None or figure["type"] not in _TYPES:
+                continue
+            value = fields.number("算力参数", section, key)
+            if value is not None:
+                told.setdefault(figure["type"], {})[unit] = value * 1e12
+    _part_tf32(fields, told, notes)
+    found: dict[str, float] = {}
+    for kind in _TYPES:
+        if kind not in told:
+            continue
+        best = max(told[kind], key=told[kind].__getitem__)
+        others = [f"{unit} {rate(value, 'FLOP/s')}" for unit, value in told[kind].items() if unit != best]
+        for dtype in _TYPES[kind]:
+            found[dtype] = told[kind][best]
+            if others or best != "tensor":
+                notes.setdefault(f"flops.{dtype}", "; ".join([f"of the {best} units", *others]))
+    return found
+
+
+def _part_tf32(fields: Fields, told: dict[str, dict[str, float]], notes: dict[str, str]) -> None:
+    """Older files have the tensor cores' TF32 as their FP32: they know TF32, and vector units are far slower."""
+    fp32, precisions = told.get("FP32", {}), fields.text("算力参数", "张量参数", "张量精度", keep=True) or ""
+    if "TF32" in told or "TF32" not in precisions or not 0 < fp32.get("vector", 0) < fp32.get("tensor", 0):
+        return
+    told["TF32"] = {"tensor": fp32.pop("tensor")}
+    notes["flops.tfloat32"] = "stands as FP32 of the tensor units in the file"
+    fields.note("FP32 of the tensor units is TF32: the vector units' is the float32")
+
+
+def _levels(fields: Fields) -> list[Level]:
+    found: list[Level] = []
+    for key, usual in _CACHES.items():
+        place = ("内存参数", key)
+        kind = fields.text(*place, "缓存类型") or ""
+        nbytes = _bytes(fields.number(*place, "缓存容量(MB)"), 1e6)
+        bandwidth = fields.number(*place, "缓存带宽(TB/s)")
+        if nbytes is None and bandwidth is None:
+            continue
+        name = "SRAM" if "buffer" in kind.lower() and all(level.name != "SRAM" for level in found) else usual
+        found.append(Level(name, bandwidth * 1e12 if bandwidth else None, nbytes))
+    found.sort(key=lambda level: level.nbytes or 0)
+    bandwidth = fields.number("内存参数", "内存", "内存带宽(GB/s)")
+    return [*found, Level(MEMORY, bandwidth * 1e9)] if bandwidth else found
+
+
+def _interconnect(fields: Fields, notes: dict[str, str]) -> list[Interconnect]:
+    """Beside a number of ports nobody says whether the bandwidth is that of one or of all: it is only noted."""
+    section = "卡间通信参数"
+    name = fields.text(section, "通信方式")
+    links, out = fields.number(section, "端口数量"), fields.number(section, "上行带宽(GB/s)")
+    into = fields.number(section, "下行带宽(GB/s)")
+    if links is not None and out is not None:
+        notes["interconnect"] = (
+            f"{out:g} GB/s up, {into or out:g} GB/s down: of a port or of all {links:g}, nobody says"
+        )
+        out = None
+    if name is None and links is None and out is None:
+        return []
+    return [Interconnect(name or "unnamed", out * 1e9 if out else None, int(links) if links else None)]
+
+
+def _bytes(value: float | None, unit: float) -> int | None:
+    return None if value is None else round(value * unit)
+
+
+VENDOR_ZOO = _VendorZoo()

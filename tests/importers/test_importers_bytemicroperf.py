@@ -1,0 +1,238 @@
+"""Files of ByteMicroPerf's second and third generation, and its CSV: products, rows, places of what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bytemicroperf_samples import LISTS, V3_COMPUTE
+
+from opmark.errors import InvalidFile
+from opmark.importers.bytemicroperf import BYTEMICROPERF
+from opmark.runner.intake import Intake, take_in
+
+
+def read(tmp_path: Path, name: str, data: Any) -> Intake:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(data if isinstance(data, str) else json.dumps(data))
+    return take_in(path)
+
+
+def params(taken: Intake, *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(case.params[name] for name in names) for case in taken.cases]
+
+
+GEMM = {"arg_type": "default", "dtype": ["float32", "float16"], "K.N": [[32, 64], [64, 16]], "M": [1, 2]}
+
+
+def test_a_product_goes_in_the_order_of_the_file_and_dotted_keys_go_together(tmp_path):
+    taken = read(tmp_path, "gemm.json", {"cases": [GEMM]})
+    assert {case.op for case in taken.cases} == {"matmul"}
+    assert params(taken, "dtype", "K", "N", "M") == [
+        (dtype, k, n, m) for dtype in ("float32", "float16") for k, n in ((32, 64), (64, 16)) for m in (1, 2)
+    ]
+    assert taken.problems == ()
+
+
+def test_points_of_an_object_share_a_source(tmp_path):
+    taken = read(tmp_path, "gemm.json", {"cases": [GEMM, {**GEMM, "M": 3}]})
+    assert [case.sources for case in taken.cases] == [("gemm.json#$.cases[0]",)] * 8 + [("gemm.json#$.cases[1]",)] * 4
+    several = read(tmp_path, "any_name.json", {"gemm": [GEMM], "exp": [{"arg_type": "default", "dtype": "float32",
+                                                                        "batch_size": 1, "dim_size": 8}]})  # fmt: skip
+    assert dict.fromkeys(case.sources for case in several.cases) == {
+        ("any_name.json#gemm[0]",): None, ("any_name.json#exp[0]",): None
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["gemm.json", "basic_tensor_gemm_ops_gemm.json", "x_gemm.json"])
+def test_a_file_is_named_after_its_operator(tmp_path, name):
+    assert len(read(tmp_path, name, {"cases": [GEMM]}).cases) == 8
+
+
+@pytest.mark.parametrize(
+    ("stem", "op"),
+    [("mocked_model_moe_gating_gemm", "moe_gating_gemm"), ("batch_gemm", "batched_matmul"), ("rms_norm", "rms_norm")],
+)
+def test_the_longest_name_at_the_end_counts(tmp_path, stem, op):
+    point = {"dtype": "float32", "num_tokens": 8, "hidden_size": 8, "num_experts": 4, "batch_size": 2, "dim_size": 8}
+    sizes = {"M": 2, "K": 4, "N": 8}
+    taken = read(tmp_path, f"{stem}.json", {"cases": [{"arg_type": "llm", **point, **sizes}]})
+    assert [case.op for case in taken.cases] == [op]
+
+
+def test_scalars_texts_and_comments(tmp_path):
+    object_ = {"__comment": "anything", "arg_type": "default", "dtype": "half", "batch_size": 4, "dim_size": [8]}
+    taken = read(tmp_path, "add.json", {"__about": 1, "cases": [object_]})
+    assert params(taken, "shape", "dtype") == [([4, 8], "float16")]
+    assert taken.notes == ()
+
+
+def test_what_is_no_argument_is_ignored_as_there_but_said(tmp_path):
+    object_ = {"arg_type": "default", "dtype": "float32", "batch_size": 4, "dim_size": 8, "vendor": "x", "axes": 1}
+    taken = read(tmp_path, "add.json", {"cases": [object_], "about": "rows"})
+    assert len(taken.cases) == 1
+    assert any("`vendor`" in note for note in taken.notes)
+    assert any("`about`" in note for note in taken.notes)
+
+
+def test_a_folder_of_files(tmp_path):
+    read(tmp_path, "basic/tensor/gemm.json", {"cases": [GEMM]})
+    read(tmp_path, "llm/attention.json", {"flash_attention": [LISTS]})
+    (tmp_path / "llm" / "flash_decoding.json").write_text('{"to_be_implemented": true}')
+    taken = take_in(tmp_path)
+    assert len(taken.cases) == 9
+    assert len(taken.problems) == 1
+    assert "flash_decoding.json" in taken.problems[0].where
+
+
+@pytest.mark.parametrize("kind", ["batch_llm", ["batch_llm"]])
+def test_lists_of_lengths_are_one_case_however_arg_type_is_written(tmp_path, kind):
+    taken = read(tmp_path, "x.json", {"flash_attention": [{**LISTS, "arg_type": kind}]})
+    assert params(taken, "batch", "q_lens", "cache_lens") == [(2, [3, 5], [0, 7])]
+
+
+def test_lists_of_lists_of_lengths_are_an_axis(tmp_path):
+    object_ = {**LISTS, "arg_type": ["batch_llm"], "dtype": ["bfloat16"], "q_lens": [[3, 5], [1, 2]],
+               "block_table": [[0, 1], [2, -1]], "block_size": 8}  # fmt: skip
+    taken = read(tmp_path, "x.json", {"flash_attention": [object_]})
+    assert params(taken, "q_lens", "block_size") == [([3, 5], 8), ([1, 2], 8)]
+
+
+def test_lengths_that_are_all_the_same_are_one_number(tmp_path):
+    taken = read(tmp_path, "x.json", {"flash_attention": [{**LISTS, "q_lens": [4, 4]}]})
+    assert params(taken, "batch", "q_len", "q_lens", "cache_lens") == [(2, 4, [], [0, 7])]
+
+
+def test_csv_has_numbers_lists_and_empty_cells(tmp_path):
+    text = (
+        "task_name,arg_type,dtype,batch_size,dim_size,k,q_lens,cache_lens,add_residual\n"
+        "topk, default, float16, 4, 64, 8,,,\n"
+        "rms_norm,default,float32,2,64,,,,False\n"
+        "add,default,half,\"[1, 2]\",64,,,,\n"
+    )  # fmt: skip
+    taken = read(tmp_path, "rows.csv", text)
+    assert [(case.op, case.params["shape"], case.params["dtype"]) for case in taken.cases] == [
+        ("topk", [4, 64], "float16"), ("rms_norm", [2, 64], "float32"), ("add", [1, 64], "float16"),
+        ("add", [2, 64], "float16"),
+    ]  # fmt: skip
+    assert taken.cases[0].params["k"] == 8
+    assert taken.problems == ()
+
+
+def test_csv_takes_lists_of_lengths(tmp_path):
+    text = (
+        "task_name,arg_type,attn_mode,dtype,q_head_num,kv_head_num,head_dim,q_lens,cache_lens\n"
+        'flash_attention,batch_llm,prefill,bfloat16,4,2,32,"[3, 5]","[0, 7]"\n'
+    )
+    taken = read(tmp_path, "rows.csv", text)
+    assert params(taken, "q_lens", "cache_lens") == [([3, 5], [0, 7])]
+
+
+def problem(taken: Intake) -> str:
+    assert len(taken.problems) == 1, taken.problems
+    return str(taken.problems[0])
+
+
+def test_a_value_that_is_not_here_is_named_with_its_place_and_how_many_points_it_costs(tmp_path):
+    taken = read(tmp_path, "gemm.json", {"cases": [{**GEMM, "dtype": ["float32", "tfloat32"]}]})
+    assert len(taken.cases) == 4
+    assert f"{tmp_path}/gemm.json: $.cases[0].dtype[1]: " in problem(taken)
+    assert "`tfloat32`" in problem(taken)
+    assert "(4 points)" in problem(taken)
+
+
+def test_a_place_in_a_dotted_key(tmp_path):
+    object_ = V3_COMPUTE["quant_matmul"][0] | {
+        "dtype.w_dtype.compute_dtype.dst_dtype": [["int8"] * 3, ["int8", "int4", "int8", "bfloat16"]]
+    }
+    taken = read(tmp_path, "x.json", {"quant_matmul": [object_], "add": V3_COMPUTE["add"]})
+    short, narrow = taken.problems
+    assert short.where.endswith('$.quant_matmul[0]["dtype.w_dtype.compute_dtype.dst_dtype"][0]')
+    assert narrow.where.endswith('$.quant_matmul[0]["dtype.w_dtype.compute_dtype.dst_dtype"][1]')
+    assert "int4" in narrow.message
+    assert {case.op for case in taken.cases} == {"add"}
+
+
+@pytest.mark.parametrize(
+    ("broken", "expected"),
+    [
+        ({"arg_type": "default", "dtype": "float32", "batch_size": 4}, "`dim_size` is missing"),
+        ({"arg_type": "default", "dtype": "float32", "batch_size": 4, "dim_sise": 4}, "`dim_sise` meant"),
+        ({"arg_type": "defalt", "dtype": "float32", "batch_size": 4, "dim_size": 4}, "did you mean `default`"),
+        ({"arg_type": "default", "dtype": "flot32", "batch_size": 4, "dim_size": 4}, "did you mean `float32`"),
+        ({"arg_type": "default", "dtype": "float32", "batch_size": "4", "dim_size": 4}, "whole number"),
+        ({"arg_type": "default", "dtype": "float32", "batch_size": 0, "dim_size": 4}, "at least 1"),
+        ({"arg_type": "default", "dtype": "float32", "batch_size": 10**30, "dim_size": 4}, "at most"),
+        ({"arg_type": "default", "dtype": [], "batch_size": 4, "dim_size": 4}, "$.cases[1].dtype: an empty list"),
+        ({"arg_type": "default", "dtype": "float32", "batch_size.batch_size": [[1, 1]], "dim_size": 4}, "twice"),
+        ({"arg_type": "default", "dtype": "float32", "batch_size.dim_size": [[1, 1]], "dim_size": 4}, "stands twice"),
+        ({"arg_type": "default", "dtype": "float32", "batch_size": list(range(1, 2000)),
+          "dim_size": list(range(1, 2000))}, "3996001 points"),
+        ({}, "no arguments"),
+        ([1], "expected an object"),
+        (None, "expected an object"),
+    ],
+)  # fmt: skip
+def test_a_broken_object_is_named_and_the_others_are_imported(tmp_path, broken, expected):
+    good = {"arg_type": "default", "dtype": "float32", "batch_size": 4, "dim_size": 8}
+    taken = read(tmp_path, "add.json", {"cases": [good, broken, good]})
+    assert len(taken.cases) == 2
+    assert "add.json: $.cases[1]" in problem(taken)
+    assert expected in problem(taken)
+
+
+def test_half_a_character_is_named(tmp_path):
+    good = {"arg_type": "default", "dtype": "float32", "batch_size": 4, "dim_size": 8}
+    taken = read(tmp_path, "add.json", {"cases": [good, {**good, "dtype": "\ud800"}], "x": 1})
+    assert len(taken.cases) == 1
+    assert "$.cases[1]" in problem(taken)
+
+
+def test_communication_is_one_problem_for_a_file_and_operator(tmp_path):
+    object_ = {"arg_type": "default", "world_size": [2, 4], "dtype": ["float32"], "batch_size": [1, 2], "dim_size": 8}
+    taken = read(tmp_path, "x.json", {"all_reduce": [object_, object_], "p2p": [object_], "add": V3_COMPUTE["add"]})
+    assert len(taken.cases) == 4
+    assert [p.where.rpartition(" ")[2] for p in taken.problems] == ["$.all_reduce", "$.p2p"]
+    assert "between processes or devices" in taken.problems[0].message
+    assert "(8 points)" in taken.problems[0].message
+
+
+def test_an_unknown_operator_is_named_with_the_nearest(tmp_path):
+    taken = read(tmp_path, "x.json", {"gemmm": [GEMM], "add": V3_COMPUTE["add"]})
+    assert "`gemmm`" in problem(taken)
+    assert "did you mean `gemm`?" in problem(taken)
+
+
+@pytest.mark.parametrize("data", [{"add": {"arg_type": 1}, "sub": V3_COMPUTE["sub"]}, {**V3_COMPUTE, "add": []}])
+def test_an_operator_without_objects_is_named(tmp_path, data):
+    taken = read(tmp_path, "x.json", data)
+    assert "$.add" in problem(taken)
+
+
+def test_a_rule_of_ours_is_a_problem_too(tmp_path):
+    object_ = {"arg_type": "default", "dtype": "float32", "batch_size": 4, "dim_size": 8, "k": [4, 9]}
+    taken = read(tmp_path, "topk.json", {"cases": [object_]})
+    assert len(taken.cases) == 1
+    assert "$.cases[0]" in problem(taken)
+
+
+def test_nothing_that_can_be_used_is_an_error(tmp_path):
+    with pytest.raises(InvalidFile, match="between processes"):
+        read(tmp_path, "all_reduce.json", {"cases": [{"arg_type": "default", "dtype": "float32", "batch_size": 1,
+                                                      "dim_size": 8}]})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("x.json", None), ("x.json", []), ("x.json", [1]), ("x.json", "text"), ("x.json", {}), ("x.json", {1: 2}),
+        ("add.json", {"torch.add": {"config": []}}), ("add.json", {"add": [{"lhs": [1, 2], "rhs": [1, 2]}]}),
+        ("add.json", {"schema": 1, "cases": [{"op": "add", "params": {"shape": [1]}}]}), ("add.json", {"cases": 3}),
+        ("x.json", {"operator": "add"}), ("x.csv", [{"a": "1"}]),
+    ],
+)  # fmt: skip
+def test_files_of_others_are_not_recognised(name, data):
+    assert not BYTEMICROPERF.recognises(Path(name), data)

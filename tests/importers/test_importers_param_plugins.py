@@ -1,0 +1,130 @@
+"""Iterators and generators that a stranger registers, as the documents say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib import invalidate_caches
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opmark import registry
+from opmark.importers.param import PARAM
+from opmark.schema import Imported
+
+MODULE = '''
+"""An iterator as a function, one as PARAM has them, and generators."""
+
+def halves(configs, key, device):
+    for n, spec in enumerate(configs[key]):
+        yield f"{n}_0", spec
+        yield f"{n}_1", {"size": spec["size"] // 2}
+
+class Squares:
+    """In the manner of PARAM's own: a class with __next__."""
+
+    def __init__(self, configs, key, device):
+        self.left = list(enumerate(configs[key]))
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self.left:
+            raise StopIteration
+        return self.left.pop(0)
+
+def square(spec, draw):
+    n = spec["size"] + draw.integer(0, 3)
+    return [f"{n}x{n} float32"], {"alpha": 1}
+
+def fails(*given):
+    raise KeyError("shape")
+
+def gives_nothing(spec, draw):
+    return None
+
+def shapeless(configs, key, device):
+    yield "0"
+
+def endless(configs, key, device):
+    while True:
+        yield "0", {"size": 1}
+'''
+ENTRY_POINTS = """
+[opmark.param_iterators]
+Halves = strange_param:halves
+Squares = strange_param:Squares
+Failing = strange_param:fails
+Shapeless = strange_param:shapeless
+Endless = strange_param:endless
+Missing = strange_param:not_there
+
+[opmark.param_generators]
+Square = strange_param:square
+Failing = strange_param:fails
+Nothing = strange_param:gives_nothing
+"""
+
+
+@pytest.fixture(autouse=True)
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package of somebody else's, as an installer would leave it."""
+    info = tmp_path / "strange_param-1.0.dist-info"
+    info.mkdir()
+    (tmp_path / "strange_param.py").write_text(MODULE)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: strange-param\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    invalidate_caches()
+    registry.plugins.cache_clear()
+    yield
+    sys.modules.pop("strange_param", None)
+    monkeypatch.undo()
+    registry.plugins.cache_clear()
+
+
+def read(iterator: str = "Halves", generator: str = "Square", count: int = 1) -> Imported:
+    specs = [{"size": 8 * (n + 1)} for n in range(count)]
+    config: dict[str, Any] = {"input": specs}
+    info = {"input_iterator": iterator, "input_data_generator": generator, "config": [config]}
+    return PARAM.read(Path("c.json"), {"torch.f": info}, 0)
+
+
+def test_ids_and_arguments_are_the_strangers() -> None:
+    found = read(count=2)
+    assert found.problems == ()
+    assert [entry.source.rpartition("|")[2] for entry in found.entries] == ["0_0", "0_1", "1_0", "1_1"]
+    sizes = [int(entry.args[0].partition("x")[0]) for entry in found.entries if entry.args]
+    assert [low <= n <= low + 3 for n, low in zip(sizes, (8, 4, 16, 8), strict=True)] == [True] * 4
+    assert found.entries[0].kwargs == {"alpha": 1}
+    assert "drawn with seed 0" in found.notes[0]
+
+
+def test_a_class_in_the_manner_of_param() -> None:
+    assert [entry.source.rpartition("|")[2] for entry in read("Squares", count=3).entries] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("iterator", "generator", "words"),
+    [
+        ("Failing", "Square", "the iterator failed: KeyError: 'shape'"),
+        ("Halves", "Failing", "the data generator failed: KeyError: 'shape'"),
+        ("Halves", "Nothing", "the data generator"),
+        ("Shapeless", "Square", "the iterator failed"),
+        ("Missing", "Square", "expected the name of an iterator"),
+    ],
+)
+def test_a_broken_one_is_named(iterator: str, generator: str, words: str) -> None:
+    found = read(iterator, generator)
+    assert found.entries == ()
+    assert words in found.problems[0].message
+
+
+def test_an_endless_one_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opmark.importers.param.read.MOST_POINTS", 100)
+    found = read("Endless")
+    assert found.entries == ()
+    assert "at most 100" in found.problems[0].message

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -217,6 +218,19 @@ class TorchBackend:
             return False
         return not (self._clock and self._clock.spoiled)
 
+    @contextmanager
+    def annotated(self, name: str) -> Iterator[None]:
+        """Ranges belong to a thread, so the backward pass is not to go to one of its own."""
+        marks = torch.cuda.nvtx.range(name) if self._device == "cuda" else nullcontext()
+        with torch.autograd.set_multithreading_enabled(False), torch.profiler.record_function(name), marks:
+            yield
+
+    @contextmanager
+    def traced(self, path: Path) -> Iterator[None]:
+        with torch.profiler.profile(record_shapes=True) as profile:
+            yield
+        profile.export_chrome_trace(str(path))
+
 
 def _gradients(
     roots: tuple[Any, ...], seeds: tuple[Any, ...], inputs: tuple[Any, ...], *, keep: bool
@@ -267,14 +281,23 @@ class AllocatorProbe:
 
 def _with_flops(launch: Launch) -> tuple[Any, int | None]:
     """What a call returns, and its operations, where torch's counter knows them."""
-    from torch.utils.flop_counter import FlopCounterMode
+    from torch.utils.flop_counter import FlopCounterMode, _FlopCounterMode
 
+    _leave_dynamo_out(_FlopCounterMode)
     try:
         with FlopCounterMode(display=False) as counter:
             outputs = launch()
     except AssertionError:  # it asserts what it expects of shapes, which not every variant of an operator keeps
         return launch(), None
     return outputs, int(counter.get_total_flops()) or None
+
+
+def _leave_dynamo_out(mode: Any) -> None:
+    """torch imports its compiler, which takes a second, only to switch it off for a mode. Where nothing is compiled
+    the mode's own function will do: it is put where torch keeps the one that is switched off."""
+    plain = getattr(mode.__torch_dispatch__, "__wrapped__", None)
+    if plain is not None:
+        plain.__dict__.setdefault("__dynamo_disable", plain)
 
 
 def _tensors(value: Any) -> list[Any]:

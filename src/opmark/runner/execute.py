@@ -11,12 +11,10 @@ from opmark.errors import OutOfMemory, TaskError, Unsupported, UserError, WrongR
 from opmark.interfaces import Backend, BackendInfo, Counted, Sensors
 from opmark.measure.overhead import labelled
 from opmark.registry import operator as find_operator
-from opmark.runner.check import verify
 from opmark.runner.gear import Gear
 from opmark.runner.measuring import Measuring
 from opmark.runner.plan import implementations
 from opmark.runner.prepare import Prepared, prepare, refuse_if_too_large
-from opmark.runner.recheck import recheck
 from opmark.schema import Implementation, Memory, Operator, Record, Status, Task, Verification
 
 _LONGEST_REASON = 500
@@ -43,7 +41,7 @@ class Bench:
         except TaskError as error:
             found = Record(task, _STATUS.get(type(error), "error"), error.message)
         except Exception as error:  # noqa: BLE001 - frameworks raise anything; each of it becomes a record
-            found = Record(task, self._backend.classify(error) or "error", _reason(error))
+            found = Record(task, self._backend.classify(error) or "error", reason_of(error))
         duration = time.perf_counter() - clock
         return replace(
             found, cost=found.cost or cost, environment=self._environment, started=started, duration=duration
@@ -63,6 +61,8 @@ class Bench:
         measuring = Measuring(task, operator, implementation, self._backend, self._gear, prepared)
         measurements = measuring.run()
         if checked.checked != "none":
+            from opmark.runner.recheck import recheck
+
             checked = replace(checked, after=recheck(task, operator, implementation, self._backend, prepared))
         if operator.foreign:
             measurements = labelled(measurements, counted.cost, self._gear.least_call)
@@ -91,6 +91,8 @@ class Bench:
             return Verification("none", "not asked for")
         if operator.foreign:
             return Verification("none", "a function of the framework, without a reference in the catalogue")
+        from opmark.runner.check import verify  # brings NumPy, which the parent, who reads this file, has no use for
+
         return verify(task, operator, implementation, self._backend)
 
     def _first_call(self, task: Task, operator: Operator, implementation: Implementation) -> tuple[Prepared, Memory]:
@@ -115,7 +117,7 @@ def utc_now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """The first line: frameworks append pages of addresses. What opmark says of a mistake is said in full."""
     if isinstance(error, UserError):
         return f"{error.message}; {error.hint}" if error.hint else error.message

@@ -38,18 +38,23 @@ class WorkerDied(Exception):
         """It met an instruction that this machine does not have or does not allow."""
 
 
+def environ_for(info: BackendInfo, threads: int, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that a process which loads this backend starts with: frameworks read them only once."""
+    fixed = {key: value.format(threads=threads) for key, value in (info.environ or {}).items()}
+    return {**os.environ, **fixed, **(more or {})}
+
+
 class WorkerProcess:
     def __init__(self, info: BackendInfo, threads: int, environ: Mapping[str, str] | None = None) -> None:
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         reading, writing = os.pipe()
-        fixed = {key: value.format(threads=threads) for key, value in (info.environ or {}).items()}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "opmark.runner.worker", info.name, str(threads), str(writing)],
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
             pass_fds=(writing,),
-            env={**os.environ, **fixed, **(environ or {})},
+            env=environ_for(info, threads, environ),
             start_new_session=True,  # Ctrl-C is for the parent, which then ends the worker in order
         )
         os.close(writing)

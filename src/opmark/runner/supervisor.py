@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from opmark.interfaces import BackendInfo
-from opmark.runner import instructions
+from opmark.runner import early, instructions
 from opmark.runner.process import WorkerDied, WorkerProcess, lost
 from opmark.runner.worker import Hello
 from opmark.schema import Environment, Record, Task
@@ -38,7 +38,7 @@ class Supervisor:
         """Its hello; WorkerDied if the framework cannot even be imported."""
         if self._worker is None or self._hello is None:
             self._environment = ""
-            self._worker = WorkerProcess(self._info, self._threads, instructions.environ(self._limit))
+            self._worker = early.worker(self._info, self._threads, instructions.environ(self._limit))
             try:
                 self._hello = self._worker.hello(_START_TIMEOUT)
             except WorkerDied:

@@ -5,9 +5,7 @@ Standard output and standard error belong to whatever the framework prints; the 
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,10 +16,10 @@ from opmark.hardware.detect import host
 from opmark.registry import backend as find_backend
 from opmark.runner.execute import Bench
 from opmark.runner.gear import sensors_of
+from opmark.runner.leash import die_with_parent
 from opmark.schema import Environment, Record, Task
 from opmark.version import VERSION
 
-_PR_SET_PDEATHSIG = 1
 # Variables that change what a framework computes with, so that they belong to the record.
 _TELLING = ("ONEDNN_MAX_CPU_ISA", "CUDA_VISIBLE_DEVICES", "OMP_PROC_BIND", "KMP_AFFINITY", "GOMP_CPU_AFFINITY")
 
@@ -42,7 +40,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def main(backend_name: str, threads: int, pipe: int) -> None:
-    _die_with_parent()
+    die_with_parent()
     _be_killed_first()
     os.set_inheritable(pipe, False)  # processes that a framework starts must not hold it open
     with os.fdopen(pipe, "wb", buffering=0) as out:
@@ -66,12 +64,6 @@ def main(backend_name: str, threads: int, pipe: int) -> None:
 def _common(backend_name: str) -> dict[str, Any]:
     variables = {name: os.environ[name] for name in _TELLING if name in os.environ}
     return {"opmark": VERSION, "backend": backend_name, "variables": variables}
-
-
-def _die_with_parent() -> None:
-    """A parent that is killed cannot tidy up; a worker that hangs would then stay for ever."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _be_killed_first() -> None:

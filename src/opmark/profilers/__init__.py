@@ -1,0 +1,1 @@
+"""External profilers: how each is started, and what its output says."""

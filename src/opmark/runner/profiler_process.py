@@ -1,0 +1,57 @@
+"""A profiler as a process: run to its end, or ended; what it said is kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from opmark.units import seconds
+
+_LAST_LINES = 3
+_LAST_CHARACTERS = 500
+
+
+class Ended(NamedTuple):
+    code: int
+    trouble: str = ""
+    """How it failed; nothing if it did not."""
+
+
+def run_to_end(command: Sequence[str], environ: Mapping[str, str], said: Path, timeout: float) -> Ended:
+    """What it prints goes to the file `said`. Whatever ends the wait ends the process, with all that it started."""
+    with said.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "opmark.runner.leash", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=dict(environ),
+            start_new_session=True,  # Ctrl-C is for the parent, which then ends it
+        )
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return Ended(-signal.SIGKILL, f"not done within {seconds(timeout)}; killed{_quoted(said)}")
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    if code == 0:
+        return Ended(code)
+    how = f"ended with exit code {code}" if code > 0 else f"died of {signal.Signals(-code).name}"
+    return Ended(code, how + _quoted(said))
+
+
+def _quoted(said: Path) -> str:
+    """Its last lines: usually those that say why."""
+    text = said.read_bytes()[-20 * _LAST_CHARACTERS :].decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()][-_LAST_LINES:]
+    last = " | ".join(lines)[-_LAST_CHARACTERS:]
+    return f"; it said: {last} (all of it: {said})" if last else ""

@@ -1,0 +1,1 @@
+"""Runs and workloads in the formats of other systems: one file a format."""

@@ -1,0 +1,74 @@
+"""The figures that ByteMicroPerf's reports are made of, of one row."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from opmark.interfaces import Results
+from opmark.metrics.summary import Summary
+from opmark.report.rows import Key, Row, unit
+from opmark.schema import QUANTITIES, Cost
+from opmark.schema.peaks import MEMORY, Peaks
+
+MICRO = 1e-6
+
+_PREFERRED = ("device_time", "device_span", "latency", "event_time", "throughput", "host_time")
+"""ByteMicroPerf reports the time of the kernels, and rotates its tensors so that none is in a cache."""
+
+
+class Figures(NamedTuple):
+    key: Key
+    """The quantity that is reported, and the state of the caches."""
+    mean: float
+    """Seconds: their latency is the mean. Of several processes, the mean of their means."""
+    summary: Summary
+    kernels: list[str]
+    warnings: list[str]
+    """Codes of what makes it doubtful."""
+
+
+def figures(row: Row) -> Figures | None:
+    """None where no time was measured."""
+    times = [key for key in row.measured() if key[0] in QUANTITIES and unit(key) == "s"]
+    if row.record.status != "ok" or not times:
+        return None
+    key = min(times, key=lambda k: (_PREFERRED.index(k[0]), k[1] != "cold"))
+    found, summary = row.measurements(key), row.summary(key)
+    assert summary is not None
+    names = dict.fromkeys(kernel.name for m in found for kernel in m.kernels)
+    codes = dict.fromkeys(caution.code for m, caution in row.cautions() if (m.quantity, m.cache) == key)
+    return Figures(key, fmean(fmean(m.samples) for m in found), summary, list(names), list(codes))
+
+
+def moved(row: Row) -> Cost | None:
+    """The bytes that a bandwidth is made of: a view moves none."""
+    return None if row.record.view else row.record.cost
+
+
+def environment(found: Sequence[Row], results: Results) -> dict[str, Any]:
+    """Facts of where rows ran; of what could not run, those of its neighbours on the same backend."""
+    backend = found[0].record.task.backend
+    near = [record for record in results.records if record.task.backend == backend]
+    ids = [row.record.environment for row in found] + [record.environment for record in near]
+    return next((dict(results.environments[i]) for i in ids if i in results.environments), {})
+
+
+def memory_bandwidth(peaks: Peaks | None) -> float | None:
+    levels = peaks.levels if peaks else []
+    return next((level.bandwidth for level in levels if level.name == MEMORY), None)
+
+
+def rounded(value: float, decimals: int = 2) -> float:
+    """As many decimals as they print, and at least four digits: 0.00 µs would say nothing."""
+    if value == 0 or not math.isfinite(value):
+        return value
+    return round(value, max(decimals, 3 - math.floor(math.log10(abs(value)))))
+
+
+def path_part(name: str) -> str:
+    """A name as a part of a path: `torch.add` and `NVIDIA H100 80GB HBM3` as they are, a slash not."""
+    return re.sub(r"[^\w. +()@-]", "_", name).strip(". ") or "unknown"

@@ -1,0 +1,111 @@
+"""What ByteMicroPerf calls things: its tasks by generation and group, and our operators under its names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+from opmark.errors import UserError
+from opmark.importers.bytemicroperf.foreign import foreign
+from opmark.importers.bytemicroperf.tasks import BETWEEN_DEVICES, FORMS, NAMES, task_of
+from opmark.registry import operator as find_operator
+from opmark.schema import Case
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "gemm_ops": ("gemm", "gemv", "batch_gemm", "group_gemm"),
+    "unary_ops": ("sin", "cos", "exp", "exponential", "log", "sqrt", "silu", "gelu", "cast", "swiglu"),
+    "binary_ops": ("add", "sub", "mul", "div"),
+    "reduction_ops": ("layernorm", "softmax", "reduce_sum", "reduce_max", "reduce_min"),
+    "index_ops": ("index_add", "sort", "unique", "scatter", "gather", "hash_table", "topk"),
+    "h2d_ops": ("host2device", "device2host", "device2device"),
+    "ccl_ops": ("allreduce", "broadcast", "allgather", "reducescatter", "alltoall", "p2p"),
+}
+"""V1's tasks, by the groups that `--task` takes there."""
+
+TASKS = frozenset(NAMES)
+"""All generations."""
+
+_TRANSFERS = frozenset(BETWEEN_DEVICES)
+_V1_SPELLING = {"layer_norm": "layernorm"}
+
+_WORDS = re.compile(r"(\w+)(?=\.json\b|\.csv\b)|(?<=#)(\w+)")
+"""Of a source, what may be a task: the names of files, and what stands first behind `#`."""
+
+
+def v1_name(case: Case) -> str:
+    """The task of the first generation; its int8 products are an operator of their own here and later there."""
+    name = v3_words(case)[0]
+    return "gemm" if name == "quant_matmul" and "gemm" in filed_under(case.sources) else _V1_SPELLING.get(name, name)
+
+
+def v3_words(case: Case) -> tuple[str, dict[str, Any]]:
+    """(operator, arguments) as the third generation writes them; what it cannot say, as opmark does."""
+    found = foreign(case)
+    if found:
+        return found.op, found.arguments
+    if case.phase == "forward":
+        return _tasks().get(case.op, case.op), case.params
+    return case.op, {**case.params, "phase": case.phase}
+
+
+@cache
+def _tasks() -> dict[str, str]:
+    """Its tasks by our operators."""
+    return {form.op: task for task, forms in reversed(FORMS.items()) for form in forms if form.back}
+
+
+def filed_under(sources: Iterable[str]) -> list[str]:
+    """The tasks that a case was asked for as: there, a file is called after its task, or names several.
+
+    What opmark measures in place of a transfer between devices does not go by the name of that transfer.
+    """
+    words = (word for source in sources for words in _WORDS.findall(source) for word in words if word)
+    found = dict.fromkeys(map(task_of, words))
+    return [name for name in found if name in TASKS and name not in _TRANSFERS]
+
+
+_ROW = 1024
+"""Elements a row in every file that it ships for a copy; a copy itself has no rows."""
+
+_Shapes = Callable[[dict[str, Any]], list[Any]]
+_SHAPES: dict[str, _Shapes] = {
+    "gemv": lambda p: [[1, p["K"]], [p["K"], p["M"]]],
+    "quant_matmul": lambda p: [[p["num_tokens"], p["hidden_size"]], [p["hidden_size"], p["new_hidden_size"]]],
+    "grouped_gemm": lambda p: [[[rows, p["K"]], [p["K"], p["N"]]] for rows in p["M"]],
+    "topk": lambda p: [p["shape"], [*p["shape"][:-1], p["k"]]],
+    "gather": lambda p: [p["shape"]],
+    "scatter_inplace": lambda p: [p["shape"]],
+    "index_add_inplace": lambda p: [p["shape"], [p["indices"], *p["shape"][1:]]],
+    "layer_norm": lambda p: [p["shape"]],
+    "rms_norm": lambda p: [p["shape"]],
+    "random_exponential": lambda p: [p["shape"]],
+    "copy": lambda p: [[p["n"] // _ROW, _ROW] if p["n"] % _ROW == 0 else [1, p["n"]]],
+}
+"""By our operator, what V1's workload calls the inputs, where these are not simply all the tensors that go in."""
+
+_BATCH: dict[str, Callable[[dict[str, Any]], int]] = {
+    "gemv": lambda p: 1,
+    "grouped_gemm": lambda p: 1,
+    "hash_table": lambda p: int(p["batch"]),
+}
+
+
+def tensor_shapes(case: Case) -> list[Any]:
+    if case.op in _SHAPES:
+        return _SHAPES[case.op](case.params)
+    try:
+        inputs = find_operator(case.op).inputs(case.params)
+    except UserError:  # a plug-in that was there when the run was made
+        inputs = {}
+    shapes = [list(spec.shape) for spec in inputs.values()]
+    return shapes or [case.params[name] for name in ("shape",) if name in case.params]
+
+
+def batch(case: Case) -> int:
+    """What QPS counts: the first dimension of the first tensor, the rows of a product, the batch of a lookup."""
+    if case.op in _BATCH:
+        return _BATCH[case.op](case.params)
+    shapes = tensor_shapes(case)
+    return int(shapes[0][0]) if shapes and shapes[0] else 1

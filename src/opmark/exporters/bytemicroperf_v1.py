@@ -1,0 +1,143 @@
+"""ByteMicroPerf's first report: `GPU/exp/result-float32.json`, an operator and an element type a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opmark.exporters.bytemicroperf_figures import (
+    MICRO,
+    Figures,
+    environment,
+    figures,
+    memory_bandwidth,
+    moved,
+    path_part,
+    rounded,
+)
+from opmark.exporters.bytemicroperf_names import TASKS, batch, tensor_shapes, v1_name
+from opmark.interfaces import Results
+from opmark.metrics.throughput import rates
+from opmark.report.rows import Row, rows
+from opmark.schema.peaks import Peaks, chip
+from opmark.version import VERSION
+
+HARDWARE = {"torch-cuda": "GPU", "torch-cpu": "CPU"}
+"""Its names of our backends; the others keep ours."""
+
+_MB = 1 << 20
+_GB = 1e9
+
+_NOTES = (
+    "Avg latency(us) is the mean of the quantity that the entry names, as ByteMicroPerf defines it.",
+    "QPS is 1e6 / Avg latency(us) x Batch. ByteMicroPerf printed a thousandth of that until August 2024, and its "
+    "README still does (27321.24 for 27321237.99).",
+)
+_BYTES = {
+    "topk": "Write IO Size: k values and k indices a row; ByteMicroPerf counts those of the whole row, whatever k.",
+    "gather": "Read IO Size: the index has an entry an element, 8 bytes each; ByteMicroPerf counts one a row.",
+    "scatter": "Read IO Size: the index has an entry an element, 8 bytes each; ByteMicroPerf counts one a row.",
+    "hash_table": "Read IO Size: a row of the table is counted once; ByteMicroPerf counts it once a lookup.",
+    "unique": "Write IO Size: the distinct values; ByteMicroPerf counts all values and an index of each.",
+    "swiglu": "Write IO Size: half as many values as go in; ByteMicroPerf's swiglu gives as many.",
+    "exponential": "Read IO Size: drawing reads nothing; ByteMicroPerf counts the tensor that it overwrites.",
+    "layernorm": "Read IO Size: with weight and bias; ByteMicroPerf's workload names the rows alone.",
+}
+"""By its name of the operator: where its formula counts other bytes than cannot be avoided."""
+
+
+class V1Report:
+    name = "bytemicroperf-v1"
+    summary = "ByteMicroPerf's JSON reports of 2024: a folder an operator, a file an element type"
+
+    def __init__(self, hardware: str | None = None) -> None:
+        self._hardware = hardware
+        """What the folder and `Backend` say in place of the name of the backend."""
+
+    def files(self, results: Results) -> Mapping[str, str]:
+        grouped: dict[tuple[str, str, str], list[Row]] = {}
+        for row in rows(results.records):
+            task = row.record.task
+            hardware = self._hardware or HARDWARE.get(task.backend, task.backend)
+            grouped.setdefault((hardware, v1_name(task.case), _dtype(row)), []).append(row)
+        return {
+            _path(*key): json.dumps(_report(key[0], key[1], found, results), indent=4, ensure_ascii=False) + "\n"
+            for key, found in grouped.items()
+        }
+
+
+def _path(hardware: str, name: str, dtype: str) -> str:
+    file = f"result-{dtype}.json" if dtype else "result.json"
+    return "/".join(map(path_part, (hardware, name, file)))
+
+
+def _dtype(row: Row) -> str:
+    return str(row.record.task.case.params.get("dtype", ""))
+
+
+def _report(hardware: str, name: str, found: Sequence[Row], results: Results) -> dict[str, Any]:
+    facts = environment(found, results)
+    known = [(row, figures(row)) for row in found]
+    notes = [*_NOTES, *(_BYTES[name] for name in [name] if name in _BYTES)]
+    report: dict[str, Any] = {
+        "Operator": name.upper(),
+        "Backend": hardware,
+        "Host Info": facts.get("cpu"),
+        "Device Info": chip(facts) if facts else None,
+        "Version": f"opmark {results.run.version or VERSION}",
+        "Execution Date": results.run.started,
+        "Run": results.run.id,
+        "Performance": [
+            _performance(row, values, results.chips.get(row.record.environment)) for row, values in known if values
+        ],
+        "Notes": notes,
+    }
+    failed = [row for row, values in known if values is None]
+    return {**report, "Failed": [_failed(row) for row in failed]} if failed else report
+
+
+def _case(row: Row) -> dict[str, Any]:
+    case = row.record.task.case
+    said: dict[str, Any] = {"Dtype": _dtype(row) or None, "Tensor Shapes": tensor_shapes(case)}
+    if v1_name(case) not in TASKS:
+        said["Parameters"] = case.params
+    if row.record.called:
+        said["Called"] = row.record.called
+    if case.phase != "forward":
+        said["Phase"] = case.phase
+    return said
+
+
+def _performance(row: Row, values: Figures, peaks: Peaks | None) -> dict[str, Any]:
+    cost, microseconds, summary = moved(row), values.mean / MICRO, values.summary
+    bandwidth = rates(cost, values.mean).bytes_per_second
+    peak, count = memory_bandwidth(peaks), batch(row.record.task.case)
+    verification = row.record.verification
+    return {
+        **_case(row),
+        "Read IO Size(MB)": rounded(cost.bytes_read / _MB) if cost else None,
+        "Write IO Size(MB)": rounded(cost.bytes_written / _MB) if cost else None,
+        "Memory Size(MB)": rounded(cost.bytes_moved / _MB) if cost else None,
+        "Kernel bandwidth(GB/s)": rounded(bandwidth / _GB) if bandwidth else None,
+        "Bandwidth Utilization(%)": rounded(100 * bandwidth / peak) if bandwidth and peak else None,
+        "Avg latency(us)": rounded(microseconds),
+        "QPS": rounded(count / values.mean) if values.mean > 0 else None,
+        "Batch": count,
+        "Quantity": values.key[0],
+        "Cache": values.key[1],
+        "Median latency(us)": rounded(summary.median / MICRO),
+        "Interval(us)": [rounded(summary.low / MICRO), rounded(summary.high / MICRO)],
+        "Noise(%)": rounded(100 * summary.noise),
+        "Samples": summary.samples,
+        "Warnings": values.warnings,
+        "Verified": verification.checked if verification else "none",
+        "Implementation": row.record.task.implementation,
+    }
+
+
+def _failed(row: Row) -> dict[str, Any]:
+    return {**_case(row), "Status": row.record.status, "Reason": row.record.reason}
+
+
+REPORT = V1Report()

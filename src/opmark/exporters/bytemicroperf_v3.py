@@ -1,0 +1,194 @@
+"""ByteMicroPerf's newest report (xpu-perf): a folder a device, and in it a JSON-lines file and a table an operator."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opmark.exporters.bytemicroperf_figures import (
+    MICRO,
+    Figures,
+    environment,
+    figures,
+    memory_bandwidth,
+    moved,
+    path_part,
+    rounded,
+)
+from opmark.exporters.bytemicroperf_names import v3_words
+from opmark.exporters.bytemicroperf_v1 import HARDWARE
+from opmark.interfaces import Results
+from opmark.metrics.throughput import rates
+from opmark.registry import backends
+from opmark.report.rows import Row, rows
+from opmark.schema.peaks import chip
+
+_GB, _TERA = 1e9, 1e12
+_DECIMALS = 3
+"""As many as it prints."""
+
+TARGETS = (
+    "latency(us)", "read_bytes(B)", "write_bytes(B)", "io_bytes(B)", "mem_bw(GB/s)", "calc_flops",
+    "calc_flops_power(tflops)", "calc_mem_ratio", "kernels",
+)  # fmt: skip
+
+_NOTES = (
+    "latency(us) is the mean of the quantity that the line names under `opmark`.",
+    "read_bytes, write_bytes and calc_flops are what an operator cannot avoid. xpu-perf counts otherwise in places: "
+    "topk writes its whole input, many operators have no flops, rotary_embedding reads the whole table of angles.",
+)
+
+
+class V3Report:
+    name = "bytemicroperf-v3"
+    summary = "xpu-perf's jsonl and csv of 2026: a folder a device, below it one an operator and provider"
+
+    def __init__(self, backend: str | None = None) -> None:
+        self._backend = backend
+        """What the folder says in place of the name of the backend."""
+
+    def files(self, results: Results) -> Mapping[str, str]:
+        devices: dict[tuple[str, str], list[Row]] = {}
+        for row in rows(results.records):
+            name = row.record.task.backend
+            device = _device(environment([row], results))
+            devices.setdefault((self._backend or HARDWARE.get(name, name), device), []).append(row)
+        made: dict[str, str] = {}
+        for (backend, device), found in devices.items():
+            folder = f"{path_part(backend)}/{path_part(device)}"
+            made[f"{folder}/info.json"] = _info(backend, device, found, results)
+            made |= {f"{folder}/{path}": text for path, text in _operators(device, found, results).items()}
+        return made
+
+
+def _device(facts: dict[str, Any]) -> str:
+    return chip(facts) if facts else "unknown"
+
+
+def _peak(row: Row, results: Results) -> float | None:
+    return memory_bandwidth(results.chips.get(row.record.environment))
+
+
+def _operators(device: str, found: Sequence[Row], results: Results) -> dict[str, str]:
+    grouped: dict[tuple[str, str], list[Row]] = {}
+    for row in found:
+        task = row.record.task
+        grouped.setdefault((v3_words(task.case)[0], task.implementation or "none"), []).append(row)
+    made = {}
+    for (op, provider), these in grouped.items():
+        lines = [_line(device, op, provider, row, _peak(row, results)) for row in these]
+        name = "{0}/{1}/{0}-{1}".format(path_part(op), path_part(provider))
+        made[f"{name}.jsonl"] = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        made[f"{name}.csv"] = _table(lines)
+    return made
+
+
+def _line(device: str, op: str, provider: str, row: Row, peak: float | None) -> dict[str, Any]:
+    record, values = row.record, figures(row)
+    line: dict[str, Any] = {
+        "sku_name": device,
+        "op_name": op,
+        "provider": provider,
+        "arguments": v3_words(record.task.case)[1],
+        "targets": _targets(row, values) if values else {},
+    }
+    if values is None:
+        line["error"] = f"{record.status}: {record.reason}" if record.reason else record.status
+    return {**line, "opmark": _beside(row, values, peak)}
+
+
+def _targets(row: Row, values: Figures) -> dict[str, Any]:
+    cost = moved(row)
+    found = rates(cost, values.mean)
+    ratio = cost.flops / cost.bytes_moved if cost and cost.flops is not None and cost.bytes_moved else None
+    facts = (
+        rounded(values.mean / MICRO, _DECIMALS),
+        cost.bytes_read if cost else None,
+        cost.bytes_written if cost else None,
+        cost.bytes_moved if cost else None,
+        _rounded(found.bytes_per_second, _GB),
+        cost.flops if cost else None,
+        0.0 if cost and cost.flops == 0 else _rounded(found.flops_per_second, _TERA),
+        None if ratio is None else rounded(ratio, _DECIMALS),
+        values.kernels,
+    )
+    return dict(zip(TARGETS, facts, strict=True))
+
+
+def _rounded(value: float | None, unit: float) -> float | None:
+    return None if value is None else rounded(value / unit, _DECIMALS)
+
+
+def _beside(row: Row, values: Figures | None, peak: float | None) -> dict[str, Any]:
+    """What the format has no room for."""
+    record = row.record
+    said: dict[str, Any] = {"case": record.task.case.id, "status": record.status, "phase": record.task.case.phase}
+    if values is None:
+        return said
+    summary, bandwidth = values.summary, rates(moved(row), values.mean).bytes_per_second
+    return {
+        **said,
+        "quantity": values.key[0],
+        "cache": values.key[1],
+        "median(us)": rounded(summary.median / MICRO, _DECIMALS),
+        "low(us)": rounded(summary.low / MICRO, _DECIMALS),
+        "high(us)": rounded(summary.high / MICRO, _DECIMALS),
+        "noise(%)": rounded(100 * summary.noise, _DECIMALS),
+        "samples": summary.samples,
+        "warnings": values.warnings,
+        "verified": record.verification.checked if record.verification else "none",
+        "mem_bw(%)": rounded(100 * bandwidth / peak, _DECIMALS) if bandwidth and peak else None,
+    }
+
+
+def _table(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Columns in one order: arguments as the lines first have them, then always the same."""
+    arguments = list(dict.fromkeys(name for line in lines for name in line["arguments"]))
+    beside = list(dict.fromkeys(name for line in lines for name in line["opmark"]))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["sku_name", "op_name", "provider", *arguments, *TARGETS, "error", *beside])
+    for line in lines:
+        cells = [line["sku_name"], line["op_name"], line["provider"]]
+        cells += [line["arguments"].get(name) for name in arguments]
+        cells += [line["targets"].get(name) for name in TARGETS]
+        cells += [line.get("error"), *(line["opmark"].get(name) for name in beside)]
+        writer.writerow([_cell(cell) for cell in cells])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | dict | bool) else value
+
+
+def _info(backend: str, device: str, found: Sequence[Row], results: Results) -> str:
+    facts = environment(found, results)
+    name = found[0].record.task.backend
+    framework = backends()[name].framework if name in backends() else name
+    memory = facts.get("gpu_memory") or facts.get("memory")
+    info = {
+        "backend_type": backend,
+        "common": {"python_version": facts.get("python"), "cpu": facts.get("cpu"), "system": facts.get("system")},
+        "provider": {framework: facts.get(framework)},
+        "backend": {
+            "device_name": device,
+            "device_memory_mb": memory / (1 << 20) if memory else None,
+            "torch_version": facts.get("torch"),
+            "torch_cuda_version": facts.get("cuda"),
+        },
+        "runtime": {"device_ids": [0], "node_world_size": 1, "node_rank": 0, "cores": facts.get("affinity")},
+        "opmark": {
+            "run": results.run.id,
+            "started": results.run.started,
+            "version": results.run.version,
+            "backend": name,
+            "notes": list(_NOTES),
+        },
+    }
+    return json.dumps(info, indent=4, ensure_ascii=False) + "\n"
+
+
+REPORT = V3Report()

@@ -1,0 +1,112 @@
+"""A run as opperf writes its results: JSON, and the table in Markdown. What failed is there, with its reason."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from opmark.exporters.opperf_rows import Line, Profiler, lines, profiler_of
+from opmark.interfaces import Results
+
+_NATIVE = {"Max Mem Usage (Storage) (Bytes)": "max_storage_mem_alloc", "Avg Forward Time (ms)": "avg_time_forward",
+           "Avg. Backward Time (ms)": "avg_time_backward"}  # fmt: skip
+_PYTHON = {f"{word} Time (ms)": f"{word.lower()}_time" for word in ("Avg", "P50", "P90", "P99")}
+_NOTHING = "---"
+_PRIVATE = ("machine", "variables", "sensors")
+"""Facts that are no features of what ran."""
+
+
+class _Json:
+    name = "opperf-json"
+    summary = "MXNet opperf's results: times in ms and memory by operator and inputs"
+
+    def files(self, results: Results) -> Mapping[str, str]:
+        return {"opperf.json": json_text(lines(results))}
+
+
+class _Markdown:
+    name = "opperf-md"
+    summary = "MXNet opperf's results as a table"
+
+    def files(self, results: Results) -> Mapping[str, str]:
+        found = lines(results)
+        return {"opperf.md": markdown_text(found, profiler_of(results), results.environments)}
+
+
+JSON = _Json()
+MARKDOWN = _Markdown()
+
+
+def document(found: Iterable[Line]) -> dict[str, list[dict[str, Any]]]:
+    """Results by operator, one for each set of inputs: what opperf returns and writes."""
+    whole: dict[str, list[dict[str, Any]]] = {}
+    for line in found:
+        whole.setdefault(line.name, []).append(line.result())
+    return whole
+
+
+def json_text(found: Iterable[Line]) -> str:
+    return json.dumps(document(found), indent=4) + "\n"
+
+
+def markdown_text(found: Sequence[Line], profiler: Profiler, environments: Mapping[str, Mapping[str, Any]]) -> str:
+    titles = _titles(profiler)
+    text = ["# Runtime Features", *_features(environments), "# Benchmark Results", _row(titles)]
+    text.append(_row([":---:"] * (len(titles) - 1) + [":---"]))
+    text += [_row(map(str, _cells(line, titles))) for line in sorted(found, key=lambda line: line.name)]
+    failed = [(line, failure) for line in found for failure in line.failed]
+    if failed:
+        text += ["# Not Measured", _row(("Operator", "Inputs", "Phase", "Status", "Reason")), _row([":---"] * 5)]
+        text += [_row([line.name, line.shown(), *map(_flat, failure.values())]) for line, failure in failed]
+    return "\n".join(text) + "\n"
+
+
+def csv_text(found: Sequence[Line], profiler: Profiler) -> str:
+    """The same columns; what failed says so in the last one."""
+    titles = _titles(profiler)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*titles, "Not Measured"])
+    for line in found:
+        reasons = "; ".join(f"{f['phase']}: {f['status']}: {f['reason']}" for f in line.failed)
+        writer.writerow([*_cells(line, titles), reasons])
+    return text.getvalue()
+
+
+def _titles(profiler: Profiler) -> list[str]:
+    return ["Operator", *_PYTHON, "Inputs"] if profiler == "python" else ["Operator", "Inputs", *_NATIVE]
+
+
+def _cells(line: Line, titles: Sequence[str]) -> list[Any]:
+    return [_cell(line, title) for title in titles]
+
+
+def _cell(line: Line, title: str) -> Any:
+    if title == "Operator":
+        return line.name
+    if title == "Inputs":
+        return line.shown()
+    start = (_NATIVE | _PYTHON)[title]
+    return next((value for key, value in line.numbers.items() if key.startswith(start)), _NOTHING)
+
+
+def _features(environments: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """MXNet numbers them all 0; so does this."""
+    found: dict[str, None] = {}
+    for facts in environments.values():
+        for key, value in facts.items():
+            if key not in _PRIVATE and value is not None:
+                found[f"0. {key.upper()} : {value}"] = None
+    return list(found)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _flat(text: Any) -> str:
+    """A reason may have lines and bars of its own."""
+    return " ".join(str(text).split()).replace("|", "\\|")

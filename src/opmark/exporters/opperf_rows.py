@@ -1,0 +1,172 @@
+"""Records as opperf has results: forward and backward of the same inputs in one, under opperf's names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from opmark.errors import UserError
+from opmark.importers.opperf.names import plain_name
+from opmark.importers.opperf.rows import foreign, ops
+from opmark.importers.opperf.table import OPERATORS
+from opmark.interfaces import Results
+from opmark.registry import backends
+from opmark.registry import operator as find_operator
+from opmark.schema import Case, Record
+
+Profiler = Literal["native", "python"]
+
+_MS = 1e3
+_DIGITS = 6
+_OTHERS = re.compile(r"; (DL Operator Benchmarks|itself).*")
+_DEVICES = {"cuda": "gpu", "none": "cpu"}
+
+
+@dataclass
+class Line:
+    """One result."""
+
+    name: str
+    inputs: dict[str, Any]
+    numbers: dict[str, float] = field(default_factory=dict)
+    failed: list[dict[str, str]] = field(default_factory=list)
+    """Phase, status and reason of what was not measured."""
+    cautions: list[str] = field(default_factory=list)
+    """Reasons to doubt a number."""
+    operator: str = ""
+    """Ours, where the name and the inputs do not say it."""
+    backend: str = ""
+    """Where a run has several."""
+
+    def result(self) -> dict[str, Any]:
+        about = {
+            "operator": self.operator, "backend": self.backend, "cautions": self.cautions, "failed": self.failed,
+        }  # fmt: skip
+        return {"inputs": self.inputs, **self.numbers, **{key: value for key, value in about.items() if value}}
+
+    def shown(self) -> str:
+        """Shapes as tuples, as Python's users write them."""
+        return str({key: _tuple(value) for key, value in self.inputs.items()})
+
+
+def profiler_of(results: Results) -> Profiler:
+    """Forward and backward in one step is what the profiler `python` measures."""
+    return "python" if any(record.task.case.phase == "both" for record in results.records) else "native"
+
+
+def lines(results: Results, profiler: Profiler | None = None, names: Iterable[str] | None = None) -> list[Line]:
+    """`names`: only under these names, where nothing else is wanted."""
+    chosen, wanted = profiler or profiler_of(results), None if names is None else set(names)
+    several = len({(r.task.backend, r.task.settings.threads) for r in results.records}) > 1
+    found = []
+    for group in groups(results.records):
+        case = group[0].task.case
+        for name in names_of(case.op, case.sources):
+            if wanted is None or name in wanted:
+                found.append(line_of(name, group, chosen, several=several))
+    return found
+
+
+def groups(records: Sequence[Record]) -> list[list[Record]]:
+    """The phases of one case, in whatever processes they ran."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        task = record.task
+        key = [task.case.op, task.case.params, task.case.wrt, task.backend, task.implementation, task.settings.threads]
+        found.setdefault(json.dumps(key, sort_keys=True, default=str), []).append(record)
+    return list(found.values())
+
+
+def line_of(name: str, group: Sequence[Record], profiler: Profiler, *, several: bool = False) -> Line:
+    case = group[0].task.case
+    inputs, operator = inputs_of(name, case)
+    line = Line(name, inputs, operator=operator)
+    if several:
+        line.backend = f"{group[0].task.backend}, {group[0].task.settings.threads} threads"
+    memory = [record.memory.peak for record in group if record.memory]
+    if profiler == "native" and memory:
+        line.numbers[f"max_storage_mem_alloc_{_device(group[0])}"] = max(memory)
+    for phase in ("forward", "backward", "both"):
+        some = [record for record in group if record.task.case.phase == phase]
+        samples = [s for record in some if record.measurements for s in record.measurements[0].samples]
+        if samples:
+            line.numbers |= _percentiles(name, samples) if profiler == "python" else _mean(name, phase, samples)
+    doubts = [c for record in group for m in record.measurements[:1] for c in m.cautions]
+    line.cautions = list(dict.fromkeys(f"{caution.code}: {caution.message}" for caution in doubts))
+    line.failed = [
+        {"phase": r.task.case.phase, "status": r.status, "reason": r.reason} for r in group if r.status != "ok"
+    ]
+    return line
+
+
+def _mean(name: str, phase: str, samples: Sequence[float]) -> dict[str, float]:
+    """opperf has the mean alone; a median stands where something interrupted."""
+    word = "" if phase == "both" else f"{phase}_"
+    mean = _digits(sum(samples) / len(samples))
+    return {f"avg_time_{word}{name}": mean, f"p50_time_{word}{name}": _digits(percentile(samples, 50))}
+
+
+def _percentiles(name: str, samples: Sequence[float]) -> dict[str, float]:
+    found = {f"avg_time_{name}": _digits(sum(samples) / len(samples))}
+    return found | {f"p{p}_time_{name}": _digits(percentile(samples, p)) for p in (50, 90, 99)}
+
+
+def percentile(samples: Sequence[float], percent: float) -> float:
+    """Between two neighbours in proportion, as NumPy does by default."""
+    ordered = sorted(samples)
+    place = (len(ordered) - 1) * percent / 100
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def _digits(seconds: float) -> float:
+    return float(f"{seconds * _MS:.{_DIGITS}g}")
+
+
+def _device(record: Record) -> str:
+    info = backends().get(record.task.backend)
+    device = info.device if info else record.task.backend.rpartition("-")[2]
+    return f"{_DEVICES.get(device, device)}/0"
+
+
+def names_of(op: str, sources: Iterable[str]) -> list[str]:
+    """opperf's names of a case, by where it comes from; else our own."""
+    found: dict[str, None] = {}
+    for source in sources:
+        text = source.partition("#")[2] or _OTHERS.sub("", source)
+        words = [plain_name(word) for word in re.findall(r"[\w.]+", text)]
+        found |= {word: None for word in words if word in OPERATORS and op in _ops(word)}
+    return list(found) or [op]
+
+
+@cache
+def _ops(name: str) -> frozenset[str]:
+    found = set()
+    for row in OPERATORS[name]:
+        for op in ops(row):
+            try:
+                found.add(find_operator(op).name)
+            except UserError:
+                continue  # a combination that does not exist
+    return frozenset(found)
+
+
+def inputs_of(name: str, case: Case) -> tuple[dict[str, Any], str]:
+    """(inputs, our operator): the operator is empty where opperf's names say everything."""
+    params = {key: value for key, value in case.params.items() if value not in (None, [], {})}
+    if name in OPERATORS and case.op in _ops(name):
+        there = foreign(OPERATORS[name], case.op, case.params)
+        if there is not None:
+            return there, ""
+    return params, "" if name == case.op and name not in OPERATORS else case.op
+
+
+def _tuple(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_tuple(item) for item in value)
+    return value

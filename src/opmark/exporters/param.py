@@ -1,0 +1,82 @@
+"""A stored run as PARAM's result file, and its run options."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from opmark.exporters.param_header import MODES, PASSES, USUAL, finish, header
+from opmark.exporters.param_lines import Place, line, places_of, text
+from opmark.interfaces import Results
+from opmark.schema import Record
+
+
+class _Param:
+    name = "param"
+    summary = "PARAM's result file: JSON lines, milliseconds and MB"
+
+    def files(self, results: Results) -> Mapping[str, str]:
+        ends = max((record.started for record in results.records), default="")
+        lines = [first_line(results), *case_lines(results), finish(ends)]
+        return {f"benchmark_result_{results.run.id}.json": text(lines)}
+
+
+class _Options:
+    name = "param-options"
+    summary = "PARAM's run options, as in the first line of its result file"
+
+    def files(self, results: Results) -> Mapping[str, str]:
+        return {"run_options.json": json.dumps({**USUAL, **options_of(results.records)}, indent=2) + "\n"}
+
+
+def first_line(results: Results) -> dict[str, Any]:
+    facts = next(iter(results.environments.values()), {})
+    return header(options_of(results.records), facts, results.run.started)
+
+
+def options_of(records: Sequence[Record]) -> dict[str, Any]:
+    """Of the first record; what a PARAM run has one of, a run of opmark may have several of."""
+    task = records[0].task
+    settings, sampling = task.settings, task.settings.sampling
+    return {
+        "device": task.backend.partition("-")[2] or task.backend,
+        "pass_type": PASSES[any(record.task.case.phase != "forward" for record in records)],
+        "warmup": sampling.warmup,
+        "iteration": sampling.samples,
+        "op_exec_mode": MODES.get(settings.mode, MODES["discrete"]),
+        "cuda_l2_cache": "cold" not in settings.caches,
+    }
+
+
+def case_lines(results: Results) -> list[dict[str, Any]]:
+    """In the order of the config; what did not come from one, in the order of the run."""
+    counted: Counter[str] = Counter()
+    found: list[tuple[Place, list[Record]]] = []
+    for records in _by_case(results.records):
+        op, places = records[0].task.case.op, places_of(records[0])
+        if not places:
+            places = [Place(op, f"0|0|{counted[op]}")]
+            counted[op] += 1
+        found += ((place, records) for place in places)
+    ops = {op: rank for rank, op in enumerate(dict.fromkeys(place.op for place, _ in found))}
+    found.sort(key=lambda pair: (ops[pair[0].op], pair[0].order))
+    return [line(place, records, results.run.id) for place, records in found]
+
+
+def _by_case(records: Sequence[Record]) -> Iterator[list[Record]]:
+    """Records of the same call: its phases, its processes."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(_call(record), []).append(record)
+    yield from groups.values()
+
+
+def _call(record: Record) -> str:
+    task, case = record.task, record.task.case
+    return json.dumps([case.op, case.params, task.backend, task.implementation, task.settings.threads], sort_keys=True)
+
+
+PARAM = _Param()
+OPTIONS = _Options()

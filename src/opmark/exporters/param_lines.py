@@ -1,0 +1,171 @@
+"""Lines of PARAM's result file, one a case. What PARAM has no word for is under `opmark`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from opmark.exporters.param_specs import Unsaid, written
+from opmark.metrics.throughput import rates
+from opmark.report.rows import Row, rows, unit
+from opmark.schema import Case, Measurement, Problem, Record
+
+_MILLI = 1e3
+_MEGA = float(1 << 20)
+_GIGA = 1e9
+PHASES = {"forward": "forward", "backward": "backward", "both": "forward_backward"}
+"""PARAM's words, as in the labels that it gives a profiler."""
+
+
+class Place(NamedTuple):
+    """Where a case stands in a config: PARAM's op_run_id in two parts."""
+
+    op: str
+    id: str
+    """`config|build|input`."""
+
+    def __str__(self) -> str:
+        return f"{self.op}|{self.id}"
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        return tuple(map(int, re.findall(r"\d+", self.id)))
+
+
+def place_of(source: str) -> Place | None:
+    """The place that `FILE#op|config|build|input` names; None for what comes from another kind of file."""
+    op, *ids = source.rpartition("#")[2].rsplit("|", 3)
+    return Place(op, "|".join(ids)) if op and len(ids) == 3 else None
+
+
+def places_of(record: Record) -> list[Place]:
+    """As often as the same case stands in the config."""
+    return [place for place in map(place_of, record.task.case.sources) if place]
+
+
+def echo(case: Case) -> dict[str, Any]:
+    """`config` of a result line. What PARAM has no words for is there as parameters of opmark's."""
+    try:
+        said = written(case)
+    except Unsaid:
+        return {"build": None, "input": {"params": case.params}}
+    return {"build": said.build, "input": said.input}
+
+
+def line(
+    place: Place, records: Sequence[Record], run_id: str, config: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """One case: its records are those of its phases, each in one process or several."""
+    found = {PHASES[row.record.task.case.phase]: row for row in rows(records)}
+    first = next(iter(found.values()))
+    whole: dict[str, Any] = {
+        "op_name": place.op,
+        "id": place.id,
+        "metric": {phase: metric(row) for phase, row in found.items()} if any(map(_times, found.values())) else {},
+        "config": config or echo(first.record.task.case),
+    }
+    error = next((_error(phase, row) for phase, row in found.items() if _is_error(phase, row)), None)
+    if error:
+        whole["error"] = error
+    whole["opmark"] = {"run": run_id, **{phase: beside(row) for phase, row in found.items()}}
+    return whole
+
+
+def untimed(place: Place, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a case that was asked to be called not once."""
+    return {"op_name": place.op, "id": place.id, "metric": {}, "config": config}
+
+
+def not_imported(problem: Problem) -> dict[str, Any]:
+    """A part of the config that could not be understood."""
+    place = place_of(problem.where.rpartition(": ")[2])
+    error = {"status": "not imported", "where": problem.where, "reason": problem.message, "hint": problem.hint}
+    return {
+        "op_name": place.op if place else None, "id": place.id if place else None,
+        "metric": {}, "config": None, "error": error,
+    }  # fmt: skip
+
+
+def metric(row: Row) -> dict[str, list[float]]:
+    """Milliseconds and MB. On a CPU the memory of a GPU is 0, as in PARAM; what was needed there is under `opmark`."""
+    memory = row.record.memory
+    device = row.record.task.backend.rpartition("-")[2] not in ("cpu", "null")
+    used = memory.peak / _MEGA if memory and device else 0
+    found = _times(row)
+    warmup = [_MILLI * value for m in found for value in m.warmup_samples]
+    times = [_MILLI * value for m in found for value in m.samples]
+    return {
+        "warmup.time": warmup,
+        "warmup.gpu.memory": [used] * len(warmup),
+        "measure.time": times,
+        "measure.gpu.memory": [used] * len(times),
+    }
+
+
+def _times(row: Row) -> list[Measurement]:
+    """Of the first quantity that is a time, in every process."""
+    key = next((key for key in row.measured() if unit(key) == "s"), None)
+    return row.measurements(key) if key else []
+
+
+def _is_error(phase: str, row: Row) -> bool:
+    """What has no gradient has no backward pass, and that is no mistake."""
+    return row.record.failed or (row.record.status == "skipped" and phase == "forward")
+
+
+def _error(phase: str, row: Row) -> dict[str, str]:
+    return {"status": row.record.status, "phase": phase, "reason": row.record.reason}
+
+
+def beside(row: Row) -> dict[str, Any]:
+    """What opmark knows more than PARAM."""
+    record = row.record
+    task = record.task
+    found: dict[str, Any] = {"status": record.status, "case": task.case.id, "backend": task.backend}
+    if task.implementation:
+        found["implementation"] = task.implementation
+    if record.reason:
+        found["reason"] = record.reason
+    if record.notes:
+        found["notes"] = list(record.notes)
+    if _times(row):
+        found |= _figures(row)
+    if record.verification:
+        found["verified"] = record.verification.checked
+    if record.memory:
+        found["memory_mb"] = record.memory.peak / _MEGA
+    if record.profiles:
+        found["profiles"] = msgspec.to_builtins(record.profiles)
+    return found
+
+
+def _figures(row: Row) -> dict[str, Any]:
+    measured = _times(row)[0]
+    key, cost = (measured.quantity, measured.cache), row.record.cost
+    summary = row.summary(key)
+    assert summary is not None
+    per_second = rates(cost, summary.median)
+    return {
+        "quantity": measured.quantity,
+        "cache": measured.cache,
+        "timer": measured.timer,
+        "samples": summary.samples,
+        "median_ms": _MILLI * summary.median,
+        "interval_ms": [_MILLI * summary.low, _MILLI * summary.high] if summary.samples > 1 else None,
+        "bytes": cost.bytes_moved if cost else None,
+        "flops": cost.flops if cost else None,
+        "gb_per_s": _giga(None if row.record.view else per_second.bytes_per_second),
+        "gflop_per_s": _giga(per_second.flops_per_second),
+        "cautions": list(dict.fromkeys(caution.code for _, caution in row.cautions())),
+    }
+
+
+def _giga(rate: float | None) -> float | None:
+    return None if rate is None else rate / _GIGA
+
+
+def text(lines: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(msgspec.json.encode(line).decode() + "\n" for line in lines)

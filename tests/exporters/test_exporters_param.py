@@ -1,0 +1,108 @@
+"""A stored run as PARAM's result file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import opmark
+from opmark.exporters.param import OPTIONS, PARAM
+from opmark.exporters.param_header import USUAL
+from opmark.exporters.param_lines import not_imported
+from opmark.schema import Problem
+
+FLOATS = {"type": "tensor", "dtype": "float", "shape": [8, 8]}
+
+
+def exported(**asked: Any) -> list[dict[str, Any]]:
+    result = opmark.run(backend="null", processes=1, threads=1, db=":memory:", **asked)
+    ((name, text),) = PARAM.files(result.results()).items()
+    assert name == f"benchmark_result_{result.run.id}.json"
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def config() -> dict[str, Any]:
+    inputs = [{"args": [FLOATS, {"type": "int", "value": value}]} for value in (1, 2, 1)]
+    return {"torch.add": {"input_data_generator": "PyTorch:DefaultDataGenerator", "config": [{"input": inputs}]}}
+
+
+def test_a_run_of_a_param_config_gets_its_ids_and_specs_back(config: dict[str, Any]) -> None:
+    header, *cases, end = exported(workload=config, warmup=1, samples=2, mode="discrete")
+    assert [line["id"] for line in cases] == ["0|0|0", "0|0|1", "0|0|2"]
+    assert [line["config"]["input"] for line in cases] == config["torch.add"]["config"][0]["input"]
+    assert all(len(line["metric"]["forward"]["measure.time"]) == 2 for line in cases)
+    assert (header["run_options"]["warmup"], header["run_options"]["iteration"]) == (1, 2)
+    assert list(end) == ["finish_time"]
+
+
+def test_the_command_and_the_export_write_the_same_lines(config: dict[str, Any], tmp_path: Path) -> None:
+    from opmark.compat.param.command import main
+
+    (tmp_path / "c.json").write_text(json.dumps(config))
+    db, prefix = str(tmp_path / "x.db"), str(tmp_path / "out")
+    assert main(["-c", str(tmp_path / "c.json"), "-d", "null", "-i", "3", "--db", db, "-a", "-o", prefix]) == 0
+    written = [json.loads(line) for line in (tmp_path / "out.json").read_text().splitlines()]
+    ((_, text),) = opmark.api.export(format="param", db=db).items()
+    assert [json.loads(line) for line in text.splitlines()][1:-1] == written[1:-1]
+
+
+def test_other_runs_are_counted_by_operator() -> None:
+    _, *cases, _ = exported(ops=["add", "exp"], params={"shape": [[4], [8]]}, effort="quick")
+    places = [(line["op_name"], line["id"]) for line in cases]
+    assert places == [("add", "0|0|0"), ("add", "0|0|1"), ("exp", "0|0|0"), ("exp", "0|0|1")]
+    assert cases[0]["config"]["build"] is None
+    assert cases[0]["config"]["input"]["params"]["shape"] == [4]
+
+
+def test_a_callable_is_echoed_in_param_s_notation() -> None:
+    _, line, _ = exported(ops=["torch.add"], args=["8x8 float32 0..1", 2], effort="quick")
+    assert line["config"]["input"] == {"args": [FLOATS, {"type": "int", "value": 2}]}
+
+
+def test_what_param_has_no_words_for_is_echoed_as_it_is() -> None:
+    _, line, _ = exported(ops=["torch.zeros"], args=[[4]], kwargs={"dtype": {"dtype": "float16"}}, effort="quick")
+    assert line["config"]["input"]["params"]["kwargs"] == {"dtype": {"dtype": "float16"}}
+
+
+def test_both_phases_are_one_line_and_processes_are_joined() -> None:
+    result = opmark.run("add", params={"shape": [4]}, phase=["forward", "backward", "both"], backend="null",
+                        processes=2, threads=1, warmup=1, samples=3, db=":memory:")  # fmt: skip
+    ((_, text),) = PARAM.files(result.results()).items()
+    _, line, _ = (json.loads(part) for part in text.splitlines())
+    assert list(line["metric"]) == ["forward", "backward", "forward_backward"]
+    assert all(len(metric["measure.time"]) == 6 for metric in line["metric"].values())
+
+
+def test_the_run_options_alone() -> None:
+    result = opmark.run("add", params={"shape": [4]}, backend="null", processes=1, threads=1, warmup=2, samples=3,
+                        cache="cold", db=":memory:")  # fmt: skip
+    ((name, text),) = OPTIONS.files(result.results()).items()
+    options = json.loads(text)
+    assert name == "run_options.json"
+    assert list(options) == list(USUAL)
+    assert (options["warmup"], options["iteration"], options["cuda_l2_cache"]) == (2, 3, False)
+    assert options["device"] == "null"
+
+
+def test_a_failure_has_no_metric_and_says_why() -> None:
+    result = opmark.run("add", params={"shape": [4]}, backend="null", processes=1, threads=1, effort="quick",
+                        db=":memory:")  # fmt: skip
+    results = result.results()
+    failed = replace(results.records[0], status="oom", reason="too large", measurements=(), memory=None)
+    ((_, text),) = PARAM.files(results._replace(records=[failed])).items()
+    line = json.loads(text.splitlines()[1])
+    assert line["metric"] == {}
+    assert line["error"] == {"status": "oom", "phase": "forward", "reason": "too large"}
+    assert line["opmark"]["forward"]["status"] == "oom"
+
+
+def test_a_part_that_was_not_imported_names_its_place() -> None:
+    line = not_imported(Problem("c.json: torch.mm|0|0|3", "expected a type", "did you mean tensor?"))
+    assert (line["op_name"], line["id"], line["metric"]) == ("torch.mm", "0|0|3", {})
+    assert line["error"]["reason"] == "expected a type"
+    assert not_imported(Problem("c.json: $.x", "?"))["op_name"] is None

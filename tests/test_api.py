@@ -44,8 +44,12 @@ def defaults(function: Any) -> dict[str, Any]:
 # An option that was not given is None on the command line, and empty in the library.
 NOTHING = (None, (), "", {}, [])
 
-ONLY_COMMAND = {"dry_run", "as_json", "l2", "markdown"}
-ONLY_LIBRARY = {"on_start", "on_record", "say"}
+# The fields of `profile`, by the names that their options have.
+PROFILE = {"profiler": "profiler", "program": "bin", "arguments": "args", "command": "command", "folder": "folder",
+           "seen": "iterations", "batch": "batch", "within": "timeout"}  # fmt: skip
+
+ONLY_COMMAND = {"dry_run", "as_json", "l2", "markdown", *PROFILE}
+ONLY_LIBRARY = {"on_start", "on_record", "on_environment", "say", "profile"}
 
 
 def of_run() -> dict[str, Any]:
@@ -64,6 +68,14 @@ def test_run_has_the_same_defaults_in_the_library_and_on_the_command_line(name: 
         assert library in NOTHING
     else:
         assert (command, type(command)) == (library, type(library))
+
+
+def test_a_profile_has_the_same_defaults_in_the_library_and_on_the_command_line() -> None:
+    command, library = defaults(run_command), defaults(opmark.Profiling)
+    assert {name: command[name] for name in ("seen", "batch", "within")} == {
+        name: library[PROFILE[name]] for name in ("seen", "batch", "within")
+    }
+    assert library.keys() >= set(PROFILE.values())
 
 
 def test_a_run_takes_all_that_a_plan_takes_and_what_it_is_for_besides() -> None:

@@ -5,40 +5,66 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opmark.api import Result, calibrate, coverage, describe, noise_floor, plan, run, show
+    from opmark.api import (
+        Result,
+        calibrate,
+        coverage,
+        describe,
+        export,
+        export_workload,
+        noise_floor,
+        plan,
+        read_workload,
+        run,
+        show,
+    )
     from opmark.api import list_ as list
     from opmark.errors import OpmarkError, TaskError, UserError
     from opmark.runner.doctor import doctor
+    from opmark.runner.profiling import Profiling
+    from opmark.schema import Entry, Workload
 
 # Public name -> where it is. Loaded on first use, so that `import opmark` and `opmark --help` cost nothing.
 _PUBLIC = {
     "OpmarkError": "opmark.errors:OpmarkError",
+    "Profiling": "opmark.runner.profiling:Profiling",
     "Result": "opmark.api:Result",
     "TaskError": "opmark.errors:TaskError",
     "UserError": "opmark.errors:UserError",
     "calibrate": "opmark.api:calibrate",
+    "Entry": "opmark.schema:Entry",
+    "Workload": "opmark.schema:Workload",
     "coverage": "opmark.api:coverage",
     "describe": "opmark.api:describe",
     "doctor": "opmark.runner.doctor:doctor",
+    "export": "opmark.api:export",
+    "export_workload": "opmark.api:export_workload",
     "list": "opmark.api:list_",
     "noise_floor": "opmark.api:noise_floor",
     "plan": "opmark.api:plan",
+    "read_workload": "opmark.api:read_workload",
     "run": "opmark.api:run",
     "show": "opmark.api:show",
 }
 
 __all__ = [
+    "Entry",
     "OpmarkError",
+    "Profiling",
     "Result",
     "TaskError",
     "UserError",
+    "Workload",
     "calibrate",
     "coverage",
     "describe",
     "doctor",
+    "export",
+    "export_workload",
     "list",
     "noise_floor",
     "plan",
+    "read_workload",
     "run",
     "show",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections import Counter
@@ -18,23 +19,26 @@ from opmark.errors import UnknownName, UserError
 from opmark.frameworks.coverage import coverage as framework_coverage
 from opmark.frameworks.opinfo import PREFIX as OPINFO_PREFIX
 from opmark.hardware.datasheets import datasheet
-from opmark.interfaces import Store
-from opmark.registry import catalogue
+from opmark.interfaces import Results, Store
+from opmark.registry import catalogue, exporters, workload_exporters
 from opmark.registry import operator as find_operator
 from opmark.report.gain import gains
 from opmark.report.rows import rows
 from opmark.report.view import Known, view
 from opmark.runner.calibrate import calibration
+from opmark.runner.intake import Intake, Source, complaints, take_in
 from opmark.runner.plan import Plan, make_plan
 from opmark.runner.probe import probe
+from opmark.runner.profiling import Profiling, profiled
 from opmark.runner.request import cases_for, default_backends
 from opmark.runner.self_test import PROCESSES, self_test
 from opmark.runner.session import new_run, perform, recorded, run_to_resume
 from opmark.runner.settings import default_threads, settings_for
-from opmark.schema import QUANTITIES, Availability, Environment, Operator, Quantity, Record, Run, Workload
+from opmark.schema import QUANTITIES, Availability, Environment, Operator, Problem, Quantity, Record, Run, Workload
 from opmark.schema.coverage import Coverage
 from opmark.schema.noise import NoiseFloor
 from opmark.schema.peaks import Peaks, chip, kept_under
+from opmark.store import memory
 from opmark.store.location import store_path
 from opmark.workloads.select import Selection
 
@@ -58,6 +62,13 @@ class Result:
     """Facts by environment id."""
     peaks: dict[str, Known] = field(default_factory=dict)
     """What is known of the chip of an environment, by its id."""
+    problems: tuple[Problem, ...] = ()
+    """What of a foreign workload could not be used."""
+
+    def results(self) -> Results:
+        """As exporters take it."""
+        chips = {key: known.datasheet for key, known in self.peaks.items() if known.datasheet}
+        return Results(self.run, self.records, self.environments, chips)
 
     @property
     def failed(self) -> bool:
@@ -83,7 +94,7 @@ def talk(message: str) -> None:
 def plan(
     ops: str | Sequence[str] = (),
     *,
-    workload: PathLike | None = None,
+    workload: Source | None = None,
     suite: str | None = None,
     op: str | Sequence[str] = (),
     category: str | Sequence[str] = (),
@@ -110,19 +121,21 @@ def plan(
     samples: int | None = None,
     seed: int = 0,
     verify: bool = True,
+    strict: bool = False,
 ) -> Plan:
-    """What `run` would do: `--dry-run`."""
-    path = None if workload is None else Path(workload)
+    """What `run` would do: `--dry-run`. A workload is a file, a folder, or an object; a foreign file is recognised."""
+    taken = None if workload is None else take_in(workload, seed=seed, phases=_many(phase), strict=strict)
     call = {name: value for name, value in (("args", args), ("kwargs", kwargs), ("build", build)) if value is not None}
     selection = Selection(_many(op), _many(category), _many(tag), _many(size))
-    cases = cases_for(_many(ops), params or {}, _many(phase), path, suite, _many(wrt), call, selection)
+    cases = cases_for(_many(ops), params or {}, _many(phase), taken, suite, _many(wrt), call, selection)
     sampling = {"rel_ci": rel_ci, "min_time": min_time, "max_time": max_time, "warmup": warmup, "samples": samples}
     settings = settings_for(
         threads=[threads] if isinstance(threads, int) else threads, effort=effort, seed=seed, verify=verify,
         quantities=_many(quantity), caches=_many(cache), mode=mode, timer=timer, processes=processes,
         sampling=sampling,
     )  # fmt: skip
-    return make_plan(cases, _many(backend) or default_backends(cases), settings, by_device=processes is None)
+    whole = make_plan(cases, _many(backend) or default_backends(cases), settings, by_device=processes is None)
+    return dataclasses.replace(whole, problems=taken.problems, notes=taken.notes) if taken else whole
 
 
 def run(
@@ -132,31 +145,76 @@ def run(
     label: str = "",
     db: PathLike | None = None,
     resume: bool = False,
+    profile: Profiling | Sequence[Profiling] | None = None,
     on_start: Callable[[Run, Plan, list[Record]], None] | None = None,
     on_record: Callable[[Record], None] | None = None,
+    on_environment: Callable[[Environment], None] | None = None,
     say: Callable[[str], None] = talk,
     **asked: Any,
 ) -> Result:
     """Measure, store, return: all that `plan` takes, and where to keep it.
 
-    Ctrl-C passes through; what was measured until then is in the store.
+    `profile` names profilers that look at what was measured, afterwards. Ctrl-C passes through; what was measured
+    until then is in the store.
     """
     if not label.isprintable():
         raise UserError(f"label: expected printable text, got {label!a}")
     _check_timeout(timeout)
     whole = plan(ops, **asked)
+    for line in complaints(whole.problems, whole.notes):
+        say(line)
     with closing(open_store(db, create=not resume)) as store:
         this = run_to_resume(store, whole, label) if resume else new_run(whole, label)
         records = store.records(this.id) if resume else []
         rest = whole.without({record.task.id for record in records})
         if on_start:
             on_start(this, rest, list(records))
-        made = perform(rest, timeout, say, store.add_environment, fresh=not records)
-        for record in recorded(store, this, made, begun=resume):
-            records.append(record)
-            if on_record:
-                on_record(record)
-        return _result(store, this, records, db)
+        made = perform(rest, timeout, say, _keeping(store, on_environment), fresh=not records)
+        stream = profiled(made, profile, this.id, say)
+        try:
+            _take(recorded(store, this, stream, begun=resume), records, on_record)
+        finally:  # nothing is left unless it was interrupted
+            _take(recorded(store, this, stream.left(), begun=resume or bool(records)), records, on_record)
+        return dataclasses.replace(_result(store, this, records, db), problems=whole.problems)
+
+
+def _keeping(store: Store, told: Callable[[Environment], None] | None) -> Callable[[Environment], None]:
+    def keep(environment: Environment) -> None:
+        store.add_environment(environment)
+        if told:
+            told(environment)
+
+    return keep
+
+
+def _take(made: Iterable[Record], records: list[Record], on_record: Callable[[Record], None] | None) -> None:
+    for record in made:
+        records.append(record)
+        if on_record:
+            on_record(record)
+
+
+def read_workload(source: Source, *, seed: int = 0, phase: str | Sequence[str] = (), strict: bool = False) -> Intake:
+    """A file or a folder, ours or foreign, as `opmark import` reads it. What it could not use is in `problems`."""
+    return take_in(source, seed=seed, phases=_many(phase), strict=strict)
+
+
+def export(run: str | None = None, *, format: str, db: PathLike | None = None) -> Mapping[str, str]:
+    """A stored run in another system's format: texts by relative path."""
+    known = exporters()
+    if format not in known:
+        raise UnknownName("format of results", format, known, "opmark list formats")
+    return known[format].files(show(run, db=db).results())
+
+
+def export_workload(source: Source, *, format: str) -> tuple[Mapping[str, str], Sequence[str]]:
+    """A workload in another system's format: texts by relative path, and what that format cannot say."""
+    known = workload_exporters()
+    if format not in known:
+        raise UnknownName("format of workloads", format, known, "opmark list formats")
+    taken = take_in(source, strict=True)
+    cases = cases_for((), {}, (), taken, None)
+    return known[format].files(taken.workload.name, cases)
 
 
 def calibrate(
@@ -282,6 +340,8 @@ def describe(op: str) -> Operator:
 
 
 def open_store(db: PathLike | None = None, *, create: bool = False) -> Store:
+    if str(db) == memory.NAME:
+        return memory.MemoryStore()
     from opmark.store.sql import SqlStore
 
     return SqlStore(store_path(db), create=create)
@@ -296,7 +356,7 @@ def _result(store: Store, run: Run, records: list[Record], db: PathLike | None) 
 def _known(store: Store, facts: dict[str, Any]) -> Known:
     """What was measured of a chip, and what its datasheet says."""
     measured = store.kept("peaks", kept_under(facts))
-    return Known(convert(measured, Peaks) if measured else None, datasheet(chip(facts)))
+    return Known(convert(measured, Peaks) if measured else None, datasheet(chip(facts), facts.get("threads")))
 
 
 def _many(value: str | Sequence[str]) -> list[str]:

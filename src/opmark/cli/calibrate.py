@@ -28,4 +28,4 @@ def calibrate(
     if as_json:
         print_json_lines([peaks])
     else:
-        console().print(peaks_text(peaks, datasheet(peaks.chip)))
+        console().print(peaks_text(peaks, datasheet(peaks.chip, peaks.threads)))

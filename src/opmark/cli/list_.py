@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,18 +21,20 @@ _NARROWEST = 20
 
 
 def list_(
-    kind: Annotated[str, typer.Argument(help="ops, categories, suites, backends or quantities.")],
+    kind: Annotated[str, typer.Argument(help="ops, categories, suites, backends, quantities, formats or hardware.")],
     category: Annotated[str | None, typer.Option(help="Of operators, only those of this category.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object an item.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Of operators: all of them as a page.")] = False,
 ) -> None:
-    """List operators, suites, quantities or backends; of a backend, whether it can run here."""
-    listings = {
+    """List operators, suites, quantities, chips or backends; of a backend, whether it can run here."""
+    listings: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "ops": _ops,
         "categories": _categories,
         "suites": _suites,
         "backends": _backends,
         "quantities": _quantities,
+        "formats": _formats,
+        "hardware": partial(_hardware, as_json),
     }
     if kind not in listings:
         raise UnknownName("listing", kind, listings)
@@ -112,6 +116,26 @@ def _quantities() -> list[dict[str, Any]]:
     from opmark.schema import QUANTITIES
 
     return [{"quantity": q.name, "unit": q.unit, "is": q.meaning, "use it for": q.use} for q in QUANTITIES.values()]
+
+
+def _formats() -> list[dict[str, Any]]:
+    from opmark.registry import exporters, importers, workload_exporters
+
+    kinds = (("import", importers()), ("export", exporters()), ("export -w", workload_exporters()))
+    return [
+        {"command": f"opmark {command}", "format": name, "what": plugin.summary}
+        for command, plugins in kinds
+        for name, plugin in plugins.items()
+    ]
+
+
+def _hardware(whole: bool) -> list[dict[str, Any]]:
+    """As data all that is known of each; a table has room for a part."""
+    from opmark.hardware.datasheets import datasheets
+    from opmark.hardware.sheet import brief
+    from opmark.report.hardware import hardware_row
+
+    return [brief(peaks) if whole else hardware_row(peaks) for peaks in datasheets()]
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:

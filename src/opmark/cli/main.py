@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from opmark.cli import calibrate, coverage, describe, doctor, list_, run, show
+from opmark.cli import calibrate, coverage, describe, doctor, drop_in, export, import_, list_, run, show
 from opmark.errors import UserError
 
 app = typer.Typer(
@@ -23,6 +23,10 @@ app.command("show")(show.show)
 app.command("doctor")(doctor.doctor)
 app.command("calibrate")(calibrate.calibrate)
 app.command("coverage")(coverage.coverage)
+app.command("import")(import_.import_)
+app.command("export")(export.export)
+for command in (drop_in.param, drop_in.micro_perf, drop_in.opperf):
+    app.command(command.__name__.replace("_", "-"), **drop_in.AS_WRITTEN)(command)
 
 
 @app.callback(invoke_without_command=True)

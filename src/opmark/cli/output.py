@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from opmark.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,3 +40,15 @@ def print_records(records: Sequence[Record], peaks: Mapping[str, Known] | None =
 def split(values: Iterable[str]) -> list[str]:
     """Options that take several values take them by comma, by repetition, or both."""
     return [part.strip() for value in values for part in value.split(",") if part.strip()]
+
+
+def write_out(text: str, path: Path | None) -> None:
+    """To a file, its folder made if need be, or to standard output."""
+    if path is None:
+        sys.stdout.write(text)
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None

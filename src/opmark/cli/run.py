@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opmark.cli.output import console, print_json_lines, print_records, split
+from opmark.cli.profile_options import profiling
 from opmark.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -18,7 +19,10 @@ def run(
     ops: Annotated[
         list[str] | None, typer.Argument(help="Operators, as in `opmark list ops`; any callable, as in torch.add.")
     ] = None,
-    workload: Annotated[Path | None, typer.Option("-w", "--workload", help="A workload file.")] = None,
+    workload: Annotated[
+        Path | None, typer.Option("-w", "--workload", help="A workload file or a folder; also one of another system.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop if a part of a foreign file is no use.")] = False,
     suite: Annotated[str | None, typer.Option(help="A workload that ships with opmark.")] = None,
     op: Annotated[
         list[str] | None, typer.Option(help="Of a workload only these, as in 'conv*'; alone, of all.")
@@ -70,6 +74,24 @@ def run(
     wrt: Annotated[list[str] | None, typer.Option(help="Gradients of these inputs only.")] = None,
     seed: Annotated[int, typer.Option(help="Of the input data.")] = 0,
     verify: Annotated[bool, typer.Option(help="Check results before timing.")] = True,
+    profiler: Annotated[
+        str | None, typer.Option(help="Look at what was measured, afterwards: trace, ncu, nsys, command.")
+    ] = None,
+    program: Annotated[
+        str | None, typer.Option("--profiler-bin", help="The profiler's program. [default: found on PATH]")
+    ] = None,
+    arguments: Annotated[
+        Path | None, typer.Option("--profiler-args", help="A file with more arguments for the profiler.")
+    ] = None,
+    command: Annotated[
+        str | None, typer.Option("--profiler-command", help='Any other: "vendorprof -o {output}.csv {program}".')
+    ] = None,
+    seen: Annotated[int, typer.Option("--profile-iterations", help="Calls of each task that it sees.")] = 1,
+    batch: Annotated[int, typer.Option("--profile-batch", help="Tasks a start of it, at most.")] = 50,
+    within: Annotated[float, typer.Option("--profile-timeout", help="Seconds that a batch may take.")] = 600.0,
+    folder: Annotated[
+        Path | None, typer.Option("--profile-dir", help="Where its files go. [default: opmark-profiles]")
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that a task may take.")] = 60.0,
     label: Annotated[str, typer.Option(help="A name for this run.")] = "",
     db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
@@ -85,6 +107,7 @@ def run(
     asked: dict[str, Any] = {
         "ops": names,
         "workload": workload,
+        "strict": strict,
         "suite": suite,
         "op": split(op or []),
         "category": split(category or []),
@@ -113,7 +136,9 @@ def run(
     if dry_run:
         _print_plan(api.plan(**asked), as_json=as_json)
         return
-    _measure(asked | {"timeout": timeout, "label": label, "db": db, "resume": resume}, as_json=as_json)
+    profile = profiling(profiler, program, arguments, command, folder, seen, batch, within)
+    asked |= {"timeout": timeout, "label": label, "db": db, "resume": resume, "profile": profile}
+    _measure(asked, as_json=as_json)
 
 
 def _measure(asked: dict[str, Any], *, as_json: bool) -> None:
@@ -132,7 +157,7 @@ def _measure(asked: dict[str, Any], *, as_json: bool) -> None:
     if not any(record.status == "ok" for record in result.records):
         api.talk("nothing was measured")
         raise typer.Exit(1)
-    if result.failed:
+    if result.failed or result.problems:
         raise typer.Exit(1)
 
 

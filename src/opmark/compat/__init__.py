@@ -1,0 +1,1 @@
+"""The command lines and Python calls of other systems, thin: what they ask for is done by opmark."""

@@ -1,0 +1,18 @@
+"""mxnet_benchmarks.benchmark_executor: all classes of DL Operator Benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opmark.compat.opperf.classes import run_classes
+from opmark.compat.opperf.context import CPU
+from opmark.importers.opperf.classes import CLASSES
+
+
+def run_all_mxnet_operator_benchmarks(
+    ctx: Any = CPU, inputs: Mapping[str, Any] | None = None, **settings: Any
+) -> dict[str, float]:
+    """Prints the times and returns them in one dictionary. `settings`: warmup, runs, framework, db."""
+    found = run_classes(list(CLASSES), ctx, inputs or {}, **settings)
+    return {name: seconds for result in found for name, seconds in result.items()}

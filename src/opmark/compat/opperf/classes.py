@@ -1,0 +1,171 @@
+"""The classes of DL Operator Benchmarks, made from their table, and the functions that run all of a kind."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from statistics import fmean
+from typing import Any
+
+from opmark.api import PathLike, talk
+from opmark.compat.opperf.context import CPU
+from opmark.compat.opperf.measure import measure
+from opmark.errors import OpmarkError, nearest
+from opmark.importers.opperf.classes import CLASSES, INITIALIZER, Class, class_meaning, complete_inputs
+from opmark.registry import operator as find_operator
+from opmark.schema import Entry, Record
+
+
+def normal(shape: Any = (1,), **options: Any) -> Any:
+    """Stands where MXNet's own function stood: values are drawn from the domain of each operator, in the worker."""
+    raise OpmarkError("values are made where they are used", "leave the initializer as it is")
+
+
+class Benchmark:
+    """One operator with its inputs. Results are stored, as those of every run; `db=":memory:"` keeps none."""
+
+    of: Class
+    failure = "not run yet"
+    """Why there are no results."""
+
+    def __init__(
+        self, ctx: Any = CPU, warmup: int | None = None, runs: int | None = None,
+        inputs: Mapping[str, Any] | None = None, *, framework: str = "torch", db: PathLike | None = None,
+    ) -> None:  # fmt: skip
+        self.ctx = ctx
+        self.warmup = self.of.warmup if warmup is None else warmup
+        self.runs = self.of.runs if runs is None else runs
+        self.inputs = _shown(complete_inputs(self.of, inputs or {}))
+        self.results: dict[str, float] = {}
+        self.framework, self.db = framework, db
+        if any(key.endswith("initializer") and callable(v) and v is not normal for key, v in (inputs or {}).items()):
+            warnings.warn("initializer: values are drawn from the domain of the operator instead", stacklevel=2)
+
+    def run_benchmark(self) -> None:
+        """OpmarkError where it cannot be measured, with the reason."""
+        run_all([self])
+        if not self.results:
+            raise OpmarkError(f"{self.of.name}: {self.failure}", "`opmark show` has the record")
+
+    def print_benchmark_results(self) -> None:
+        for name, seconds in self.results.items():
+            print(f"{name} - {seconds:.6f} seconds")
+
+    def get_benchmark_results(self) -> dict[str, float]:
+        return self.results
+
+    def entry(self) -> Entry:
+        inputs = {key: list(value) if isinstance(value, tuple) else value for key, value in self.inputs.items()}
+        found = class_meaning(self.of, inputs)
+        for note in found.notes:
+            talk(f"{self.of.name}: {note}")
+        operator = find_operator(found.op)
+        backward = inputs["run_backward"] and operator.why_no_phase(operator.complete(found.params), "backward") is None
+        phase: Any = "both" if backward and self.of.backward else "forward"
+        return Entry(found.op, found.params, phases=[phase], source=self.of.name)
+
+    def take(self, record: Record) -> None:
+        if record.measurements:
+            word = "Forward_Backward" if record.task.case.phase == "both" else "Forward"
+            self.results[f"MX_{self.of.label}_{word}_Time"] = fmean(record.measurements[0].samples)
+        else:
+            self.failure = f"{record.status}: {record.reason}"
+
+
+def run_all(benchmarks: Sequence[Benchmark]) -> None:
+    """Those that want as many calls share a run, and so a process."""
+    for (warmup, runs, framework, _), alike in groupby(benchmarks, key=_settings):
+        some = list(alike)
+        result = measure(
+            [one.entry() for one in some], ctx=some[0].ctx, framework=framework, warmup=warmup, runs=runs,
+            db=some[0].db,
+        )  # fmt: skip
+        for one in some:
+            for record in result.records:
+                if one.of.name in record.task.case.sources:
+                    one.take(record)
+
+
+def _settings(one: Benchmark) -> tuple[int, int, str, str]:
+    return one.warmup, one.runs, one.framework, str(one.db)
+
+
+def _shown(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Shapes as tuples, functions as functions."""
+    return {key: normal if value == INITIALIZER and key.endswith("initializer") else _tuple(value)
+            for key, value in inputs.items()}  # fmt: skip
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+@cache
+def class_named(name: str) -> type[Benchmark]:
+    of = CLASSES[name]
+    about = f"{of.name}, as DL Operator Benchmarks has it: {find_operator(class_meaning(of, of.inputs).op).summary}."
+    return type(name, (Benchmark,), {"of": of, "__doc__": about, "__module__": f"opmark.compat.opperf.{of.module}"})
+
+
+def _function_name(category: str) -> str:
+    return (
+        f"run_{category}_operations_benchmarks"
+        if category == "customop"
+        else f"run_all_{category}_operations_benchmarks"
+    )
+
+
+FUNCTIONS: dict[str, str] = {_function_name(of.category): of.category for of in CLASSES.values()}
+"""Categories by the function that runs all of it."""
+
+
+@cache
+def function_named(name: str) -> Callable[..., list[dict[str, float]]]:
+    category = FUNCTIONS[name]
+
+    def run(
+        ctx: Any = CPU, inputs: Mapping[str, Any] | None = None, *, warmup: int | None = None, runs: int | None = None,
+        framework: str = "torch", db: PathLike | None = None,
+    ) -> list[dict[str, float]]:  # fmt: skip
+        chosen = [of.name for of in CLASSES.values() if of.category == category]
+        settings: dict[str, Any] = {"warmup": warmup, "runs": runs, "framework": framework, "db": db}
+        return run_classes(chosen, ctx, inputs or {}, **settings)
+
+    run.__name__ = run.__qualname__ = name
+    run.__doc__ = f"All of {category.replace('_', ' ')}, in one process; prints the times and returns them."
+    return run
+
+
+def run_classes(names: Sequence[str], ctx: Any, inputs: Mapping[str, Any], **settings: Any) -> list[dict[str, float]]:
+    """`inputs` go to those classes that have them."""
+    unknown = [key for key in inputs if not any(key in CLASSES[name].inputs for name in names)]
+    for key in unknown:
+        complete_inputs(CLASSES[names[0]], {key: None})
+    benchmarks = []
+    for name in names:
+        own = {key: value for key, value in inputs.items() if key in CLASSES[name].inputs}
+        benchmarks.append(class_named(name)(ctx, inputs=own, **settings))
+    run_all(benchmarks)
+    for one in benchmarks:
+        one.print_benchmark_results()
+        if not one.results:
+            talk(f"{one.of.name} was not measured: {one.failure}")
+    return [one.get_benchmark_results() for one in benchmarks]
+
+
+def members(module: str) -> list[str]:
+    """The names that a module of DL Operator Benchmarks has."""
+    here = {of.name: of.category for of in CLASSES.values() if of.module == module}
+    return [*here, *(name for name, category in FUNCTIONS.items() if category in here.values())]
+
+
+def member(module: str, name: str) -> Any:
+    """Of a module: its class or function."""
+    known = members(module)
+    if name in known:
+        return class_named(name) if name in CLASSES else function_named(name)
+    near = nearest(name, known)
+    hint = f"; did you mean {near}?" if near else ""
+    raise AttributeError(f"module 'opmark.compat.opperf.{module}' has no attribute {name!r}{hint}")

@@ -1,0 +1,144 @@
+"""opmark opperf: the command line of MXNet's opperf.py."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opmark.errors import UserError
+
+if TYPE_CHECKING:
+    from opmark.compat.opperf.suite import Wanted
+    from opmark.exporters.opperf_rows import Line
+
+_FORMATS = ("json", "md", "csv")
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _parser().parse_args(list(arguments))
+    if options.list:
+        return _list()
+    file = Path(options.output_file or f"./mxnet_operator_benchmarks.{options.output_format}")
+    if file.exists():
+        raise UserError(f"{file} exists already", "name another one with -o; results are never written over")
+    if not file.parent.is_dir():
+        raise UserError(f"{file.parent} is no folder", "make it first, or name another file with -o")
+    return _measure(options, file)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="opmark opperf", description="Run the operators of MXNet's opperf with its default inputs; write a file."
+    )
+    add = parser.add_argument
+    add("--ctx", default="cpu", help="cpu, gpu, gpu(0), gpu(1) ... [default: cpu]")
+    add("--dtype", default="float32", help="of the tensors: float32, float64, float16, int32, int64 ...")
+    add("-f", "--output-format", default="json", choices=_FORMATS, help="[default: json]")
+    add("-o", "--output-file", help="a file that does not exist yet [default: ./mxnet_operator_benchmarks.FORMAT]")
+    add("-p", "--profiler", default="native", choices=("native", "python"),
+        help="native: mean times of forward and backward; python: mean and percentiles of both together")  # fmt: skip
+    add("--int64-tensor", default="off", choices=("on", "off"), help="tensors of at least 2**32 elements")
+    add("-w", "--warmup", type=int, default=25, help="calls before the measured ones [default: 25]")
+    add("-r", "--runs", type=int, default=100, help="measured calls [default: 100]")
+    more = parser.add_argument_group("more than opperf has")
+    more.add_argument("--framework", default="torch", help="torch, mxnet, numpy, jax ... [default: torch]")
+    more.add_argument(
+        "--op", action="append", default=[], help="only these, as in 'broadcast_*'; opperf's names or ours"
+    )
+    more.add_argument("--category", action="append", default=[], help="only these of opperf's categories")
+    more.add_argument("--list", action="store_true", help="list operators by category, measure nothing")
+    more.add_argument("--timeout", type=float, help="seconds that one measurement may take [default: 600]")
+    more.add_argument("--db", type=Path, help="the store [default: $OPMARK_DB or the data directory]")
+    more.add_argument("--no-verify", action="store_true", help="do not check results, which takes most of the time")
+    more.add_argument("--resume", action="store_true", help="continue the interrupted run of the same options")
+    return parser
+
+
+def _list() -> int:
+    from opmark.importers.opperf.names import CATEGORIES
+
+    for category, names in CATEGORIES.items():
+        print(f"{category}: {', '.join(names)}")
+    return 0
+
+
+def _measure(options: argparse.Namespace, file: Path) -> int:
+    from opmark.compat.opperf.context import backend_of
+    from opmark.compat.opperf.suite import Wanted, part_of_suite
+
+    backend_of(options.ctx, options.framework)
+    wanted = Wanted(
+        options.dtype, options.profiler, options.int64_tensor == "on", _split(options.op), _split(options.category)
+    )
+    part = part_of_suite(wanted)
+    lines: list[Line] = list(part.refused)
+    environments: dict[str, Any] = {}
+    failed = bool([line for line in part.refused if any(f["status"] == "oom" for f in line.failed)])
+    if part.entries:
+        result = _run(options, wanted, part.entries)
+        if result is None:
+            return _INTERRUPTED
+        from opmark.compat.opperf.performance import lines_of
+
+        lines = [*lines_of(result, wanted), *lines]
+        environments = result.environments
+        failed |= result.failed
+    _write(file, options.output_format, lines, wanted, environments)
+    _print_uncovered()
+    return 1 if failed or not any(line.numbers for line in lines) else 0
+
+
+def _run(options: argparse.Namespace, wanted: Wanted, entries: Sequence[Any]) -> Any:
+    from opmark.api import talk
+    from opmark.compat.opperf.measure import measure
+    from opmark.compat.opperf.progress import Progress
+
+    progress = Progress()
+    try:
+        result = measure(
+            entries, ctx=options.ctx, framework=options.framework, warmup=options.warmup, runs=options.runs,
+            profiler=wanted.profiler, timeout=options.timeout, db=options.db, resume=options.resume,
+            verify=not options.no_verify,
+            on_start=progress.start, on_record=progress.advance, say=progress.say,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        progress.interrupted()
+        return None
+    progress.end()
+    talk(f"stored as run {result.run.id} in {result.db}")
+    return result
+
+
+def _write(file: Path, form: str, lines: Sequence[Line], wanted: Wanted, environments: dict[str, Any]) -> None:
+    from opmark.api import talk
+    from opmark.exporters.opperf import csv_text, json_text, markdown_text
+    from opmark.units import counted
+
+    texts = {
+        "json": lambda: json_text(lines),
+        "md": lambda: markdown_text(lines, wanted.profiler, environments),
+        "csv": lambda: csv_text(lines, wanted.profiler),
+    }
+    file.write_text(texts[form](), encoding="utf-8")
+    operators = counted(len({line.name for line in lines}), "operator")
+    talk(f"wrote {counted(len(lines), 'result')} of {operators} to {file}")
+    doubtful = sum(bool(line.cautions) for line in lines)
+    if doubtful:
+        talk(f"{counted(doubtful, 'result')} to be doubted: `opmark show` says why")
+    for line in lines:
+        for failure in line.failed:
+            talk(f"{line.name} {line.shown()} {failure['phase']}: {failure['status']}: {failure['reason']}")
+
+
+def _print_uncovered() -> None:
+    from opmark.compat.opperf.suite import without_benchmark
+
+    print("Operators not covered by benchmarks:")
+    print(without_benchmark())
+
+
+def _split(values: Sequence[str]) -> list[str]:
+    return [part for value in values for part in value.split(",") if part]

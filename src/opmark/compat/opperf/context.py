@@ -1,0 +1,61 @@
+"""MXNet's contexts and the name of a framework: which backend that is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from opmark.errors import UserError
+from opmark.registry import backends
+
+CPU = "cpu"
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_DEVICES = {"cpu": ("-cpu", ""), "gpu": ("-cuda", "-gpu")}
+
+
+def device_of(ctx: Any) -> tuple[str, int]:
+    """(cpu or gpu, its number) of `cpu`, `gpu`, `gpu(1)`, or of an object that MXNet makes of them."""
+    text = f"{ctx.device_type}({getattr(ctx, 'device_id', 0)})" if hasattr(ctx, "device_type") else ctx
+    found = re.fullmatch(r"(cpu|gpu)(?:\((\d{1,3})\))?", text.strip().lower()) if isinstance(text, str) else None
+    if found is None:
+        raise UserError(f"ctx: expected cpu, gpu or gpu(N), got `{ctx}`", "as in --ctx gpu(0)")
+    return found[1], int(found[2] or 0)
+
+
+def backend_of(ctx: Any, framework: str) -> str:
+    """The backend of a framework on the device of a context."""
+    device, known = device_of(ctx)[0], backends()
+    for ending in _DEVICES[device]:
+        if framework + ending in known:
+            return framework + ending
+    missing = f"no backend runs {framework} on a {device}"
+    if framework == "mxnet":
+        raise UserError(
+            missing, "`--framework torch` runs the same operators; a plug-in that registers mxnet-cpu is used as it is"
+        )
+    frameworks = sorted({info.framework for info in known.values()})
+    raise UserError(missing, f"`opmark list backends` lists what there is: {', '.join(frameworks)}")
+
+
+@contextmanager
+def visible(ctx: Any) -> Iterator[None]:
+    """A worker sees the GPU of a context as its first one."""
+    device, number = device_of(ctx)
+    if device == "cpu" or number == 0:
+        yield
+        return
+    before = os.environ.get(_VISIBLE)
+    seen = before.split(",") if before else []
+    if seen and number >= len(seen):
+        raise UserError(f"ctx: gpu({number}) is not among the devices that {_VISIBLE}={before} leaves")
+    os.environ[_VISIBLE] = seen[number] if seen else str(number)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_VISIBLE]
+        else:
+            os.environ[_VISIBLE] = before

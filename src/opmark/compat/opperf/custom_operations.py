@@ -1,0 +1,13 @@
+"""mxnet_benchmarks.custom_operations: an operator of one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opmark.compat.opperf.classes import member, members
+
+__all__ = members("custom_operations")
+
+
+def __getattr__(name: str) -> Any:
+    return member("custom_operations", name)

@@ -1,0 +1,1 @@
+"""mxnet_benchmarks.gluon"""

@@ -1,0 +1,13 @@
+"""mxnet_benchmarks.gluon.nn: layers. Its classes, and the functions that run all of a kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opmark.compat.opperf.classes import member, members
+
+__all__ = members("gluon.nn")
+
+
+def __getattr__(name: str) -> Any:
+    return member("gluon.nn", name)

@@ -1,0 +1,43 @@
+"""Entries to records: one run, in a worker of its own, with as many calls as opperf would make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from opmark import api
+from opmark.compat.opperf.context import backend_of, device_of, visible
+from opmark.schema import Entry, Workload
+from opmark.schema.workload import VERSION
+
+TIMEOUT = 600.0
+"""Seconds that a task may take: a hundred runs of a large product are long on a CPU."""
+
+Profiler = Literal["native", "python"]
+
+
+def measure(
+    entries: Sequence[Entry], *, ctx: Any, framework: str, warmup: int, runs: int, profiler: Profiler = "native",
+    **more: Any,
+) -> api.Result:  # fmt: skip
+    """`more` is what `opmark.run` takes: `db`, `timeout`, `on_record`."""
+    asked: dict[str, Any] = {"timeout": TIMEOUT, "label": "opperf"}
+    asked |= {key: value for key, value in more.items() if value is not None}
+    with visible(ctx):
+        return api.run(
+            workload=Workload(VERSION, "opperf", list(entries)),
+            backend=backend_of(ctx, framework),
+            warmup=warmup,
+            samples=runs,
+            processes=1,
+            effort="quick",
+            **_quantity(ctx, profiler),
+            **asked,
+        )
+
+
+def _quantity(ctx: Any, profiler: Profiler) -> dict[str, Any]:
+    """MXNet's profiler says what a device did, Python's clock how long a caller waits: on a CPU the same."""
+    if device_of(ctx)[0] == "cpu":
+        return {}
+    return {"quantity": ["latency"]} if profiler == "python" else {"quantity": ["device_time"], "cache": ["warm"]}

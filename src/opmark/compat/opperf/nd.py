@@ -1,0 +1,13 @@
+"""mxnet_benchmarks.nd: tensors. Its classes, and the functions that run all of a kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opmark.compat.opperf.classes import member, members
+
+__all__ = members("nd")
+
+
+def __getattr__(name: str) -> Any:
+    return member("nd", name)

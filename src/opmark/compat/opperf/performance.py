@@ -1,0 +1,146 @@
+"""opperf's Python calls: `run_performance_test`, a function for each of the 23 categories, all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from opmark.api import PathLike, Result, talk
+from opmark.compat.opperf.context import CPU
+from opmark.compat.opperf.measure import Profiler, measure
+from opmark.compat.opperf.suite import Wanted, part_of_suite
+from opmark.errors import UserError
+from opmark.exporters.opperf import document
+from opmark.exporters.opperf_rows import Line, groups, line_of, lines
+from opmark.importers.opperf.ask import Ask, Told, tensor_names, understood
+from opmark.importers.opperf.names import plain_name
+
+CATEGORY_FUNCTIONS = {
+    "run_mx_unary_operators_benchmarks": "unary",
+    "run_mx_binary_broadcast_operators_benchmarks": "binary-broadcast",
+    "run_mx_binary_element_wise_operators_benchmarks": "binary-elementwise",
+    "run_mx_binary_misc_operators_benchmarks": "binary-misc",
+    "run_gemm_operators_benchmarks": "gemm",
+    "run_mx_random_sampling_operators_benchmarks": "random",
+    "run_mx_reduction_operators_benchmarks": "reduction",
+    "run_sorting_searching_operators_benchmarks": "sorting",
+    "run_indexing_routines_benchmarks": "indexing",
+    "run_rearrange_operators_benchmarks": "rearrange",
+    "run_shape_operators_benchmarks": "shape",
+    "run_expanding_operators_benchmarks": "expanding",
+    "run_rounding_operators_benchmarks": "rounding",
+    "run_join_split_operators_benchmarks": "join-split",
+    "run_nn_basic_operators_benchmarks": "nn-basic",
+    "run_activation_operators_benchmarks": "activation",
+    "run_pooling_operators_benchmarks": "pooling",
+    "run_convolution_operators_benchmarks": "convolution",
+    "run_transpose_convolution_operators_benchmarks": "transposed-convolution",
+    "run_optimizer_operators_benchmarks": "optimizer",
+    "run_loss_operators_benchmarks": "loss",
+    "run_mx_misc_operators_benchmarks": "misc",
+    "run_linalg_operators_benchmarks": "linalg",
+}
+
+Results = dict[str, list[dict[str, Any]]]
+_SOURCE = "run_performance_test"
+_EACH = ("forward", "backward")
+_SHAPES = ("shape", "target_shape", "output_size", "pooled_size")
+"""Options that are shapes, however they are written."""
+
+
+def run_performance_test(
+    ops: Any, inputs: Sequence[Mapping[str, Any]], run_backward: bool = True, dtype: str = "float32", ctx: Any = CPU,
+    profiler: Profiler = "native", warmup: int = 10, runs: int = 50, *, framework: str = "torch",
+    db: PathLike | None = None,
+) -> list[Results]:  # fmt: skip
+    """Operators by name, or MXNet's functions, each with all inputs. A tuple is a shape, a list holds values."""
+    names = [_name(op) for op in (ops if isinstance(ops, list | tuple) else [ops])]
+    entries, sources = [], []
+    said: dict[str, None] = {}
+    for name in names:
+        tensors = tensor_names(name) - set(_SHAPES)
+        for i, given in enumerate(inputs):
+            phases: Any = ("forward",) if not run_backward else ("both",) if profiler == "python" else _EACH
+            data = {key: _plain(value, values=key in tensors) for key, value in given.items()}
+            entry, notes = understood(Ask(name, data, Told(phases, dtype)), f"{_SOURCE}#{name}[{i}]")
+            said |= {f"{name}: {note}": None for note in notes}
+            entries.append(entry)
+            sources.append((name, i, entry.source))
+    for line in said:
+        talk(line)
+    result = measure(entries, ctx=ctx, framework=framework, warmup=warmup, runs=runs, profiler=profiler, db=db)
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for name, i, source in sources:
+        group = next(g for g in groups(result.records) if source in g[0].task.case.sources)
+        measured = line_of(name, group, profiler)
+        found[name].append(Line(name, dict(inputs[i]), measured.numbers, measured.failed, measured.cautions).result())
+    return [{name: results} for name, results in found.items()]
+
+
+def run_all_mxnet_operator_benchmarks(
+    ctx: Any = CPU, dtype: str = "float32", profiler: Profiler = "native", int64_tensor: str = "off", warmup: int = 25,
+    runs: int = 100, **more: Any,
+) -> Results:  # fmt: skip
+    """The whole suite: minutes to hours on a CPU. `more`: framework, db, timeout."""
+    return run_wanted(Wanted(dtype, profiler, _on(int64_tensor)), ctx=ctx, warmup=warmup, runs=runs, **more)
+
+
+@cache
+def category_function(name: str) -> Callable[..., Results]:
+    category = CATEGORY_FUNCTIONS[name]
+
+    def run(
+        ctx: Any = CPU, dtype: str = "float32", profiler: Profiler = "native", int64_tensor: str = "off",
+        warmup: int = 25, runs: int = 100, **more: Any,
+    ) -> Results:  # fmt: skip
+        wanted = Wanted(dtype, profiler, _on(int64_tensor), categories=[category])
+        return run_wanted(wanted, ctx=ctx, warmup=warmup, runs=runs, **more)
+
+    run.__name__ = run.__qualname__ = name
+    run.__doc__ = f"opperf's category {category}: results by operator. Beside opperf's own: framework, db, timeout."
+    return run
+
+
+def run_wanted(wanted: Wanted, *, ctx: Any, warmup: int, runs: int, framework: str = "torch", **more: Any) -> Results:
+    part = part_of_suite(wanted)
+    found = list(part.refused)
+    if part.entries:
+        settings: dict[str, Any] = {"ctx": ctx, "framework": framework, "warmup": warmup, "runs": runs}
+        result = measure(part.entries, profiler=wanted.profiler, **settings, **more)
+        found = [*lines_of(result, wanted), *found]
+    return document(found)
+
+
+def lines_of(result: Result, wanted: Wanted) -> list[Line]:
+    return lines(result.results(), wanted.profiler, wanted.names)
+
+
+def _on(word: Any) -> bool:
+    if word not in ("on", "off", True, False):
+        raise UserError(f"int64_tensor: expected on or off, got `{word}`")
+    return word in ("on", True)
+
+
+def _name(op: Any) -> str:
+    name = op if isinstance(op, str) else getattr(op, "__name__", None)
+    if not isinstance(name, str):
+        raise UserError(f"ops: expected the name of an operator or a function, got `{op!r}`")
+    return plain_name(name)
+
+
+def _plain(value: Any, *, values: bool) -> Any:
+    """A tuple is a shape; whole numbers in the list of a tensor are its `values`, and not its sizes."""
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, list):
+        whole = values and value and all(isinstance(v, int) and not isinstance(v, bool) for v in value)
+        return [float(v) for v in value] if whole else [_plain(v, values=values) for v in value]
+    return list(value.shape) if hasattr(value, "shape") else value
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "run_performance_test": run_performance_test,
+    "run_all_mxnet_operator_benchmarks": run_all_mxnet_operator_benchmarks,
+}
+"""What has a name of its own."""

@@ -1,0 +1,83 @@
+"""The options of PARAM's run_benchmark, and a few of opmark's own."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+MODES = ("discrete", "continuous", "continuous_events")
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="opmark param", description="PARAM's run_benchmark: the same configs, options and result files."
+    )
+    _what_runs(made)
+    _how_it_is_measured(made)
+    _profilers(made)
+    _output(made)
+    _of_opmark(made.add_argument_group("of opmark, not of PARAM"))
+    return made
+
+
+def _what_runs(made: argparse.ArgumentParser) -> None:
+    add = made.add_argument
+    add("-c", "--config", type=Path, help="The benchmark config file.")
+    add("-w", "--warmup", type=int, default=1, help="Number of warm up iterations. [1]")
+    add("-i", "--iteration", type=int, default=1, help="Number of benchmark iterations. [1]")
+    add("-b", "--backward", action="store_true", help="Include backward pass.")
+    add("-d", "--device", default="cpu", help="Target device: cpu, cuda, cuda:1, xpu, mps, or a backend. [cpu]")
+    add("-r", "--resume-id", help="Begin at this op_run_id (op|config|build|input), skip all before it.")
+    add("-s", "--stop_id", "--stop-id", dest="stop_id", help="Stop before this op_run_id (exclusive).")
+
+
+def _how_it_is_measured(made: argparse.ArgumentParser) -> None:
+    add = made.add_argument
+    add("--cuda-l2-cache", nargs="?", const="off", default="on", choices=("on", "off"),
+        help="off, or no value: overwrite the GPU's caches before each call in discrete mode. [on]")  # fmt: skip
+    add("--exec-mode", nargs="?", const="discrete", default="discrete", choices=MODES,
+        help="One call at a time; back to back; back to back with events around each. [discrete]")  # fmt: skip
+    add("--cuda-graph", action="store_true", help="Capture the calls as a CUDA graph and time its replay.")
+    add("--pt2-model", action="store_true", help="Compile with torch.compile: not yet.")
+
+
+def _profilers(made: argparse.ArgumentParser) -> None:
+    add = made.add_argument
+    for name, title, iterations in (("ncu", "NSight Compute", 1), ("nsys", "NSight Systems", 10)):
+        add(f"--{name}", action="store_true", help=f"Run {title} to collect metrics.")
+        add(f"--{name}-bin", help=f"Path to the {title} ({name}) binary.")
+        add(f"--{name}-args-file", type=Path, help=f"{title} extra command line options (metrics etc.).")
+        add(f"--{name}-warmup", type=int, default=5, help=f"{title}: number of warmup runs. [5]")
+        add(
+            f"--{name}-iteration",
+            type=int,
+            default=iterations,
+            help=f"{title}: number of measured runs. [{iterations}]",
+        )
+    add("--run-batch-size", type=int, default=50, help="Cases in one launch of a profiler. [50]")
+    add("--batch-cuda-device", type=int, help="CUDA device that profilers run on. [that of --device]")
+    add("--batch-cmd", help="Command that runs a batch below the profiler; its arguments are put behind it.")
+    add("-p", "--profile", action="store_true", help="Write a trace of the run, to be opened in Perfetto.")
+    add("--cupti-profiler", action="store_true", help="Not yet; --ncu collects such metrics.")
+    add("--cupti-profiler-metrics", help="Not yet.")
+    add("--cupti-profiler-measure-per-kernel", action="store_true", help="Not yet.")
+    add("--et", action="store_true", help="Collect an execution trace: not yet.")
+
+
+def _output(made: argparse.ArgumentParser) -> None:
+    add = made.add_argument
+    add("-o", "--output-prefix", default="benchmark_result",
+        help="Results go to PREFIX_<pid>_<time>.json. [benchmark_result]")  # fmt: skip
+    add("-a", "--append", action="store_true", help="Append to PREFIX.json instead.")
+    add("-l", "--log-level", default="INFO", help="debug, info, warning, error: what is told meanwhile. [info]")
+    add("--version", action="store_true", help="Print version.")
+
+
+def _of_opmark(made: argparse._ArgumentGroup) -> None:
+    add = made.add_argument
+    add("--threads", type=int, default=1, help="Threads of the framework; PARAM always has 1. [1]")
+    add("--seed", type=int, default=0, help="Of input data and of values that the config leaves to chance. [0]")
+    add("--dry-run", action="store_true", help="Print ids and arguments, run nothing.")
+    add("--strict", action="store_true", help="Stop if a part of the config is not understood.")
+    add("--timeout", type=float, default=60.0, help="Seconds that one case may take. [60]")
+    add("--db", type=Path, help="The store of runs. [$OPMARK_DB or the data directory]")

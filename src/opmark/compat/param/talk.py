@@ -1,0 +1,45 @@
+"""What is told on standard error while a config runs, as much as `--log-level` lets through."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from opmark.compat.param.result import CaseResult
+from opmark.errors import UserError
+from opmark.units import seconds
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+class Talk:
+    def __init__(self, level: str) -> None:
+        if level.lower() not in LEVELS:
+            raise UserError(f"--log-level: expected one of {', '.join(LEVELS)}, got `{level}`", "as in -l INFO")
+        self._least = getattr(logging, level.upper())
+
+    @property
+    def shows_results(self) -> bool:
+        return bool(self._least <= logging.INFO)
+
+    def debug(self, message: str) -> None:
+        self._say(logging.DEBUG, message)
+
+    def info(self, message: str) -> None:
+        self._say(logging.INFO, message)
+
+    def warning(self, message: str) -> None:
+        self._say(logging.WARNING, message)
+
+    def result(self, found: CaseResult) -> None:
+        """One line a case, as it is done."""
+        if found.error:
+            self._say(logging.ERROR, f"{found.op_run_id}: {found.error['status']}: {found.error['reason']}")
+        else:
+            times = (("forward", found.forward_ms), ("backward", found.backward_ms))
+            told = [f"{name} {seconds(ms / 1e3)}" for name, ms in times if ms is not None]
+            self.info(" ".join([found.op_run_id, *told]))
+
+    def _say(self, level: int, message: str) -> None:
+        if level >= self._least:
+            print(message, file=sys.stderr, flush=True)

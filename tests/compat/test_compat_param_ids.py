@@ -1,0 +1,65 @@
+"""Where a PARAM run begins again, and where it stops."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opmark.compat.param.ids import between
+from opmark.errors import UserError
+from opmark.exporters.param_lines import Place, place_of
+
+PLACES = [Place(op, f"{c}|0|0_{i}") for op in ("torch.add", "aten::mm") for c in range(2) for i in range(3)]
+
+
+def chosen(resume: str | None = None, stop: str | None = None) -> list[str]:
+    return [str(place) for place in PLACES[between(PLACES, resume, stop)]]
+
+
+def test_without_ids_everything_runs() -> None:
+    assert chosen() == [str(place) for place in PLACES]
+
+
+@given(st.integers(0, 11), st.integers(0, 11))
+def test_resume_is_inclusive_and_stop_exclusive(first: int, last: int) -> None:
+    resume, stop = str(PLACES[first]), str(PLACES[last])
+    if first < last:
+        assert chosen(resume, stop) == [str(place) for place in PLACES[first:last]]
+    else:
+        with pytest.raises(UserError, match="nothing is left"):
+            chosen(resume, stop)
+
+
+@pytest.mark.parametrize("text", ["aten::mm|1|0|0_1", "aten::mm:1|0|0_1", "aten::mm:1:0:0_1"])
+def test_bars_and_colons_name_the_same_case(text: str) -> None:
+    assert chosen(text)[0] == "aten::mm|1|0|0_1"
+
+
+def test_an_id_that_never_matches_names_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"no case of this config has the id `torch\.add") as error:
+        chosen("torch.add|1|0|0_7")
+    assert "torch.add|1|0|0_" in (error.value.hint or "")
+
+
+def test_a_stop_that_never_matches_is_a_mistake_too() -> None:
+    with pytest.raises(UserError, match="--stop-id"):
+        chosen(stop="torch.mul|0|0|0")
+
+
+def test_an_id_without_its_operator_must_be_the_only_one() -> None:
+    with pytest.raises(UserError, match="an id of 2 operators") as error:
+        chosen("0|0|0_1")
+    assert "torch.add|0|0|0_1" in (error.value.hint or "")
+    single = PLACES[:3]
+    assert between(single, "0|0|0_1", None) == slice(1, 3)
+
+
+@given(st.text(alphabet="abc#.:| ", max_size=8), st.from_regex(r"[a-z]+(::|\.)[a-z_]+", fullmatch=True))
+def test_a_source_names_its_place_whatever_the_file_is_called(file: str, op: str) -> None:
+    assert place_of(f"{file}#{op}|0|1_2|3_4") == Place(op, "0|1_2|3_4")
+
+
+@pytest.mark.parametrize("source", ["", "page 3 of a paper", "gemm.json#gemm", "x.json#a|b"])
+def test_other_sources_are_no_places(source: str) -> None:
+    assert place_of(source) is None

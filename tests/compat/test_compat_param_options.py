@@ -1,0 +1,149 @@
+"""PARAM's options in the words of opmark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opmark.compat.param.command import main
+from opmark.compat.param.devices import device_of
+from opmark.compat.param.options import Options, options_of
+from opmark.compat.param.parser import parser
+from opmark.errors import UserError
+
+
+def asked(*arguments: str) -> dict[str, Any]:
+    options = options_of(parser().parse_args(list(arguments)))
+    return options.asked(options.target())
+
+
+def test_the_defaults_are_those_of_param() -> None:
+    found = asked()
+    assert (found["warmup"], found["samples"], found["threads"], found["backend"]) == (1, 1, 1, "torch-cpu")
+    assert (found["mode"], found["cache"], found["processes"], found["seed"]) == ("discrete", ["warm"], 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "value"),
+    [
+        (["-w", "7"], "warmup", 7),
+        (["--iteration", "9"], "samples", 9),
+        (["-i", "0"], "samples", 1),
+        (["-d", "cuda"], "backend", "torch-cuda"),
+        (["-d", "xpu"], "backend", "torch-xpu"),
+        (["-d", "mps"], "backend", "torch-mps"),
+        (["-d", "null"], "backend", "null"),
+        (["--exec-mode", "continuous"], "mode", "continuous"),
+        (["--exec-mode"], "mode", "discrete"),
+        (["--exec-mode", "continuous_events", "-d", "cuda"], "mode", "continuous_events"),
+        (["--exec-mode", "continuous_events"], "mode", "discrete"),
+        (["--cuda-l2-cache", "off", "-d", "cuda"], "cache", ["cold"]),
+        (["--cuda-l2-cache", "-d", "cuda"], "cache", ["cold"]),
+        (["--cuda-l2-cache", "on", "-d", "cuda"], "cache", ["warm"]),
+        (["--cuda-l2-cache", "off"], "cache", ["warm"]),
+        (["--cuda-l2-cache", "off", "-d", "cuda", "--exec-mode", "continuous"], "cache", ["warm"]),
+        (["--cuda-graph", "-d", "cuda"], "timer", "graph"),
+        (["--threads", "2"], "threads", 2),
+        (["--seed", "3"], "seed", 3),
+        (["--timeout", "5"], "timeout", 5.0),
+        (["--db", "x.db"], "db", Path("x.db")),
+    ],
+    ids=str,
+)
+def test_each_option_is_passed_on(arguments: list[str], name: str, value: Any) -> None:
+    assert asked(*arguments)[name] == value
+
+
+def test_what_means_nothing_here_is_said() -> None:
+    flush = Options(cuda_l2_cache=False)
+    assert "changes nothing" in flush.notes(flush.target())[0]
+    events = Options(exec_mode="continuous_events")
+    assert "has no events" in events.notes(events.target())[0]
+    assert Options().notes(Options().target()) == []
+
+
+def test_backward_means_both_phases() -> None:
+    assert Options(backward=True).phases == ["forward", "backward"]
+    assert Options().phases == ["forward"]
+
+
+def test_one_of_several_devices_is_chosen_for_processes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    device = device_of("cuda:1")
+    assert (device.backend, device.environ) == ("torch-cuda", {"CUDA_VISIBLE_DEVICES": "1"})
+    with device.chosen():
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    with device_of("cuda:1").chosen():
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "5"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,5"
+    with pytest.raises(UserError, match="only 2 can be seen"):
+        device_of("cuda:2")
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ("cudda", "no device named `cudda`", "cuda"),
+        ("cuda:x", "expected a number behind the colon", "cuda:0"),
+        ("mps:1", "cannot tell one mps from another", ":1"),
+    ],
+)
+def test_a_device_that_is_none_is_a_mistake(text: str, said: str, hint: str) -> None:
+    with pytest.raises(UserError, match=said) as error:
+        device_of(text)
+    assert hint in (error.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-c", "x.json", "--pt2-model"], "yet"),
+        (["-c", "x.json", "--et"], "yet"),
+        (["-c", "x.json", "--cupti-profiler"], "not yet"),
+        (["-c", "x.json", "--cupti-profiler-metrics", "a,b"], "not yet"),
+        (["-c", "x.json", "--cupti-profiler-measure-per-kernel"], "not yet"),
+        (["-c", "x.json", "--ncu-bin", "ncu"], "goes with --ncu"),
+        (["-c", "x.json", "--nsys-args-file", "f"], "goes with --nsys"),
+        (["-c", "x.json", "--batch-cmd", "python"], "goes with --ncu or --nsys"),
+        (["-c", "x.json", "--batch-cuda-device", "0"], "goes with --ncu or --nsys"),
+        (["-c", "x.json", "-w", "-1"], "--warmup: expected a whole number"),
+        (["-c", "x.json", "--cuda-graph"], "a CPU captures no graph"),
+        (["-c", "x.json", "-l", "loud"], "--log-level"),
+        (["-c", "missing.json"], "missing.json"),
+        ([], "no config is named"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_had_is_an_error_and_never_left_out(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.json").write_text('{"torch.add": {"config": [{"input": [{"args": [{"type": "int", "value": 1}]}]}]}}')
+    with pytest.raises(UserError, match=said):
+        main(arguments)
+    assert not list(tmp_path.glob("benchmark_result*"))
+
+
+def test_both_spellings_of_the_stop_id() -> None:
+    assert parser().parse_args(["--stop_id", "a"]).stop_id == parser().parse_args(["--stop-id", "a"]).stop_id == "a"
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["-h"]])
+def test_version_and_help_import_nothing_heavy(arguments: list[str]) -> None:
+    script = (
+        "import sys\nfrom opmark.compat.param.command import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "print('modules:', *sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
+    assert "opmark" in done.stdout
+    loaded = set(done.stderr.split())
+    assert "argparse" in loaded
+    assert not loaded & {"torch", "numpy", "msgspec", "rich", "sqlalchemy", "yaml", "opmark.api"}

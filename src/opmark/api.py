@@ -26,7 +26,7 @@ from opmark.report.gain import gains
 from opmark.report.rows import rows
 from opmark.report.view import Known, view
 from opmark.runner.calibrate import calibration
-from opmark.runner.intake import Intake, Source, complaints, take_in
+from opmark.runner.intake import Intake, Source, complaints, take_in, wishes
 from opmark.runner.plan import Plan, make_plan
 from opmark.runner.probe import probe
 from opmark.runner.profiling import Profiling, profiled
@@ -135,7 +135,10 @@ def plan(
         sampling=sampling,
     )  # fmt: skip
     whole = make_plan(cases, _many(backend) or default_backends(cases), settings, by_device=processes is None)
-    return dataclasses.replace(whole, problems=taken.problems, notes=taken.notes) if taken else whole
+    if taken is None:
+        return whole
+    told = () if samples or warmup else tuple(wishes(taken.asked))
+    return dataclasses.replace(whole, problems=taken.problems, notes=(*taken.notes, *told))
 
 
 def run(

@@ -64,6 +64,8 @@ def test_what_means_nothing_here_is_said() -> None:
     assert "changes nothing" in flush.notes(flush.target())[0]
     events = Options(exec_mode="continuous_events")
     assert "has no events" in events.notes(events.target())[0]
+    graph = Options(cuda_graph=True, exec_mode="continuous", device="cuda")
+    assert "in one way only" in graph.notes(graph.target())[0]
     assert Options().notes(Options().target()) == []
 
 

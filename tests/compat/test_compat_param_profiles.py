@@ -49,10 +49,9 @@ def test_a_batch_runs_as_often_as_asked_and_on_the_device_asked(command: Command
     args = command.folder / "ncu_args.txt"
     args.write_text("--metrics gpu__time_duration.sum  # time alone\n")
     options = ("--ncu-warmup", "2", "--ncu-iteration", "3", "--batch-cuda-device", "0", "--ncu-args-file", str(args))
-    (batch,) = (
-        line for line in command(ADD, "--ncu", "--ncu-bin", fake(command.folder, "ncu"), *options).lines
-        if "ncu_file" in line
-    )  # fmt: skip
+    ran = command(ADD, "--ncu", "--ncu-bin", fake(command.folder, "ncu"), *options)
+    assert ran.header["run_options"]["ncu_args"] == "--metrics gpu__time_duration.sum"
+    (batch,) = (line for line in ran.lines if "ncu_file" in line)
     said = batch["ncu_cmd_str"]
     assert "--warmup 2 --iterations 3" in said
     assert "--metrics gpu__time_duration.sum" in said

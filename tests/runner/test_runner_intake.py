@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from opmark.errors import InvalidFile, UnknownName
-from opmark.runner.intake import complaints, take_in
+from opmark.runner.intake import complaints, take_in, wishes
 from opmark.schema import Entry, Imported, Problem, Workload
 from opmark.schema.workload import VERSION
 
@@ -120,6 +120,12 @@ def test_a_folder_agrees_on_what_all_its_files_ask_for(tmp_path: Path) -> None:
     written(tmp_path / "a.json", {"op": "exp", "shapes": [[4]], "asked": asked})
     written(tmp_path / "b.json", {"op": "exp", "shapes": [[8]], "asked": {**asked, "warmup": 5}})
     assert take_in(tmp_path).asked == {"samples": 100}
+
+
+def test_what_a_file_asks_for_is_said_in_options() -> None:
+    (said,) = wishes({"samples": 100, "warmup": 10})
+    assert "--samples 100 --warmup 10" in said
+    assert list(wishes({})) == []
 
 
 def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:

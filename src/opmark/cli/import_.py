@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,18 +26,17 @@ def import_(
 ) -> None:
     """A foreign workload or hardware file as one of opmark's own. Exit code 1: a part of it was not understood."""
     from opmark import api
-    from opmark.runner.intake import complaints
+    from opmark.runner.intake import complaints, wishes
     from opmark.units import counted
 
     taken = api.read_workload(source, seed=seed, phase=split(phase or []), strict=strict)
-    for line in complaints(taken.problems, taken.notes):
+    for line in complaints(taken.problems, [*taken.notes, *wishes(taken.asked)]):
         api.talk(line)
     in_json = as_json or (output is not None and output.suffix == ".json")
     write_out(_hardware(taken, in_json) if taken.chips else _workload(taken, in_json), output)
     what = counted(len(taken.chips), "chip") if taken.chips else counted(len(taken.cases), "case")
     where = f" in {output}" if output else ""
     api.talk(f"{what} of {taken.foreign or 'opmark'}{where}")
-    sys.stdout.flush()
     if taken.problems:
         api.talk(f"{counted(len(taken.problems), 'part')} not imported")
         raise typer.Exit(1)

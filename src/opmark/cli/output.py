@@ -46,6 +46,7 @@ def write_out(text: str, path: Path | None) -> None:
     """To a file, its folder made if need be, or to standard output."""
     if path is None:
         sys.stdout.write(text)
+        sys.stdout.flush()  # before what is said of it
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

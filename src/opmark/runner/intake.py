@@ -177,6 +177,13 @@ def _refused(taken: Intake) -> InvalidFile:
     return InvalidFile(f"{taken.where}: {counted(len(taken.problems), 'problem')}:\n{lines}{rest}", hint)
 
 
+def wishes(asked: Mapping[str, Any]) -> Iterator[str]:
+    """How a file wants to be measured, for whoever does it in another way: fixed numbers are seldom enough."""
+    if asked:
+        options = " ".join(f"--{name} {value}" for name, value in asked.items())
+        yield f"`opmark run {options}` calls exactly as often as the file says; without, until the median is known"
+
+
 def complaints(problems: Sequence[Problem], notes: Sequence[str]) -> Iterator[str]:
     """What a person should know of what was taken in, a line each."""
     for problem in problems:

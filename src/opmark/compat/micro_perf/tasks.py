@@ -91,7 +91,7 @@ def _of_file(path: Path) -> Offer:
         return Offer(str(path), [], problems, [])
     if not taken.workload.cases:
         raise UserError(f"{path}: holds no task", "a hardware file goes with --vendor_path")
-    notes = [note for note in taken.notes if "`iterations`" not in note]  # they are done here
+    notes = list(taken.notes)
     return Offer(str(path), _items(taken), list(taken.problems), notes)
 
 

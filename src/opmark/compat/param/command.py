@@ -137,7 +137,8 @@ class _Invocation:
 
         if self._file.begun:
             return
-        self._file.begin(run_options(self._given, self._options), facts)
+        args = {f"{asked.profiler}_args": " ".join(asked.args) for asked in self._profilings if asked.args}
+        self._file.begin({**run_options(self._given, self._options), **args}, facts)
         for problem in self._config.problems:
             self._file.write(not_imported(problem))
 

@@ -75,7 +75,9 @@ class Options:
     def notes(self, target: Device) -> list[str]:
         """What has no meaning here, said instead of silently left out."""
         said = []
-        if self._mode(target) != self.exec_mode:
+        if self.cuda_graph and self.exec_mode != "discrete":
+            said.append(f"--exec-mode {self.exec_mode}: a captured graph is replayed in one way only")
+        elif self._mode(target) != self.exec_mode:
             said.append(f"{self.exec_mode}: {target.backend} has no events; each call is timed by the host's clock")
         if not self.cuda_l2_cache and not self._flushes(target):
             said.append("--cuda-l2-cache off is about a GPU in discrete mode and changes nothing here")

@@ -139,9 +139,6 @@ def _read_iterations(taken: Taken, data: Mapping[str, Any]) -> None:
     count = data.get("iterations")
     if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
         taken.asked["samples"] = count
-        taken.note(
-            f"`iterations` is {count}: `opmark run --samples {count}` takes as many samples, not as many as it needs"
-        )
     elif count is not None:
         taken.problem("$.iterations", f"expected a whole number of at least 1, got {shown(count)}")
 

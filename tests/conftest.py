@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,8 @@ import pytest
 from opmark.hardware.detect import affinity
 from opmark.interfaces import Backend
 from opmark.registry import backend as find_backend
+
+FAKE_PROFILERS = Path(__file__).parent / "profilers" / "fakes"
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +60,17 @@ def numpy_cpu() -> Backend:
 @pytest.fixture
 def torch_cpu() -> Backend:
     return find_backend("torch-cpu").load(threads=1)
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Callable[[str], str]:
+    """The path of a program that behaves like the profiler of that name."""
+
+    def make(name: str) -> str:
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE_PROFILERS / name}.py "$@"\n')
+        path.chmod(0o755)
+        return str(path)
+
+    return make

@@ -238,7 +238,7 @@ def test_a_device_that_is_not_there_is_an_error(device: str, backend: str) -> No
 
 def test_a_device_beyond_those_that_may_be_seen_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
-    with pytest.raises(UserError, match="2 may be seen"):
+    with pytest.raises(UserError, match="only 2 can be seen"):
         placed("--device", "2", backend="torch-cuda")
 
 

@@ -194,7 +194,7 @@ def test_a_worker_sees_the_gpu_that_is_named(monkeypatch: pytest.MonkeyPatch) ->
     with visible("gpu(2)"):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "7"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "5,6,7"
-    with pytest.raises(UserError, match="not among"), visible("gpu(3)"):
+    with pytest.raises(UserError, match="only 3 can be seen"), visible("gpu(3)"):
         pass
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     with visible("gpu(1)"):

@@ -14,6 +14,7 @@ from opmark.compat.param.command import main
 from opmark.compat.param.devices import device_of
 from opmark.compat.param.options import Options, options_of
 from opmark.compat.param.parser import parser
+from opmark.compat.visible import environment
 from opmark.errors import UserError
 
 
@@ -78,11 +79,11 @@ def test_one_of_several_devices_is_chosen_for_processes_alone(monkeypatch: pytes
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     device = device_of("cuda:1")
     assert (device.backend, device.environ) == ("torch-cuda", {"CUDA_VISIBLE_DEVICES": "1"})
-    with device.chosen():
+    with environment(device.environ):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
-    with device_of("cuda:1").chosen():
+    with environment(device_of("cuda:1").environ):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "5"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,5"
     with pytest.raises(UserError, match="only 2 can be seen"):
@@ -94,7 +95,7 @@ def test_one_of_several_devices_is_chosen_for_processes_alone(monkeypatch: pytes
     [
         ("cudda", "no device named `cudda`", "cuda"),
         ("cuda:x", "expected a number behind the colon", "cuda:0"),
-        ("mps:1", "cannot tell one mps from another", ":1"),
+        ("mps:1", "cannot tell one mps from another", "take 0"),
     ],
 )
 def test_a_device_that_is_none_is_a_mistake(text: str, said: str, hint: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from param_runs import ADD, IDS, THREE, Command
 
 from opmark.errors import UserError
 
-FAKES = Path(__file__).parents[1] / "profilers" / "fakes"
+Fake = Callable[[str], str]
 
 
 @pytest.fixture
@@ -19,15 +20,8 @@ def command(tmp_path: Path) -> Command:
     return Command(tmp_path)
 
 
-def fake(folder: Path, name: str) -> str:
-    path = folder / name
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKES / name}.py "$@"\n')
-    path.chmod(0o755)
-    return str(path)
-
-
-def test_ncu_looks_at_batches_and_its_metrics_are_with_the_cases(command: Command) -> None:
-    ran = command(THREE, "--ncu", "--ncu-bin", fake(command.folder, "ncu"), "--run-batch-size", "2")
+def test_ncu_looks_at_batches_and_its_metrics_are_with_the_cases(command: Command, fake: Fake) -> None:
+    ran = command(THREE, "--ncu", "--ncu-bin", fake("ncu"), "--run-batch-size", "2")
     assert ran.code == 0
     assert ran.ids == IDS
     for line in ran.cases:
@@ -45,11 +39,11 @@ def test_ncu_looks_at_batches_and_its_metrics_are_with_the_cases(command: Comman
     assert ran.header["run_options"]["run_ncu"] is True
 
 
-def test_a_batch_runs_as_often_as_asked_and_on_the_device_asked(command: Command) -> None:
+def test_a_batch_runs_as_often_as_asked_and_on_the_device_asked(command: Command, fake: Fake) -> None:
     args = command.folder / "ncu_args.txt"
     args.write_text("--metrics gpu__time_duration.sum  # time alone\n")
     options = ("--ncu-warmup", "2", "--ncu-iteration", "3", "--batch-cuda-device", "0", "--ncu-args-file", str(args))
-    ran = command(ADD, "--ncu", "--ncu-bin", fake(command.folder, "ncu"), *options)
+    ran = command(ADD, "--ncu", "--ncu-bin", fake("ncu"), *options)
     assert ran.header["run_options"]["ncu_args"] == "--metrics gpu__time_duration.sum"
     (batch,) = (line for line in ran.lines if "ncu_file" in line)
     said = batch["ncu_cmd_str"]
@@ -57,9 +51,9 @@ def test_a_batch_runs_as_often_as_asked_and_on_the_device_asked(command: Command
     assert "--metrics gpu__time_duration.sum" in said
 
 
-def test_the_batch_command_takes_the_place_of_ours(command: Command) -> None:
+def test_the_batch_command_takes_the_place_of_ours(command: Command, fake: Fake) -> None:
     own = f"{sys.executable} -u -m opmark.runner.batch"
-    ran = command(ADD, "--nsys", "--nsys-bin", fake(command.folder, "nsys"), "--batch-cmd", own)
+    ran = command(ADD, "--nsys", "--nsys-bin", fake("nsys"), "--batch-cmd", own)
     assert ran.code == 0
     (batch,) = (line for line in ran.lines if "nsys_file" in line)
     assert " -u -m opmark.runner.batch " in batch["nsys_cmd_str"]
@@ -72,8 +66,8 @@ def test_a_profiler_that_is_not_there_is_named_before_anything_runs(command: Com
     assert not list(command.folder.glob("out*.json"))
 
 
-def test_no_timing_but_a_profile(command: Command) -> None:
-    ran = command(ADD, "--ncu", "--ncu-bin", fake(command.folder, "ncu"), "-w", "0", "-i", "0")
+def test_no_timing_but_a_profile(command: Command, fake: Fake) -> None:
+    ran = command(ADD, "--ncu", "--ncu-bin", fake("ncu"), "-w", "0", "-i", "0")
     (line,) = ran.cases
     assert line["metric"] == {}
     assert line["opmark"]["forward"]["profiles"]

@@ -28,22 +28,6 @@ from opmark.schema import Record, Task
 Plugin = Callable[..., BackendInfo]
 MakeTask = Callable[..., Task]
 
-FAKES = Path(__file__).parents[1] / "profilers" / "fakes"
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> Callable[[str], str]:
-    """The path of a program that behaves like the profiler of that name."""
-
-    def make(name: str) -> str:
-        path = tmp_path / "bin" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKES / name}.py "$@"\n')
-        path.chmod(0o755)
-        return str(path)
-
-    return make
-
 
 def ask(tmp_path: Path, profiler: str, **fields: Any) -> Profiling:
     return Profiling(profiler, folder=tmp_path / "profiles", **{"warmup": 1, "timeout": 60.0, **fields})

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from opmark.compat.visible import environment, only
 from opmark.errors import InvalidFile, UserError
 from opmark.registry import backend as find_backend
 from opmark.runner.probe import probe
@@ -17,9 +18,6 @@ from opmark.workloads.load import read
 
 NODES = Path("/sys/devices/system/node")
 
-_CHOOSES = {"cuda": "CUDA_VISIBLE_DEVICES", "xpu": "ZE_AFFINITY_MASK"}
-"""By device, the variable that says which of them a process sees."""
-
 
 @contextmanager
 def placed(given: argparse.Namespace, backend: str) -> Iterator[list[str]]:
@@ -27,7 +25,7 @@ def placed(given: argparse.Namespace, backend: str) -> Iterator[list[str]]:
     variables, said = _device(given.device, backend)
     if given.env:
         variables |= _variables(given.env, backend)
-    with _environment(variables), _processors(_of_nodes(given.numa_node)):
+    with environment(variables), _processors(_of_nodes(given.numa_node)):
         yield said
 
 
@@ -42,21 +40,7 @@ def _device(asked: str | None, backend: str) -> tuple[dict[str, str], list[str]]
     first = numbers[0]
     said = [] if len(numbers) == 1 else [f"--device {asked}: one device is measured, {first}"]
     kind = find_backend(backend).device
-    if kind in _CHOOSES:
-        return {_CHOOSES[kind]: _visible(int(first), os.environ.get(_CHOOSES[kind]))}, said
-    if first != "0":
-        raise UserError(f"--device {first}: {backend} has one device, number 0", "leave it out")
-    return {}, said
-
-
-def _visible(number: int, already: str | None) -> str:
-    """The device of that number, counted among those that may be seen."""
-    if not already:
-        return str(number)
-    seen = [part.strip() for part in already.split(",")]
-    if number >= len(seen):
-        raise UserError(f"--device {number}: {len(seen)} may be seen ({already})", "numbers begin with 0")
-    return seen[number]
+    return only(kind, int(first), f"--device {first}"), said
 
 
 def _of_nodes(asked: str | None) -> set[int] | None:
@@ -97,21 +81,6 @@ def _variables(path: Path, backend: str) -> dict[str, str]:
         facts = probe([find_backend(backend)])[0].facts or {}
         found |= data.get(chip(facts), {})
     return {str(name): str(value) for name, value in found.items() if str(name) not in os.environ}
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Workers take it from this process."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @contextmanager

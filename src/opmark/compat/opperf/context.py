@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from opmark.compat.visible import environment, only
 from opmark.errors import UserError
 from opmark.registry import backends
 
 CPU = "cpu"
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _DEVICES = {"cpu": ("-cpu", ""), "gpu": ("-cuda", "-gpu")}
 
 
@@ -47,15 +46,5 @@ def visible(ctx: Any) -> Iterator[None]:
     if device == "cpu" or number == 0:
         yield
         return
-    before = os.environ.get(_VISIBLE)
-    seen = before.split(",") if before else []
-    if seen and number >= len(seen):
-        raise UserError(f"ctx: gpu({number}) is not among the devices that {_VISIBLE}={before} leaves")
-    os.environ[_VISIBLE] = seen[number] if seen else str(number)
-    try:
+    with environment(only("cuda", number, f"ctx gpu({number})")):
         yield
-    finally:
-        if before is None:
-            del os.environ[_VISIBLE]
-        else:
-            os.environ[_VISIBLE] = before

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, closing
 from typing import TYPE_CHECKING, Any
 
 from opmark.compat.param.parser import parser
+from opmark.compat.visible import environment
 from opmark.errors import UserError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _run(given: argparse.Namespace) -> int:
     target = options.target()
     options.asked(target)  # a mistake is named before anything starts
     starts = not given.dry_run and options.times
-    with target.chosen(), _early(target.backend, options.threads) if starts else nullcontext():
+    with environment(target.environ), _early(target.backend, options.threads) if starts else nullcontext():
         return _read_and_run(given, options, target)
 
 

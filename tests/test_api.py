@@ -433,3 +433,22 @@ def test_operators_of_a_category_can_be_listed() -> None:
     found = opmark.list("ops", category)
     assert found == [op for op in catalogue().values() if op.category == category]
     assert found == opmark.list("ops", category=category)
+
+
+def test_a_result_that_no_file_holds_is_exported() -> None:
+    result = api.run("exp", params={"shape": [8]}, backend="null", db=":memory:", say=lambda _: None)
+    (text,) = api.export(result, format="param").values()
+    assert '"op_name":"exp"' in text
+
+
+def test_what_is_not_in_an_exported_workload_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "exp.json"
+    path.write_text('{"operator": "exp", "input_shape_list": [[4, 8], [4, 8]], "dtype": ["float32", "mxfloat8"]}')
+    files, unsaid = api.export_workload(path, format="bytemicroperf")
+    assert len(files) == 1
+    assert [line.split(":")[0] for line in unsaid] == [
+        "not imported",
+        "1 case stood there before, and each is written once",
+    ]
+    with pytest.raises(UserError, match="problem"):
+        api.export_workload(path, format="bytemicroperf", strict=True)

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from opmark.errors import UnknownName, UserError
 from opmark.frameworks.coverage import coverage as framework_coverage
 from opmark.frameworks.opinfo import PREFIX as OPINFO_PREFIX
-from opmark.hardware.datasheets import datasheet
+from opmark.hardware.datasheets import datasheet, datasheets
 from opmark.interfaces import Results, Store
-from opmark.registry import catalogue, exporters, workload_exporters
+from opmark.registry import catalogue, exporters, operators_like, workload_exporters
 from opmark.registry import operator as find_operator
 from opmark.report.gain import gains
 from opmark.report.rows import rows
@@ -34,12 +34,25 @@ from opmark.runner.request import cases_for, default_backends
 from opmark.runner.self_test import PROCESSES, self_test
 from opmark.runner.session import new_run, perform, recorded, run_to_resume
 from opmark.runner.settings import default_threads, settings_for
-from opmark.schema import QUANTITIES, Availability, Environment, Operator, Problem, Quantity, Record, Run, Workload
+from opmark.schema import (
+    QUANTITIES,
+    Availability,
+    Entry,
+    Environment,
+    Operator,
+    Problem,
+    Quantity,
+    Record,
+    Run,
+    Workload,
+)
 from opmark.schema.coverage import Coverage
 from opmark.schema.noise import NoiseFloor
 from opmark.schema.peaks import Peaks, chip, kept_under
 from opmark.store import memory
 from opmark.store.location import store_path
+from opmark.units import counted
+from opmark.workloads.expand import expand
 from opmark.workloads.select import Selection
 
 DEFAULT_EFFORT = "standard"
@@ -197,27 +210,39 @@ def _take(made: Iterable[Record], records: list[Record], on_record: Callable[[Re
             on_record(record)
 
 
-def read_workload(source: Source, *, seed: int = 0, phase: str | Sequence[str] = (), strict: bool = False) -> Intake:
+def read_workload(
+    source: Source, *, seed: int = 0, phase: str | Sequence[str] = (), strict: bool = False, format: str = ""
+) -> Intake:
     """A file or a folder, ours or foreign, as `opmark import` reads it. What it could not use is in `problems`."""
-    return take_in(source, seed=seed, phases=_many(phase), strict=strict)
+    return take_in(source, seed=seed, phases=_many(phase), strict=strict, format=format)
 
 
-def export(run: str | None = None, *, format: str, db: PathLike | None = None) -> Mapping[str, str]:
-    """A stored run in another system's format: texts by relative path."""
+def export(run: str | Result | None = None, *, format: str, db: PathLike | None = None) -> Mapping[str, str]:
+    """A run, stored or just made, in another system's format: texts by relative path."""
     known = exporters()
     if format not in known:
         raise UnknownName("format of results", format, known, "opmark list formats")
-    return known[format].files(show(run, db=db).results())
+    return known[format].files((run if isinstance(run, Result) else show(run, db=db)).results())
 
 
-def export_workload(source: Source, *, format: str) -> tuple[Mapping[str, str], Sequence[str]]:
-    """A workload in another system's format: texts by relative path, and what that format cannot say."""
+def export_workload(source: Source, *, format: str, strict: bool = False) -> tuple[Mapping[str, str], Sequence[str]]:
+    """A workload in another system's format: (texts by relative path, what is not in them or said otherwise)."""
     known = workload_exporters()
     if format not in known:
         raise UnknownName("format of workloads", format, known, "opmark list formats")
-    taken = take_in(source, strict=True)
-    cases = cases_for((), {}, (), taken, None)
-    return known[format].files(taken.workload.name, cases)
+    taken = take_in(source, strict=strict)
+    whole = replace(taken.workload, cases=[_with_gradients(entry) for entry in taken.workload.cases])
+    cases = expand(whole, find_operator, taken.where, operators_like)
+    files, unsaid = known[format].files(whole.name, cases)
+    again = len(taken.cases) - len({case.id for case in taken.cases})
+    twice = [f"{counted(again, 'case')} stood there before, and each is written once"] if again else []
+    return files, [*(f"not imported: {problem}" for problem in taken.problems), *twice, *unsaid]
+
+
+def _with_gradients(entry: Entry) -> Entry:
+    """Which gradients an entry is about can be seen of a backward case alone."""
+    missing = bool(entry.wrt) and "backward" not in entry.phases
+    return replace(entry, phases=[*entry.phases, "backward"]) if missing else entry
 
 
 def calibrate(
@@ -309,9 +334,9 @@ def _find_run(store: Store, name: str | None) -> Run:
 
 def list_(
     kind: str, category: str | None = None
-) -> Sequence[Operator] | Sequence[Workload] | Sequence[Availability] | Sequence[Quantity]:
-    """`ops` (of a category), `suites`, `quantities` or `backends`; of a backend, whether it can run here, and if not,
-    why."""
+) -> Sequence[Operator] | Sequence[Workload] | Sequence[Availability] | Sequence[Quantity] | Sequence[Peaks]:
+    """`ops` (of a category), `suites`, `quantities`, `hardware` or `backends`; of a backend, whether it can run here,
+    and if not, why."""
     if kind == "ops":
         return [op for op in catalogue().values() if category in (None, op.category)]
     if kind == "backends":
@@ -322,7 +347,9 @@ def list_(
         return suites()
     if kind == "quantities":
         return list(QUANTITIES.values())
-    raise UnknownName("listing", kind, ("ops", "suites", "backends", "quantities"))
+    if kind == "hardware":
+        return datasheets()
+    raise UnknownName("listing", kind, ("ops", "suites", "backends", "quantities", "hardware"))
 
 
 def coverage(framework: str = "torch", *, db: PathLike | None = None) -> Coverage:

@@ -59,6 +59,24 @@ def test_a_chip_that_is_nearly_named_is_a_hint(main: Command) -> None:
     assert "did you mean `NVIDIA H100 PCIe`?" in done.err
 
 
+def test_chips_that_hold_the_name_are_a_hint(main: Command) -> None:
+    done = main("describe", "h100")
+    assert done.code == 2
+    chips = [peaks.chip for peaks in datasheets() if "H100" in peaks.chip]
+    assert len(chips) > 1
+    assert f"chips: {', '.join(chips)}" in done.err
+
+
+def test_a_file_of_vendor_zoo_says_how_it_is_converted(
+    main: Command, zoo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ENVIRONMENT, str(zoo))
+    done = main("list", "hardware")
+    assert done.code == 2
+    assert "vendor_zoo" in done.line("error:")
+    assert f"`opmark import {zoo} -o mine.yaml` converts it" in done.line("hint:")
+
+
 def test_an_imported_file_is_printed_and_can_be_used(
     main: Command, zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from opmark.errors import InvalidFile, UnknownName
+from opmark.runner.callables import missing_callables
 from opmark.runner.intake import complaints, take_in, wishes
 from opmark.schema import Entry, Imported, Problem, Workload
 from opmark.schema.workload import VERSION
@@ -131,6 +132,47 @@ def test_what_a_file_asks_for_is_said_in_options() -> None:
 def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match="holds no workload"):
         take_in(tmp_path)
+
+
+def test_sources_in_a_folder_say_which_file_and_hidden_ones_are_left_alone(tmp_path: Path) -> None:
+    for name in ("a/f.json", "b/f.json", ".git/f.json"):
+        (tmp_path / name).parent.mkdir()
+        written(tmp_path / name, {"op": "exp", "shapes": [[4]]})
+    taken = take_in(tmp_path)
+    assert [case.sources for case in taken.cases] == [("a/f.json#0",), ("b/f.json#0",)]
+    assert taken.problems == ()
+
+
+def test_a_folder_has_a_name_however_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path / "f.json", {"op": "exp", "shapes": [[4]]})
+    monkeypatch.chdir(tmp_path)
+    assert take_in(".").workload.name == tmp_path.name
+
+
+def test_what_nobody_recognises_is_said_with_what_is_known(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match="of no format that is known here") as caught:
+        take_in(written(tmp_path / "f.json", {"opr": "exp"}))
+    assert "shapes" in str(caught.value.hint)
+
+
+def test_a_format_may_be_insisted_on(tmp_path: Path) -> None:
+    path = written(tmp_path / "f.json", {"schema": 1, "name": "x", "op": "exp", "shapes": [[4]]})
+    assert take_in(path, format="shapes").foreign == "shapes"
+    with pytest.raises(UnknownName, match="format of files"):
+        take_in(path, format="shape")
+
+
+def test_a_text_that_is_no_path_is_an_error() -> None:
+    with pytest.raises(InvalidFile, match="cannot be read"):
+        take_in('{"op": "exp"}' * 100)
+
+
+def test_who_is_strict_has_callables_looked_up() -> None:
+    own = {"schema": 1, "name": "own", "cases": [{"op": "numpy.cumsumm", "args": ["4 float32"]}]}
+    assert missing_callables({"numpy.cumsum", "exp"}) == {}
+    assert "did you mean `cumsum`?" in missing_callables({"numpy.cumsumm"})["numpy.cumsumm"]
+    with pytest.raises(InvalidFile, match="no function of numpy named `cumsumm`"):
+        take_in(own, strict=True)
 
 
 def test_objects_are_taken_as_they_are() -> None:

@@ -231,3 +231,11 @@ def test_a_time_that_was_asked_for_is_the_one_that_counts(least: float | None, m
     assert found.min_time <= found.max_time
     assert least in (None, found.min_time)
     assert most in (None, found.max_time)
+
+
+@pytest.mark.parametrize(("told", "threads"), [("3", 3), ("", None), ("0", None), ("1,2", None), ("many", None)])
+def test_the_environment_says_how_many_threads_there_are(
+    told: str, threads: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", told)
+    assert [s.threads for s in settings_for(processes=1)] == [threads or len(affinity())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -324,3 +325,18 @@ def test_a_tensor_filled_in_is_the_tensor_written_out(shape: list[int], dtype: s
     values = {**names, "shape": shape, "dt": dtype}
     for node in (axis_by_axis, "{shape} {dt}", {"shape": "{shape}", "dtype": "{dt}"}):
         assert canonical(filled(node, values)) == canonical(expected)
+
+
+@pytest.mark.parametrize(("number", "name"), [(float("inf"), "inf"), (float("-inf"), "-inf"), (float("nan"), "nan")])
+def test_a_number_that_json_has_no_word_for_survives(number: float, name: str) -> None:
+    written = canonical([number, {"value": number}, {"tuple": [number]}])
+    assert written == [{"float": name}, {"float": name}, {"tuple": [{"float": name}]}]
+    assert canonical(written) == written
+    made = assembled(json.loads(json.dumps(written)), "args", {}, str)
+    assert [repr(made[0]), repr(made[1]), repr(made[2][0])] == [repr(number)] * 3
+
+
+@pytest.mark.parametrize("node", [{1, 2}, b"text", object(), 1j, {"float": "big"}, [{"x": {1}}]])
+def test_what_no_file_can_hold_is_no_argument(node: object) -> None:
+    with pytest.raises(InvalidParameter, match=r"expected"):
+        canonical(node)

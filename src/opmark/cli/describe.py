@@ -12,6 +12,9 @@ from opmark.errors import UnknownName, nearest
 if TYPE_CHECKING:
     from opmark.schema import Peaks
 
+_FEW = 8
+"""So many chips fit into a hint."""
+
 
 def describe(
     op: Annotated[str, typer.Argument(help="An operator, as in `opmark list ops`, a quantity, or a chip.")],
@@ -19,7 +22,7 @@ def describe(
 ) -> None:
     """Parameters, presets, cost and implementations of an operator; what a quantity is; what a chip can do."""
     from opmark import api
-    from opmark.hardware.datasheets import datasheet, datasheets, names
+    from opmark.hardware.datasheets import datasheet
     from opmark.report.operator import operator_text, operator_view
     from opmark.report.quantity import quantity_text
     from opmark.schema import QUANTITIES
@@ -32,17 +35,34 @@ def describe(
         return
     try:
         operator = api.describe(op)
-    except UnknownName:
+    except UnknownName as unknown:
         if chip := datasheet(op):
             _describe_chip(chip, as_json)
             return
-        if near := nearest(op, [*QUANTITIES, *(name for peaks in datasheets() for name in names(peaks))]):
-            raise UnknownName("operator", op, [near]) from None
-        raise
+        raise _with_chips(unknown, op) from None
     if as_json:
         print_json_lines([operator_view(operator)])
     else:
         console().print(operator_text(operator))
+
+
+def _with_chips(unknown: UnknownName, name: str) -> UnknownName:
+    """The chips that hold the name in theirs; else the quantity or the chip that is next to it."""
+    from opmark.hardware.datasheets import datasheets, names
+    from opmark.schema import QUANTITIES
+
+    known = datasheets()
+    folded = name.casefold()
+    chips = [peaks.chip for peaks in known if any(folded in other.casefold() for other in names(peaks))]
+    if len(chips) == 1:
+        unknown.hint = f"did you mean `{chips[0]}`?"
+        return unknown
+    if chips and folded:
+        more = ", ... as in `opmark list hardware`" if len(chips) > _FEW else ""
+        unknown.hint = f"{unknown.hint}; chips: {', '.join(chips[:_FEW])}{more}"
+        return unknown
+    near = nearest(name, [*QUANTITIES, *(other for peaks in known for other in names(peaks))])
+    return UnknownName("operator", name, [near]) if near else unknown
 
 
 def _describe_chip(chip: Peaks, as_json: bool) -> None:

@@ -21,6 +21,7 @@ def export(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="A file, or a folder where there are several.")
     ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Of a workload: stop if a part is not understood.")] = False,
     db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
 ) -> None:
     """A stored run, or a workload, in another system's format."""
@@ -33,9 +34,9 @@ def export(
         return
     if run is not None:
         raise UserError("a run and a workload are two things", "give one of them")
-    files, unsaid = api.export_workload(workload, format=format)
+    files, unsaid = api.export_workload(workload, format=format, strict=strict)
     for line in unsaid:
-        api.talk(f"not exported: {line}")
+        api.talk(line)
     _write(files, output)
     if unsaid:
         raise typer.Exit(1)
@@ -43,6 +44,7 @@ def export(
 
 def _write(files: Mapping[str, str], output: Path | None) -> None:
     from opmark import api
+    from opmark.units import counted
 
     if not files:
         raise UserError("nothing of it can be said in that format")
@@ -50,7 +52,7 @@ def _write(files: Mapping[str, str], output: Path | None) -> None:
         write_out(next(iter(files.values())), output)
         return
     if output is None:
-        raise UserError(f"that are {len(files)} files: {', '.join(list(files)[:3])}, ...", "-o FOLDER says where to")
+        raise UserError(f"these are {len(files)} files: {', '.join(list(files)[:3])}, ...", "-o FOLDER says where to")
     for name, text in files.items():
         write_out(text, output / name)
-    api.talk(f"{len(files)} files in {output}")
+    api.talk(f"{counted(len(files), 'file')} in {output}")

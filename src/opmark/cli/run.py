@@ -48,7 +48,7 @@ def run(
     backend: Annotated[
         list[str] | None, typer.Option(help="As in `opmark list backends`. [default: torch-cpu, or numpy-cpu]")
     ] = None,
-    threads: Annotated[list[str] | None, typer.Option(help="Threads to use. [default: all cores]")] = None,
+    threads: Annotated[list[str] | None, typer.Option(help="Threads to use. [default: $OMP_NUM_THREADS, or all cores]")] = None,
     effort: Annotated[str, typer.Option(help="quick, standard, thorough.")] = "standard",
     quantity: Annotated[
         list[str] | None,
@@ -101,6 +101,7 @@ def run(
 ) -> None:
     """Measure operators; print a table, store a run."""
     from opmark import api
+    from opmark.runner.intake import complaints
     from opmark.runner.request import parse_params
 
     names = split(ops or [])
@@ -134,8 +135,11 @@ def run(
         "verify": verify,
     }
     if dry_run:
-        _print_plan(api.plan(**asked), as_json=as_json)
-        return
+        whole = api.plan(**asked)
+        _print_plan(whole, as_json=as_json)
+        for line in complaints(whole.problems, whole.notes):
+            api.talk(line)
+        raise typer.Exit(1 if whole.problems else 0)
     profile = profiling(profiler, program, arguments, command, folder, seen, batch, within)
     asked |= {"timeout": timeout, "label": label, "db": db, "resume": resume, "profile": profile}
     _measure(asked, as_json=as_json)

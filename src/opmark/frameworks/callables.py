@@ -62,6 +62,14 @@ def _frameworks(name: str) -> tuple[str, ...]:
     return (framework,) if _DOTTED.fullmatch(name) and framework in known else ()
 
 
+def found(name: str) -> Any:
+    """What a name names, its framework imported; UserError where it is none, or nothing that can be called."""
+    function = resolve(_path(name))
+    if not callable(function):
+        raise UserError(f"`{name}` is a {type(function).__name__} and cannot be called", "name a function or a class")
+    return function
+
+
 def _inputs(p: Params) -> dict[str, TensorSpec]:
     by_name = [found for name, node in p["kwargs"].items() for found in tensors(node, f"kwargs.{name}")]
     return dict([*tensors(p["args"], "args"), *by_name])
@@ -73,11 +81,7 @@ def _no_reference(p: Params, **inputs: Any) -> Any:
 
 def _builder(name: str, framework: str) -> Any:
     def build(p: Params, **given: Any) -> Launch:
-        function = resolve(_path(name))
-        if not callable(function):
-            raise UserError(
-                f"`{name}` is a {type(function).__name__} and cannot be called", "name a function or a class"
-            )
+        function = found(name)
         if p["build"] is not None and not isinstance(function, type):
             raise UserError(f"`{name}` is a function, and only a class is built first", "leave `build` out")
         dtype = _dtypes(framework)

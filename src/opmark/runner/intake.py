@@ -6,8 +6,9 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -18,6 +19,7 @@ from opmark.interfaces import Importer
 from opmark.measure.collector import no_collector
 from opmark.registry import importers, operators_like
 from opmark.registry import operator as find_operator
+from opmark.runner.callables import missing_callables
 from opmark.schema import PHASES, Case, Entry, Imported, Peaks, Problem, Workload
 from opmark.schema.workload import VERSION
 from opmark.units import counted
@@ -53,13 +55,23 @@ class Intake:
         return list(found.values())
 
 
-def take_in(source: Source, *, seed: int = 0, phases: Sequence[str] = (), strict: bool = False) -> Intake:
+def take_in(
+    source: Source, *, seed: int = 0, phases: Sequence[str] = (), strict: bool = False, format: str = ""
+) -> Intake:
     """InvalidFile where nothing of it can be used, or with `strict` where something cannot.
 
-    `phases` go in place of those that a foreign file is run with.
+    `phases` go in place of those that a foreign file is run with; `format` names the importer, whatever the file
+    looks like.
     """
+    if format and format not in importers():
+        raise UnknownName("format of files", format, importers(), "opmark list formats")
+    for phase in phases:
+        if phase not in PHASES:
+            raise UnknownName("phase", phase, PHASES)
     with no_collector():
-        taken = _taken(source, seed, phases)
+        taken = _taken(source, _Way(seed, phases, format))
+    if strict:
+        taken = replace_(taken, problems=(*taken.problems, *_nowhere(taken)))
     if taken.problems and (strict or not (taken.cases or taken.chips)):
         raise _refused(taken)
     if taken.foreign and not (taken.cases or taken.chips):
@@ -67,29 +79,49 @@ def take_in(source: Source, *, seed: int = 0, phases: Sequence[str] = (), strict
     return taken
 
 
-def _taken(source: Source, seed: int, phases: Sequence[str]) -> Intake:
-    for phase in phases:
-        if phase not in PHASES:
-            raise UnknownName("phase", phase, PHASES)
+class _Way(NamedTuple):
+    """How to read."""
+
+    seed: int
+    phases: Sequence[str]
+    format: str
+
+
+def _taken(source: Source, way: _Way) -> Intake:
     if isinstance(source, Workload):
         return Intake(source.name, source)
     if isinstance(source, Mapping):
-        return _of_data(_IN_CODE, dict(source), seed, phases)
+        return _of_data(_IN_CODE, dict(source), way)
     path = Path(source)
-    return _of_folder(path, seed, phases) if path.is_dir() else _of_data(path, read(path), seed, phases)
+    return _of_folder(path, way) if os.path.isdir(path) else _of_data(path, read(path), way)  # noqa: PTH112 - any text
 
 
-def _of_data(path: Path, data: Any, seed: int, phases: Sequence[str]) -> Intake:
-    importer = _importer(path, data)
-    if importer is None and is_sheet(data):
+def _of_data(path: Path, data: Any, way: _Way, named: str = "") -> Intake:
+    """`named`: what sources are to say in place of the name of the file."""
+    importer = importers()[way.format] if way.format else _importer(path, data)
+    if importer is None:
+        return _ours(path, data)
+    found = importer.read(path, data, way.seed)
+    if way.phases:
+        found = replace(found, entries=tuple(replace(e, phases=list(way.phases)) for e in found.entries))
+    if named and named != path.name:
+        entries = (replace(e, source=named + e.source.removeprefix(path.name)) for e in found.entries)
+        found = replace(found, entries=tuple(entries))
+    return _checked(path, importer.name, found)
+
+
+def _ours(path: Path, data: Any) -> Intake:
+    if is_sheet(data):
         chips = tuple(sheet_of(data, str(path)).chips)
         return Intake(str(path), Workload(VERSION, path.stem, []), "opmark hardware", chips=chips)
-    if importer is None:
-        return Intake(str(path), workload_of(data, str(path)))
-    found = importer.read(path, data, seed)
-    if phases:
-        found = replace(found, entries=tuple(replace(e, phases=list(phases)) for e in found.entries))
-    return _checked(path, importer.name, found)
+    if not isinstance(data, dict) or not data.keys() & {"schema", "cases"}:
+        formats = ", ".join(importers())
+        raise InvalidFile(
+            f"{path}: is of no format that is known here",
+            f"a workload of ours has `schema`, `name` and `cases`; others are {formats} (`opmark list formats`), and "
+            "`opmark import --format NAME` says what is wrong with one of them",
+        )
+    return Intake(str(path), workload_of(data, str(path)))
 
 
 def _importer(path: Path, data: Any) -> Importer | None:
@@ -97,6 +129,14 @@ def _importer(path: Path, data: Any) -> Importer | None:
     if isinstance(data, dict) and "schema" in data and "name" in data:
         return None
     return next((importer for importer in importers().values() if importer.recognises(path, data)), None)
+
+
+def _nowhere(taken: Intake) -> Iterator[Problem]:
+    """Callables that their framework does not have: it takes seconds to ask, so only who is strict does."""
+    wrong = missing_callables({entry.op for entry in taken.workload.cases})
+    for entry in taken.workload.cases if wrong else ():
+        if entry.op in wrong:
+            yield Problem(f"{taken.where}: {entry.source.partition('#')[2] or entry.op}", wrong[entry.op])
 
 
 def _checked(path: Path, importer: str, found: Imported) -> Intake:
@@ -129,22 +169,24 @@ def _place(path: Path, entry: Entry) -> str:
     return f"{path}: {entry.source.partition('#')[2] or entry.op}"
 
 
-def _of_folder(folder: Path, seed: int, phases: Sequence[str]) -> Intake:
-    files = sorted(f for f in folder.rglob("*") if f.suffix in _ENDINGS and f.is_file())
+def _of_folder(folder: Path, way: _Way) -> Intake:
+    found = (f for f in folder.rglob("*") if f.suffix in _ENDINGS and f.is_file())
+    files = sorted(f for f in found if not any(part.startswith(".") for part in f.relative_to(folder).parts))
     if not files:
         raise InvalidFile(f"{folder}: holds no workload", f"files that end in {', '.join(_ENDINGS)} are read")
     parts: list[Intake] = []
     problems: list[Problem] = []
     for file in files:
         try:
-            parts.append(_expanded(_of_data(file, read(file), seed, phases)))
+            parts.append(_expanded(_of_data(file, read(file), way, str(file.relative_to(folder)))))
         except UserError as error:
-            problems.append(Problem(str(file), error.message.removeprefix(f"{file}: "), error.hint or ""))
+            problems.append(Problem(str(file), error.message.removeprefix(f"{file}").lstrip(": "), error.hint or ""))
     formats = dict.fromkeys(part.foreign or "opmark" for part in parts)
     entries = [entry for part in parts for entry in part.workload.cases]
+    name = folder.resolve().name or "root"
     return Intake(
         str(folder),
-        Workload(VERSION, folder.name, entries, f"{', '.join(formats)}, imported from {folder.name}"),
+        Workload(VERSION, name, entries, f"{', '.join(formats)}, imported from {name}"),
         ", ".join(formats) or "folder",
         tuple(case for part in parts for case in part.cases),
         tuple(problems) + tuple(problem for part in parts for problem in part.problems),

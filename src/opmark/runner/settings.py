@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_args
 
@@ -63,7 +64,9 @@ def settings_for(
 
 
 def default_threads() -> int:
-    return len(affinity())
+    """As many as the environment says, in the words that math libraries know, or else one a core."""
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    return int(told) if told.isdecimal() and 1 <= int(told) <= MOST_THREADS else len(affinity())
 
 
 def _sampling(rule: Sampling, asked: Mapping[str, Any]) -> Sampling:

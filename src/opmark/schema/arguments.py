@@ -7,6 +7,7 @@
 | `{dtype: float16}` | the framework's own name of an element type |
 | `{tuple: [2, 2]}` | a tuple |
 | `{value: "8x64 float32"}` | exactly that, whatever it looks like |
+| `{float: inf}`, `{float: -inf}`, `{float: nan}` | a number that JSON has no word for |
 | a number, a text, true, null, a list, a mapping | itself, with tensors inside where there are any |
 """
 
@@ -28,6 +29,8 @@ _LIKE_A_TENSOR = re.compile(rf"-?\d+x|.+ ({'|'.join(DTYPES)})\b")
 _INTEGERS = (0, 10)
 _PADDED = re.compile(r"(^|x)0\d")
 _TENSOR_KEYS = {"shape", "dtype", "low", "high"}
+_NOT_FINITE = ("inf", "-inf", "nan")
+_NO_TENSORS = ({"value"}, {"dtype"}, {"float"})
 
 Node = Any
 """What YAML and JSON can hold."""
@@ -41,7 +44,14 @@ def canonical(node: Node) -> Node:
         return [canonical(item) for item in node]
     if isinstance(node, Mapping):
         return _canonical_mapping(node)
-    return node
+    if isinstance(node, float) and not isfinite(node):
+        return {"float": str(float(node))}
+    if node is None or type(node) in (bool, int, float):
+        return node
+    raise InvalidParameter(
+        f"an argument: expected a number, a text, a list or a mapping, got a {type(node).__name__}",
+        "a tensor is written as 8x64 float32, an element type as {dtype: float32}",
+    )
 
 
 def _canonical_text(text: str) -> str:
@@ -94,6 +104,8 @@ def assembled(node: Node, path: str, given: Mapping[str, Any], dtype: Callable[[
         return node["value"]
     if set(node) == {"dtype"}:
         return dtype(node["dtype"])
+    if set(node) == {"float"}:
+        return float(node["float"])
     if set(node) == {"tuple"}:
         return tuple(assembled(node["tuple"], path, given, dtype))
     return {key: assembled(item, f"{path}.{key}", given, dtype) for key, item in node.items()}
@@ -144,7 +156,7 @@ def _leaves(node: Node, path: str) -> Iterator[tuple[str, Node]]:
     elif isinstance(node, Mapping):
         if set(node) == {"tuple"}:
             yield from _leaves(node["tuple"], path)
-        elif set(node) not in ({"value"}, {"dtype"}):
+        elif set(node) not in _NO_TENSORS:
             for key, item in node.items():
                 yield from _leaves(item, f"{path}.{key}")
     else:
@@ -162,7 +174,12 @@ def _canonical_mapping(node: Mapping[str, Any]) -> Node:
     if set(node) == {"dtype"}:
         return {"dtype": _dtype(node["dtype"])}
     if set(node) == {"value"}:
-        return dict(node)
+        alone = node["value"]
+        return canonical(alone) if isinstance(alone, float) and not isfinite(alone) else dict(node)
+    if set(node) == {"float"}:
+        if str(node["float"]) not in _NOT_FINITE:
+            raise InvalidParameter(f"expected {', '.join(_NOT_FINITE)}, got `{node['float']}`", "as in {float: inf}")
+        return {"float": str(node["float"])}
     if set(node) == {"tuple"} and not isinstance(node["tuple"], list | tuple):
         raise InvalidParameter(f"a tuple: expected a list, got `{node['tuple']}`", "as in {tuple: [2, 2]}")
     return {str(key): canonical(item) for key, item in node.items()}

@@ -53,10 +53,10 @@ def _suite_files() -> list[Any]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InvalidFile(
-            f"{path}: cannot be read: {error.strerror}", "-w takes a file; suites that ship go by --suite"
+            f"{path}: cannot be read: {error.strerror}", "is the path right? Suites that ship go by --suite"
         ) from None
     except UnicodeDecodeError as error:
         raise InvalidFile(
@@ -70,7 +70,9 @@ def _rows(text: str, where: str) -> list[dict[str, str]]:
         raise InvalidFile(f"{where}: the first line of a CSV file names its columns, each once", _LOOKS)
     for number, row in enumerate(rows[1:], 2):
         if row and len(row) != len(rows[0]):
-            raise InvalidFile(f"{where}:{number}: expected {len(rows[0])} values, got {len(row)}", _SYNTAX)
+            raise InvalidFile(
+                f"{where}:{number}: expected {len(rows[0])} values, got {len(row)}", "a value a column, by commas"
+            )
     return [dict(zip(rows[0], row, strict=True)) for row in rows[1:] if row]
 
 

@@ -1,0 +1,50 @@
+"""opmark's own commands. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+from opmark.cli import calibrate, coverage, describe, doctor, export, import_, list_, run, show
+from opmark.cli.drop_in import DROP_INS, drop_in
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Benchmarks for deep-learning operators: one workload, any framework, any device, true numbers.",
+)
+app.command("run")(run.run)
+app.command("list")(list_.list_)
+app.command("describe")(describe.describe)
+app.command("show")(show.show)
+app.command("doctor")(doctor.doctor)
+app.command("calibrate")(calibrate.calibrate)
+app.command("coverage")(coverage.coverage)
+app.command("import")(import_.import_)
+app.command("export")(export.export)
+
+
+def _as_written(name: str) -> Callable[[typer.Context], None]:
+    """For the list of commands; from the shell they do not come by here."""
+
+    def command(context: typer.Context) -> None:
+        raise typer.Exit(drop_in(name, context.args))
+
+    return command
+
+
+for name, (_, summary) in DROP_INS.items():
+    given_on = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command(name, help=summary, add_help_option=False, context_settings=given_on)(_as_written(name))
+
+
+@app.callback(invoke_without_command=True)
+def options(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+    if version:
+        from opmark.version import VERSION
+
+        print(VERSION)
+        raise typer.Exit

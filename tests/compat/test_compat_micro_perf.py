@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from micro_perf_runs import quickly
 
 from opmark.compat.micro_perf.command import main
 from opmark.errors import UnknownName, UserError
@@ -36,6 +38,7 @@ ALL_REDUCE = {"all_reduce": [{"arg_type": "default", **_SIZES}]}
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Files of the folder that commands are called in."""
     monkeypatch.chdir(tmp_path)
+    quickly(monkeypatch)
 
     def put(name: str, data: Any) -> Path:
         path = tmp_path / name
@@ -69,6 +72,7 @@ def test_the_first_generation_by_the_virtual_clock(write: Write, capfd: pytest.C
     lines = capfd.readouterr().out.splitlines()
     assert len(lines) == 4
     assert lines[0].startswith("exp float32 [[4, 8192]]: ")
+    assert f": {latency} us (median {large['Median latency(us)']}), " in lines[1]
 
 
 def test_the_third_generation_by_the_virtual_clock(write: Write) -> None:
@@ -104,6 +108,21 @@ def test_without_the_profiler_it_is_events(write: Write) -> None:
     assert first["Quantity"] == "event_time"
 
 
+def test_as_many_threads_as_asked_for(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    from opmark import api
+
+    usual, seen = api.run, []
+
+    def run(**how: Any) -> Any:
+        seen.append(usual(**how))
+        return seen[-1]
+
+    monkeypatch.setattr(api, "run", run)
+    path = write("exp.json", {**V1, "dtype": "float32"})
+    assert main(["--workload", str(path), "--hardware_type", "null", "--threads", "1"]) == 0
+    assert {record.task.settings.threads for record in seen[0].records} == {1}
+
+
 def test_what_was_in_the_folder_stays(write: Write) -> None:
     other = write("reports/null/log/result-float32.json", {"mine": 1})
     same = write("reports/null/exp/result-int8.json", {"mine": 2})
@@ -119,6 +138,23 @@ def test_each_file_has_its_own_number_of_iterations(write: Write) -> None:
     assert main(["--hardware_type", "null"]) == 0
     for name, samples in (("exp", 20), ("log", 7)):
         assert report(f"reports/null/{name}/result-float32.json")["Performance"][0]["Samples"] == samples
+
+
+def test_a_report_names_the_run_that_its_numbers_are_of(write: Write, capfd: pytest.CaptureFixture[str]) -> None:
+    """Files with other numbers of iterations are runs of their own, even where they have an operator in common."""
+    for name, operator, iterations in (("a", "add", 20), ("b", "exp", 20), ("c", "log", 7), ("d", "exp", 7)):
+        file = {**V1, "operator": operator, "iterations": iterations, "dtype": "float32"}
+        write(f"workloads/{name}_{operator}.json", file | ({"input_shape_groups": {"inputs": [[[3], [64]]] * 2}}
+                                                           if operator == "add" else {}))  # fmt: skip
+    assert main(["--task_dir", "workloads", "--hardware_type", "null"]) == 0
+    stored = re.search(r"stored as run (\S+), (\S+);", capfd.readouterr().err)
+    assert stored is not None
+    first, second = stored.groups()
+    told = {name: report(f"reports/null/{name}/result-float32.json") for name in ("add", "exp", "log")}
+    assert {name: found["Run"] for name, found in told.items()} == {
+        "add": first, "exp": f"{first}, {second}", "log": second
+    }  # fmt: skip
+    assert told["add"]["Execution Date"] < told["log"]["Execution Date"]
 
 
 def test_a_case_that_fails_is_in_the_report_and_in_the_exit_code(

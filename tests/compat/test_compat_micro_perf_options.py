@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from micro_perf_runs import quickly
 
 from opmark.compat.micro_perf import command, options, place
 from opmark.compat.micro_perf.chips import chip_of
@@ -20,6 +21,7 @@ CHIP = "- {chip: %s, source: me, flops: {}, levels: [{name: memory, bandwidth: %
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    quickly(monkeypatch)
 
 
 def lines(*arguments: str) -> list[str]:
@@ -57,6 +59,7 @@ def test_every_option_of_every_generation_is_known() -> None:
     acting = {
         "task", "task_dir", "workload", "report_dir", "vendor_path", "show_task_list", "show_hardware_list", "device",
         "compile_only", "disable_profiling", "log_level", "hardware_type", "backend", "numa_node", "env",
+        "threads",
     }  # fmt: skip
     known = set(vars(options.parsed([])))
     assert known == acting | options._NEEDLESS.keys() | options._REFUSED.keys() | {"node_world_size"}
@@ -121,6 +124,23 @@ def test_the_task_list_of_what_ships(capfd: pytest.CaptureFixture[str]) -> None:
     third = dict(line.split("\t") for line in capfd.readouterr().out.splitlines())
     assert third["exp"] == "54 cases"
     assert {"layer_norm", "flash_attention"} <= third.keys()
+
+
+def test_the_task_list_has_the_names_of_the_reports_in_both_generations(capfd: pytest.CaptureFixture[str]) -> None:
+    point = {"arg_type": "default", "dtype": ["float16", "int8"], "M": 2, "K": 4, "N": 8}
+    Path("gemm.json").write_text(json.dumps({"cases": [point]}))
+    for hardware in (["--hardware_type", "null"], ["--backend", "null"]):
+        assert command.main(["--show_task_list", "--workload", "gemm.json", *hardware]) == 0
+        assert capfd.readouterr().out == "gemm\t2 cases\n"
+    assert titles("--workload", "gemm.json", "--task", "gemm", v1=False) == ["gemm"]
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", ""])
+def test_threads_are_at_least_one(text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        options.parsed([f"--threads={text}"])
+    assert ended.value.code == 2
+    assert "--threads: expected a whole number of at least 1" in capfd.readouterr().err
 
 
 def test_nothing_is_compiled(capfd: pytest.CaptureFixture[str]) -> None:
@@ -298,7 +318,17 @@ def bandwidth(path: str, facts: dict[str, str], said: list[str] | None = None) -
 
 def test_a_chip_of_our_own_format() -> None:
     Path("one.yaml").write_text("schema: 1\nchips:\n" + CHIP % ("A", 2.0e12))
-    assert bandwidth("one.yaml", {"gpu": "whatever runs"}) == 2e12
+    said: list[str] = []
+    assert bandwidth("one.yaml", {"gpu": "A"}, said) == 2e12
+    assert said == []
+
+
+def test_the_only_chip_of_a_file_is_taken_for_what_ran_but_not_without_a_word() -> None:
+    Path("one.yaml").write_text("schema: 1\nchips:\n" + CHIP % ("A", 2.0e12))
+    said: list[str] = []
+    look = chip_of(Path("one.yaml"), said.append)
+    assert [peaks.chip for peaks in (look({"gpu": "B"}), look({"gpu": "B", "driver": 2})) if peaks] == ["A", "A"]
+    assert said == ["--vendor_path one.yaml: the utilisation is against `A`, but `B` was measured"]
 
 
 def test_of_several_chips_it_is_the_one_that_ran() -> None:
@@ -306,10 +336,10 @@ def test_of_several_chips_it_is_the_one_that_ran() -> None:
     said: list[str] = []
     assert bandwidth("two.yaml", {"gpu": "B"}, said) == 3e12
     assert bandwidth("two.yaml", {"gpu": "C"}, said) is None
-    assert "none of its 2 chips is `C`" in said[0]
+    assert "none of its 2 chips is `C`: it has A, B;" in said[0]
 
 
-def test_a_file_of_vendor_zoo_decides_the_utilization() -> None:
+def test_a_file_of_vendor_zoo_decides_the_utilization(capfd: pytest.CaptureFixture[str]) -> None:
     Path("A800.json").write_text(
         json.dumps(
             {
@@ -321,7 +351,11 @@ def test_a_file_of_vendor_zoo_decides_the_utilization() -> None:
     Path("mine.json").write_text(json.dumps(WORKLOAD))
     given = ["--workload", "mine.json", "--hardware_type", "null", "--vendor_path", "A800.json"]
     assert command.main(given) == 0
-    (found,) = json.loads(Path("reports/null/exp/result-float32.json").read_text())["Performance"]
+    report = json.loads(Path("reports/null/exp/result-float32.json").read_text())
+    (found,) = report["Performance"]
+    against = f"the utilisation is against `NVIDIA A800`, but `{report['Device Info']}` was measured"
+    assert against in report["Notes"]
+    assert capfd.readouterr().err.count(against) == 1
     share = 100 * found["Kernel bandwidth(GB/s)"] / 2039
     assert found["Bandwidth Utilization(%)"] == pytest.approx(share, rel=1e-2)
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opperf_runs import PREEMPTED, SECONDS, without_workers
 
 from opmark import api
 from opmark.compat import opperf
-from opmark.compat.opperf import nd
+from opmark.compat.opperf import custom_operations, nd
 from opmark.compat.opperf.benchmark_executor import run_all_mxnet_operator_benchmarks
-from opmark.compat.opperf.classes import FUNCTIONS, members
+from opmark.compat.opperf.classes import FUNCTIONS, members, run_all
 from opmark.compat.opperf.context import backend_of, device_of, visible
 from opmark.compat.opperf.gluon import loss, nn, rnn
 from opmark.compat.opperf.performance import CATEGORY_FUNCTIONS
@@ -44,7 +45,16 @@ def test_inputs_on_top_of_the_defaults() -> None:
     assert add.results["MX_Add_Forward_Backward_Time"] == pytest.approx(2 * ADD, rel=0.06)
 
 
-def test_without_backward_it_is_forward_only() -> None:
+def test_instances_of_one_class_have_times_of_their_own() -> None:
+    sizes = [(4, 4), (2048, 2048), (4, 4)]
+    some = [nd.Add(inputs={"lhs": size, "rhs": size, "run_backward": False}, **NULL) for size in sizes]
+    run_all(some)
+    times = [one.results["MX_Add_Forward_Time"] for one in some]
+    assert times[0] == times[2] < times[1] / 10
+
+
+def test_without_backward_it_is_forward_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_workers(monkeypatch)
     add = nd.Add(inputs={"run_backward": False, "lhs": (8, 8), "rhs": (8, 8)}, warmup=0, runs=3, **NULL)
     add.run_benchmark()
     assert list(add.results) == ["MX_Add_Forward_Time"]
@@ -55,12 +65,90 @@ def test_an_unknown_input_is_a_value_error_with_the_nearest() -> None:
         nd.Add(inputs={"lsh": (4, 4)})
 
 
+def test_an_unknown_element_type_is_a_value_error_that_lists_them() -> None:
+    with pytest.raises(ValueError, match=r"`dtype` of `Add`: expected one of float64, .*got 'float65'") as caught:
+        nd.Add(inputs={"dtype": "float65"})
+    assert isinstance(caught.value, UserError)
+    assert caught.value.hint == "did you mean `float64`?"
+    for wrong in (None, 3, ["float32"], [("dtype", "float32")]):
+        with pytest.raises(ValueError, match="`Add`"):
+            nd.Add(inputs={"dtype": wrong} if not isinstance(wrong, list) else wrong)
+    with pytest.raises(ValueError, match="expected one of"):
+        nd.run_all_arithmetic_operations_benchmarks(inputs={"dtype": "float65"}, **NULL)
+
+
+def test_numbers_to_be_doubted_are_named_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_workers(monkeypatch, PREEMPTED)
+    add = nd.Add(framework="null")
+    add.run_benchmark()
+    add.print_benchmark_results()
+    assert add.get_benchmark_results() == {"MX_Add_Forward_Backward_Time": SECONDS}
+    add.print_benchmark_results()
+    out, err = capsys.readouterr()
+    assert out == "MX_Add_Forward_Backward_Time - 0.002000 seconds\n" * 2
+    (line,) = err.splitlines()
+    assert line.startswith("MX_Add_Forward_Backward_Time is to be doubted: preempted: the core was taken away 9 times")
+    assert re.search(r"; use fewer --threads; `opmark show [\d-]+\w+` says more$", line)
+    assert add.cautions == (PREEMPTED,)
+
+
+def test_numbers_of_a_kind_to_be_doubted_are_named_each_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_workers(monkeypatch, PREEMPTED)
+    nd.run_all_arithmetic_operations_benchmarks(framework="null", db="elsewhere.db")
+    out, err = capsys.readouterr()
+    printed = [line.split(" - ")[0] for line in out.splitlines()]
+    assert [line.split(" is to be")[0] for line in err.splitlines()] == printed
+    assert err.count("--db elsewhere.db`") == 12
+    nd.run_all_arithmetic_operations_benchmarks(**NULL)
+    assert "opmark show" not in capsys.readouterr().err  # nothing is stored
+
+
+def test_without_doubts_nothing_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    without_workers(monkeypatch)
+    nd.run_all_arithmetic_operations_benchmarks(**NULL)
+    opperf.run_performance_test("add", {"lhs": (2,), "rhs": (2,)}, **NULL)
+    assert capsys.readouterr().err == ""
+
+
+def test_opperfs_own_calls_name_doubts_by_operator(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_workers(monkeypatch, PREEMPTED)
+    shapes = [{"lhs": (2,), "rhs": (2,)}, {"lhs": (3,), "rhs": (3,)}]
+    opperf.run_performance_test("add", shapes, framework="null")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"add: 2 of 2 results to be doubted: preempted: {PREEMPTED.message}; `opmark show")
+    found = opperf.run_pooling_operators_benchmarks(framework="null")
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in said] == list(found) == ["Pooling", "ROIPooling"]
+
+
+def test_threads_go_to_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = without_workers(monkeypatch)
+    nd.Add(threads=1, **NULL).run_benchmark()
+    nd.run_all_arithmetic_operations_benchmarks(threads=2, **NULL)
+    opperf.run_performance_test("add", {"lhs": (2,), "rhs": (2,)}, threads=3, **NULL)
+    opperf.run_pooling_operators_benchmarks(threads=4, **NULL)
+    assert [one["threads"] for one in asked] == [1, 2, 3, 4]
+    nd.Add(**NULL).run_benchmark()
+    assert "threads" not in asked[-1]
+    with pytest.raises(UserError, match="threads"):
+        nd.Add(threads=0, **NULL).run_benchmark()
+
+
 def test_an_initializer_of_ones_own_is_warned_about() -> None:
     with pytest.warns(UserWarning, match="initializer"):
         nd.Add(inputs={"initializer": print})
 
 
-def test_all_of_a_category_in_the_order_of_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_of_a_category_in_the_order_of_the_readme(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_workers(monkeypatch)
     found = nd.run_all_arithmetic_operations_benchmarks(inputs={"dtype": "float32"}, warmup=0, runs=2, **NULL)
     printed = [line.split(" - ")[0] for line in capsys.readouterr().out.splitlines()]
     both, forward = "Forward_Backward_Time", "Forward_Time"
@@ -85,10 +173,20 @@ def test_every_class_and_every_function_is_where_it_was() -> None:
         _ = nd.Ad
 
 
+def test_modules_list_their_names() -> None:
+    assert {"Add", "run_all_arithmetic_operations_benchmarks"} <= set(dir(nd)) == set(members("nd"))
+    assert "CustomOpElementwiseAdd" in dir(custom_operations)
+    assert {"Add", "LSTM", "run_performance_test", "run_linalg_operators_benchmarks"} <= set(dir(opperf))
+    for module in (opperf, nd, nn, rnn, loss, custom_operations):
+        assert all(callable(getattr(module, name)) for name in dir(module))
+
+
 def test_star_import_has_them_all() -> None:
     scope: dict[str, Any] = {}
     exec("from opmark.compat.opperf.gluon.nn import *", scope)
     assert scope["Conv2D"] is nn.Conv2D
+    exec("from opmark.compat.opperf import *", scope)
+    assert scope["run_performance_test"] is opperf.run_performance_test
 
 
 def test_all_classes_at_once() -> None:
@@ -98,7 +196,8 @@ def test_all_classes_at_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["Conv1DTranspose", "LSTM", "L2Loss", "Lesser", "Arange", "GlobalAvgPool2D"])
-def test_classes_of_each_module(name: str) -> None:
+def test_classes_of_each_module(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_workers(monkeypatch)
     found = getattr(opperf, name)(warmup=0, runs=2, **NULL)
     found.run_benchmark()
     (key,) = found.results
@@ -132,7 +231,9 @@ def test_run_performance_test_returns_opperfs_structure() -> None:
     assert first[0]["avg_time_forward_add"] == pytest.approx(1e3 * (1e-6 + 2 * 32 * 4 / 1e11), rel=0.05)
 
 
-def test_run_performance_test_takes_functions_and_values() -> None:
+def test_run_performance_test_takes_functions_and_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_workers(monkeypatch)
+
     def sample_poisson() -> None: ...
 
     inputs = [{"lam": [1, 8], "shape": (100,)}]
@@ -140,8 +241,39 @@ def test_run_performance_test_takes_functions_and_values() -> None:
     (result,) = found[0]["sample_poisson"]
     names = {f"{p}_time_sample_poisson" for p in ("avg", "p50", "p90", "p99")}
     assert set(result) - {"cautions"} == names | {"inputs"}
-    with pytest.raises(UserError, match="needs `rhs`"):
-        opperf.run_performance_test("add", [{"lhs": (1,)}], **NULL)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "more", "message"),
+    [
+        ([{"lhs": (1,)}], {}, "^`add` needs `rhs`"),
+        (None, {}, "^inputs: expected a list of dictionaries, got None"),
+        ([], {}, "^inputs: expected a list of dictionaries"),
+        ([{"lhs": (1,), "rhs": (1,)}, (1,)], {}, r"^inputs\[1\]: expected a dictionary, got \(1,\)"),
+        ([{"lhs": (1,), "rhs": (1,)}], {"profiler": "pyton"}, "^profiler: expected native or python, got 'pyton'"),
+        ([{"lhs": (1,), "rhs": (1,)}], {"dtype": "float65"}, "^dtype: expected one of float64, .*got 'float65'"),
+    ],
+)
+def test_wrong_calls_of_run_performance_test(inputs: Any, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        opperf.run_performance_test("add", inputs, **more, **NULL)
+
+
+def test_wrong_operators_and_profilers() -> None:
+    with pytest.raises(UserError, match="an empty list names no operator"):
+        opperf.run_performance_test([], {"lhs": (1,)}, **NULL)
+    with pytest.raises(UserError, match="no operator of opperf named `ad`"):
+        opperf.run_performance_test("ad", {"lhs": (1,)}, **NULL)
+    with pytest.raises(UserError, match="profiler: expected native or python, got 'xx'"):
+        opperf.run_pooling_operators_benchmarks(profiler="xx", **NULL)
+
+
+def test_one_dictionary_of_inputs_is_a_list_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_workers(monkeypatch)
+    inputs = {"lhs": (4, 8), "rhs": (4, 8)}
+    ((result,),) = (found["add"] for found in opperf.run_performance_test("add", inputs=inputs, **NULL))
+    assert result["inputs"] == inputs
+    assert result["avg_time_forward_add"] == SECONDS * 1e3
 
 
 @pytest.mark.parametrize(
@@ -154,12 +286,16 @@ def test_run_performance_test_takes_functions_and_values() -> None:
         ("linalg_potrf", {"A": [[1, 0], [0, 1]]}),
     ],
 )
-def test_the_usual_element_type_is_for_those_that_have_it(name: str, inputs: dict[str, Any]) -> None:
+def test_the_usual_element_type_is_for_those_that_have_it(
+    name: str, inputs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_workers(monkeypatch)
     found = opperf.run_performance_test(name, [inputs], warmup=0, runs=1, **NULL)
     assert f"avg_time_forward_{name}" in found[0][name][0]
 
 
-def test_a_function_for_each_category() -> None:
+def test_a_function_for_each_category(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_workers(monkeypatch)
     assert set(CATEGORY_FUNCTIONS.values()) == set(CATEGORIES)
     found = opperf.run_mx_binary_element_wise_operators_benchmarks(warmup=0, runs=1, **NULL)
     assert set(found) == set(CATEGORIES["binary-elementwise"])

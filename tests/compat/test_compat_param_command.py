@@ -49,6 +49,8 @@ def test_a_line_is_one_of_param_with_opmark_behind_it(command: Command) -> None:
     assert shape(line["metric"]) == shape(expected["metric"])
     assert line["config"] == expected["config"]
     assert (line["op_name"], line["id"]) == (expected["op_name"], expected["id"])
+    assert line["opmark"]["source"] == "config.json#torch.add|0|0|0"
+    assert line["opmark"]["forward"]["cautions"] == ["1 sample: its spread is unknown; -i 50 would tell"]
 
 
 def test_header_cases_end(command: Command) -> None:
@@ -78,6 +80,7 @@ def test_times_are_milliseconds_and_as_many_as_asked(command: Command) -> None:
     assert (len(forward["warmup.gpu.memory"]), len(forward["measure.gpu.memory"])) == (2, 3)
     assert all(exact <= value < 1.05 * exact for value in forward["warmup.time"] + forward["measure.time"])
     assert line["opmark"]["forward"]["median_ms"] == sorted(forward["measure.time"])[1]
+    assert line["opmark"]["forward"]["cautions"] == []
     assert line["opmark"]["forward"]["interval_ms"] == [min(forward["measure.time"]), max(forward["measure.time"])]
 
 
@@ -91,6 +94,73 @@ def test_the_same_case_twice_is_two_lines_where_they_stand(command: Command) -> 
 
 
 NOTHING = ("-w", "0", "-i", "0")
+
+AS_IT_STANDS: dict[str, Any] = {
+    "torch.add": {
+        "config": [
+            {
+                "build": [],
+                "input": [
+                    {"args": [tensor(4, requires_grad=False, name="x"), tensor(4)], "kwargs": {}, "why": "a bias"},
+                    {"args": [tensor(4, dtype="long"), {"type": "long", "value": 2}]},
+                    {"args": [tensor(4, dtype="half"), {"type": "double", "value": 2}]},
+                ],
+            }
+        ]
+    },
+    "torch.mean": op([tensor([2, 4, 2], 3, __range__=["shape"])], input_iterator="RangeConfigIterator"),
+    "torch.cat": op([{"type": "list", "value": [tensor(4), tensor(4)]}]),
+    "torch.zeros": op([{"type": "int", "value_range": [4, 4]}, {"type": "none"}]),
+}
+
+
+@pytest.mark.parametrize("options", [NOTHING, (*NOTHING, "-b"), ()])
+def test_the_config_of_a_line_is_what_the_file_says(command: Command, options: tuple[str, ...]) -> None:
+    lines = command(AS_IT_STANDS, *options).cases
+    adds = AS_IT_STANDS["torch.add"]["config"][0]["input"]
+    expected = [{"build": [], "input": given} for given in adds]
+    expected += [{"build": None, "input": {"args": [tensor(n, 3)]}} for n in (2, 4)]
+    expected += [{"build": None, **AS_IT_STANDS[name]["config"][0]} for name in ("torch.cat", "torch.zeros")]
+    for found, said in zip(lines, expected, strict=True):
+        if isinstance(said["input"], list):
+            (said["input"],) = said["input"]
+        assert found["config"] == said
+
+
+def test_an_id_twice_is_no_line_with_the_shapes_of_another(command: Command) -> None:
+    inputs = [{"id": "0", "args": [tensor(n, n), number(1)]} for n in (4, 512)]
+    batch = {"op_name": "torch.add", "config_build_id": "0|0", "op_info": {"config": [{"input": inputs}]}}
+    ran = command(batch, *NOTHING)
+    assert ran.code == 1
+    bad, good = ran.cases
+    assert bad["error"]["where"].endswith("$.op_info.config[0].input[1]")
+    assert good["config"]["input"] == inputs[0]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two configs with the same ids."""
+    configs = tmp_path / "configs"
+    (configs / "more").mkdir(parents=True)
+    (configs / "one.json").write_text(json.dumps(THREE))
+    (configs / "more" / "two.json").write_text(json.dumps({"torch.add": op([tensor(4, 4), number(7)])}))
+    return configs
+
+
+def test_a_folder_of_configs_names_the_file_of_each_line(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources = ["more/two.json#torch.add|0|0|0", *(f"one.json#{place}" for place in IDS)]
+    run = ["-c", str(folder), "-d", "null", "-a", "-o", str(tmp_path / "out"), "-l", "error"]
+    assert main([*run, "--dry-run"]) == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["opmark"]["source"] for line in printed] == sources
+    assert main([*run, *NOTHING, "-r", sources[1], "-s", sources[3]]) == 0
+    lines = [line for line in lines_of(tmp_path / "out.json") if "op_name" in line]
+    assert [line["opmark"]["source"] for line in lines] == sources[1:3]
+    assert lines[0]["config"]["input"]["args"][1] == number(1)
+    with pytest.raises(UserError, match=r"stands in 2 files: more/two\.json, one\.json"):
+        main([*run, "-r", IDS[0]])
 
 
 def test_resume_and_stop(command: Command) -> None:
@@ -122,14 +192,16 @@ def test_without_append_every_run_has_its_file(command: Command) -> None:
 def test_no_calls_at_all_list_the_cases(command: Command) -> None:
     ran = command(THREE, *NOTHING)
     assert ran.ids == IDS
-    assert all(line["metric"] == {} and "opmark" not in line for line in ran.cases)
+    assert all(line["metric"] == {} for line in ran.cases)
+    assert [line["opmark"] for line in ran.cases] == [{"source": f"config.json#{place}"} for place in IDS]
 
 
-def test_warm_up_alone(command: Command) -> None:
+def test_warm_up_alone(command: Command, capfd: pytest.CaptureFixture[str]) -> None:
     (line,) = command(ADD, "-w", "3", "-i", "0").cases
     assert len(line["metric"]["forward"]["warmup.time"]) == 3
     assert line["metric"]["forward"]["measure.time"] == []
     assert "median_ms" not in line["opmark"]["forward"]
+    assert "median" not in capfd.readouterr().out, "a table of the sample that nobody asked for"
 
 
 def test_dry_run_prints_ids_and_arguments(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,6 +209,7 @@ def test_dry_run_prints_ids_and_arguments(command: Command, capsys: pytest.Captu
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["id"] for line in printed] == IDS[:2]
     assert printed[1]["input"]["args"][1] == number(2)
+    assert printed[1]["opmark"] == {"source": f"config.json#{IDS[1]}"}
     assert not list(command.folder.glob("out*"))
 
 
@@ -147,6 +220,7 @@ def test_a_part_that_is_not_understood_is_a_line_and_the_rest_runs(
     ran = command(broken)
     assert ran.code == 1
     bad, good = ran.cases
+    assert bad["op_name"] == "torch.nothing_like_that_at_all"
     assert bad["error"]["status"] == "not imported"
     assert bad["metric"] == {}
     assert good["metric"]["forward"]["measure.time"]
@@ -189,6 +263,7 @@ def test_events_on_a_device_and_one_mean_of_back_to_back_calls(command: Command)
     (mean,) = command(ADD, "--exec-mode", "continuous", "-i", "4", "-o", str(command.folder / "b")).cases
     assert mean["opmark"]["forward"]["quantity"] == "throughput"
     assert len(mean["metric"]["forward"]["measure.time"]) == 1
+    assert "the mean of calls" in mean["opmark"]["forward"]["cautions"][-1]
 
 
 def test_a_cold_cache_and_a_captured_graph_on_a_device(command: Command) -> None:
@@ -240,7 +315,10 @@ def on_torch(tmp_path_factory: pytest.TempPathFactory) -> Ran:
             [tensor(8, 8), tensor(8, 8)],
             [tensor(4, 8), tensor(5, 8)],
             [tensor(8, dtype="long"), tensor(8, dtype="long")],
+            [tensor(8, 8), tensor(8, 8, requires_grad=False)],
+            [tensor(8, 8, requires_grad=False), tensor(8, 8, requires_grad=False)],
         ),
+        "torch.add_": op([tensor(8, 8), number(1)]),
         "torch.nn.functional.embedding": op([tensor(6, dtype="long"), tensor(16, 4)]),
         "torch.nn.Linear": {
             "build_data_generator": GENERATOR,
@@ -260,7 +338,7 @@ def by_id(ran: Ran, place: str) -> dict[str, Any]:
 
 def test_a_failing_case_is_a_line_and_the_run_goes_on(on_torch: Ran) -> None:
     assert on_torch.code == 1
-    assert len(on_torch.cases) == 6
+    assert len(on_torch.cases) == 9
     failed = by_id(on_torch, "torch.add|0|0|1")
     assert failed["metric"] == {}
     assert failed["error"]["status"] == "error"
@@ -283,6 +361,47 @@ def test_whole_numbers_run_forward_and_have_no_backward(on_torch: Ran) -> None:
     assert line["metric"]["backward"]["measure.time"] == []
     assert line["opmark"]["backward"]["status"] == "skipped"
     assert line["opmark"]["backward"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"), [("torch.add|0|0|4", "no tensor has `requires_grad`"), ("torch.add_|0|0|0", "works in place")]
+)
+def test_what_has_no_backward_pass_runs_forward(on_torch: Ran, place: str, reason: str) -> None:
+    line = by_id(on_torch, place)
+    assert "error" not in line
+    assert len(line["metric"]["forward"]["measure.time"]) == 2
+    assert line["metric"]["backward"] == {name: [] for name in line["metric"]["forward"]}
+    assert line["opmark"]["backward"]["status"] == "skipped"
+    assert reason in line["opmark"]["backward"]["reason"]
+
+
+def test_the_gradients_that_are_asked_for_are_those_of_the_line(on_torch: Ran) -> None:
+    both, one = (by_id(on_torch, f"torch.add|0|0|{i}") for i in (0, 3))
+    assert both["metric"]["forward"] == one["metric"]["forward"]
+    assert both["opmark"]["backward"]["case"] != one["opmark"]["backward"]["case"]
+
+
+def test_an_exported_run_has_the_times_of_the_file(on_torch: Ran) -> None:
+    """Cases that differ in their gradients alone share a forward pass, and no backward pass."""
+    ((_, text),) = opmark.api.export(format="param", db=on_torch.file.parent / "x.db").items()
+    lines = [json.loads(line) for line in text.splitlines()]
+    exported = {f"{line['op_name']}|{line['id']}": line for line in lines if "op_name" in line}
+    assert list(exported) == on_torch.ids
+    for line in on_torch.cases:
+        there = exported[f"{line['op_name']}|{line['id']}"]
+        for phase, metric in there["metric"].items():
+            assert metric == line["metric"][phase]
+        assert there["opmark"]["source"] == line["opmark"]["source"]
+
+
+def test_what_was_measured_is_told_though_another_phase_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    Talk("info").result(_Half())  # type: ignore[arg-type]
+    assert capsys.readouterr().err == "torch.f|0|0|0 forward 2.00 ms: backward error: no such thing\n"
+
+
+class _Half:
+    op_run_id, forward_ms, backward_ms = "torch.f|0|0|0", 2.0, None
+    error = {"status": "error", "phase": "backward", "reason": "no such thing"}  # noqa: RUF012
 
 
 def test_indices_are_inside_of_the_table(on_torch: Ran) -> None:

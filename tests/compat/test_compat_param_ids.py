@@ -42,6 +42,27 @@ def test_an_id_that_never_matches_names_the_nearest() -> None:
     assert "torch.add|1|0|0_" in (error.value.hint or "")
 
 
+def test_an_id_that_is_near_to_none_is_not_guessed_at() -> None:
+    with pytest.raises(UserError) as error:
+        chosen("nothing like it")
+    assert "did you mean" not in (error.value.hint or "")
+    assert "--dry-run" in (error.value.hint or "")
+
+
+IN_FILES = [Place("torch.add", f"0|0|{i}", file) for file in ("one.json", "sub/two.json") for i in range(2)]
+
+
+def test_an_id_in_two_files_names_them() -> None:
+    with pytest.raises(UserError, match=r"stands in 2 files: one\.json, sub/two\.json") as error:
+        between(IN_FILES, "torch.add|0|0|1", None)
+    assert "'one.json#torch.add|0|0|1'" in (error.value.hint or "")
+
+
+@pytest.mark.parametrize("text", ["sub/two.json#torch.add|0|0|0", "sub/two.json#torch.add:0:0:0"])
+def test_the_file_tells_them_apart(text: str) -> None:
+    assert between(IN_FILES, "one.json#torch.add|0|0|1", text) == slice(1, 2)
+
+
 def test_a_stop_that_never_matches_is_a_mistake_too() -> None:
     with pytest.raises(UserError, match="--stop-id"):
         chosen(stop="torch.mul|0|0|0")
@@ -57,7 +78,9 @@ def test_an_id_without_its_operator_must_be_the_only_one() -> None:
 
 @given(st.text(alphabet="abc#.:| ", max_size=8), st.from_regex(r"[a-z]+(::|\.)[a-z_]+", fullmatch=True))
 def test_a_source_names_its_place_whatever_the_file_is_called(file: str, op: str) -> None:
-    assert place_of(f"{file}#{op}|0|1_2|3_4") == Place(op, "0|1_2|3_4")
+    place = Place(op, "0|1_2|3_4", file)
+    assert place_of(f"{file}#{op}|0|1_2|3_4") == place
+    assert place_of(place.source) == place
 
 
 @pytest.mark.parametrize("source", ["", "page 3 of a paper", "gemm.json#gemm", "x.json#a|b"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,17 @@ def test_the_stable_names() -> None:
     assert {name: callable(getattr(library, name)) for name in library.__all__} == dict.fromkeys(library.__all__, True)
     with pytest.raises(AttributeError):
         library.nothing  # noqa: B018
+
+
+def test_the_names_are_found_before_they_are_loaded() -> None:
+    assert set(library.__all__) <= set(dir(library))
+
+
+def test_a_result_is_short_to_look_at() -> None:
+    (result,) = run_config(ADD, device="null", iteration=3)
+    assert re.fullmatch(r"<torch\.add\|0\|0\|0: ok, forward [\d.]+ µs>", repr(result))
+    (listed,) = run_config(ADD, device="null", warmup=0, iteration=0)
+    assert repr(listed) == "<torch.add|0|0|0: not run>"
 
 
 def test_results_come_in_the_order_of_the_config_and_leave_no_file(

@@ -26,6 +26,7 @@ def asked(*arguments: str) -> dict[str, Any]:
 def test_the_defaults_are_those_of_param() -> None:
     found = asked()
     assert (found["warmup"], found["samples"], found["threads"], found["backend"]) == (1, 1, 1, "torch-cpu")
+    assert found["timeout"] == Options().timeout == 600
     assert (found["mode"], found["cache"], found["processes"], found["seed"]) == ("discrete", ["warm"], 1, 0)
 
 

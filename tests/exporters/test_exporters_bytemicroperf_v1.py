@@ -85,6 +85,15 @@ def test_the_latency_is_the_mean_and_the_median_stands_beside_it() -> None:
     assert (found["Verified"], found["Implementation"]) == ("full", "torch")
 
 
+def test_one_sample_has_no_interval_and_no_noise() -> None:
+    found = entry(make("exp", EXP, [3e-6]))
+    assert (found["Median latency(us)"], found["Samples"]) == (3.0, 1)
+    assert (found["Interval(us)"], found["Noise(%)"]) == (None, None)
+    several = entry(make("exp", EXP, [3e-6]), make("exp", EXP, [4e-6], process=1))
+    assert several["Interval(us)"] is not None
+    assert several["Noise(%)"] is None
+
+
 def test_doubts_are_named() -> None:
     taken = replace(measured("latency", "warm", [1e-6]), cautions=(Caution("noisy", "it was"),))
     assert entry(make("exp", EXP, [], measurements=(taken,)))["Warnings"] == ["noisy"]
@@ -127,7 +136,8 @@ def test_without_a_datasheet_there_is_no_utilization() -> None:
         ("layer_norm", {"shape": [4, 8]}, "layernorm", [[4, 8]], 4),
         ("random_exponential", {"shape": [4, 8]}, "exponential", [[4, 8]], 4),
         ("topk", {"shape": [4, 8], "k": 2}, "topk", [[4, 8], [4, 2]], 4),
-        ("scatter_inplace", {"shape": [4, 8], "length": 4}, "scatter", [[4, 8]], 4),
+        ("scatter_rows_inplace", {"shape": [4, 8], "indices": 4}, "scatter", [[4, 8]], 4),
+        ("gather_rows", {"shape": [4, 8], "indices": 2}, "gather", [[4, 8], [2, 8]], 4),
         ("index_add_inplace", {"shape": [4, 8], "indices": 2}, "index_add", [[4, 8], [2, 8]], 4),
         ("hash_table", {"entries": 64, "dim": 8, "batch": 5, "lookups": 3}, "hash_table", [[64, 8], [5, 3]], 5),
         ("copy", {"n": 4096}, "device2device", [[4, 1024]], 4),
@@ -149,6 +159,17 @@ def test_where_its_bytes_are_others_a_note_says_so() -> None:
     (performance,) = whole["Performance"]
     assert performance["Write IO Size(MB)"] == pytest.approx(24_576 / 2**20, rel=1e-3)
     assert any("whatever k" in note for note in whole["Notes"])
+
+
+@pytest.mark.parametrize("op", ["gather_rows", "scatter_rows_inplace"])
+def test_rows_by_index_move_the_bytes_that_it_counts(op: str) -> None:
+    """An index a row, 8 bytes each, as in its formula: there is nothing to note."""
+    (whole,) = report(make(op, {"shape": [4096, 256], "indices": 4096, "dtype": "float32"}, [1e-3])).values()
+    (performance,) = whole["Performance"]
+    moved = 4096 * 256 * 4
+    assert performance["Read IO Size(MB)"] == pytest.approx((moved + 8 * 4096) / 2**20, rel=1e-2)
+    assert performance["Write IO Size(MB)"] == pytest.approx(moved / 2**20, rel=1e-3)
+    assert not any("index" in note for note in whole["Notes"])
 
 
 def test_small_figures_keep_their_digits() -> None:

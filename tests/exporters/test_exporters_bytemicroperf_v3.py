@@ -5,16 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from opmark.exporters.bytemicroperf_v3 import REPORT, TARGETS, V3Report
+from opmark.importers.bytemicroperf import BYTEMICROPERF
 from opmark.interfaces import Results
 from opmark.registry import operator
-from opmark.schema import EFFORTS, Case, Kernel, Measurement, Record, Run, Settings, Task, Verification
+from opmark.schema import EFFORTS, Case, Kernel, Measurement, Record, Run, Settings, Task, Verification, Workload
+from opmark.schema.peaks import Level, Peaks
+from opmark.workloads.expand import expand
 
 RUN = Run("20300101-000000-abcd", "2030-01-01T00:00:00.000+00:00", "plan", 1, version="9.9")
 GPU = "NVIDIA H100 80GB HBM3"
@@ -81,6 +86,8 @@ def test_a_line_has_its_keys_and_its_formulas() -> None:
         2,
     )
     assert beside["verified"] == "full"
+    (once,) = lines(files(make("matmul", GEMM, [1e-6]))[f"{FOLDER}/gemm/torch/gemm-torch.jsonl"])
+    assert [once["opmark"][name] for name in ("low(us)", "high(us)", "noise(%)")] == [None] * 3
 
 
 @given(st.integers(1, 4096), st.integers(1, 4096), st.floats(1e-9, 10.0))
@@ -120,6 +127,59 @@ def test_the_table_says_what_the_lines_say_in_columns_that_stay() -> None:
     assert json.loads(found[0]["kernels"]) == ["first", "second"]
     alone = table(files(records[2])[f"{FOLDER}/gemm/torch/gemm-torch.csv"])
     assert [name for name in columns if name in alone[0]] == list(alone[0])
+
+
+def test_a_gradient_stands_next_to_its_operator_and_no_column_twice() -> None:
+    forward, backward = make("matmul", GEMM, [1e-6]), make("matmul", GEMM, [2e-6], phase="backward")
+    both, alone = files(forward, backward), files(forward)
+    assert both.keys() == alone.keys()
+    first, second = lines(both[f"{FOLDER}/gemm/torch/gemm-torch.jsonl"])
+    assert {line["op_name"] for line in (first, second)} == {"gemm"}
+    assert second["arguments"] == {**first["arguments"], "phase": "backward"}
+    text = both[f"{FOLDER}/gemm/torch/gemm-torch.csv"]
+    header = text.splitlines()[0]
+    assert header == alone[f"{FOLDER}/gemm/torch/gemm-torch.csv"].splitlines()[0]
+    assert len(set(header.split(","))) == len(header.split(","))
+    assert [row["phase"] for row in table(text)] == ["forward", "backward"]
+
+
+def test_an_argument_that_is_called_as_a_column_has_one_of_its_own() -> None:
+    record = make("exp", {"shape": [2, 3]}, [1e-6])
+    case = Case.of("torch.something", {"samples": 3, "phase": "x"}, "forward")
+    record = replace(record, task=replace(record.task, case=case))
+    (row,) = table(files(record)[f"{FOLDER}/torch.something/torch/torch.something-torch.csv"])
+    assert (row["arguments.samples"], row["samples"]) == ("3", "1")
+    assert (row["arguments.phase"], row["phase"]) == ("x", "forward")
+
+
+def test_a_chip_that_was_not_measured_is_noted() -> None:
+    record = make("exp", {"shape": [2, 3]}, [1e-6])
+    for name, noted in ((GPU, False), ("Other", True)):
+        chips = {"here": Peaks(name, "me", {}, [Level("memory", 1e12)])}
+        info = REPORT.files(Results(RUN, [record], {"here": FACTS}, chips))[f"{FOLDER}/info.json"]
+        notes = json.loads(info)["opmark"]["notes"]
+        assert (f"the utilisation is against `{name}`, but `{GPU}` was measured" in notes) == noted
+
+
+@pytest.mark.parametrize(
+    ("task", "point"),
+    [
+        ("rms_norm", {"arg_type": "llm", "num_tokens": 8, "hidden_size": 64, "dtype": "bfloat16"}),
+        ("rms_norm", {"arg_type": "default", "batch_size": 8, "dim_size": 64, "dtype": "bfloat16"}),
+        ("layer_norm", {"arg_type": "llm", "num_tokens": 8, "hidden_size": 64, "dtype": "bfloat16"}),
+        ("rms_norm", {"arg_type": "default", "batch_size": 8, "dim_size": 64, "dtype": "bfloat16",
+                      "add_residual": True}),
+        ("gemm", {"arg_type": "llm", "num_tokens": 8, "hidden_size": 64, "new_hidden_size": 32, "dtype": "bfloat16"}),
+        ("gemm", {"arg_type": "default", "M": 8, "K": 64, "N": 32, "dtype": "int8", "dst_dtype": "bfloat16"}),
+    ],
+)  # fmt: skip
+def test_arguments_are_reported_in_the_form_that_they_were_asked_for(task: str, point: dict[str, Any]) -> None:
+    (entry,) = BYTEMICROPERF.read(Path("x.json"), {task: [point]}, 0).entries
+    (case,) = expand(Workload(1, "x", [entry]), operator)
+    record = make("exp", {"shape": [2, 3]}, [1e-6])
+    record = replace(record, task=replace(record.task, case=case))
+    (line,) = lines(files(record)[f"{FOLDER}/{task}/torch/{task}-torch.jsonl"])
+    assert (line["op_name"], line["arguments"]) == (task, point)
 
 
 def test_an_operator_without_flops_has_none_and_not_an_unknown_number() -> None:

@@ -60,6 +60,21 @@ def test_forward_and_backward_are_one_result_in_milliseconds_and_bytes() -> None
     }
 
 
+def test_a_forward_pass_belongs_to_every_choice_of_gradients() -> None:
+    forward, one, both = (
+        record("add", ADD, phase, (seconds,), source="f.json#add[0]")
+        for phase, seconds in (("forward", 1e-3), ("backward", 2e-3), ("backward", 3e-3))
+    )
+    case = Case.of("add", ADD, "backward", wrt=("x",), sources=("f.json#add[0]",))
+    one = replace(one, task=replace(one.task, case=case))
+    assert [
+        (found.get("wrt"), found["avg_time_forward_add"], found["avg_time_backward_add"])
+        for found in document(lines(results(forward, one, both)))["add"]
+    ] == [(["x"], 1.0, 2.0), (None, 1.0, 3.0)]
+    (alone,) = document(lines(results(forward, one)))["add"]
+    assert (alone["avg_time_forward_add"], alone["avg_time_backward_add"]) == (1.0, 2.0)
+
+
 def test_both_in_one_step_has_percentiles() -> None:
     samples = tuple(i * 1e-3 for i in range(1, 102))
     found = document(lines(results(record("exp", {"shape": [4], "dtype": "float32"}, "both", samples))))
@@ -93,6 +108,44 @@ def test_reasons_to_doubt_a_number_stand_beside_it() -> None:
     (result,) = document(lines(results(replace(found, measurements=(doubtful,)))))["exp"]
     assert (result["avg_time_forward_exp"], result["p50_time_forward_exp"]) == (4.0, 2.0)
     assert result["cautions"] == ["loaded: a neighbour is busy"]
+
+
+def test_tables_mark_what_is_to_be_doubted_and_say_why() -> None:
+    found = record("exp", {"shape": [4], "dtype": "float32"}, "forward", (1e-3,))
+    doubtful = replace(found.measurements[0], cautions=(Caution("loaded", "a | busy"), Caution("noisy", "twice")))
+    other = record("log", {"shape": [4], "dtype": "float32"}, "forward", (1e-3,))
+    both = results(replace(found, measurements=(doubtful,)), other)
+    text = MARKDOWN.files(both)["opperf.md"].splitlines()
+    assert "| exp ! | {'data': (4,)} | --- | 1.0 | --- |" in text
+    assert "| log | {'data': (4,)} | --- | 1.0 | --- |" in text
+    assert text[text.index("# To Be Doubted (!)") :] == [
+        "# To Be Doubted (!)",
+        "| Operator | Inputs | Reason |",
+        "| :--- | :--- | :--- |",
+        "| exp | {'data': (4,)} | loaded: a \\| busy |",
+        "| exp | {'data': (4,)} | noisy: twice |",
+    ]
+    first, second = csv.DictReader(io.StringIO(csv_text(lines(both), "native")))
+    assert (first["Operator"], first["To Be Doubted"]) == ("exp", "loaded: a | busy; noisy: twice")
+    assert second["To Be Doubted"] == ""
+
+
+@pytest.mark.parametrize(
+    ("memory", "cell"),
+    [
+        (Memory(0, 0, "kernel", 4096), "< 4096"),
+        (Memory(4096, 0, "kernel", 4096), "4096"),
+        (Memory(0, 0, "allocator", 1), "< 1"),
+        (None, "---"),
+    ],
+)
+def test_memory_below_what_the_counter_sees_is_not_none(memory: Memory | None, cell: str) -> None:
+    small = results(record("exp", {"shape": [4], "dtype": "float32"}, "forward", (1e-3,), memory=memory))
+    assert f"| exp | {{'data': (4,)}} | {cell} | 1.0 | --- |" in MARKDOWN.files(small)["opperf.md"]
+    (row,) = csv.DictReader(io.StringIO(csv_text(lines(small), "native")))
+    assert row["Max Mem Usage (Storage) (Bytes)"] == cell
+    (result,) = document(lines(small))["exp"]
+    assert result.get("memory_resolution") == (memory.resolution if memory and not memory.peak else None)
 
 
 def test_the_tables_have_opperfs_columns() -> None:

@@ -13,7 +13,7 @@ import opmark
 from opmark.exporters.param import OPTIONS, PARAM
 from opmark.exporters.param_header import USUAL
 from opmark.exporters.param_lines import not_imported
-from opmark.schema import Problem
+from opmark.schema import Case, Problem
 
 FLOATS = {"type": "tensor", "dtype": "float", "shape": [8, 8]}
 
@@ -106,3 +106,33 @@ def test_a_part_that_was_not_imported_names_its_place() -> None:
     assert (line["op_name"], line["id"], line["metric"]) == ("torch.mm", "0|0|3", {})
     assert line["error"]["reason"] == "expected a type"
     assert not_imported(Problem("c.json: $.x", "?"))["op_name"] is None
+    at = not_imported(Problem('a: b.json: $["torch.\\"add"].config[0].input[1].args', "?"))
+    assert (at["op_name"], at["id"]) == ('torch."add', None)
+
+
+def test_gradients_that_differ_are_lines_that_differ() -> None:
+    """The null backend differentiates nothing: the records of both choices are made here."""
+    result = opmark.run("torch.add", args=["8x8 float32", "8x8 float32"], backend="null", processes=1, threads=1,
+                        warmup=1, samples=2, db=":memory:")  # fmt: skip
+    results = result.results()
+    (forward,) = results.records
+
+    def record(phase: Any, wrt: tuple[str, ...], milliseconds: float, *sources: str) -> Any:
+        case = Case.of(forward.task.case.op, forward.task.case.params, phase, wrt=wrt, sources=sources)
+        measured = replace(forward.measurements[0], samples=(milliseconds / 1e3,))
+        return replace(forward, task=replace(forward.task, case=case), measurements=(measured,))
+
+    def times(*records: Any) -> list[tuple[str, dict[str, float]]]:
+        ((_, text),) = PARAM.files(results._replace(records=list(records))).items()
+        lines = [json.loads(part) for part in text.splitlines()][1:-1]
+        return [(x["id"], {phase: m["measure.time"][0] for phase, m in x["metric"].items()}) for x in lines]
+
+    first, second = "c.json#torch.add|0|0|0", "c.json#torch.add|0|0|1"
+    expected = [
+        ("0|0|0", {"forward": 1.0, "backward": 2.0}), ("0|0|1", {"forward": 1.0, "backward": 3.0}),
+    ]  # fmt: skip
+    ours = (record("forward", (), 1), record("backward", (), 2), record("backward", ("args.0",), 3))
+    assert times(*ours) == expected
+    ours = (record("forward", (), 1, first, second), record("backward", (), 2, first),
+            record("backward", ("args.0",), 3, second))  # fmt: skip
+    assert times(*ours) == expected

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from opmark.errors import InvalidFile
@@ -44,6 +44,7 @@ def test_a_file_is_read_with_numbers_as_people_write_them() -> None:
     assert chip.levels == [Level("L2", None, 1000), Level(MEMORY, 1e12)]
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # the first draw makes a table of all characters
 @given(any_peaks())
 def test_what_is_written_is_read_again_as_it_was(peaks: Peaks) -> None:
     assert read_sheet(yaml_text([peaks]), "written").chips == [peaks]

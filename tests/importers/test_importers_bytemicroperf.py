@@ -12,6 +12,7 @@ from bytemicroperf_samples import LISTS, V3_COMPUTE
 from opmark.errors import InvalidFile
 from opmark.importers.bytemicroperf import BYTEMICROPERF
 from opmark.runner.intake import Intake, take_in
+from opmark.workloads.write import compact
 
 
 def read(tmp_path: Path, name: str, data: Any) -> Intake:
@@ -78,6 +79,43 @@ def test_what_is_no_argument_is_ignored_as_there_but_said(tmp_path):
     assert any("`about`" in note for note in taken.notes)
 
 
+def test_the_form_of_the_arguments_is_kept_and_neighbours_are_still_one_entry(tmp_path):
+    tokens = {"arg_type": "llm", "dtype": "bfloat16", "num_tokens": [8, 16], "hidden_size": 64}
+    taken = read(tmp_path, "rms_norm.json", {"cases": [tokens]})
+    assert [case.tags for case in taken.cases] == [("rms_norm llm",)] * 2
+    assert len(compact(taken.workload.cases)) == 1
+    plain = {"arg_type": "default", "dtype": "bfloat16", "batch_size": [8, 16], "dim_size": 64}
+    both = read(tmp_path, "rms_norm.json", {"cases": [plain]})
+    assert [case.tags for case in both.cases] == [()] * 2
+    assert [case.id for case in both.cases] == [case.id for case in taken.cases]
+
+
+def test_an_argument_that_is_nearly_one_is_a_slip(tmp_path):
+    """With its default something else would be measured than was asked for."""
+    point = {"arg_type": "llm", "attn_mode": "decode", "dtype": "bfloat16", "q_head_num": 4, "kv_head_num": 2,
+             "head_dim": 32, "cache_len": 8}  # fmt: skip
+    objects = [{**point, "bach_size": [2, 4]}, {**point, "batch_size": 2, "vendor": "x", "hidden_size": 8}]
+    taken = read(tmp_path, "flash_attention.json", {"cases": objects})
+    assert params(taken, "batch") == [(2,)]
+    assert "$.cases[0]: `flash_attention` has no argument `bach_size` (2 points)" in problem(taken)
+    assert "did you mean `batch_size`?" in problem(taken)
+    # What has no likeness, or is an argument of another operator, is ignored as there.
+    assert [name for name in ("vendor", "hidden_size") if any(f"`{name}`" in note for note in taken.notes)] == [
+        "vendor", "hidden_size"
+    ]  # fmt: skip
+
+
+def test_tokens_that_the_second_generation_deals_out_otherwise(tmp_path):
+    point = {"arg_type": "llm", "dtype": "bfloat16", "hidden_size": 64, "num_experts.topk.ep_size": [[8, 2, 4]]}
+    name = "moe_swiglu_dynamic_quant"
+    even = read(tmp_path, f"{name}.json", {"cases": [{**point, "num_tokens": [8, 16]}]})
+    odd = read(tmp_path, f"{name}.json", {"cases": [{**point, "num_tokens": [8, 17]}]})
+    third = read(tmp_path, "x.json", {name: [{**point, "num_tokens": [8, 17]}]})
+    assert [any("(num_tokens // ep_size) * topk" in note for note in taken.notes) for taken in (even, odd, third)] == [
+        False, True, False
+    ]  # fmt: skip
+
+
 def test_a_folder_of_files(tmp_path):
     read(tmp_path, "basic/tensor/gemm.json", {"cases": [GEMM]})
     read(tmp_path, "llm/attention.json", {"flash_attention": [LISTS]})
@@ -96,9 +134,10 @@ def test_lists_of_lengths_are_one_case_however_arg_type_is_written(tmp_path, kin
 
 def test_lists_of_lists_of_lengths_are_an_axis(tmp_path):
     object_ = {**LISTS, "arg_type": ["batch_llm"], "dtype": ["bfloat16"], "q_lens": [[3, 5], [1, 2]],
-               "block_table": [[0, 1], [2, -1]], "block_size": 8}  # fmt: skip
+               "block_table": [[0, -1], [1, 2]], "block_size": 8}  # fmt: skip
     taken = read(tmp_path, "x.json", {"flash_attention": [object_]})
     assert params(taken, "q_lens", "block_size") == [([3, 5], 8), ([1, 2], 8)]
+    assert any("`block_table`: pages are drawn here" in note for note in taken.notes)
 
 
 def test_lengths_that_are_all_the_same_are_one_number(tmp_path):
@@ -122,6 +161,37 @@ def test_csv_has_numbers_lists_and_empty_cells(tmp_path):
     assert taken.problems == ()
 
 
+@pytest.mark.parametrize("column", ["task_name", "op_name", "task", "operator", "op"])
+def test_csv_names_its_operators_in_any_of_these_columns(tmp_path, column):
+    taken = read(tmp_path, "rows.csv", f"{column},dtype,batch_size,dim_size\nexp,float32,2,8\nlog,float32,4,8\n")
+    assert [(case.op, case.params["shape"]) for case in taken.cases] == [("exp", [2, 8]), ("log", [4, 8])]
+
+
+def test_csv_without_such_a_column_is_named_after_its_operator(tmp_path):
+    taken = read(tmp_path, "gemm.csv", "M,K,N,dtype\n2,4,8,float16\n")
+    assert [case.op for case in taken.cases] == ["matmul"]
+    assert params(taken, "M", "K", "N", "dtype") == [(2, 4, 8, "float16")]
+
+
+@pytest.mark.parametrize(("name", "head"), [("rows.csv", "M,K,N,dtype"), ("rows.csv", "op,K,N,dtype")])
+def test_csv_of_nobody_knows_what_is_not_theirs(tmp_path, name, head):
+    rows = [dict(zip(head.split(","), ["2", "4", "8", "float16"], strict=True))]
+    assert not BYTEMICROPERF.recognises(tmp_path / name, rows)
+
+
+def test_a_table_of_results_is_a_workload(tmp_path):
+    text = (
+        "sku_name,op_name,provider,arg_type,batch_size,dim_size,k,dtype,latency(us),kernels,status,phase\n"
+        'chip,topk,torch,default,4,64,8,float16,1.5,"[""a""]",ok,forward\n'
+        "chip,exp,torch,default,2,64,,float32,,,oom,forward\n"
+        "chip,exp,torch,default,2,64,,float32,3.5,[],ok,backward\n"
+    )
+    taken = read(tmp_path, "topk-torch.csv", text)
+    assert [(case.op, case.params["shape"]) for case in taken.cases] == [("topk", [4, 64]), ("exp", [2, 64])]
+    assert taken.notes == ()
+    assert "$[2].phase: expected forward, got `backward`" in problem(taken)
+
+
 def test_csv_takes_lists_of_lengths(tmp_path):
     text = (
         "task_name,arg_type,attn_mode,dtype,q_head_num,kv_head_num,head_dim,q_lens,cache_lens\n"
@@ -142,6 +212,7 @@ def test_a_value_that_is_not_here_is_named_with_its_place_and_how_many_points_it
     assert f"{tmp_path}/gemm.json: $.cases[0].dtype[1]: " in problem(taken)
     assert "`tfloat32`" in problem(taken)
     assert "(4 points)" in problem(taken)
+    assert "float32 is measured without TF32 here" in problem(taken)
 
 
 def test_a_place_in_a_dotted_key(tmp_path):

@@ -85,7 +85,7 @@ def test_what_they_run_on_one_device_is_imported_and_comes_back(task):
     for case in cases:
         theirs = foreign(case)
         assert theirs is not None
-        assert theirs.op == ("add_rms_norm" if case.op == "add_rms_norm" else task)
+        assert theirs.op == task
         assert read(theirs.op, _in_lists(theirs.arguments)).id == case.id
 
 
@@ -204,6 +204,53 @@ ATTENTION = {"arg_type": "llm", "attn_mode": "prefill", "dtype": "bfloat16", "ca
 )  # fmt: skip
 def test_a_value_that_ours_has_not_is_named(task, point, argument):
     assert f"`{argument}`" in refused(task, point)
+
+
+PAGED = {**LISTS, "block_size": 4}  # 3 tokens, and 5 + 7
+
+
+@pytest.mark.parametrize("task", ["flash_attention", "store_kv_cache"])
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"block_table": [[0], [0, 1, 2]]}, "page 0 stands in it twice"),
+        ({"block_table": [[5], [1, 2, 1]]}, "page 1 stands in it twice"),
+        ({"block_table": [[0]]}, "a row for each of 2 sequences"),
+        ({"block_table": [[0], [1, 2]]}, "3 pages of 4 for 12 tokens"),
+        ({"block_table": [[0], [1, 2, -1]]}, "3 pages of 4 for 12 tokens"),
+        ({"block_table": [0, 1]}, "1 page of 4 for 3 tokens"),
+        ({"block_table": "x"}, "a row for each of 2 sequences"),
+        ({"kv_lens": [3, 5]}, "expected `[3, 12]`"),
+        ({"kv_lens": 12}, "expected `[3, 12]`"),
+    ],
+)
+def test_tables_and_lengths_that_contradict_the_others_are_refused(task, more, says):
+    assert says in refused(task, {**PAGED, **more})
+    assert f"`{next(iter(more))}`" in refused(task, {**PAGED, **more})
+
+
+def notes(task: str, point: dict[str, Any]) -> str:
+    found = BYTEMICROPERF.read(Path("x.json"), {task: [point]}, 0)
+    assert found.problems == ()
+    return "\n".join(found.notes)
+
+
+def test_what_is_so_here_whatever_they_say_is_noted():
+    plain = read("flash_attention", PAGED)
+    table = {"block_table": [[7, -1, -1], [1, 2, 0]], "kv_lens": [3, 12], "slot_mapping": [0, 1]}
+    assert read("flash_attention", {**PAGED, **table}).id == plain.id
+    assert "`block_table`, `slot_mapping`: pages are drawn here" in notes("flash_attention", {**PAGED, **table})
+    assert "without `block_size`" in notes("flash_attention", {**LISTS, "block_table": [[0], [0]]})
+    assert "`trans_w`: the weight lies" in notes("quant_group_gemm_reduce_sum",
+                                                 {**WIDE_NARROW, "sp_size": 2, "trans_w": [True, False]})  # fmt: skip
+    assert notes("flash_attention", PAGED) == ""
+
+
+@pytest.mark.parametrize("task", ["head_rms_norm", "qk_rms_norm", "add_rms_norm_dynamic_quant"])
+def test_norms_have_weights_of_another_type_there(task):
+    assert "float32 there, bfloat16 here" in notes(task, V3_COMPUTE[task][0])
+    if task != "add_rms_norm_dynamic_quant":
+        assert notes(task, {**V3_COMPUTE[task][0], "dtype": "float32"}) == ""
 
 
 def test_float8_products_are_of_the_type_that_they_mean():

@@ -119,6 +119,10 @@ def test_tables_and_what_is_put_into_them(tmp_path):
     assert [(case.op, case.params["shape"], case.params["indices"]) for case in taken.cases] == [
         ("index_add_inplace", [16, 8], 4)
     ]
+    picked = read(tmp_path, {"operator": "gather", "input_shape_list": [[[64, 8], [16, 8]], [4, 8]]})
+    assert [(case.op, case.params["shape"], case.params["indices"]) for case in picked.cases] == [
+        ("gather_rows", [64, 8], 16), ("gather_rows", [4, 8], 4)
+    ]  # fmt: skip
     assert params(read(tmp_path, v1("hash_table")), "entries", "dim", "batch", "lookups") == [
         (32, 16, 4, 5), (64, 16, 4, 5)
     ]  # fmt: skip
@@ -135,6 +139,14 @@ def test_the_group_of_an_operator_of_one_device_is_ignored_and_said(tmp_path):
     assert len(taken.cases) == 2
     assert any("`group`" in note for note in taken.notes)
     assert any("`extra`" in note for note in taken.notes)
+
+
+@pytest.mark.parametrize(("key", "meant"), [("dtpe", "dtype"), ("iteratons", "iterations")])
+def test_a_key_that_is_nearly_one_is_a_slip(tmp_path, key, meant):
+    good = v1("exp")
+    with pytest.raises(InvalidFile, match=f"{key}.*(\n.*)*did you mean `{meant}`"):
+        read(tmp_path, {key if name == meant else name: value for name, value in good.items()})
+    assert len(read(tmp_path, {**good, "__dtyp": 1}).cases) == 2
 
 
 @pytest.mark.parametrize(

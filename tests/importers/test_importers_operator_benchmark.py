@@ -126,6 +126,34 @@ def test_what_is_wrong_is_named(block: dict[str, Any], message: str) -> None:
     assert all(problem.where.startswith("mine.yaml: $") for problem in found.problems)
 
 
+def test_one_broken_row_is_named_and_the_others_are_taken() -> None:
+    config = {"attr_names": ["M", "N"], "attrs": [[1, 1], [64, 64], [3], 5], "cross_product_configs": {"K": [1, 2]}}
+    found = read({"op": "matmul", "config_list": [config]})
+    assert [(e.params["M"], e.params["K"]) for e in found.entries] == [(1, 1), (1, 2), (64, 1), (64, 2)]
+    assert [(p.where, p.message) for p in found.problems] == [
+        ("mine.yaml: $.config_list[0].attrs[2]", "expected rows of 2 values, got `[3]`"),
+        ("mine.yaml: $.config_list[0].attrs[3]", "expected rows of 2 values, got `5`"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("named", "where"),
+    [
+        ({"op_list": {"attrs": [["abs", "torch.abs"], ["bad"], ["acos", "torch.acos"]]}}, "$.op_list.attrs[1]"),
+        ({"op_list": ["torch.abs", ["bad", 1], "torch.acos"]}, "$.op_list[1]"),
+        ({"ops": ["torch.abs", 7, "torch.acos"]}, "$.ops[1]"),
+        ({"op": ["torch.abs", None, "torch.acos"]}, "$.op[1]"),
+    ],
+)
+def test_one_broken_operator_is_named_and_the_others_are_taken(named: dict[str, Any], where: str) -> None:
+    config = {"attr_names": ["M"], "attrs": [[3]]}
+    found = read({**named, "args": ["{M} float32"], "config_list": config})
+    assert [e.op for e in found.entries] == ["torch.abs", "torch.acos"]
+    (problem,) = found.problems
+    assert problem.where == f"mine.yaml: {where}"
+    assert problem.message.startswith("expected ")
+
+
 def test_an_operator_without_gradient_is_forward_only() -> None:
     found = read({"op": "argmax", "gradient": True, "params": {"shape": ["{M}"]}, "cross_product_configs": {"M": [8]}})
     assert found.entries[0].phases == ["forward"]

@@ -122,8 +122,8 @@ def test_the_profiler_python_measures_both_passes_in_one() -> None:
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ({"lhs": [4, 4]}, "needs `rhs`"),
-        ({"lhs": [4, 4], "rhs": [3, 4]}, "`rhs`: [3, 4] is neither the shape [4, 4] nor one row"),
+        ({"lhs": [4, 4]}, "`add` needs `rhs`"),
+        ({"lhs": [4, 4], "rhs": [3, 4]}, "`add`: `rhs`: [3, 4] is neither the shape [4, 4] nor one row"),
         ({"lhs": [4, 4], "rhs": [4, 4], "axsi": 1}, "`axsi` means nothing for `add`"),
         ({"lhs": [4, 0], "rhs": [4, 4]}, "`lhs`: expected a shape of sizes of at least 1"),
         ({"lhs": "4x4", "rhs": [4, 4]}, "`lhs`: expected a shape, got 4x4"),
@@ -150,6 +150,29 @@ def test_a_wrong_name_gets_the_nearest() -> None:
     assert "broadcast_add" in problem.hint
 
 
+def test_an_unknown_operator_is_named_once_where_it_stands() -> None:
+    inputs = [{"lhs": [4], "rhs": [4]}, {"lhs": [8], "rhs": [8]}]
+    found = read({"ops": ["add", "broadcast_ad", "Custom"], "inputs": inputs})
+    assert len(found.entries) == 2
+    assert [(p.where, p.message) for p in found.problems] == [
+        ("mine.json: $.ops[1]", "no operator of opperf named `broadcast_ad`"),
+        ("mine.json: $.ops[2]", "`Custom` cannot be had here"),
+    ]
+    assert "did you mean `broadcast_add`?" in found.problems[0].hint
+    (problem,) = read([{"op": "ad", "inputs": inputs}]).problems
+    assert problem.where == "mine.json: $[0].op"
+    (problem,) = read({"nonsense.add": [{"inputs": {"args": [1]}}] * 2}).problems
+    assert problem.where == "mine.json: $.nonsense.add"
+    (problem,) = read({"ops": [3], "inputs": inputs}).problems
+    assert problem.where == "mine.json: $.ops[0]"
+
+
+def test_a_callable_that_is_no_operator_of_opperf_is_taken_where_its_inputs_are_arguments() -> None:
+    found = read({"ops": ["torch.add"], "inputs": [{"lhs": [4]}, {"args": ["4 float32", 2]}]})
+    assert [entry.source for entry in found.entries] == ["mine.json#torch.add[1]"]
+    assert [problem.where for problem in found.problems] == ["mine.json: $.ops[0]"]
+
+
 def test_results_of_opperf_are_measured_again() -> None:
     data = {
         "broadcast_add": [{"avg_time_forward_broadcast_add": 0.1, "inputs": {"lhs": [4, 4], "rhs": [4, 4]}}],
@@ -174,6 +197,9 @@ def test_classes_by_their_names() -> None:
     assert found.asked == {"warmup": 10, "samples": 50}
     (problem,) = read({"Add": {"inputs": {"lsh": [4]}}}).problems
     assert (problem.message, problem.hint) == ("`Add` has no input `lsh`", "did you mean `lhs`?")
+    (problem,) = read({"Add": {"inputs": {"dtype": "float65"}}}).problems
+    assert (problem.where, problem.hint) == ("mine.json: $.Add.inputs", "did you mean `float64`?")
+    assert problem.message.startswith("`dtype` of `Add`: expected one of float64, float32")
 
 
 def test_counts_that_differ_are_said_and_not_taken() -> None:

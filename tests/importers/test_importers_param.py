@@ -10,6 +10,7 @@ import pytest
 
 from opmark import registry
 from opmark.importers.param import PARAM
+from opmark.importers.param.kept import keeping
 from opmark.runner.intake import take_in
 from opmark.schema import Entry, Imported
 
@@ -208,6 +209,71 @@ def test_a_batch_file_keeps_the_ids_of_its_inputs() -> None:
     assert ids(found.entries) == ["torch.add|1|2|2_34", "torch.add|1|2|1"]
     assert found.asked == {"warmup": 3, "samples": 7}
     assert found.entries[0].phases == ["forward"]
+
+
+def test_an_id_twice_in_a_batch_file_is_a_problem_with_its_place() -> None:
+    first, second = ({"id": "0", **call(tensor(n, n))} for n in (4, 512))
+    found = read(batch(op_info=operator({"input": [first, second, {"id": "1", **call(tensor(8, 8))}]})))
+    assert ids(found.entries) == ["torch.add|1|2|0", "torch.add|1|2|1"]
+    assert found.entries[0].args == ["4x4 float32 0..1"]
+    (problem,) = found.problems
+    assert problem.where == "some/c.json: $.op_info.config[0].input[1]"
+    assert "`'0'` stands here a second time" in problem.message
+
+
+def test_the_device_of_a_batch_file_is_said_not_to_decide() -> None:
+    (note,) = read(batch()).notes
+    assert "`'cuda'`" in note
+    assert "`-d`" in note
+    assert read(batch(run_options={"device": "cpu"})).notes == ()
+
+
+def test_what_the_file_says_can_be_kept_word_for_word() -> None:
+    build = {"args": [whole(8), {"type": "long", "value": 4}], "name": "wide"}
+    inputs = [call(tensor(2, 8, requires_grad=False, name="x")), call(tensor([2, 4, 2], 8, __range__=["shape"]))]
+    data = {
+        "torch.nn.Linear": operator({"build": [build], "input": inputs[:1]}),
+        "torch.mean": operator({"build": [], "input": inputs[1:]}, input_iterator="RangeConfigIterator"),
+    }
+    with keeping() as kept:
+        read(data)
+    read({"torch.add": operator({"input": [call(whole(1))]})})
+    assert {name: (said.build, said.input) for (_, name), said in kept.items()} == {
+        "torch.nn.Linear|0|0|0": (build, inputs[0]),
+        "torch.mean|0|0|0_0": ([], call(tensor(2, 8))),
+        "torch.mean|0|0|0_1": ([], call(tensor(4, 8))),
+    }
+    assert {path for path, _ in kept} == {str(FILE)}
+
+
+def fixed(*wanted: bool) -> dict[str, Any]:
+    return call(*(tensor(4, requires_grad=wants) for wants in wanted))
+
+
+@pytest.mark.parametrize(
+    ("name", "point", "reason"),
+    [
+        ("torch.add", fixed(True, False), ""),
+        ("torch.add", fixed(False, False), "no tensor has `requires_grad`"),
+        ("torch.add", call(tensor(4, dtype="long", requires_grad=False)), ""),
+        ("torch.nn.ReLU", fixed(False), ""),
+        ("torch.add_", fixed(True, True), "works in place"),
+        ("torch.nn.functional.relu_", fixed(True), "works in place"),
+        ("torch.selu_", fixed(True), "works in place"),
+        ("aten::mul_", fixed(True, True), "works in place"),
+    ],
+)
+def test_what_has_no_backward_pass(name: str, point: dict[str, Any], reason: str) -> None:
+    with keeping() as kept:
+        assert len(entries({name: operator({"input": [point]})})) == 1
+    (said,) = kept.values()
+    assert reason in said.forward_only
+    assert bool(reason) == bool(said.forward_only)
+
+
+def test_which_gradients_of_a_module_are_measured_is_said() -> None:
+    (note,) = read({"torch.nn.ReLU": operator({"input": [fixed(False)]})}).notes
+    assert "of the weights and of all inputs" in note
 
 
 def test_a_batch_file_of_an_older_form() -> None:

@@ -50,8 +50,50 @@ def shapeless(configs, key, device):
     yield "0"
 
 def endless(configs, key, device):
+    n = 0
     while True:
-        yield "0", {"size": 1}
+        yield n, {"size": 1}
+        n += 1
+
+def same(configs, key, device):
+    yield "0", {"size": 4}
+    yield 0, {"size": 512}
+    yield "1", {"size": 8}
+
+def barred(configs, key, device):
+    yield "0|1", {"size": 4}
+
+def odd(spec, draw):
+    return GIVES[spec["gives"]]()
+
+class Tensor:
+    """As torch's: a stranger's generator hands it on."""
+
+class Scalar(float):
+    """As numpy's, which is a float too."""
+
+def nested():
+    found = []
+    found.append(found)
+    return [found], {}
+
+GIVES = {
+    "tensor": lambda: [[Tensor()], {}],
+    "scalar": lambda: [[1, Scalar(2)], {}],
+    "deep": lambda: ([[1, {"tuple": [Tensor()]}]], {}),
+    "kwarg": lambda: ([], {"alpha": Tensor()}),
+    "set": lambda: ([{1, 2}], {}),
+    "nan": lambda: ([float("nan")], {}),
+    "inf": lambda: ([1], {"max": float("-inf")}),
+    "large": lambda: ([2**70], {}),
+    "key": lambda: ([], {1: 2}),
+    "none": lambda: None,
+    "one": lambda: ([],),
+    "swapped": lambda: ({}, []),
+    "type": lambda: ([float], {}),
+    "endless": nested,
+    "written": lambda: (["8x64 float32", {"dtype": "float16"}, {"float": "inf"}, None], {"dim": (1, 2)}),
+}
 '''
 ENTRY_POINTS = """
 [opmark.param_iterators]
@@ -60,12 +102,15 @@ Squares = strange_param:Squares
 Failing = strange_param:fails
 Shapeless = strange_param:shapeless
 Endless = strange_param:endless
+Same = strange_param:same
+Barred = strange_param:barred
 Missing = strange_param:not_there
 
 [opmark.param_generators]
 Square = strange_param:square
 Failing = strange_param:fails
 Nothing = strange_param:gives_nothing
+Odd = strange_param:odd
 """
 
 
@@ -100,7 +145,7 @@ def test_ids_and_arguments_are_the_strangers() -> None:
     sizes = [int(entry.args[0].partition("x")[0]) for entry in found.entries if entry.args]
     assert [low <= n <= low + 3 for n, low in zip(sizes, (8, 4, 16, 8), strict=True)] == [True] * 4
     assert found.entries[0].kwargs == {"alpha": 1}
-    assert "drawn with seed 0" in found.notes[0]
+    assert found.notes == ("values were drawn with seed 0; each entry holds what was drawn",)
 
 
 def test_a_class_in_the_manner_of_param() -> None:
@@ -128,3 +173,58 @@ def test_an_endless_one_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     found = read("Endless")
     assert found.entries == ()
     assert "at most 100" in found.problems[0].message
+
+
+def test_an_id_twice_is_a_problem_and_the_first_is_kept() -> None:
+    found = read("Same")
+    assert [entry.source.rpartition("|")[2] for entry in found.entries] == ["0", "1"]
+    (problem,) = found.problems
+    assert problem.where == 'c.json: $["torch.f"].config[0].input[0]'
+    assert "stands here a second time" in problem.message
+
+
+def test_an_id_holds_nothing_that_stands_between_ids() -> None:
+    (problem,) = read("Barred").problems
+    assert "without | and #" in problem.message
+
+
+def given(name: str) -> Imported:
+    info = {"input_data_generator": "Odd", "config": [{"input": [{"gives": name}]}]}
+    return PARAM.read(Path("c.json"), {"torch.f": info}, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "got"),
+    [
+        ("tensor", "got a Tensor for `args[0]`"),
+        ("scalar", "got a Scalar for `args[1]`"),
+        ("deep", "got a Tensor for `args[0][1].tuple[0]`"),
+        ("kwarg", "got a Tensor for `kwargs.alpha`"),
+        ("set", "got a set for `args[0]`"),
+        ("nan", "got nan for `args[0]`"),
+        ("inf", "got -inf for `kwargs.max`"),
+        ("large", f"got {2**70} for `args[0]`"),
+        ("key", "got a key of type int for `kwargs`"),
+        ("none", "got nothing"),
+        ("one", "got a tuple"),
+        ("swapped", "got (dict, list)"),
+        ("type", "got a type for `args[0]`"),
+    ],
+)
+def test_what_is_no_plain_data_is_named(name: str, got: str) -> None:
+    found = given(name)
+    assert found.entries == ()
+    (problem,) = found.problems
+    assert problem.where == 'c.json: $["torch.f"].config[0].input[0]'
+    assert "tensors written as 8x64 float32" in problem.message
+    assert problem.message.endswith(got)
+
+
+def test_a_list_in_itself_is_no_traceback() -> None:
+    assert "nested too deeply" in given("endless").problems[0].message
+
+
+def test_what_is_plain_is_taken_as_it_is() -> None:
+    (entry,) = given("written").entries
+    assert entry.args == ["8x64 float32", {"dtype": "float16"}, {"float": "inf"}, None]
+    assert entry.kwargs == {"dim": [1, 2]}

@@ -200,6 +200,8 @@ def test_nesting_without_end_is_no_traceback() -> None:
     ("changes", "place"),
     [
         ({"config_build_id": 5}, "$.config_build_id"),
+        ({"config_build_id": "5"}, "$.config_build_id"),
+        ({"config_build_id": "1|2|3"}, "$.config_build_id"),
         ({"run_options": 5}, "$.run_options"),
         ({"op_info": 5}, "$.op_info"),
         ({"op_name": 5}, "$.op_info"),
@@ -215,6 +217,17 @@ def test_a_batch_that_cannot_be_meant(changes: dict[str, Any], place: str) -> No
     info = operator(TENSOR)
     data = {"op_name": "torch.f", "op_info": {**info, "config": info["config"][:1]}, **changes}
     assert problem_of(data).where == f"c.json: {place}"
+
+
+def test_several_values_of_a_parameter_are_no_one_case() -> None:
+    def sizes(*shape: Any) -> dict[str, Any]:
+        return {"kwargs": {"shape": {"type": "list", "value": list(shape)}}}
+
+    four: dict[str, Any] = {"type": "int", "value": 4}
+    found = read({"exp": {"config": [{"input": [sizes(four), sizes({"type": "list", "value": [four]})]}]}})
+    assert [entry.params for entry in found.entries] == [{"shape": [4]}]
+    assert found.problems[0].where == 'c.json: $["exp"].config[0].input[1].kwargs.shape'
+    assert "expected one value" in found.problems[0].message
 
 
 def test_problems_of_the_file_and_of_the_cases_stand_together(tmp_path: Path) -> None:

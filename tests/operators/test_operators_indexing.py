@@ -12,6 +12,7 @@ from opmark.errors import InvalidParameter
 from opmark.operators.indexing import (
     EMBEDDING,
     GATHER,
+    GATHER_ROWS,
     HASH_TABLE,
     INDEX_SELECT,
     OPERATORS,
@@ -32,6 +33,7 @@ COSTS = [
     # An index for each row, but an index for each element: 8 bytes each.
     (INDEX_SELECT, {"shape": [7, 4], "indices": 3}, Cost(0, 48 + 24, 48), Cost(12, 72, 112)),
     (GATHER, {"shape": [7, 4], "length": 3}, Cost(0, 48 + 96, 48), Cost(12, 144, 112)),
+    (GATHER_ROWS, {"shape": [7, 4], "indices": 3}, Cost(0, 48 + 24, 48), Cost(12, 72, 112)),
     (TAKE_ALONG_AXIS, {"shape": [7, 4], "axis": 1, "length": 3}, Cost(0, 84 + 168, 84), Cost(21, 252, 112)),
     (TAKE, {"shape": [7, 4], "index_shape": [3, 2]}, Cost(0, 96 + 48, 96), Cost(24, 144, 112)),
     (TAKE_FLAT, {"shape": [7, 4], "indices": 5}, Cost(0, 20 + 40, 20), Cost(5, 60, 112)),
@@ -77,6 +79,8 @@ RESULTS = [
     (TAKE, {"index_shape": [1, 2]}, [[2, 0]], [[[8, 9, 10, 11], [0, 1, 2, 3]]]),
     (TAKE_FLAT, {"indices": 2}, [11, 4], [11, 4]),
     (GATHER, {"length": 1}, [[2, 1, 0, 2]], [[8, 5, 2, 11]]),
+    (GATHER_ROWS, {"indices": 2}, [2, 0], [[8, 9, 10, 11], [0, 1, 2, 3]]),
+    (GATHER_ROWS, {"axis": -1, "indices": 2}, [3, 0], [[3, 0], [7, 4], [11, 8]]),
     (TAKE_ALONG_AXIS, {"axis": 1, "length": 1}, [[3], [0], [1]], [[3], [4], [9]]),
     (PICK, {}, [3, 0, 1], [3, 4, 9]),
     (PICK, {"axis": 0, "keepdims": True}, [2, 1, 0, 2], [[8, 5, 2, 11]]),
@@ -89,6 +93,18 @@ def test_results_by_hand(op: Operator, given: dict[str, Any], index: Any, expect
     assert op.reference(params, x=X, index=np.array(index)).tolist() == expected
     (implementation,) = op.implementations_for("torch")
     assert implementation.build(params, x=torch.from_numpy(X), index=torch.tensor(index))().tolist() == expected
+
+
+def test_the_index_of_rows_is_expanded_and_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is timed would be other work with an index an element: 8 bytes each, and no run of a row in one piece."""
+    called: list[torch.Tensor] = []
+    gather = torch.Tensor.gather
+    monkeypatch.setattr(torch.Tensor, "gather", lambda x, dim, index: called.append(index) or gather(x, dim, index))
+    params = GATHER_ROWS.complete({"shape": [7, 4], "indices": 3})
+    index = torch.tensor([2, 0, 6])
+    GATHER_ROWS.implementations_for("torch")[0].build(params, x=torch.rand(7, 4), index=index)()
+    (seen,) = called
+    assert (seen.shape, seen.stride(), seen.data_ptr()) == ((3, 4), (1, 0), index.data_ptr())
 
 
 @pytest.mark.parametrize("name", ["numpy_cpu", "torch_cpu"])

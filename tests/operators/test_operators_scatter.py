@@ -18,6 +18,7 @@ from opmark.operators.scatter import (
     SCATTER,
     SCATTER_ADD,
     SCATTER_INPLACE,
+    SCATTER_ROWS_INPLACE,
 )
 from opmark.registry import operator
 from opmark.schema import Cost, Operator
@@ -32,6 +33,7 @@ COSTS = [
     (INDEX_ADD, {"shape": [5, 4], "indices": 2}, Cost(8, 80 + 32 + 16, 80), Cost(0, 32 + 16, 32)),
     # What is added to is read, too.
     (INDEX_ADD_INPLACE, {"shape": [5, 4], "indices": 2}, Cost(8, 32 + 32 + 16, 32), None),
+    (SCATTER_ROWS_INPLACE, {"shape": [5, 4], "indices": 2}, Cost(0, 32 + 16, 32), None),
     (INDEX_PUT, {"shape": [5, 4], "indices": 2}, Cost(0, 80 + 32 + 16, 80), Cost(0, 80 + 16, 112)),
     (INDEX_FILL, {"shape": [5, 4], "indices": 2}, Cost(0, 80 + 16, 80), Cost(0, 80 + 16, 80)),
     (INDEX_ADD, {"shape": [5, 4], "axis": 1, "indices": 3, "dtype": "float16"}, Cost(15, 94, 40), Cost(0, 54, 30)),
@@ -54,7 +56,7 @@ def test_no_place_is_put_twice(op: Operator, axis: int, torch_cpu: Any) -> None:
     assert len(np.unique(index)) == (6, 7, 5)[axis]
 
 
-@pytest.mark.parametrize("op", [INDEX_PUT, INDEX_FILL], ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [INDEX_PUT, INDEX_FILL, SCATTER_ROWS_INPLACE], ids=lambda op: op.name)
 def test_no_row_is_put_twice(op: Operator, torch_cpu: Any) -> None:
     index = _arrays(op, op.complete({"shape": [50, 3], "indices": 40}), torch_cpu)["index"]
     assert len(set(index.tolist())) == 40
@@ -70,7 +72,7 @@ def test_what_is_added_twice_counts_twice() -> None:
     assert (x == 0).all()
 
 
-@pytest.mark.parametrize("op", [SCATTER_INPLACE, INDEX_ADD_INPLACE], ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [SCATTER_INPLACE, SCATTER_ROWS_INPLACE, INDEX_ADD_INPLACE], ids=lambda op: op.name)
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_in_place_the_tensor_itself_is_changed(op: Operator, framework: str, request: pytest.FixtureRequest) -> None:
     live = request.getfixturevalue(f"{framework}_cpu")
@@ -80,6 +82,19 @@ def test_in_place_the_tensor_itself_is_changed(op: Operator, framework: str, req
     (implementation,) = op.implementations_for(framework)
     assert implementation.build(params, **tensors)() is tensors["x"]
     np.testing.assert_allclose(live.to_numpy(tensors["x"]), due, rtol=1e-6, atol=1e-6)
+
+
+def test_the_index_of_rows_is_expanded_and_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[torch.Tensor] = []
+    scatter = torch.Tensor.scatter_
+    monkeypatch.setattr(torch.Tensor, "scatter_", lambda x, d, i, src: called.append(i) or scatter(x, d, i, src))
+    params = SCATTER_ROWS_INPLACE.complete({"shape": [5, 4], "indices": 2})
+    x, index, src = torch.zeros(5, 4), torch.tensor([3, 1]), torch.rand(2, 4)
+    SCATTER_ROWS_INPLACE.implementations_for("torch")[0].build(params, x=x, index=index, src=src)()
+    (seen,) = called
+    assert (seen.shape, seen.stride(), seen.data_ptr()) == ((2, 4), (1, 0), index.data_ptr())
+    assert torch.equal(x[[3, 1]], src)
+    assert not x[[0, 2, 4]].any()
 
 
 def test_adding_again_and_again_stays_finite_in_16_bits() -> None:
@@ -98,6 +113,7 @@ REFUSED = [
     (SCATTER, {"shape": [5, 4], "length": 6}, r"`length` must be at most .*axis 0 of \[5, 4\] \(got 6\)"),
     (SCATTER_INPLACE, {"shape": [5, 4], "axis": 1, "length": 5}, "`length` must be at most .*axis 1"),
     (INDEX_PUT, {"shape": [5, 4], "indices": 6}, r"`indices` must be at most the number of rows .*\(got 6\)"),
+    (SCATTER_ROWS_INPLACE, {"shape": [5, 4], "axis": 1, "indices": 5}, "`indices` must be at most .*axis 1"),
     (INDEX_FILL, {"shape": [5, 4], "indices": 5}, r"`indices` must be less than .*\(got 5\)"),
     (INDEX_ADD, {"shape": [5, 4], "indices": 5, "axis": 2}, "`axis` must name an axis"),
     (SCATTER_ADD, {"shape": [5, 4], "length": 5, "axis": -3}, "`axis` must name an axis"),

@@ -32,8 +32,8 @@ V3 = """
     moe_swiglu moe_swiglu_dynamic_quant moe_gather
 """
 ALL = sorted({*V1.split(), *V2.split(), *V3.split()})
-IN_PLACE = {"scatter": "scatter_inplace", "index_add": "index_add_inplace"}
-"""Its operators of these names change their target."""
+OTHERWISE = {"scatter": "scatter_rows_inplace", "gather": "gather_rows", "index_add": "index_add_inplace"}
+"""Its operators of these names change their target, or have one index a row."""
 DRAWS = {"random_exponential"}
 """Reads nothing."""
 
@@ -57,7 +57,7 @@ def expanded(workload: Workload, category: str, op: str) -> list[Case]:
 @pytest.mark.parametrize("name", ALL)
 def test_every_name_is_known_and_has_cases(cases, name):
     ours = operator(name).name
-    assert IN_PLACE.get(ours, ours) in {case.op for case in cases}
+    assert OTHERWISE.get(ours, ours) in {case.op for case in cases}
 
 
 def test_v3_has_its_47_compute_operators():
@@ -66,7 +66,7 @@ def test_v3_has_its_47_compute_operators():
 
 def test_the_suite_has_nothing_else(cases):
     theirs = {operator(name).name for name in (*ALL, "flash_mla")}
-    assert {case.op for case in cases} == {IN_PLACE.get(name, name) for name in theirs}
+    assert {case.op for case in cases} == {OTHERWISE.get(name, name) for name in theirs}
 
 
 @pytest.mark.parametrize("op", ["add", "sub", "mul", "cast"])
@@ -90,7 +90,8 @@ def test_special_functions_have_its_54_cases(workload, op):
         ("vector_norm_ops", "rms_norm", 33),
         ("vector_norm_ops", "softmax", 33),
         ("vector_index_ops", "embedding", 42),  # 44, of which 1024 rows of 1024 twice
-        ("vector_index_ops", "scatter_inplace", 42),
+        ("vector_index_ops", "scatter_rows_inplace", 42),
+        ("vector_index_ops", "gather_rows", 42),
         ("vector_index_ops", "index_add_inplace", 63),  # 66
         ("xccl_ops", "copy", 66),  # 88 with int8
         ("gemm_ops", "matmul", 480),

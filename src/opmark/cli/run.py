@@ -12,7 +12,7 @@ from opmark.cli.profile_options import profiling
 from opmark.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from opmark.runner.plan import Plan
+    pass
 
 
 def run(
@@ -48,7 +48,7 @@ def run(
     backend: Annotated[
         list[str] | None, typer.Option(help="As in `opmark list backends`. [default: torch-cpu, or numpy-cpu]")
     ] = None,
-    threads: Annotated[list[str] | None, typer.Option(help="Threads to use. [default: $OMP_NUM_THREADS, or all cores]")] = None,
+    threads: Annotated[list[str] | None, typer.Option(help="[default: $OMP_NUM_THREADS, or all cores]")] = None,
     effort: Annotated[str, typer.Option(help="quick, standard, thorough.")] = "standard",
     quantity: Annotated[
         list[str] | None,
@@ -100,8 +100,6 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record.")] = False,
 ) -> None:
     """Measure operators; print a table, store a run."""
-    from opmark import api
-    from opmark.runner.intake import complaints
     from opmark.runner.request import parse_params
 
     names = split(ops or [])
@@ -135,11 +133,8 @@ def run(
         "verify": verify,
     }
     if dry_run:
-        whole = api.plan(**asked)
-        _print_plan(whole, as_json=as_json)
-        for line in complaints(whole.problems, whole.notes):
-            api.talk(line)
-        raise typer.Exit(1 if whole.problems else 0)
+        _print_plan(asked, as_json=as_json)
+        return
     profile = profiling(profiler, program, arguments, command, folder, seen, batch, within)
     asked |= {"timeout": timeout, "label": label, "db": db, "resume": resume, "profile": profile}
     _measure(asked, as_json=as_json)
@@ -200,10 +195,17 @@ def _whole_numbers(values: list[str]) -> list[int]:
     return [int(value) for value in values]
 
 
-def _print_plan(plan: Plan, *, as_json: bool) -> None:
+def _print_plan(asked: dict[str, Any], *, as_json: bool) -> None:
+    from opmark import api
     from opmark.report.plan import plan_rows, plan_table
+    from opmark.runner.intake import complaints
 
+    plan = api.plan(**asked)
+    for line in complaints(plan.problems, plan.notes):
+        api.talk(line)
     if as_json:
         print_json_lines(plan_rows(plan.tasks, plan.skipped))
     else:
         console().print(plan_table(plan.tasks, plan.skipped))
+    if plan.problems:
+        raise typer.Exit(1)

@@ -12,7 +12,7 @@ from opmark.interfaces import Results
 from opmark.metrics.summary import Summary
 from opmark.report.rows import Key, Row, unit
 from opmark.schema import QUANTITIES, Cost
-from opmark.schema.peaks import MEMORY, Peaks
+from opmark.schema.peaks import MEMORY, Peaks, chip
 
 MICRO = 1e-6
 
@@ -29,6 +29,18 @@ class Figures(NamedTuple):
     kernels: list[str]
     warnings: list[str]
     """Codes of what makes it doubtful."""
+
+
+def microseconds_between(summary: Summary, decimals: int = 2) -> tuple[float, float] | None:
+    """The ends of the interval of the median; one sample has none."""
+    if summary.samples < 2:
+        return None
+    return rounded(summary.low / MICRO, decimals), rounded(summary.high / MICRO, decimals)
+
+
+def noise_percent(summary: Summary, decimals: int = 2) -> float | None:
+    """None where no process took two samples."""
+    return None if summary.samples <= summary.processes else rounded(100 * summary.noise, decimals)
 
 
 def figures(row: Row) -> Figures | None:
@@ -60,6 +72,21 @@ def environment(found: Sequence[Row], results: Results) -> dict[str, Any]:
 def memory_bandwidth(peaks: Peaks | None) -> float | None:
     levels = peaks.levels if peaks else []
     return next((level.bandwidth for level in levels if level.name == MEMORY), None)
+
+
+def other_chip(peaks: Peaks, measured: str) -> str | None:
+    """What to know of a utilisation where the figures are those of another chip; None where they are not."""
+    if measured in (peaks.chip, *peaks.aliases):
+        return None
+    return f"the utilisation is against `{peaks.chip}`, but `{measured}` was measured"
+
+
+def remarks(found: Sequence[Row], results: Results) -> list[str]:
+    """About the chips that the utilisations of these rows are against."""
+    ids = dict.fromkeys(row.record.environment for row in found)
+    known = [(results.chips[i], results.environments.get(i, {})) for i in ids if i in results.chips]
+    said = [other_chip(peaks, chip(dict(facts))) for peaks, facts in known]
+    return list(dict.fromkeys(line for line in said if line))
 
 
 def rounded(value: float, decimals: int = 2) -> float:

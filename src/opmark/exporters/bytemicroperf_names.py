@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
+from msgspec.structs import replace
+
 from opmark.errors import UserError
 from opmark.importers.bytemicroperf.foreign import foreign
 from opmark.importers.bytemicroperf.tasks import BETWEEN_DEVICES, FORMS, NAMES, task_of
@@ -41,13 +43,15 @@ def v1_name(case: Case) -> str:
 
 
 def v3_words(case: Case) -> tuple[str, dict[str, Any]]:
-    """(operator, arguments) as the third generation writes them; what it cannot say, as opmark does."""
-    found = foreign(case)
-    if found:
-        return found.op, found.arguments
+    """(operator, arguments) as the third generation writes them; what it cannot say, as opmark does.
+
+    It measures no gradient: that goes by the name of its operator, and `phase` among the arguments says what it is.
+    """
+    found = foreign(replace(case, phase="forward", wrt=()))
+    op, arguments = found or (_tasks().get(case.op, case.op), case.params)
     if case.phase == "forward":
-        return _tasks().get(case.op, case.op), case.params
-    return case.op, {**case.params, "phase": case.phase}
+        return op, arguments
+    return op, {**arguments, "phase": case.phase, **({"wrt": list(case.wrt)} if case.wrt else {})}
 
 
 @cache
@@ -69,14 +73,21 @@ def filed_under(sources: Iterable[str]) -> list[str]:
 _ROW = 1024
 """Elements a row in every file that it ships for a copy; a copy itself has no rows."""
 
+
+def _table_and_rows(p: dict[str, Any]) -> list[Any]:
+    """The table alone where as many rows are moved as it has."""
+    rows = [p["indices"], *p["shape"][1:]]
+    return [p["shape"]] if rows == p["shape"] else [p["shape"], rows]
+
+
 _Shapes = Callable[[dict[str, Any]], list[Any]]
 _SHAPES: dict[str, _Shapes] = {
     "gemv": lambda p: [[1, p["K"]], [p["K"], p["M"]]],
     "quant_matmul": lambda p: [[p["num_tokens"], p["hidden_size"]], [p["hidden_size"], p["new_hidden_size"]]],
     "grouped_gemm": lambda p: [[[rows, p["K"]], [p["K"], p["N"]]] for rows in p["M"]],
     "topk": lambda p: [p["shape"], [*p["shape"][:-1], p["k"]]],
-    "gather": lambda p: [p["shape"]],
-    "scatter_inplace": lambda p: [p["shape"]],
+    "gather_rows": _table_and_rows,
+    "scatter_rows_inplace": _table_and_rows,
     "index_add_inplace": lambda p: [p["shape"], [p["indices"], *p["shape"][1:]]],
     "layer_norm": lambda p: [p["shape"]],
     "rms_norm": lambda p: [p["shape"]],

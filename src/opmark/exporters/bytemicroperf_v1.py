@@ -12,8 +12,11 @@ from opmark.exporters.bytemicroperf_figures import (
     environment,
     figures,
     memory_bandwidth,
+    microseconds_between,
     moved,
+    noise_percent,
     path_part,
+    remarks,
     rounded,
 )
 from opmark.exporters.bytemicroperf_names import TASKS, batch, tensor_shapes, v1_name
@@ -36,8 +39,6 @@ _NOTES = (
 )
 _BYTES = {
     "topk": "Write IO Size: k values and k indices a row; ByteMicroPerf counts those of the whole row, whatever k.",
-    "gather": "Read IO Size: the index has an entry an element, 8 bytes each; ByteMicroPerf counts one a row.",
-    "scatter": "Read IO Size: the index has an entry an element, 8 bytes each; ByteMicroPerf counts one a row.",
     "hash_table": "Read IO Size: a row of the table is counted once; ByteMicroPerf counts it once a lookup.",
     "unique": "Write IO Size: the distinct values; ByteMicroPerf counts all values and an index of each.",
     "swiglu": "Write IO Size: half as many values as go in; ByteMicroPerf's swiglu gives as many.",
@@ -79,7 +80,7 @@ def _dtype(row: Row) -> str:
 def _report(hardware: str, name: str, found: Sequence[Row], results: Results) -> dict[str, Any]:
     facts = environment(found, results)
     known = [(row, figures(row)) for row in found]
-    notes = [*_NOTES, *(_BYTES[name] for name in [name] if name in _BYTES)]
+    notes = [*_NOTES, *(_BYTES[name] for name in [name] if name in _BYTES), *remarks(found, results)]
     report: dict[str, Any] = {
         "Operator": name.upper(),
         "Backend": hardware,
@@ -127,8 +128,8 @@ def _performance(row: Row, values: Figures, peaks: Peaks | None) -> dict[str, An
         "Quantity": values.key[0],
         "Cache": values.key[1],
         "Median latency(us)": rounded(summary.median / MICRO),
-        "Interval(us)": [rounded(summary.low / MICRO), rounded(summary.high / MICRO)],
-        "Noise(%)": rounded(100 * summary.noise),
+        "Interval(us)": microseconds_between(summary),
+        "Noise(%)": noise_percent(summary),
         "Samples": summary.samples,
         "Warnings": values.warnings,
         "Verified": verification.checked if verification else "none",

@@ -14,8 +14,11 @@ from opmark.exporters.bytemicroperf_figures import (
     environment,
     figures,
     memory_bandwidth,
+    microseconds_between,
     moved,
+    noise_percent,
     path_part,
+    remarks,
     rounded,
 )
 from opmark.exporters.bytemicroperf_names import v3_words
@@ -30,10 +33,20 @@ _GB, _TERA = 1e9, 1e12
 _DECIMALS = 3
 """As many as it prints."""
 
+_PHASE, _ERROR = "phase", "error"
+FIRST = ("sku_name", "op_name", "provider")
 TARGETS = (
     "latency(us)", "read_bytes(B)", "write_bytes(B)", "io_bytes(B)", "mem_bw(GB/s)", "calc_flops",
     "calc_flops_power(tflops)", "calc_mem_ratio", "kernels",
 )  # fmt: skip
+
+_BESIDE = (
+    "case", "status", "phase", "quantity", "cache", "median(us)", "low(us)", "high(us)", "noise(%)", "samples",
+    "warnings", "verified", "mem_bw(%)",
+)  # fmt: skip
+"""What the format has no room for: under `opmark` in a line, and the last columns of a table."""
+_FIXED = frozenset((*FIRST, *TARGETS, _ERROR, *_BESIDE))
+"""Columns of every table. An argument of such a name is called otherwise there."""
 
 _NOTES = (
     "latency(us) is the mean of the quantity that the line names under `opmark`.",
@@ -96,7 +109,7 @@ def _line(device: str, op: str, provider: str, row: Row, peak: float | None) -> 
         "targets": _targets(row, values) if values else {},
     }
     if values is None:
-        line["error"] = f"{record.status}: {record.reason}" if record.reason else record.status
+        line[_ERROR] = f"{record.status}: {record.reason}" if record.reason else record.status
     return {**line, "opmark": _beside(row, values, peak)}
 
 
@@ -123,39 +136,42 @@ def _rounded(value: float | None, unit: float) -> float | None:
 
 
 def _beside(row: Row, values: Figures | None, peak: float | None) -> dict[str, Any]:
-    """What the format has no room for."""
     record = row.record
-    said: dict[str, Any] = {"case": record.task.case.id, "status": record.status, "phase": record.task.case.phase}
+    said = [record.task.case.id, record.status, record.task.case.phase]
     if values is None:
-        return said
+        return dict(zip(_BESIDE, said, strict=False))
     summary, bandwidth = values.summary, rates(moved(row), values.mean).bytes_per_second
-    return {
-        **said,
-        "quantity": values.key[0],
-        "cache": values.key[1],
-        "median(us)": rounded(summary.median / MICRO, _DECIMALS),
-        "low(us)": rounded(summary.low / MICRO, _DECIMALS),
-        "high(us)": rounded(summary.high / MICRO, _DECIMALS),
-        "noise(%)": rounded(100 * summary.noise, _DECIMALS),
-        "samples": summary.samples,
-        "warnings": values.warnings,
-        "verified": record.verification.checked if record.verification else "none",
-        "mem_bw(%)": rounded(100 * bandwidth / peak, _DECIMALS) if bandwidth and peak else None,
-    }
+    facts = (
+        *said,
+        *values.key,
+        rounded(summary.median / MICRO, _DECIMALS),
+        *(microseconds_between(summary, _DECIMALS) or (None, None)),
+        noise_percent(summary, _DECIMALS),
+        summary.samples,
+        values.warnings,
+        record.verification.checked if record.verification else "none",
+        rounded(100 * bandwidth / peak, _DECIMALS) if bandwidth and peak else None,
+    )
+    return dict(zip(_BESIDE, facts, strict=True))
 
 
 def _table(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Columns in one order: arguments as the lines first have them, then always the same."""
+    """Columns in one order, each once: arguments as the lines first have them, then always the same.
+
+    The phase has its column there, also where all lines are forward.
+    """
     arguments = list(dict.fromkeys(name for line in lines for name in line["arguments"]))
-    beside = list(dict.fromkeys(name for line in lines for name in line["opmark"]))
+    if all(line["arguments"].get(_PHASE) in (None, line["opmark"][_PHASE]) for line in lines):
+        arguments = [name for name in arguments if name != _PHASE]
+    titles = [f"arguments.{name}" if name in _FIXED else name for name in arguments]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["sku_name", "op_name", "provider", *arguments, *TARGETS, "error", *beside])
+    writer.writerow([*FIRST, *titles, *TARGETS, _ERROR, *_BESIDE])
     for line in lines:
-        cells = [line["sku_name"], line["op_name"], line["provider"]]
+        cells = [line[name] for name in FIRST]
         cells += [line["arguments"].get(name) for name in arguments]
         cells += [line["targets"].get(name) for name in TARGETS]
-        cells += [line.get("error"), *(line["opmark"].get(name) for name in beside)]
+        cells += [line.get(_ERROR), *(line["opmark"].get(name) for name in _BESIDE)]
         writer.writerow([_cell(cell) for cell in cells])
     return text.getvalue()
 
@@ -185,7 +201,7 @@ def _info(backend: str, device: str, found: Sequence[Row], results: Results) -> 
             "started": results.run.started,
             "version": results.run.version,
             "backend": name,
-            "notes": list(_NOTES),
+            "notes": [*_NOTES, *remarks(found, results)],
         },
     }
     return json.dumps(info, indent=4, ensure_ascii=False) + "\n"

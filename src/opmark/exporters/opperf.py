@@ -8,13 +8,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from opmark.exporters.opperf_rows import Line, Profiler, lines, profiler_of
+from opmark.exporters.opperf_rows import MEMORY, Line, Profiler, lines, profiler_of
 from opmark.interfaces import Results
 
-_NATIVE = {"Max Mem Usage (Storage) (Bytes)": "max_storage_mem_alloc", "Avg Forward Time (ms)": "avg_time_forward",
+_NATIVE = {"Max Mem Usage (Storage) (Bytes)": MEMORY, "Avg Forward Time (ms)": "avg_time_forward",
            "Avg. Backward Time (ms)": "avg_time_backward"}  # fmt: skip
 _PYTHON = {f"{word} Time (ms)": f"{word.lower()}_time" for word in ("Avg", "P50", "P90", "P99")}
 _NOTHING = "---"
+_DOUBTFUL = " !"
 _PRIVATE = ("machine", "variables", "sensors")
 """Facts that are no features of what ran."""
 
@@ -56,7 +57,14 @@ def markdown_text(found: Sequence[Line], profiler: Profiler, environments: Mappi
     titles = _titles(profiler)
     text = ["# Runtime Features", *_features(environments), "# Benchmark Results", _row(titles)]
     text.append(_row([":---:"] * (len(titles) - 1) + [":---"]))
-    text += [_row(map(str, _cells(line, titles))) for line in sorted(found, key=lambda line: line.name)]
+    ordered = sorted(found, key=lambda line: line.name)
+    for line in ordered:
+        name, *others = map(str, _cells(line, titles))
+        text.append(_row([name + _DOUBTFUL * bool(line.cautions), *others]))
+    doubts = [(line, caution) for line in ordered for caution in line.cautions]
+    if doubts:
+        text += [f"# To Be Doubted ({_DOUBTFUL.strip()})", _row(("Operator", "Inputs", "Reason")), _row([":---"] * 3)]
+        text += [_row([line.name, line.shown(), _flat(caution)]) for line, caution in doubts]
     failed = [(line, failure) for line in found for failure in line.failed]
     if failed:
         text += ["# Not Measured", _row(("Operator", "Inputs", "Phase", "Status", "Reason")), _row([":---"] * 5)]
@@ -65,14 +73,14 @@ def markdown_text(found: Sequence[Line], profiler: Profiler, environments: Mappi
 
 
 def csv_text(found: Sequence[Line], profiler: Profiler) -> str:
-    """The same columns; what failed says so in the last one."""
+    """The same columns; what is doubtful and what failed say so in the last ones."""
     titles = _titles(profiler)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*titles, "Not Measured"])
+    writer.writerow([*titles, "To Be Doubted", "Not Measured"])
     for line in found:
         reasons = "; ".join(f"{f['phase']}: {f['status']}: {f['reason']}" for f in line.failed)
-        writer.writerow([*_cells(line, titles), reasons])
+        writer.writerow([*_cells(line, titles), "; ".join(line.cautions), reasons])
     return text.getvalue()
 
 
@@ -90,6 +98,8 @@ def _cell(line: Line, title: str) -> Any:
     if title == "Inputs":
         return line.shown()
     start = (_NATIVE | _PYTHON)[title]
+    if start == MEMORY and line.memory_resolution:
+        return f"< {line.memory_resolution}"
     return next((value for key, value in line.numbers.items() if key.startswith(start)), _NOTHING)
 
 

@@ -20,6 +20,7 @@ from opmark.schema import Case, Record
 
 Profiler = Literal["native", "python"]
 
+MEMORY = "max_storage_mem_alloc"
 _MS = 1e3
 _DIGITS = 6
 _OTHERS = re.compile(r"; (DL Operator Benchmarks|itself).*")
@@ -41,10 +42,15 @@ class Line:
     """Ours, where the name and the inputs do not say it."""
     backend: str = ""
     """Where a run has several."""
+    wrt: list[str] = field(default_factory=list)
+    """The gradients that were computed, where not all were."""
+    memory_resolution: int = 0
+    """Steps in which memory was counted, where less than one was seen: the need is somewhere below."""
 
     def result(self) -> dict[str, Any]:
         about = {
-            "operator": self.operator, "backend": self.backend, "cautions": self.cautions, "failed": self.failed,
+            "memory_resolution": self.memory_resolution, "operator": self.operator, "wrt": self.wrt,
+            "backend": self.backend, "cautions": self.cautions, "failed": self.failed,
         }  # fmt: skip
         return {"inputs": self.inputs, **self.numbers, **{key: value for key, value in about.items() if value}}
 
@@ -76,20 +82,28 @@ def groups(records: Sequence[Record]) -> list[list[Record]]:
     found: dict[str, list[Record]] = {}
     for record in records:
         task = record.task
-        key = [task.case.op, task.case.params, task.case.wrt, task.backend, task.implementation, task.settings.threads]
+        key = [task.case.op, task.case.params, task.backend, task.implementation, task.settings.threads]
         found.setdefault(json.dumps(key, sort_keys=True, default=str), []).append(record)
-    return list(found.values())
+    return [group for alike in found.values() for group in _by_gradients(alike)]
+
+
+def _by_gradients(records: Sequence[Record]) -> list[list[Record]]:
+    """A group for each choice of gradients; the forward pass, which knows of none, belongs to all of them."""
+    chosen = dict.fromkeys(record.task.case.wrt for record in records if record.task.case.phase != "forward")
+    return [
+        [record for record in records if record.task.case.phase == "forward" or record.task.case.wrt == wrt]
+        for wrt in chosen or [()]
+    ]
 
 
 def line_of(name: str, group: Sequence[Record], profiler: Profiler, *, several: bool = False) -> Line:
     case = group[0].task.case
     inputs, operator = inputs_of(name, case)
-    line = Line(name, inputs, operator=operator)
+    line = Line(name, inputs, operator=operator, wrt=list(max(record.task.case.wrt for record in group)))
     if several:
         line.backend = f"{group[0].task.backend}, {group[0].task.settings.threads} threads"
-    memory = [record.memory.peak for record in group if record.memory]
-    if profiler == "native" and memory:
-        line.numbers[f"max_storage_mem_alloc_{_device(group[0])}"] = max(memory)
+    if profiler == "native":
+        _add_memory(line, group)
     for phase in ("forward", "backward", "both"):
         some = [record for record in group if record.task.case.phase == phase]
         samples = [s for record in some if record.measurements for s in record.measurements[0].samples]
@@ -101,6 +115,14 @@ def line_of(name: str, group: Sequence[Record], profiler: Profiler, *, several: 
         {"phase": r.task.case.phase, "status": r.status, "reason": r.reason} for r in group if r.status != "ok"
     ]
     return line
+
+
+def _add_memory(line: Line, group: Sequence[Record]) -> None:
+    needs = [record.memory for record in group if record.memory]
+    if needs:
+        most = max(needs, key=lambda memory: memory.peak)
+        line.numbers[f"{MEMORY}_{_device(group[0])}"] = most.peak
+        line.memory_resolution = most.resolution if most.peak < most.resolution else 0
 
 
 def _mean(name: str, phase: str, samples: Sequence[float]) -> dict[str, float]:

@@ -52,30 +52,49 @@ def options_of(records: Sequence[Record]) -> dict[str, Any]:
 
 def case_lines(results: Results) -> list[dict[str, Any]]:
     """In the order of the config; what did not come from one, in the order of the run."""
-    counted: Counter[str] = Counter()
-    found: list[tuple[Place, list[Record]]] = []
-    for records in _by_case(results.records):
-        op, places = records[0].task.case.op, places_of(records[0])
-        if not places:
-            places = [Place(op, f"0|0|{counted[op]}")]
-            counted[op] += 1
-        found += ((place, records) for place in places)
-    ops = {op: rank for rank, op in enumerate(dict.fromkeys(place.op for place, _ in found))}
-    found.sort(key=lambda pair: (ops[pair[0].op], pair[0].order))
+    found = [*_placed(results.records), *_counted([r for r in results.records if not places_of(r)])]
+    files = {file: rank for rank, file in enumerate(dict.fromkeys(place.file for place, _ in found))}
+    ops = {op: rank for rank, op in enumerate(dict.fromkeys((place.file, place.op) for place, _ in found))}
+    found.sort(key=lambda pair: (files[pair[0].file], ops[pair[0].file, pair[0].op], pair[0].order))
     return [line(place, records, results.run.id) for place, records in found]
 
 
-def _by_case(records: Sequence[Record]) -> Iterator[list[Record]]:
-    """Records of the same call: its phases, its processes."""
-    groups: dict[str, list[Record]] = {}
+def _placed(records: Sequence[Record]) -> list[tuple[Place, list[Record]]]:
+    """All phases of a place. A forward pass that stands in two places may go back differently in each."""
+    groups: dict[tuple[Place, str], list[Record]] = {}
     for record in records:
-        groups.setdefault(_call(record), []).append(record)
-    yield from groups.values()
+        for place in places_of(record):
+            groups.setdefault((place, _way(record)), []).append(record)
+    return [(place, found) for (place, _), found in groups.items()]
+
+
+def _counted(records: Sequence[Record]) -> Iterator[tuple[Place, list[Record]]]:
+    counted: Counter[str] = Counter()
+    for found in _by_call(records):
+        op = found[0].task.case.op
+        yield Place(op, f"0|0|{counted[op]}"), found
+        counted[op] += 1
+
+
+def _by_call(records: Sequence[Record]) -> Iterator[list[Record]]:
+    """Records of the same call: its phases, its processes; once for each choice of gradients."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((_call(record), _way(record)), []).append(record)
+    for group in groups.values():
+        choices = dict.fromkeys(r.task.case.wrt for r in group if r.task.case.phase != "forward") or {(): None}
+        for wrt in choices:
+            yield [r for r in group if r.task.case.phase == "forward" or r.task.case.wrt == wrt]
 
 
 def _call(record: Record) -> str:
-    task, case = record.task, record.task.case
-    return json.dumps([case.op, case.params, task.backend, task.implementation, task.settings.threads], sort_keys=True)
+    return json.dumps([record.task.case.op, record.task.case.params], sort_keys=True)
+
+
+def _way(record: Record) -> str:
+    """How it was run: each way is a line of its own."""
+    task = record.task
+    return f"{task.backend}|{task.implementation}|{task.settings.threads}"
 
 
 PARAM = _Param()

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from msgspec.structs import replace
+
 from opmark.exporters.param_specs import Unsaid, Written, written
 from opmark.schema import Case
 
@@ -46,9 +48,26 @@ class _Config:
 
 
 def _with_gradients(cases: Sequence[Case]) -> Iterable[Case]:
-    """A forward pass that is also run backwards, as the latter: the same input, which says what has a gradient."""
-    backwards = {_call(case): case for case in cases if case.phase != "forward"}
-    return (backwards.get(_call(case), case) if case.phase == "forward" else case for case in cases)
+    """One for each choice of gradients, in the order of the file: only a backward case says which they are."""
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(_call(case), []).append(case)
+    for group in groups.values():
+        yield from _choices(group)
+
+
+def _choices(group: Sequence[Case]) -> Iterable[Case]:
+    """Of the same call. A forward case stands for what has no backward case: for those of its sources."""
+    backwards = {case.wrt: case for case in reversed(group) if case.phase != "forward"}
+    told = {source for case in backwards.values() for source in case.sources}
+    order = {source: rank for rank, source in enumerate(dict.fromkeys(s for case in group for s in case.sources))}
+    found = []
+    for case in group:
+        if case.phase != "forward":
+            found += [case] if backwards[case.wrt] is case else []
+        elif not backwards or set(case.sources) - told:
+            found.append(replace(case, sources=tuple(source for source in case.sources if source not in told)))
+    return sorted(found, key=lambda case: order[case.sources[0]] if case.sources else 0)
 
 
 def _call(case: Case) -> str:

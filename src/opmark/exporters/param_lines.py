@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,8 +17,11 @@ from opmark.schema import Case, Measurement, Problem, Record
 _MILLI = 1e3
 _MEGA = float(1 << 20)
 _GIGA = 1e9
+_ONE_CALL = "1 sample: its spread is unknown; -i 50 would tell"
+_ONE_MEAN = "1 sample, the mean of calls back to back: its spread is unknown; --exec-mode discrete would tell"
 PHASES = {"forward": "forward", "backward": "backward", "both": "forward_backward"}
 """PARAM's words, as in the labels that it gives a profiler."""
+METRICS = ("warmup.time", "warmup.gpu.memory", "measure.time", "measure.gpu.memory")
 
 
 class Place(NamedTuple):
@@ -26,6 +30,13 @@ class Place(NamedTuple):
     op: str
     id: str
     """`config|build|input`."""
+    file: str = ""
+    """The config, where it is known."""
+
+    @property
+    def source(self) -> str:
+        """With the file in front: in a folder of configs the same id may stand in several."""
+        return f"{self.file}#{self}" if self.file else str(self)
 
     def __str__(self) -> str:
         return f"{self.op}|{self.id}"
@@ -37,8 +48,9 @@ class Place(NamedTuple):
 
 def place_of(source: str) -> Place | None:
     """The place that `FILE#op|config|build|input` names; None for what comes from another kind of file."""
-    op, *ids = source.rpartition("#")[2].rsplit("|", 3)
-    return Place(op, "|".join(ids)) if op and len(ids) == 3 else None
+    file, _, name = source.rpartition("#")
+    op, *ids = name.rsplit("|", 3)
+    return Place(op, "|".join(ids), file) if op and len(ids) == 3 else None
 
 
 def places_of(record: Record) -> list[Place]:
@@ -70,23 +82,34 @@ def line(
     error = next((_error(phase, row) for phase, row in found.items() if _is_error(phase, row)), None)
     if error:
         whole["error"] = error
-    whole["opmark"] = {"run": run_id, **{phase: beside(row) for phase, row in found.items()}}
+    whole["opmark"] = {"run": run_id, **origin(place), **{phase: beside(row) for phase, row in found.items()}}
     return whole
 
 
 def untimed(place: Place, config: Mapping[str, Any]) -> dict[str, Any]:
     """Of a case that was asked to be called not once."""
-    return {"op_name": place.op, "id": place.id, "metric": {}, "config": config}
+    return {"op_name": place.op, "id": place.id, "metric": {}, "config": config, "opmark": origin(place)}
+
+
+def origin(place: Place) -> dict[str, Any]:
+    """Under `opmark`: the file too, where a case comes from one."""
+    return {"source": place.source} if place.file else {}
 
 
 def not_imported(problem: Problem) -> dict[str, Any]:
-    """A part of the config that could not be understood."""
+    """A part of the config that could not be understood: a case by its id, or a place in the file."""
     place = place_of(problem.where.rpartition(": ")[2])
     error = {"status": "not imported", "where": problem.where, "reason": problem.message, "hint": problem.hint}
     return {
-        "op_name": place.op if place else None, "id": place.id if place else None,
+        "op_name": place.op if place else _operator_at(problem.where), "id": place.id if place else None,
         "metric": {}, "config": None, "error": error,
     }  # fmt: skip
+
+
+def _operator_at(where: str) -> str | None:
+    """Of `c.json: $["torch.add"].config[0]`; a batch file has one operator, and its places do not name it."""
+    found = re.search(r': \$\[("(?:[^"\\]|\\.)*")\]', where)
+    return str(json.loads(found[1])) if found else None
 
 
 def metric(row: Row) -> dict[str, list[float]]:
@@ -97,12 +120,7 @@ def metric(row: Row) -> dict[str, list[float]]:
     found = _times(row)
     warmup = [_MILLI * value for m in found for value in m.warmup_samples]
     times = [_MILLI * value for m in found for value in m.samples]
-    return {
-        "warmup.time": warmup,
-        "warmup.gpu.memory": [used] * len(warmup),
-        "measure.time": times,
-        "measure.gpu.memory": [used] * len(times),
-    }
+    return dict(zip(METRICS, (warmup, [used] * len(warmup), times, [used] * len(times)), strict=True))
 
 
 def _times(row: Row) -> list[Measurement]:
@@ -159,8 +177,15 @@ def _figures(row: Row) -> dict[str, Any]:
         "flops": cost.flops if cost else None,
         "gb_per_s": _giga(None if row.record.view else per_second.bytes_per_second),
         "gflop_per_s": _giga(per_second.flops_per_second),
-        "cautions": list(dict.fromkeys(caution.code for _, caution in row.cautions())),
+        "cautions": list(_cautions(row, summary.samples, measured)),
     }
+
+
+def _cautions(row: Row, samples: int, measured: Measurement) -> Iterator[str]:
+    """PARAM's usual number of calls is one, which does not say how far the next would be from it."""
+    yield from dict.fromkeys(caution.code for _, caution in row.cautions())
+    if samples == 1:
+        yield _ONE_MEAN if measured.quantity == "throughput" else _ONE_CALL
 
 
 def _giga(rate: float | None) -> float | None:

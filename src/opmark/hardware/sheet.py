@@ -16,6 +16,8 @@ from opmark.schema.codec import convert
 from opmark.schema.peaks import MEMORY, RATED, Peaks
 
 VERSION = 1
+_OF_VENDOR_ZOO = "参数"
+"""How the names of all parts of such a file end."""
 _LOOKS = "docs/add-a-chip.md shows what a hardware file looks like"
 
 
@@ -44,6 +46,11 @@ def read_sheet(text: str, where: str) -> Sheet:
 def sheet_of(data: Any, where: str) -> Sheet:
     if not isinstance(data, dict):
         raise InvalidFile(f"{where}: expected a mapping with `schema` and `chips`", _LOOKS)
+    if any(str(key).endswith(_OF_VENDOR_ZOO) for key in data):
+        raise InvalidFile(
+            f"{where}: is a hardware file of ByteMLPerf's vendor_zoo, not of opmark",
+            f"`opmark import {where} -o mine.yaml` converts it",
+        )
     sheet = convert(data, Sheet, where)
     if sheet.schema != VERSION:
         raise InvalidFile(f"{where}: schema {sheet.schema}; this opmark reads {VERSION}", f"write schema: {VERSION}")

@@ -1,4 +1,4 @@
-"""Operators that pick elements or rows by index: embedding, index_select, gather, take, pick.
+"""Operators that pick elements or rows by index: embedding, index_select, gather, gather_rows, take, pick.
 
 Each row is read at most once, however often it is asked for. Backwards a dense gradient is written, all of it, and
 what was picked is added up.
@@ -236,6 +236,42 @@ TAKE_ALONG_AXIS = _gather(
 )
 
 
+def expanded(p: Params) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """An index a row as an index an element without a copy: its shape, and that of what it is expanded to."""
+    axis = p["axis"] % len(p["shape"])
+    rank = len(p["shape"])
+    return tuple(p["indices"] if i == axis else 1 for i in range(rank)), index_shape({**p, "length": p["indices"]})
+
+
+def broadcast(p: Params, index: Any) -> Any:
+    shape, whole = expanded(p)
+    return np.broadcast_to(index.reshape(shape), whole)
+
+
+def _gathered_rows(p: Params, x: Any, index: Any) -> Any:
+    return np.take_along_axis(x, broadcast(p, index), axis=p["axis"])
+
+
+def _torch_gather_rows(p: Params, x: Any, index: Any) -> Launch:
+    shape, whole = expanded(p)
+    each = index.view(shape).expand(whole)
+    return lambda: x.gather(p["axis"], each)
+
+
+GATHER_ROWS = lookup(
+    "gather_rows",
+    "rows (or columns ...) of a tensor: gather with one index a row, expanded along it with stride 0",
+    _picked_rows,
+    params=(SHAPE, size("indices", "number of rows that are picked"), FIRST_AXIS, dtype(*MOVED)),
+    inputs=_row_inputs,
+    reference=_gathered_rows,
+    presets=ROWS_PRESETS,
+    rules=(AXIS_EXISTS,),
+    gradients=("x",),
+    implementations=(native(_gathered_rows), torch(_torch_gather_rows, "torch.gather")),
+)
+
+
 def _pick_inputs(p: Params) -> dict[str, TensorSpec]:
     axis = p["axis"] % len(p["shape"])
     kept = tuple(n for i, n in enumerate(p["shape"]) if i != axis)
@@ -272,4 +308,4 @@ PICK = lookup(
     aliases=("choose_element_0index", "batch_take"),
 )
 
-OPERATORS = (EMBEDDING, HASH_TABLE, INDEX_SELECT, TAKE, TAKE_FLAT, GATHER, TAKE_ALONG_AXIS, PICK)
+OPERATORS = (EMBEDDING, HASH_TABLE, INDEX_SELECT, TAKE, TAKE_FLAT, GATHER, GATHER_ROWS, TAKE_ALONG_AXIS, PICK)

@@ -13,7 +13,7 @@ from typing import Any
 from opmark.operators import _numpy as np
 from opmark.operators._axis import AXIS_EXISTS, INDEX_BYTES, SHAPE, elements, length, native, rows, signed
 from opmark.operators._build import formula, numpy, torch
-from opmark.operators.indexing import FIRST_AXIS, GATHER_PRESETS, MOVED, ROWS_PRESETS, index_shape
+from opmark.operators.indexing import FIRST_AXIS, GATHER_PRESETS, MOVED, ROWS_PRESETS, broadcast, expanded, index_shape
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, real, size
@@ -22,6 +22,8 @@ LENGTH = size("length", "length of index and source along the axis")
 ROWS = size("indices", "number of rows that are put")
 FITS = Rule("length", "be at most the length of axis {axis} of {shape} (got {length}): each place is put once",
             lambda p: p["length"] <= length(p))  # fmt: skip
+ROWS_FIT = Rule("indices", "be at most the length of axis {axis} of {shape} (got {indices}): each row is put once",
+                lambda p: p["indices"] <= length(p))  # fmt: skip
 ROWS_STAY = Rule("indices", "be less than the length of axis {axis} of {shape} (got {indices}): something has to stay",
                  lambda p: p["indices"] < length(p))  # fmt: skip
 
@@ -250,6 +252,41 @@ INDEX_ADD_INPLACE = Operator(
 )
 
 
+def _once_a_row(p: Params) -> dict[str, TensorSpec]:
+    n, m = length(p), p["indices"]
+    index = TensorSpec((m,), "int64", 0, n, lambda generator: generator.permutation(n)[:m])
+    return {"x": signed(p), "index": index, "src": _source(p, _row_shape(p))}
+
+
+def _scattered_rows(p: Params, x: Any, index: Any, src: Any) -> Any:
+    return _scattered(p, x, broadcast(p, index), src)
+
+
+def _torch_scatter_rows(p: Params, x: Any, index: Any, src: Any) -> Launch:
+    shape, whole = expanded(p)
+    each = index.view(shape).expand(whole)
+    return lambda: x.scatter_(p["axis"], each, src)
+
+
+SCATTER_ROWS_INPLACE = Operator(
+    name="scatter_rows_inplace",
+    summary="replaces rows (or columns ...) of x: scatter with one index a row, expanded along it with stride 0",
+    category="indexing",
+    params=(SHAPE, ROWS, FIRST_AXIS, dtype(*MOVED)),
+    inputs=_once_a_row,
+    cost=_in_place_cost(_put_rows, _row_indices, adds=False),
+    reference=_scattered_rows,
+    presets=ROWS_PRESETS,
+    rules=(AXIS_EXISTS, ROWS_FIT),
+    mutates=("x",),
+    partial=True,
+    implementations=(
+        numpy(lambda p, x, index, src: _numpy_scatter_inplace(p, x, broadcast(p, index), src), "numpy.put_along_axis"),
+        torch(_torch_scatter_rows, "torch.Tensor.scatter_"),
+    ),
+)
+
+
 def _put_inputs(p: Params) -> dict[str, TensorSpec]:
     n, m = p["shape"][0], p["indices"]
     index = TensorSpec((m,), "int64", 0, n, lambda generator: generator.permutation(n)[:m])
@@ -322,4 +359,6 @@ INDEX_FILL = Operator(
     ),
 )
 
-OPERATORS = (SCATTER, SCATTER_INPLACE, SCATTER_ADD, INDEX_ADD, INDEX_ADD_INPLACE, INDEX_PUT, INDEX_FILL)
+OPERATORS = (
+    SCATTER, SCATTER_INPLACE, SCATTER_ADD, INDEX_ADD, INDEX_ADD_INPLACE, SCATTER_ROWS_INPLACE, INDEX_PUT, INDEX_FILL,
+)  # fmt: skip

@@ -114,7 +114,7 @@ def _ours(path: Path, data: Any) -> Intake:
     if is_sheet(data):
         chips = tuple(sheet_of(data, str(path)).chips)
         return Intake(str(path), Workload(VERSION, path.stem, []), "opmark hardware", chips=chips)
-    if not isinstance(data, dict) or not data.keys() & {"schema", "cases"}:
+    if data is not None and (not isinstance(data, dict) or not data.keys() & {"schema", "cases"}):
         formats = ", ".join(importers())
         raise InvalidFile(
             f"{path}: is of no format that is known here",

@@ -19,6 +19,7 @@ ODD: dict[str, list[dict[str, Any]]] = {
     "take": [{"shape": [7, 5], "index_shape": [2, 3]}, {"shape": [4, 9, 5], "axis": -2, "index_shape": [3]}],
     "take_flat": [{"shape": [5, 7], "indices": 11}, {"shape": [3], "indices": 129}],
     "gather": [*_PLACES, {"shape": [3, 5], "length": 129}],
+    "gather_rows": _MANY,
     "take_along_axis": _PLACES,
     "gather_nd": [
         {"shape": [5, 7, 3], "depth": 2, "indices": 11}, {"shape": [5, 7], "depth": 1, "indices": 3},
@@ -27,6 +28,7 @@ ODD: dict[str, list[dict[str, Any]]] = {
     "pick": [{"shape": [5, 7]}, {"shape": [4, 9, 5], "axis": 1, "keepdims": True}],
     "scatter": _PLACES,
     "scatter_inplace": _PLACES,
+    "scatter_rows_inplace": [*_ROWS, {"shape": [33, 3], "indices": 33}, {"shape": [7], "indices": 5}],
     "scatter_add": [*_PLACES, {"shape": [3, 5], "length": 129}],
     "index_add": _MANY,
     "index_add_inplace": _ROWS,

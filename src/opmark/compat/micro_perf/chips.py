@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from opmark.errors import InvalidFile
+from opmark.exporters.bytemicroperf_figures import other_chip
 from opmark.hardware.datasheets import datasheet, names
 from opmark.hardware.sheet import is_sheet, sheet_of
 from opmark.runner.intake import take_in
 from opmark.schema.peaks import Peaks, chip
 from opmark.workloads.load import read
+
+_FEW = 8
+"""So many names fit into a line."""
 
 Look = Callable[[Mapping[str, Any]], "Peaks | None"]
 """The datasheet that belongs to an environment."""
@@ -22,9 +26,14 @@ def chip_of(path: Path | None, say: Callable[[str], None]) -> Look:
     if path is None:
         return lambda facts: datasheet(chip(dict(facts)), facts.get("threads"))
     known = _read(path)
-    if len(known) == 1:
-        return lambda facts: known[0]
-    return lambda facts: _fitting(known, chip(dict(facts)), path, say)
+    said: set[str] = set()
+
+    def once(line: str) -> None:
+        if line not in said:
+            say(line)
+        said.add(line)
+
+    return lambda facts: _fitting(known, chip(dict(facts)), path, once)
 
 
 def _read(path: Path) -> Sequence[Peaks]:
@@ -38,7 +47,13 @@ def _read(path: Path) -> Sequence[Peaks]:
 
 
 def _fitting(known: Sequence[Peaks], name: str, path: Path, say: Callable[[str], None]) -> Peaks | None:
+    """The chip of that name; the only one of a file is taken for it whatever its name, but not without a word."""
     found = next((peaks for peaks in known if name in names(peaks)), None)
-    if found is None:
-        say(f"--vendor_path {path}: none of its {len(known)} chips is `{name}`; Bandwidth Utilization stays empty")
-    return found
+    if found is not None:
+        return found
+    if len(known) == 1:
+        say(f"--vendor_path {path}: {other_chip(known[0], name)}")
+        return known[0]
+    has = ", ".join(peaks.chip for peaks in known[:_FEW]) + (", ..." if len(known) > _FEW else "")
+    say(f"--vendor_path {path}: none of its {len(known)} chips is `{name}`: it has {has}; utilisation stays empty")
+    return None

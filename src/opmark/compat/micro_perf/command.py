@@ -125,6 +125,7 @@ class _Session:
             cache="cold",
             processes=1,
             timeout=_TIMEOUT,
+            threads=self.given.threads or (),
             on_start=lambda run, plan, done: self.reports.start(run),
             on_record=self._record,
             say=self.talk.info,
@@ -173,7 +174,8 @@ def _line(record: Record, *, v1: bool) -> str:
     bandwidth = rates(moved(row), found.mean).bytes_per_second
     speed = f", {rounded(bandwidth / 1e9)} GB/s" if bandwidth else ""
     doubts = f" ({', '.join(found.warnings)})" if found.warnings else ""
-    return f"{what}: {rounded(found.mean / MICRO)} us{speed}{doubts}"
+    mean, median = rounded(found.mean / MICRO), rounded(found.summary.median / MICRO)
+    return f"{what}: {mean} us (median {median}){speed}{doubts}"
 
 
 def _show_tasks(offer: Offer, *, v1: bool) -> int:

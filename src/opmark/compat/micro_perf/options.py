@@ -121,6 +121,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _threads(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got `{text}`")
+    return int(text)
+
+
 def _add_what(parser: argparse.ArgumentParser) -> None:
     def add(name: str, text: str, **more: Any) -> None:
         parser.add_argument(name, help=text, **more)
@@ -145,5 +151,6 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
     add(["--hardware_type"], "GPU, CPU, or a backend of opmark: reports as in 2024")
     add(["--backend"], "the same: reports as in 2026 [GPU]")
     add(["--device"], "the device to measure on, by its number [the first]")
+    add(["--threads"], "threads of the processor to use [all cores]; not of ByteMicroPerf", type=_threads)
     add(["--numa_node", "--numa"], "only the processors of this node, or of these; -1: of all", dest="numa_node")
     add(["--env"], "a JSON file of environment variables, `common` and by name of the device", type=Path)

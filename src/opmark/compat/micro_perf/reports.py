@@ -8,6 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from opmark.api import open_store
 from opmark.compat.micro_perf.chips import Look
 from opmark.errors import UserError
@@ -34,6 +36,8 @@ class Reports:
             self._title = lambda r: v1_name(r.task.case)
         self._run: Run | None = None
         self._records: dict[str, list[Record]] = {}
+        self._runs: dict[str, dict[str, Run]] = {}
+        """Of each title; files that ask for other numbers of iterations are runs of their own."""
         self._unwritten: dict[str, None] = {}
         self._environments: dict[str, Mapping[str, Any]] = {}
         self._chips: dict[str, Peaks] = {}
@@ -41,25 +45,30 @@ class Reports:
         _make(folder)
 
     def start(self, run: Run) -> None:
+        """What is not written yet belongs to the run before."""
+        self.write()
         self._run = run
 
     def add(self, record: Record) -> None:
         title = self._title(record)
         if title not in self._unwritten or time.monotonic() - self._last > _EVERY:
             self.write()
+        assert self._run is not None
+        self._runs.setdefault(title, {})[self._run.id] = self._run
         self._records.setdefault(title, []).append(record)
         self._unwritten[title] = None
 
     def write(self) -> None:
         self._last = time.monotonic()
         for title in self._unwritten:
-            for path, text in self._report.files(self._results(self._records[title])).items():
+            for path, text in self._report.files(self._results(title)).items():
                 _put(self._folder / path, text)
                 self.written[path] = self._folder / path
         self._unwritten.clear()
 
-    def _results(self, records: list[Record]) -> Results:
-        assert self._run is not None
+    def _results(self, title: str) -> Results:
+        records, runs = self._records[title], list(self._runs[title].values())
+        run = replace(runs[0], id=", ".join(run.id for run in runs))
         unknown = {record.environment for record in records if record.environment} - self._environments.keys()
         if unknown:
             with closing(open_store()) as store:
@@ -67,7 +76,7 @@ class Reports:
                     self._environments[key] = environment.facts
                     peaks = self._look(environment.facts)
                     self._chips |= {key: peaks} if peaks else {}
-        return Results(self._run, records, self._environments, self._chips)
+        return Results(run, records, self._environments, self._chips)
 
 
 def _make(folder: Path) -> None:

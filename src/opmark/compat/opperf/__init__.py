@@ -25,4 +25,14 @@ def __getattr__(name: str) -> Any:
     for known, made in ((CATEGORY_FUNCTIONS, category_function), (FUNCTIONS, function_named), (CLASSES, class_named)):
         if name in known:
             return made(name)
+    if name == "__all__":
+        return __dir__()
     raise AttributeError(f"module 'opmark.compat.opperf' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    from opmark.compat.opperf.classes import FUNCTIONS
+    from opmark.compat.opperf.performance import CALLS, CATEGORY_FUNCTIONS
+    from opmark.importers.opperf.classes import CLASSES
+
+    return sorted([*CALLS, *CATEGORY_FUNCTIONS, *FUNCTIONS, *CLASSES])

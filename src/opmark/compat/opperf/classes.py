@@ -11,11 +11,12 @@ from typing import Any
 
 from opmark.api import PathLike, talk
 from opmark.compat.opperf.context import CPU
+from opmark.compat.opperf.doubts import say_doubt, where_to_look
 from opmark.compat.opperf.measure import measure
 from opmark.errors import OpmarkError, nearest
 from opmark.importers.opperf.classes import CLASSES, INITIALIZER, Class, class_meaning, complete_inputs
 from opmark.registry import operator as find_operator
-from opmark.schema import Entry, Record
+from opmark.schema import Caution, Entry, Record
 
 
 def normal(shape: Any = (1,), **options: Any) -> Any:
@@ -29,17 +30,23 @@ class Benchmark:
     of: Class
     failure = "not run yet"
     """Why there are no results."""
+    cautions: tuple[Caution, ...] = ()
+    """Why the results are to be doubted."""
+    look = ""
+    """The command that shows the record."""
+    _unsaid = False
 
     def __init__(
         self, ctx: Any = CPU, warmup: int | None = None, runs: int | None = None,
-        inputs: Mapping[str, Any] | None = None, *, framework: str = "torch", db: PathLike | None = None,
+        inputs: Mapping[str, Any] | None = None, *, framework: str = "torch", threads: int | None = None,
+        db: PathLike | None = None,
     ) -> None:  # fmt: skip
         self.ctx = ctx
         self.warmup = self.of.warmup if warmup is None else warmup
         self.runs = self.of.runs if runs is None else runs
         self.inputs = _shown(complete_inputs(self.of, inputs or {}))
         self.results: dict[str, float] = {}
-        self.framework, self.db = framework, db
+        self.framework, self.threads, self.db = framework, threads, db
         if any(key.endswith("initializer") and callable(v) and v is not normal for key, v in (inputs or {}).items()):
             warnings.warn("initializer: values are drawn from the domain of the operator instead", stacklevel=2)
 
@@ -52,11 +59,24 @@ class Benchmark:
     def print_benchmark_results(self) -> None:
         for name, seconds in self.results.items():
             print(f"{name} - {seconds:.6f} seconds")
+        self._say_doubts()
 
     def get_benchmark_results(self) -> dict[str, float]:
+        self._say_doubts()
         return self.results
 
-    def entry(self) -> Entry:
+    def _say_doubts(self) -> None:
+        """Once, to whoever takes the numbers first."""
+        if self._unsaid:
+            reasons = [f"{c.code}: {'; '.join(filter(None, (c.message, c.hint)))}" for c in self.cautions]
+            say_doubt(f"{', '.join(self.results)} is", reasons, self.look)
+            self._unsaid = False
+
+    def source(self, place: int) -> str:
+        """A name of this one among others of its class."""
+        return f"{self.of.name}[{place}]"
+
+    def entry(self, place: int = 0) -> Entry:
         inputs = {key: list(value) if isinstance(value, tuple) else value for key, value in self.inputs.items()}
         found = class_meaning(self.of, inputs)
         for note in found.notes:
@@ -64,10 +84,12 @@ class Benchmark:
         operator = find_operator(found.op)
         backward = inputs["run_backward"] and operator.why_no_phase(operator.complete(found.params), "backward") is None
         phase: Any = "both" if backward and self.of.backward else "forward"
-        return Entry(found.op, found.params, phases=[phase], source=self.of.name)
+        return Entry(found.op, found.params, phases=[phase], source=self.source(place))
 
-    def take(self, record: Record) -> None:
+    def take(self, record: Record, look: str) -> None:
         if record.measurements:
+            self.cautions, self.look = record.measurements[0].cautions, look
+            self._unsaid = bool(self.cautions)
             word = "Forward_Backward" if record.task.case.phase == "both" else "Forward"
             self.results[f"MX_{self.of.label}_{word}_Time"] = fmean(record.measurements[0].samples)
         else:
@@ -76,20 +98,20 @@ class Benchmark:
 
 def run_all(benchmarks: Sequence[Benchmark]) -> None:
     """Those that want as many calls share a run, and so a process."""
-    for (warmup, runs, framework, _), alike in groupby(benchmarks, key=_settings):
+    for (warmup, runs, framework, threads, *_), alike in groupby(benchmarks, key=_settings):
         some = list(alike)
         result = measure(
-            [one.entry() for one in some], ctx=some[0].ctx, framework=framework, warmup=warmup, runs=runs,
-            db=some[0].db,
+            [one.entry(i) for i, one in enumerate(some)], ctx=some[0].ctx, framework=framework, warmup=warmup,
+            runs=runs, threads=threads, db=some[0].db,
         )  # fmt: skip
-        for one in some:
+        for i, one in enumerate(some):
             for record in result.records:
-                if one.of.name in record.task.case.sources:
-                    one.take(record)
+                if one.source(i) in record.task.case.sources:
+                    one.take(record, where_to_look(result))
 
 
-def _settings(one: Benchmark) -> tuple[int, int, str, str]:
-    return one.warmup, one.runs, one.framework, str(one.db)
+def _settings(one: Benchmark) -> tuple[int, int, str, int | None, str, str]:
+    return one.warmup, one.runs, one.framework, one.threads, str(one.db), str(one.ctx)
 
 
 def _shown(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,10 +149,12 @@ def function_named(name: str) -> Callable[..., list[dict[str, float]]]:
 
     def run(
         ctx: Any = CPU, inputs: Mapping[str, Any] | None = None, *, warmup: int | None = None, runs: int | None = None,
-        framework: str = "torch", db: PathLike | None = None,
+        framework: str = "torch", threads: int | None = None, db: PathLike | None = None,
     ) -> list[dict[str, float]]:  # fmt: skip
         chosen = [of.name for of in CLASSES.values() if of.category == category]
-        settings: dict[str, Any] = {"warmup": warmup, "runs": runs, "framework": framework, "db": db}
+        settings: dict[str, Any] = {
+            "warmup": warmup, "runs": runs, "framework": framework, "threads": threads, "db": db,
+        }  # fmt: skip
         return run_classes(chosen, ctx, inputs or {}, **settings)
 
     run.__name__ = run.__qualname__ = name

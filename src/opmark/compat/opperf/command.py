@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 _FORMATS = ("json", "md", "csv")
 _INTERRUPTED = 130
+_ABOUT_OP = (
+    "only these, A,B or given again: a name of opperf (elemwise_add) is that one alone; a name of opmark (add) is the "
+    "operator under each of opperf's names; with * and ? (broadcast_*) those of opperf that fit, else those of opmark"
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,7 +35,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="opmark opperf", description="Run the operators of MXNet's opperf with its default inputs; write a file."
+        prog="opmark opperf",
+        description="Run the operators of MXNet's opperf with the inputs of the suite `opperf`, "
+        "which are opperf's own where those measure something; write a file.",
     )
     add = parser.add_argument
     add("--ctx", default="cpu", help="cpu, gpu, gpu(0), gpu(1) ... [default: cpu]")
@@ -45,11 +51,12 @@ def _parser() -> argparse.ArgumentParser:
     add("-r", "--runs", type=int, default=100, help="measured calls [default: 100]")
     more = parser.add_argument_group("more than opperf has")
     more.add_argument("--framework", default="torch", help="torch, mxnet, numpy, jax ... [default: torch]")
-    more.add_argument(
-        "--op", action="append", default=[], help="only these, as in 'broadcast_*'; opperf's names or ours"
-    )
+    more.add_argument("--op", action="append", default=[], help=_ABOUT_OP)
     more.add_argument("--category", action="append", default=[], help="only these of opperf's categories")
     more.add_argument("--list", action="store_true", help="list operators by category, measure nothing")
+    more.add_argument(
+        "--threads", type=int, metavar="N", help="threads of an operator [default: $OMP_NUM_THREADS, or one a core]"
+    )
     more.add_argument("--timeout", type=float, help="seconds that one measurement may take [default: 600]")
     more.add_argument("--db", type=Path, help="the store [default: $OPMARK_DB or the data directory]")
     more.add_argument("--no-verify", action="store_true", help="do not check results, which takes most of the time")
@@ -77,17 +84,20 @@ def _measure(options: argparse.Namespace, file: Path) -> int:
     lines: list[Line] = list(part.refused)
     environments: dict[str, Any] = {}
     failed = bool([line for line in part.refused if any(f["status"] == "oom" for f in line.failed)])
+    result = None
     if part.entries:
         result = _run(options, wanted, part.entries)
         if result is None:
             return _INTERRUPTED
-        from opmark.compat.opperf.performance import lines_of
+        from opmark.exporters.opperf_rows import lines as lines_of
 
-        lines = [*lines_of(result, wanted), *lines]
+        lines = [*lines_of(result.results(), wanted.profiler, part.names), *lines]
         environments = result.environments
         failed |= result.failed
     _write(file, options.output_format, lines, wanted, environments)
-    _print_uncovered()
+    _say_what_to_know(lines, result)
+    if not wanted.ops and not wanted.categories:
+        _print_uncovered()
     return 1 if failed or not any(line.numbers for line in lines) else 0
 
 
@@ -100,8 +110,8 @@ def _run(options: argparse.Namespace, wanted: Wanted, entries: Sequence[Any]) ->
     try:
         result = measure(
             entries, ctx=options.ctx, framework=options.framework, warmup=options.warmup, runs=options.runs,
-            profiler=wanted.profiler, timeout=options.timeout, db=options.db, resume=options.resume,
-            verify=not options.no_verify,
+            profiler=wanted.profiler, threads=options.threads, timeout=options.timeout, db=options.db,
+            resume=options.resume, verify=not options.no_verify,
             on_start=progress.start, on_record=progress.advance, say=progress.say,
         )  # fmt: skip
     except KeyboardInterrupt:
@@ -125,9 +135,19 @@ def _write(file: Path, form: str, lines: Sequence[Line], wanted: Wanted, environ
     file.write_text(texts[form](), encoding="utf-8")
     operators = counted(len({line.name for line in lines}), "operator")
     talk(f"wrote {counted(len(lines), 'result')} of {operators} to {file}")
-    doubtful = sum(bool(line.cautions) for line in lines)
-    if doubtful:
-        talk(f"{counted(doubtful, 'result')} to be doubted: `opmark show` says why")
+
+
+def _say_what_to_know(lines: Sequence[Line], result: Any) -> None:
+    from opmark.api import talk
+    from opmark.compat.opperf.doubts import say_of_all
+    from opmark.exporters.opperf_rows import groups
+    from opmark.units import counted
+
+    if result is not None:
+        cases = len(groups(result.records))
+        if len([line for line in lines if line.numbers]) > cases:
+            talk(f"{counted(cases, 'case')} measured, some of which have several names in opperf")
+        say_of_all(lines, result)
     for line in lines:
         for failure in line.failed:
             talk(f"{line.name} {line.shown()} {failure['phase']}: {failure['status']}: {failure['reason']}")

@@ -11,3 +11,7 @@ __all__ = members("custom_operations")
 
 def __getattr__(name: str) -> Any:
     return member("custom_operations", name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from opmark import api
 from opmark.compat.opperf.context import backend_of, device_of, visible
+from opmark.errors import UserError, nearest
 from opmark.schema import Entry, Workload
 from opmark.schema.workload import VERSION
 
@@ -16,11 +17,20 @@ TIMEOUT = 600.0
 Profiler = Literal["native", "python"]
 
 
+def check_profiler(name: Any) -> None:
+    known = get_args(Profiler)
+    if name not in known:
+        near = nearest(str(name), known)
+        raise UserError(
+            f"profiler: expected {' or '.join(known)}, got {name!r}", f"did you mean `{near}`?" if near else None
+        )
+
+
 def measure(
     entries: Sequence[Entry], *, ctx: Any, framework: str, warmup: int, runs: int, profiler: Profiler = "native",
     **more: Any,
 ) -> api.Result:  # fmt: skip
-    """`more` is what `opmark.run` takes: `db`, `timeout`, `on_record`."""
+    """`more` is what `opmark.run` takes: `threads`, `db`, `timeout`, `on_record`."""
     asked: dict[str, Any] = {"timeout": TIMEOUT, "label": "opperf"}
     asked |= {key: value for key, value in more.items() if value is not None}
     with visible(ctx):

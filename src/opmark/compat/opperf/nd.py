@@ -11,3 +11,7 @@ __all__ = members("nd")
 
 def __getattr__(name: str) -> Any:
     return member("nd", name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import Any
 
-from opmark.api import PathLike, Result, talk
+from opmark.api import PathLike, talk
 from opmark.compat.opperf.context import CPU
-from opmark.compat.opperf.measure import Profiler, measure
+from opmark.compat.opperf.doubts import say_of_each_operator
+from opmark.compat.opperf.measure import Profiler, check_profiler, measure
 from opmark.compat.opperf.suite import Wanted, part_of_suite
 from opmark.errors import UserError
 from opmark.exporters.opperf import document
-from opmark.exporters.opperf_rows import Line, groups, line_of, lines
+from opmark.exporters.opperf_rows import groups, line_of, lines
 from opmark.importers.opperf.ask import Ask, Told, tensor_names, understood
+from opmark.importers.opperf.classes import check_dtype
 from opmark.importers.opperf.names import plain_name
+from opmark.schema import Entry
 
 CATEGORY_FUNCTIONS = {
     "run_mx_unary_operators_benchmarks": "unary",
@@ -44,45 +49,39 @@ CATEGORY_FUNCTIONS = {
 
 Results = dict[str, list[dict[str, Any]]]
 _SOURCE = "run_performance_test"
+_EXAMPLE = 'as in inputs=[{"lhs": (1024, 1024), "rhs": (1024, 1024)}]'
 _EACH = ("forward", "backward")
 _SHAPES = ("shape", "target_shape", "output_size", "pooled_size")
 """Options that are shapes, however they are written."""
 
 
 def run_performance_test(
-    ops: Any, inputs: Sequence[Mapping[str, Any]], run_backward: bool = True, dtype: str = "float32", ctx: Any = CPU,
-    profiler: Profiler = "native", warmup: int = 10, runs: int = 50, *, framework: str = "torch",
-    db: PathLike | None = None,
+    ops: Any, inputs: Mapping[str, Any] | Sequence[Mapping[str, Any]], run_backward: bool = True,
+    dtype: str = "float32", ctx: Any = CPU, profiler: Profiler = "native", warmup: int = 10, runs: int = 50, *,
+    framework: str = "torch", threads: int | None = None, db: PathLike | None = None,
 ) -> list[Results]:  # fmt: skip
     """Operators by name, or MXNet's functions, each with all inputs. A tuple is a shape, a list holds values."""
-    names = [_name(op) for op in (ops if isinstance(ops, list | tuple) else [ops])]
-    entries, sources = [], []
-    said: dict[str, None] = {}
-    for name in names:
-        tensors = tensor_names(name) - set(_SHAPES)
-        for i, given in enumerate(inputs):
-            phases: Any = ("forward",) if not run_backward else ("both",) if profiler == "python" else _EACH
-            data = {key: _plain(value, values=key in tensors) for key, value in given.items()}
-            entry, notes = understood(Ask(name, data, Told(phases, dtype)), f"{_SOURCE}#{name}[{i}]")
-            said |= {f"{name}: {note}": None for note in notes}
-            entries.append(entry)
-            sources.append((name, i, entry.source))
-    for line in said:
-        talk(line)
-    result = measure(entries, ctx=ctx, framework=framework, warmup=warmup, runs=runs, profiler=profiler, db=db)
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    for name, i, source in sources:
-        group = next(g for g in groups(result.records) if source in g[0].task.case.sources)
-        measured = line_of(name, group, profiler)
-        found[name].append(Line(name, dict(inputs[i]), measured.numbers, measured.failed, measured.cautions).result())
-    return [{name: results} for name, results in found.items()]
+    check_profiler(profiler)
+    check_dtype(dtype, "dtype")
+    names, listed = _names(ops), _listed(inputs)
+    phases: Any = ("forward",) if not run_backward else ("both",) if profiler == "python" else _EACH
+    entries = _entries(names, listed, Told(phases, dtype))
+    result = measure(
+        entries, ctx=ctx, framework=framework, warmup=warmup, runs=runs, profiler=profiler, threads=threads, db=db
+    )
+    found = []
+    for entry, (name, given) in zip(entries, product(names, listed), strict=True):
+        group = next(g for g in groups(result.records) if entry.source in g[0].task.case.sources)
+        found.append(replace(line_of(name, group, profiler), inputs=dict(given), operator=""))
+    say_of_each_operator(found, result)
+    return [{name: results} for name, results in document(found).items()]
 
 
 def run_all_mxnet_operator_benchmarks(
     ctx: Any = CPU, dtype: str = "float32", profiler: Profiler = "native", int64_tensor: str = "off", warmup: int = 25,
     runs: int = 100, **more: Any,
 ) -> Results:  # fmt: skip
-    """The whole suite: minutes to hours on a CPU. `more`: framework, db, timeout."""
+    """The whole suite: minutes to hours on a CPU. `more`: framework, threads, db, timeout."""
     return run_wanted(Wanted(dtype, profiler, _on(int64_tensor)), ctx=ctx, warmup=warmup, runs=runs, **more)
 
 
@@ -98,7 +97,9 @@ def category_function(name: str) -> Callable[..., Results]:
         return run_wanted(wanted, ctx=ctx, warmup=warmup, runs=runs, **more)
 
     run.__name__ = run.__qualname__ = name
-    run.__doc__ = f"opperf's category {category}: results by operator. Beside opperf's own: framework, db, timeout."
+    run.__doc__ = (
+        f"opperf's category {category}: results by operator. Beside opperf's own: framework, threads, db, timeout."
+    )
     return run
 
 
@@ -108,18 +109,49 @@ def run_wanted(wanted: Wanted, *, ctx: Any, warmup: int, runs: int, framework: s
     if part.entries:
         settings: dict[str, Any] = {"ctx": ctx, "framework": framework, "warmup": warmup, "runs": runs}
         result = measure(part.entries, profiler=wanted.profiler, **settings, **more)
-        found = [*lines_of(result, wanted), *found]
+        found = [*lines(result.results(), wanted.profiler, part.names), *found]
+        say_of_each_operator(found, result)
     return document(found)
-
-
-def lines_of(result: Result, wanted: Wanted) -> list[Line]:
-    return lines(result.results(), wanted.profiler, wanted.names)
 
 
 def _on(word: Any) -> bool:
     if word not in ("on", "off", True, False):
         raise UserError(f"int64_tensor: expected on or off, got `{word}`")
     return word in ("on", True)
+
+
+def _names(ops: Any) -> list[str]:
+    names = list(dict.fromkeys(_name(op) for op in (ops if isinstance(ops, list | tuple) else [ops])))
+    if not names:
+        raise UserError("ops: an empty list names no operator")
+    return names
+
+
+def _listed(inputs: Any) -> list[Mapping[str, Any]]:
+    """One dictionary is a list of one."""
+    listed = [inputs] if isinstance(inputs, Mapping) else inputs
+    if not isinstance(listed, list | tuple) or not listed:
+        raise UserError(f"inputs: expected a list of dictionaries, got {inputs!r}", _EXAMPLE)
+    for i, one in enumerate(listed):
+        if not isinstance(one, Mapping):
+            raise UserError(f"inputs[{i}]: expected a dictionary, got {one!r}", _EXAMPLE)
+    return list(listed)
+
+
+def _entries(names: Sequence[str], listed: Sequence[Mapping[str, Any]], told: Told) -> list[Entry]:
+    """Each operator with each of the inputs, in that order."""
+    entries: list[Entry] = []
+    said: dict[str, None] = {}
+    for name in names:
+        tensors = tensor_names(name) - set(_SHAPES)
+        for i, given in enumerate(listed):
+            data = {key: _plain(value, values=key in tensors) for key, value in given.items()}
+            entry, notes = understood(Ask(name, data, told), f"{_SOURCE}#{name}[{i}]")
+            said |= {f"{name}: {note}": None for note in notes}
+            entries.append(entry)
+    for line in said:
+        talk(line)
+    return entries
 
 
 def _name(op: Any) -> str:

@@ -30,6 +30,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
+
+
 def __getattr__(name: str) -> Any:
     """Loaded when asked for: `opmark param -h` needs none of it."""
     if name not in _HOMES:

@@ -126,7 +126,7 @@ class _Invocation:
                 return 130
             self._end()
         if found:
-            if self._talk.shows_results:
+            if self._talk.shows_results and self._options.iteration:
                 _print_table(found)
             self._talk.info(f"stored as run {found.run.id} in {found.db}")
         self._talk.info(f"Benchmark result: {self._file.path}")

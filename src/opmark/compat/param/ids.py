@@ -10,6 +10,8 @@ from opmark.exporters.param_lines import Place
 
 def between(places: Sequence[Place], resume_id: str | None, stop_id: str | None) -> slice:
     """What is to run: from `resume_id` on, and not `stop_id` any more."""
+    if not resume_id and not stop_id:
+        return slice(0, len(places))
     known = _spellings(places)
     first = _found("--resume-id", resume_id, places, known) if resume_id else 0
     last = _found("--stop-id", stop_id, places, known) if stop_id else len(places)
@@ -21,29 +23,33 @@ def between(places: Sequence[Place], resume_id: str | None, stop_id: str | None)
     return slice(first, last)
 
 
-def _spellings(places: Sequence[Place]) -> dict[str, int]:
-    """PARAM writes an id with bars, its examples with colons; without the operator it must be the only one."""
-    found: dict[str, int] = {}
-    short: dict[str, list[int]] = {}
+def _spellings(places: Sequence[Place]) -> dict[str, list[int]]:
+    """PARAM writes an id with bars, its examples with colons; operator and file may be left out if it is clear then."""
+    found: dict[str, list[int]] = {}
     for index, place in enumerate(places):
-        short.setdefault(place.id, []).append(index)
-        for text in (str(place), f"{place.op}:{place.id}", f"{place.op}:{place.id.replace('|', ':')}"):
-            found.setdefault(text, index)
-    for text, indices in short.items():
-        if len(indices) == 1:
-            found.setdefault(text, indices[0])
-            found.setdefault(text.replace("|", ":"), indices[0])
+        names = [str(place), f"{place.op}:{place.id}", f"{place.op}:{place.id.replace('|', ':')}"]
+        in_file = [f"{place.file}#{name}" for name in names] if place.file else []
+        for text in {*names, *in_file, place.id, place.id.replace("|", ":")}:
+            found.setdefault(text, []).append(index)
     return found
 
 
-def _found(option: str, wanted: str, places: Sequence[Place], known: dict[str, int]) -> int:
-    if wanted in known:
-        return known[wanted]
-    alike = [str(place) for place in places if wanted.replace(":", "|") == place.id]
-    if alike:
-        raise UserError(f"{option}: `{wanted}` is an id of {len(alike)} operators", f"as in {option} '{alike[0]}'")
-    near = nearest(wanted, map(str, places)) or str(places[0])
-    raise UserError(
-        f"{option}: no case of this config has the id `{wanted}`",
-        f"did you mean '{near}'? `--dry-run` prints them all",
-    )
+def _found(option: str, wanted: str, places: Sequence[Place], known: dict[str, list[int]]) -> int:
+    indices = known.get(wanted, [])
+    if len(indices) == 1:
+        return indices[0]
+    if indices:
+        raise _ambiguous(option, wanted, [places[index] for index in indices])
+    near = nearest(wanted, known)
+    guess = f"did you mean '{places[known[near][0]]}'? " if near else ""
+    raise UserError(f"{option}: no case of this config has the id `{wanted}`", f"{guess}`--dry-run` prints them all")
+
+
+def _ambiguous(option: str, wanted: str, alike: list[Place]) -> UserError:
+    files, operators = dict.fromkeys(place.file for place in alike), dict.fromkeys(place.op for place in alike)
+    if len(files) > 1:
+        listed = ", ".join(list(files)[:5]) + (", ..." if len(files) > 5 else "")
+        return UserError(
+            f"{option}: `{wanted}` stands in {len(files)} files: {listed}", f"as in {option} '{alike[0].source}'"
+        )
+    return UserError(f"{option}: `{wanted}` is an id of {len(operators)} operators", f"as in {option} '{alike[0]}'")

@@ -30,7 +30,7 @@ class Options:
     threads: int = 1
     seed: int = 0
     strict: bool = False
-    timeout: float = 60.0
+    timeout: float = 600.0
     db: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ def _what_runs(made: argparse.ArgumentParser) -> None:
     add("-i", "--iteration", type=int, default=1, help="Number of benchmark iterations. [1]")
     add("-b", "--backward", action="store_true", help="Include backward pass.")
     add("-d", "--device", default="cpu", help="Target device: cpu, cuda, cuda:1, xpu, mps, or a backend. [cpu]")
-    add("-r", "--resume-id", help="Begin at this op_run_id (op|config|build|input), skip all before it.")
+    add("-r", "--resume-id", help="Begin at this op_run_id ([file#]op|config|build|input), skip all before it.")
     add("-s", "--stop_id", "--stop-id", dest="stop_id", help="Stop before this op_run_id (exclusive).")
 
 
@@ -79,5 +79,5 @@ def _of_opmark(made: argparse._ArgumentGroup) -> None:
     add("--seed", type=int, default=0, help="Of input data and of values that the config leaves to chance. [0]")
     add("--dry-run", action="store_true", help="Print ids and arguments, run nothing.")
     add("--strict", action="store_true", help="Stop if a part of the config is not understood.")
-    add("--timeout", type=float, default=60.0, help="Seconds that one case may take. [60]")
+    add("--timeout", type=float, default=600.0, help="Seconds that one case may take; PARAM waits for ever. [600]")
     add("--db", type=Path, help="The store of runs. [$OPMARK_DB or the data directory]")

@@ -26,7 +26,7 @@ _MOST = 10_000_000
 
 def profilings(given: argparse.Namespace, stem: str) -> list[Profiling]:
     """Their own files go into a folder beside the result file."""
-    usual = {"folder": f"{stem}_profiles", "label": label, "timeout": max(600.0, 10 * given.timeout)}
+    usual = {"folder": f"{stem}_profiles", "label": label, "timeout": max(600.0, given.timeout)}
     found = []
     for name in BATCHED:
         if not getattr(given, name):

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from opmark.exporters.param_lines import Place, echo, line, untimed
+from opmark.exporters.param_lines import METRICS, PHASES, Place, echo, line, untimed
 from opmark.schema import Case, Record
+from opmark.units import seconds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CaseResult:
     """Times in milliseconds, memory in MB, as in PARAM's result file."""
 
@@ -20,8 +21,17 @@ class CaseResult:
     records: tuple[Record, ...]
     """Of opmark, one a phase: samples, interval, cost, verification, environment."""
     run_id: str
-    counts: tuple[int, int] = field(default=(1, 1), repr=False)
+    counts: tuple[int, int] = (1, 1)
     """Calls of warm-up and of measurement that were asked for."""
+    said: dict[str, Any] | None = None
+    """`build` and `input` as they stand in the file, where they came from one."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Phases that were asked for and that the case does not have, and why."""
+
+    def __repr__(self) -> str:
+        times = ((name, self._median(name)) for name in ("forward", "backward"))
+        told = [f"{name} {seconds(ms / 1e3)}" for name, ms in times if ms is not None]
+        return f"<{self.op_run_id}: {', '.join([self.status if self.records else 'not run', *told])}>"
 
     @property
     def op_name(self) -> str:
@@ -38,8 +48,8 @@ class CaseResult:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """`build` and `input`, in PARAM's notation."""
-        return echo(self.cases[0])
+        """`build` and `input`, as in the file."""
+        return self.said or echo(self.cases[0])
 
     @cached_property
     def line(self) -> dict[str, Any]:
@@ -47,7 +57,13 @@ class CaseResult:
         if not self.records:
             return untimed(self.place, self.config)
         found = line(self.place, self.records, self.run_id, self.config)
-        return found if self.counts[1] else _unmeasured(found, warmed=self.counts[0] > 0)
+        if not self.counts[1]:
+            found = _unmeasured(found, warmed=self.counts[0] > 0)
+        for phase, reason in self.left_out.items():
+            found["opmark"][PHASES[phase]] = {"status": "skipped", "reason": reason}
+            if found["metric"]:
+                found["metric"][PHASES[phase]] = {name: [] for name in METRICS}
+        return found
 
     @property
     def metric(self) -> dict[str, dict[str, list[float]]]:

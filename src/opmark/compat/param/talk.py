@@ -33,11 +33,12 @@ class Talk:
 
     def result(self, found: CaseResult) -> None:
         """One line a case, as it is done."""
+        times = (("forward", found.forward_ms), ("backward", found.backward_ms))
+        told = [f"{name} {seconds(ms / 1e3)}" for name, ms in times if ms is not None]
         if found.error:
-            self._say(logging.ERROR, f"{found.op_run_id}: {found.error['status']}: {found.error['reason']}")
+            said = f"{found.error['phase']} {found.error['status']}: {found.error['reason']}"
+            self._say(logging.ERROR, f"{' '.join([found.op_run_id, *told])}: {said}")
         else:
-            times = (("forward", found.forward_ms), ("backward", found.backward_ms))
-            told = [f"{name} {seconds(ms / 1e3)}" for name, ms in times if ms is not None]
             self.info(" ".join([found.op_run_id, *told]))
 
     def _say(self, level: int, message: str) -> None:

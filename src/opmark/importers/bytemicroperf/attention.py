@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from opmark.importers.bytemicroperf.fields import Field
 from opmark.importers.bytemicroperf.values import FEW, Arguments, Refused, checked, dtype_of, missing, shown
+from opmark.units import counted
 
 _Q, _CACHE = ("q_len", "q_seq_len"), ("cache_len",)
 
@@ -17,13 +19,22 @@ class Lengths(Field):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return ("batch_size", *_Q, *_CACHE, "q_lens", "cache_lens")
+        return ("batch_size", *_Q, *_CACHE, "q_lens", "cache_lens", "kv_lens")
 
     @property
     def ours(self) -> tuple[str, ...]:
         return ("batch", "q_len", "cache_len", "q_lens", "cache_lens")
 
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        found = self._lengths(given)
+        if "kv_lens" in given:
+            expected = _kv(found)
+            if given["kv_lens"] != expected:
+                raise Refused(f"argument `kv_lens`: expected {shown(expected)} as cache and new tokens have together, "
+                              f"got {shown(given['kv_lens'])}", "kv_lens")  # fmt: skip
+        return found
+
+    def _lengths(self, given: Arguments) -> dict[str, Any]:
         lists = [checked(name, "counts", given[name]) for name in ("q_lens", "cache_lens") if name in given]
         if not lists:
             return {"batch": self._batch(given), **self._q(given), **self._cache(given)}
@@ -69,6 +80,65 @@ def _of_list(given: Arguments, name: str, same: str) -> dict[str, Any]:
     if len(set(numbers)) > 1:
         return {name: list(numbers)}
     return {same: checked(name, "size" if same == "q_len" else "count", numbers[0])}
+
+
+def _kv(found: Arguments) -> list[int]:
+    """Tokens of each sequence, those in the cache and the new ones."""
+    batch = found["batch"]
+    q = found.get("q_lens") or [found["q_len"]] * batch
+    cache = found.get("cache_lens") or [found["cache_len"]] * batch
+    return [one + other for one, other in zip(q, cache, strict=True)]
+
+
+@dataclass(frozen=True)
+class Pages(Field):
+    """The size of a page. Which of them a sequence has is drawn here: a table is only looked at."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("block_size", "block_table", "slot_mapping")
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("block_size",)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        if "block_size" not in given:
+            return {}
+        size = checked("block_size", "count", given["block_size"])
+        if size and "block_table" in given:
+            _fits(given["block_table"], size, _kv(Lengths().read(given, op)))
+        return {"block_size": size}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return {"block_size": params["block_size"]}
+
+    def remark(self, given: Arguments) -> str:
+        said = [f"`{name}`" for name in self.names[1:] if name in given]
+        if not said:
+            return ""
+        why = "pages are drawn here, no two sequences share one" if given.get("block_size") else (
+            "without `block_size` there are no pages, and sequences lie in their order")  # fmt: skip
+        return f"{', '.join(said)}: {why}"
+
+
+def _fits(table: Any, size: int, lengths: list[int]) -> None:
+    """Refuses a table that no cache with a page for itself in each place has."""
+    if not isinstance(table, list) or len(table) != len(lengths):
+        raise Refused(f"argument `block_table`: expected a row for each of {len(lengths)} sequences, "
+                      f"got {shown(table)}", "block_table")  # fmt: skip
+    seen: set[int] = set()
+    for row, tokens in zip(table, lengths, strict=True):
+        needed = ceil(tokens / size)
+        pages = row[:needed] if isinstance(row, list) else []
+        if len(pages) < needed or not all(type(page) is int and page >= 0 for page in pages):
+            raise Refused(f"argument `block_table`: expected {counted(needed, 'page')} of {size} for {tokens} "
+                          f"tokens, got {shown(row)}", "block_table")  # fmt: skip
+        for page in pages:
+            if page in seen:
+                raise Refused(f"argument `block_table`: page {page} stands in it twice; "
+                              "a cache that sequences share cannot be had here", "block_table")  # fmt: skip
+            seen.add(page)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from opmark.importers.bytemicroperf.values import SHAPE, Arguments, Refused, che
 
 ROWS, DTYPE = Rows(), Dtype()
 SAME_RESULT = Only("dst_dtype")
+WITH_RESIDUAL = Only("add_residual", value=True, said=True)
 M_K_N = (Value("M"), Value("K"), Value("N"))
 
 _CASTS = {"float32": "bfloat16", "float16": "float32", "bfloat16": "float32", "int8": "int32"}
@@ -125,16 +126,17 @@ def _put(task: str, op: str, to: str) -> Form:
 _ELEMENTWISE = ("add", "sub", "mul", "div", "cos", "sin", "exp", "log", "sqrt", "gelu", "silu")
 _OF_ROWS = {"sort": "sort", "dropout": "dropout", "exponential": "random_exponential"}
 _NORM = (DTYPE, SAME_RESULT, Only("add_residual", value=False))
+_NARROW_NOTE = "gemm in int8 is quant_matmul: a scale for each row and column, the result in bfloat16"
 
 FORMS = (
     Form("gemm", "quant_matmul", (Value("M", "num_tokens"), Value("K", "hidden_size"), Value("N", "new_hidden_size"),
          DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")), lambda given: _narrow(given) and "M" in given, back=False,
-         note="gemm in int8 is quant_matmul: a scale for each row and column, the result in bfloat16"),
+         asked=True, note=_NARROW_NOTE),
     Form("gemm", "quant_matmul", (Value("num_tokens"), Value("sp_size", optional=True), Value("hidden_size"),
-         Value("new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")), _narrow, back=False,
-         note="gemm in int8 is quant_matmul: a scale for each row and column, the result in bfloat16"),
+         Value("new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")), _narrow, "llm",
+         back=False, asked=True, note=_NARROW_NOTE),
     Form("gemm", "matmul", (OwnTokens("M"), Value("hidden_size", "K"), Value("new_hidden_size", "N"), DTYPE,
-         SAME_RESULT), has("num_tokens"), "llm", back=False),
+         SAME_RESULT), has("num_tokens"), "llm", back=False, asked=True),
     Form("gemm", "matmul", (*M_K_N, DTYPE, SAME_RESULT)),
     *(Form(name, name, (ROWS, DTYPE)) for name in _ELEMENTWISE),
     Form("cast", "cast", (ROWS, DTYPE, Cast())),
@@ -142,22 +144,22 @@ FORMS = (
                                                                                       "reduce_sum")),
     Form("topk", "topk", (ROWS, Value("k"), DTYPE)),
     Form("rms_norm", "add_rms_norm", (Value("num_tokens"), Value("sp_size", optional=True), Value("hidden_size"),
-         DTYPE, SAME_RESULT, Unused(("add_residual",))),
-         lambda given: _with_residual(given) and "num_tokens" in given, "llm", back=False,
+         DTYPE, SAME_RESULT, WITH_RESIDUAL),
+         lambda given: _with_residual(given) and "num_tokens" in given, "llm", back=False, asked=True,
          note="rms_norm with add_residual is add_rms_norm, which also puts out the sum"),
     Form("rms_norm", "add_rms_norm", (Value("batch_size", "num_tokens"), Value("dim_size", "hidden_size"), DTYPE,
-         SAME_RESULT, Unused(("add_residual",))), _with_residual, back=False,
+         SAME_RESULT, WITH_RESIDUAL), _with_residual, back=False, asked=True,
          note="rms_norm with add_residual is add_rms_norm, which also puts out the sum"),
-    Form("rms_norm", "rms_norm", (TokenRows(), *_NORM), has("num_tokens"), "llm", back=False),
+    Form("rms_norm", "rms_norm", (TokenRows(), *_NORM), has("num_tokens"), "llm", back=False, asked=True),
     Form("rms_norm", "rms_norm", (ROWS, *_NORM)),
-    Form("layer_norm", "layer_norm", (TokenRows(), *_NORM), has("num_tokens"), "llm", back=False),
+    Form("layer_norm", "layer_norm", (TokenRows(), *_NORM), has("num_tokens"), "llm", back=False, asked=True),
     Form("layer_norm", "layer_norm", (ROWS, *_NORM)),
     Form("softmax", "softmax", (Rows(("batch_size", "head_num", "q_seq_len", "kv_seq_len")), DTYPE),
          has("head_num"), "llm"),
     Form("softmax", "softmax", (ROWS, DTYPE)),
     _picked("index_select", "index_select", "indices"),
-    _picked("gather", "gather", "length"),
-    _put("scatter", "scatter_inplace", "length"),
+    _picked("gather", "gather_rows", "indices"),
+    _put("scatter", "scatter_rows_inplace", "indices"),
     _put("index_add", "index_add_inplace", "indices"),
     Form("embedding", "embedding", (Value("src_batch_size", "rows"), Value("dst_batch_size", "indices"),
          Value("dim_size", "dim"), DTYPE)),

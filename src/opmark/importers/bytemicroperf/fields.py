@@ -50,6 +50,10 @@ class Field:
         """Arguments of theirs; None where they cannot say it."""
         raise NotImplementedError
 
+    def remark(self, given: Arguments) -> str:
+        """How what is measured here differs, where these arguments are such."""
+        return ""
+
 
 @dataclass(frozen=True)
 class Value(Field):
@@ -284,9 +288,11 @@ def _plain(name: str, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Unused(Field):
-    """Arguments that change nothing in what is measured; not there either."""
+    """Arguments that change nothing in what is measured."""
 
     theirs: tuple[str, ...]
+    instead: str = ""
+    """What is so here whatever they say, where they do change something there."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -297,3 +303,7 @@ class Unused(Field):
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
         return {}
+
+    def remark(self, given: Arguments) -> str:
+        said = [f"`{name}`" for name in self.theirs if name in given] if self.instead else []
+        return f"{', '.join(said)}: {self.instead}" if said else ""

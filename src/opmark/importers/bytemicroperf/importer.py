@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from opmark.importers.bytemicroperf import shapes
+from opmark.importers.bytemicroperf import shapes, tables
 from opmark.importers.bytemicroperf.basic import OTHER_NAMES
 from opmark.importers.bytemicroperf.points import Taken
 from opmark.importers.bytemicroperf.spread import Axis, Spread, not_too_many, spread, step
 from opmark.importers.bytemicroperf.tasks import BETWEEN_DEVICES, FORMS, NAMES, task_of
-from opmark.importers.bytemicroperf.values import Refused, shown
+from opmark.importers.bytemicroperf.values import Refused, shown, slip
 from opmark.schema import Imported
 
-_CSV_NAME = "task_name"
 _EMPTY = "to_be_implemented"
 """What stands in a file for an operator that they have not written yet."""
 _TELLING = frozenset(name for forms in FORMS.values() for form in forms for name in form.names) - {
@@ -33,7 +30,7 @@ class _ByteMicroPerf:
 
     def recognises(self, path: Path, data: Any) -> bool:
         if isinstance(data, list):
-            return bool(data) and all(isinstance(row, dict) and _CSV_NAME in _stripped(row) for row in data)
+            return tables.recognises(path, data)
         if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
             return False
         if isinstance(data.get("operator"), str):
@@ -45,7 +42,8 @@ class _ByteMicroPerf:
     def read(self, path: Path, data: Any, seed: int) -> Imported:
         taken = Taken(path)
         if isinstance(data, list):
-            _read_rows(taken, data)
+            for task, objects in tables.by_task(taken, data).items():
+                _read_task(taken, task, objects, f"${step(task)}", task)
         elif isinstance(data.get("operator"), str):
             _read_shapes(taken, data)
         elif "cases" in data:
@@ -75,6 +73,14 @@ def _read_cases(taken: Taken, data: Mapping[str, Any]) -> None:
         if key != "cases" and not key.startswith("__"):
             taken.note(f"`{key}` is no part of a workload")
     _read_task(taken, task_of(taken.path.stem), data["cases"], "$.cases", "$.cases")
+    if any(_left_over(entry.params) for entry in taken.entries):
+        taken.note("where ep_size does not divide num_tokens a rank has its share of the rest here, as in the third "
+                   "generation; in the second it has (num_tokens // ep_size) * topk in all")  # fmt: skip
+
+
+def _left_over(params: Mapping[str, Any]) -> bool:
+    """Of tokens that go to experts on several ranks."""
+    return "routing" in params and params["num_tokens"] % params.get("ep_size", 1) > 0
 
 
 def _read_task(taken: Taken, task: str, objects: Any, place: str, name: str) -> None:
@@ -117,8 +123,10 @@ def _read_shapes(taken: Taken, data: Mapping[str, Any]) -> None:
     """A file of the first generation: one operator."""
     try:
         _usable(data)
+        _no_slips(data)
     except Refused as refused:
-        taken.problem("$", refused.message, refused.hint)
+        place = f"${step(refused.argument)}" if refused.argument else "$"
+        taken.problem(place, refused.message, refused.hint)
         return
     task = data["operator"]
     _read_iterations(taken, data)
@@ -135,6 +143,17 @@ def _read_shapes(taken: Taken, data: Mapping[str, Any]) -> None:
     taken.take(task, "$", found)
 
 
+_KEYS = frozenset(("operator", "iterations", "dtype", "group", "batch_size", "gemm_group", "batch", *shapes.PLACES))
+"""What stands beside the shapes, and these."""
+
+
+def _no_slips(data: Mapping[str, Any]) -> None:
+    for key in data:
+        near = slip(key, _KEYS.difference(data))
+        if near and key not in _KEYS and not key.startswith("__"):
+            raise Refused(f"a file has no `{key}`", key, f"did you mean `{near}`?")
+
+
 def _read_iterations(taken: Taken, data: Mapping[str, Any]) -> None:
     count = data.get("iterations")
     if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
@@ -145,9 +164,8 @@ def _read_iterations(taken: Taken, data: Mapping[str, Any]) -> None:
 
 def _around(taken: Taken, task: str, data: Mapping[str, Any]) -> tuple[Axis, ...]:
     """The axes that stand beside the shapes: element types outside, and how many processes take part."""
-    known = {"operator", "iterations", "dtype", "group", "batch_size", "gemm_group", "batch", *shapes.PLACES}
     for key in data:
-        if key not in known and not key.startswith("__"):
+        if key not in _KEYS and not key.startswith("__"):
             taken.note(f"`{key}` is not known and ignored")
     axes = [_beside("dtype", data.get("dtype", "float32"))]
     if "group" in data and OTHER_NAMES.get(task, task) in BETWEEN_DEVICES:
@@ -162,39 +180,6 @@ def _beside(key: str, value: Any) -> Axis:
     if isinstance(value, list):
         return Axis(key, [{key: item} for item in value], range(len(value)), place)
     return Axis(key, [{key: value}], place=place)
-
-
-def _stripped(row: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(key).strip(): value for key, value in row.items()}
-
-
-def _read_rows(taken: Taken, rows: list[dict[str, Any]]) -> None:
-    """CSV: the operator in a column of its own, an argument in each of the others; an empty cell is none."""
-    found: dict[str, list[Any]] = {}
-    for row in rows:
-        cells = {key: _value(text) for key, text in _stripped(row).items()}
-        task = str(cells.pop(_CSV_NAME))
-        found.setdefault(task, []).append({key: value for key, value in cells.items() if value != ""})
-    for task, objects in found.items():
-        _read_task(taken, task, objects, f"${step(task)}", task)
-
-
-_NUMBER = re.compile(r"[-+]?\d{1,18}", re.ASCII)
-
-
-def _value(text: Any) -> Any:
-    """A text as a person means it: a number, true or false, a list, else itself."""
-    if not isinstance(text, str):
-        return text
-    text = text.strip()
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if _NUMBER.fullmatch(text):
-        return int(text)
-    try:
-        return ast.literal_eval(text) if text.startswith("[") else float(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text
 
 
 BYTEMICROPERF = _ByteMicroPerf()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from opmark.importers.bytemicroperf.attention import CacheDtype, KeyHeads, Lengths
+from dataclasses import dataclass
+from typing import Any
+
+from opmark.importers.bytemicroperf.attention import CacheDtype, KeyHeads, Lengths, Pages
 from opmark.importers.bytemicroperf.basic import ROWS, has
 from opmark.importers.bytemicroperf.fields import Constant, Dtype, Field, Only, TokenRows, Unused, Value, Word
 from opmark.importers.bytemicroperf.form import Form
-from opmark.importers.bytemicroperf.values import FEW
+from opmark.importers.bytemicroperf.values import FEW, Arguments, dtype_of
 
 FLOAT = Dtype(default="bfloat16")
 SP_SIZE = Value("sp_size", optional=True)
@@ -39,15 +42,28 @@ COMBINE = (SP_SIZE, Value("sp_rank", kind="count", optional=True), Value("res_sc
 MODE = Word("attn_mode", "mode", also=("mode",),
             words={"prefill": "prefill", "decode": "decode", "prefill_session_cache": "prefill"})  # fmt: skip
 Q_HEADS, HEAD_DIM = Value("q_head_num", "q_heads"), Value("head_dim")
-PAGES = (Value("block_size", kind="count", optional=True), Unused(("block_table", "slot_mapping", "kv_lens")))
-"""Which pages a sequence has is drawn here."""
 ALIKE = (Only("unbalance_q", value=0), Only("unbalance_cache", value=0), Unused(("random_seed",)))
 """Lengths that are drawn are not taken over: lists say them."""
 SEQUENCES = (MODE, Lengths(), *ALIKE)
 ATTENTION = (
-    *SEQUENCES, Q_HEADS, KeyHeads(), HEAD_DIM, *PAGES, FLOAT, CacheDtype(), *(Only(name, default_dtype="bfloat16") for
+    *SEQUENCES, Q_HEADS, KeyHeads(), HEAD_DIM, Pages(), FLOAT, CacheDtype(), *(Only(name, default_dtype="bfloat16") for
     name in ("compute_dtype", "qk_compute_dtype", "pv_compute_dtype", "dst_dtype")), Only("is_causal", value=True),
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class NormWeights(Field):
+    """Of one type there, whatever that of the tokens."""
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        return {}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return {}
+
+    def remark(self, given: Arguments) -> str:
+        dtype = dtype_of("dtype", given.get("dtype", FLOAT.default))
+        return "" if dtype == "float32" else f"the weights of the norm are float32 there, {dtype} here"
 
 
 def _llm(task: str, *fields: Field, op: str = "", back: bool = True, note: str = "") -> Form:
@@ -58,21 +74,21 @@ FORMS = (
     _llm("scale_dynamic_quant", *TOKENS, HIDDEN, FLOAT, TO_INT8),
     _llm("add_rms_norm", *TOKENS, HIDDEN, FLOAT, SAME_RESULT),
     _llm("add_rms_norm_dynamic_quant", *TOKENS, HIDDEN, Value("add_residual", kind="bool", optional=True),
-         Word("output_mode", words={"none": "none", "res": "res", "norm": "norm"}), FLOAT, TO_INT8),
+         Word("output_mode", words={"none": "none", "res": "res", "norm": "norm"}), FLOAT, TO_INT8, NormWeights()),
     _llm("head_rms_norm", *TOKENS, Value("total_head_num", "heads"), HEAD_DIM,
          Value("norm_head_start", "norm_start", kind="count", optional=True),
-         Value("norm_head_num", "norm_heads", kind="count", optional=True), FLOAT, SAME_RESULT),
+         Value("norm_head_num", "norm_heads", kind="count", optional=True), FLOAT, SAME_RESULT, NormWeights()),
     _llm("head_rms_norm_dynamic_quant", *TOKENS, Value("head_num", "heads", also=("total_head_num",)), HEAD_DIM,
          FLOAT, TO_INT8),
     _llm("qk_rms_norm", *TOKENS, Q_HEADS, Value("kv_head_num", "kv_heads"), Value("qk_head_dim", also=("head_dim",)),
-         Value("v_head_dim", also=("head_dim",)), FLOAT, SAME_RESULT),
+         Value("v_head_dim", also=("head_dim",)), FLOAT, SAME_RESULT, NormWeights()),
     _llm("rotary_embedding", *SEQUENCES, Q_HEADS, Value("kv_head_num", "kv_heads"), HEAD_DIM,
          Value("rope_offset", kind="count", optional=True), Value("rope_dim", kind="count", optional=True),
          Unused(("block_size", "block_table", "slot_mapping")), FLOAT, SAME_RESULT),
-    _llm("store_kv_cache", *SEQUENCES, Q_HEADS, Value("kv_head_num", "kv_heads"), HEAD_DIM, *PAGES,
+    _llm("store_kv_cache", *SEQUENCES, Q_HEADS, Value("kv_head_num", "kv_heads"), HEAD_DIM, Pages(),
          Word("store_mode", words={"both": "both", "k": "k", "v": "v"}), CacheDtype(also=("dst_dtype",)), FLOAT,
          Only("quant_mode", value="static")),
-    _llm("store_paged_kv_cache", *SEQUENCES, Q_HEADS, Value("kv_head_num", "kv_heads"), HEAD_DIM, *PAGES,
+    _llm("store_paged_kv_cache", *SEQUENCES, Q_HEADS, Value("kv_head_num", "kv_heads"), HEAD_DIM, Pages(),
          Word("store_mode", words={"both": "both", "k": "k", "v": "v"}), CacheDtype(also=("dst_dtype",)), FLOAT,
          op="store_kv_cache", back=False),
     _llm("flash_attention", *ATTENTION),
@@ -83,7 +99,7 @@ FORMS = (
     _llm("moe_quant_matmul", *TOKENS, HIDDEN, NEW_HIDDEN, Value("has_bias", kind="bool", optional=True), *NARROW,
          op="quant_matmul", back=False),
     _llm("quant_group_gemm_reduce_sum", Value("num_tokens"), Value("sp_size"), HIDDEN, NEW_HIDDEN, *NARROW,
-         Unused(("trans_w",))),
+         Unused(("trans_w",), "the weight lies here as [new_hidden_size, hidden_size]")),
     Form("swiglu", "swiglu", (TokenRows(2), FLOAT, SAME_RESULT), has("num_tokens"), "llm"),
     Form("swiglu", "swiglu", (ROWS, Dtype()), back=False,
          note="swiglu of the first generation is silu(x) x: here the row has a gate and a value, and as many elements"),

@@ -10,8 +10,8 @@ from typing import Any
 from opmark.errors import nearest
 from opmark.importers.bytemicroperf.form import Form
 from opmark.importers.bytemicroperf.spread import Spread
-from opmark.importers.bytemicroperf.tasks import forms_of
-from opmark.importers.bytemicroperf.values import Arguments, Refused, shown
+from opmark.importers.bytemicroperf.tasks import ARGUMENTS, forms_of
+from opmark.importers.bytemicroperf.values import Arguments, Refused, shown, slip
 from opmark.schema import Entry, Imported, Problem
 from opmark.units import counted
 
@@ -66,7 +66,7 @@ class Taken:
         for point in spread.points():
             try:
                 form = _form(forms, point)
-                entry = Entry(form.op, form.params(point), source=source)
+                entry = Entry(form.op, form.params(point), tags=[form.tag] if form.tag else [], source=source)
                 self._notes(form, point)
             except Refused as refused:
                 where = spread.place_of(refused.argument, point.get(refused.argument))
@@ -78,13 +78,16 @@ class Taken:
             self.problem(where, f"{message} ({counted(count, 'point')})", first.hint)
 
     def _notes(self, form: Form, point: Arguments) -> None:
-        if form.note:
-            self.note(form.note)
-        if not point.keys() <= form.names:
-            for name in sorted(point.keys() - form.names):
-                near = nearest(name, form.names - point.keys())
-                meant = f"; did you mean `{near}`?" if near else ""
-                self.note(f"`{form.task}` has no argument `{name}`: it is ignored, as there{meant}")
+        """Of what is ignored, too. An argument that is nobody's and nearly one that is missing is a slip."""
+        for note in form.notes(point):
+            self.note(note)
+        if point.keys() <= form.names:
+            return
+        for name in sorted(point.keys() - form.names):
+            near = None if name in ARGUMENTS else slip(name, form.names.difference(point))
+            if near:
+                raise Refused(f"`{form.task}` has no argument `{name}`", hint=f"did you mean `{near}`?")
+            self.note(f"`{form.task}` has no argument `{name}`: it is ignored, as there")
 
 
 def _form(forms: Sequence[Form], point: Arguments) -> Form:

@@ -202,6 +202,12 @@ def _put(shapes: list[Shape]) -> dict[str, Any]:
     return {"dst_batch_size": rows, "src_batch_size": put, "dim_size": width}
 
 
+def _pick(shapes: list[Shape]) -> dict[str, Any]:
+    """The table, and what is picked from it; with one tensor both are alike."""
+    put = _put(shapes)
+    return {**put, "src_batch_size": put["dst_batch_size"], "dst_batch_size": put["src_batch_size"]}
+
+
 def _lookup(shapes: list[Shape]) -> dict[str, Any]:
     entries, dim, batch, lookups = _of_ranks(shapes, 2, 2)
     return {"entries": entries, "dim": dim, "batch": batch, "lookups": lookups}
@@ -216,6 +222,6 @@ _OF_SHAPES: dict[str, Callable[[list[Shape]], dict[str, Any]]] = {
     "rms_norm": _norm,
     "index_add": _put,
     "scatter": _put,
-    "gather": _put,
+    "gather": _pick,
     "hash_table": _lookup,
 }

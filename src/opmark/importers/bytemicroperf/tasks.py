@@ -18,6 +18,9 @@ BETWEEN_DEVICES = (
 )  # fmt: skip
 """What these are measured on is several processes, or two kinds of memory."""
 
+ARGUMENTS = frozenset(name for forms in FORMS.values() for form in forms for name in form.names)
+"""Whatever the operator."""
+
 NAMES = (*FORMS, *BETWEEN_DEVICES, *basic.OTHER_NAMES)
 
 

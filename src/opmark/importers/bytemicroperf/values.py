@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from difflib import get_close_matches
+from functools import cache, lru_cache
 from reprlib import Repr
 from typing import Any
 
@@ -25,12 +26,14 @@ FEW = 2**20
 _SPELLINGS = {"float": "float32", "half": "float16", "double": "float64", "float8": "float8_e4m3fn"}
 _THEIRS = {"float8_e4m3fn": "float8"}
 _NO_TYPE = {
-    "tfloat32": "it is a setting of products in float32, not a type of elements: float32 is its name here",
+    "tfloat32": "float32 is measured without TF32 here; products in TF32 cannot be had yet",
     "int4": "no operator here has weights of 4 bits",
     "mxfloat8": "no operator here has a scale for each block of elements",
     "mxfloat4": "no operator here has a scale for each block of elements",
 }
 
+_SLIP = 0.8
+"""How alike two names are at least where one is taken for the other mistyped: `bach_size`, but not `cache_size`."""
 
 _BRIEF = Repr()
 _BRIEF.maxlist = _BRIEF.maxdict = 8
@@ -87,6 +90,13 @@ def in_their_spelling(dtype: str) -> str:
 def missing(name: str, given: Arguments) -> Refused:
     near = nearest(name, given)
     return Refused(f"argument `{name}` is missing", hint=f"is `{near}` meant to be it?" if near else "")
+
+
+@lru_cache(1024)
+def slip(name: str, known: frozenset[str]) -> str | None:
+    """What a name was meant to be, where hardly more than a letter of it is wrong."""
+    found = get_close_matches(name.casefold(), known, n=1, cutoff=_SLIP)
+    return found[0] if found else None
 
 
 def sizes(given: Arguments, names: tuple[str, ...]) -> list[int]:

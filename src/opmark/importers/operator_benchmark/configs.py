@@ -25,18 +25,29 @@ class Point(NamedTuple):
     device: str = ""
 
 
+class Wrong(NamedTuple):
+    """A row that cannot be read; the others can."""
+
+    place: str
+    message: str
+
+
 class Points(NamedTuple):
     points: list[Point]
     notes: tuple[str, ...]
+    wrong: tuple[Wrong, ...] = ()
 
 
 def points(kind: str, config: Any, draw: str) -> Points:
-    """Each point once; InvalidParameter where a config cannot be read. `draw` decides what is drawn at random."""
+    """Each point once; InvalidParameter where nothing of a config can be read. `draw` decides what is drawn."""
     if not isinstance(config, dict):
         raise InvalidParameter(f"expected axes by name, got `{str(config)[:40]}`", "as in {M: [8, 16], tags: [short]}")
     tags = _tags(config.get("tags", []))
-    made = {"config_list": _listed, "cross_product_configs": _crossed}
-    rows = _drawn(config, draw) if kind == "random_sample_configs" else made[kind](config)
+    wrong: list[Wrong] = []
+    if kind == "config_list":
+        rows = _listed(config, wrong)
+    else:
+        rows = _drawn(config, draw) if kind == "random_sample_configs" else _crossed(config)
     found: dict[str, Point] = {}
     notes: dict[str, None] = {}
     for row in rows:
@@ -45,7 +56,7 @@ def points(kind: str, config: Any, draw: str) -> Points:
         if device and device != "cpu":
             notes[f"device {device}: the backend decides about the device (--backend torch-cuda)"] = None
         found.setdefault(repr(values), Point(values, tags, device))
-    return Points(list(found.values()), tuple(notes))
+    return Points(list(found.values()), tuple(notes), tuple(wrong))
 
 
 def dtype(name: str) -> str:
@@ -67,22 +78,25 @@ def _tags(tags: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(listed))
 
 
-def _listed(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _listed(config: Mapping[str, Any], wrong: list[Wrong]) -> list[dict[str, Any]]:
     _no_others(config, ("attr_names", "attrs", "cross_product_configs", "tags"))
     names, rows = config.get("attr_names"), config.get("attrs")
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise InvalidParameter(f"`attr_names`: expected names of axes, got `{str(names)[:40]}`", "as in [M, N]")
     if not isinstance(rows, list) or not rows:
         raise InvalidParameter(f"`attrs`: expected rows of values, got `{str(rows)[:40]}`", "as in [[8, 16]]")
-    for row in rows:
-        if not isinstance(row, list) or len(row) != len(names):
-            raise InvalidParameter(f"`attrs`: expected rows of {len(names)} values, got `{str(row)[:40]}`")
+    good = []
+    for i, row in enumerate(rows):
+        if isinstance(row, list) and len(row) == len(names):
+            good.append(row)
+        else:
+            wrong.append(Wrong(f".attrs[{i}]", f"expected rows of {len(names)} values, got `{str(row)[:40]}`"))
     more = config.get("cross_product_configs")
     others = _crossed(more) if isinstance(more, dict) and more else [{}]
     if more is not None and not isinstance(more, dict):
         raise InvalidParameter(f"`cross_product_configs`: expected axes by name, got `{str(more)[:40]}`")
-    _not_too_many(len(rows) * len(others))
-    return [{**dict(zip(names, row, strict=True)), **other} for row in rows for other in others]
+    _not_too_many(len(good) * len(others))
+    return [{**dict(zip(names, row, strict=True)), **other} for row in good for other in others]
 
 
 def _crossed(config: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -65,13 +65,7 @@ class _Reading:
             if key not in _KNOWN:
                 near = nearest(str(key), _KNOWN)
                 self.problem(f"{place}.{key}", f"`{key}` is not known here", f"did you mean `{near}`?" if near else "")
-        try:
-            operators = list(_operators(block))
-        except UserError as error:
-            self.problem(place, error.message, error.hint)
-            return
-        if not operators:
-            self.problem(place, "names no operator", "as in op: torch.add")
+        operators = self._operators(place, block)
         for kind in (kind for kind in KINDS if kind in block):
             configs = block[kind]
             if configs == []:
@@ -80,6 +74,19 @@ class _Reading:
                 where = f"{place}.{kind}[{i}]" if isinstance(configs, list) else f"{place}.{kind}"
                 self._config(where, kind, config, operators, block)
 
+    def _operators(self, place: str, block: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """(label, name) of each; what is none is a problem, and the others are taken."""
+        if not any(block.get(key) is not None for key in _NAMES):
+            self.problem(place, "expected `op`, the operator that the configs are for", "as in op: torch.add")
+            return []
+        read = list(_named(block))
+        if not read:
+            self.problem(place, "names no operator", "as in op: torch.add")
+        for where, found in read:
+            if isinstance(found, str):
+                self.problem(f"{place}{where}", found)
+        return [found for _, found in read if not isinstance(found, str)]
+
     def _config(self, place: str, kind: str, config: Any, operators: list[tuple[str, str]], block: Any) -> None:
         try:
             found = points(kind, config, f"{self.seed}:{place}")
@@ -87,6 +94,8 @@ class _Reading:
             self.problem(place, error.message, error.hint)
             return
         self.notes |= dict.fromkeys(found.notes)
+        for wrong in found.wrong:
+            self.problem(f"{place}{wrong.place}", wrong.message)
         for label, name in operators:
             for point in found.points:
                 try:
@@ -98,27 +107,30 @@ class _Reading:
                     self.notes |= {note: None} if note else {}
 
 
-def _operators(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(label, name) of each; `op_list` has labels of its own."""
+def _named(block: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str] | str]]:
+    """By place: (label, name), or what is wrong. `op_list` has labels of its own."""
     listed = block.get("op_list")
-    if listed is not None:
-        yield from _of_list(listed)
-    names = block.get("ops", block.get("op"))
-    if names is None and listed is None:
-        raise InvalidParameter("expected `op`, the operator that the configs are for", "as in op: torch.add")
-    for name in names if isinstance(names, list) else [] if names is None else [names]:
-        if not isinstance(name, str):
-            raise InvalidParameter(f"`op`: expected the name of an operator, got `{str(name)[:40]}`")
-        yield str(block.get("name", name.rpartition(".")[2])), name
-
-
-def _of_list(listed: Any) -> Iterator[tuple[str, str]]:
     rows = listed.get("attrs") if isinstance(listed, dict) else listed
-    for row in rows if isinstance(rows, list) else [None]:
-        pair = [row, row] if isinstance(row, str) else row
-        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(word, str) for word in pair):
-            raise InvalidParameter(f"`op_list`: expected rows of [op_name, op_func], got `{str(row)[:40]}`")
-        yield pair[0], pair[1]
+    if listed is not None:
+        for where, row in _placed(".op_list.attrs" if isinstance(listed, dict) else ".op_list", rows):
+            pair = [row, row] if isinstance(row, str) else row
+            good = isinstance(pair, list) and len(pair) == 2 and all(isinstance(word, str) for word in pair)
+            yield where, (pair[0], pair[1]) if good else f"expected rows of [op_name, op_func], got `{str(row)[:40]}`"
+    key = "ops" if "ops" in block else "op"
+    if block.get(key) is not None:
+        for where, name in _placed(f".{key}", block[key]):
+            if isinstance(name, str):
+                yield where, (str(block.get("name", name.rpartition(".")[2])), name)
+            else:
+                yield where, f"expected the name of an operator, got `{str(name)[:40]}`"
+
+
+def _placed(place: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The items of a list, each with its place; what is no list alone."""
+    if isinstance(value, list):
+        yield from ((f"{place}[{i}]", item) for i, item in enumerate(value))
+    else:
+        yield place, value
 
 
 def _entry(label: str, name: str, point: Point, block: Mapping[str, Any], file: str) -> tuple[Entry, str]:

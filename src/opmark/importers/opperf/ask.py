@@ -17,6 +17,10 @@ from opmark.schema.dtype import is_float
 _CALL = {"args", "kwargs", "build"}
 
 
+class NoOperator(UserError):
+    """The name of an operator that cannot be had, with whatever inputs."""
+
+
 class Told(NamedTuple):
     """What holds for all inputs."""
 
@@ -34,10 +38,20 @@ class Ask(NamedTuple):
 
 
 def understood(ask: Ask, source: str) -> tuple[Entry, list[str]]:
-    """The entry, and what should be said of it; UserError where it cannot be had."""
+    """The entry, and what should be said of it; UserError where it cannot be had, NoOperator by its name alone."""
+    try:
+        return _understood(ask, source)
+    except InvalidParameter as error:
+        if f"`{ask.name}`" in error.message:
+            raise
+        between = " " if error.message.startswith("needs ") else ": "
+        raise InvalidParameter(f"`{ask.name}`{between}{error.message}", error.hint) from None
+
+
+def _understood(ask: Ask, source: str) -> tuple[Entry, list[str]]:
     if _CALL & set(ask.inputs) and set(ask.inputs) <= _CALL and "." in ask.name:
         call = {key: ask.inputs[key] for key in ("args", "kwargs", "build") if key in ask.inputs}
-        return Entry(find_operator(ask.name).name, phases=list(ask.told.phases), source=source, **call), []
+        return Entry(_callable(ask.name), phases=list(ask.told.phases), source=source, **call), []
     found = _meaning(ask)
     operator = find_operator(found.op)
     params = {name: operator.param(name).check(value) for name, value in found.params.items()}
@@ -45,6 +59,13 @@ def understood(ask: Ask, source: str) -> tuple[Entry, list[str]]:
     operator.check_rules(complete)
     phases, notes = _phases(operator, complete, ask.told.phases)
     return Entry(operator.name, params, phases=phases, source=source), [*ask.notes, *found.notes, *notes]
+
+
+def _callable(name: str) -> str:
+    try:
+        return find_operator(name).name
+    except UserError as error:
+        raise NoOperator(error.message, error.hint) from None
 
 
 def phases_of(result: Mapping[str, Any]) -> tuple[Phase, ...]:
@@ -68,12 +89,13 @@ def _meaning(ask: Ask) -> Meaning:
             params.setdefault("dtype", ask.told.dtype)
         return Meaning(operator.name, params)
     if name in NO_COUNTERPART:
-        raise UserError(f"`{name}` cannot be had here", NO_COUNTERPART[name])
+        raise NoOperator(f"`{name}` cannot be had here", NO_COUNTERPART[name])
     if name not in OPERATORS:
         if operator:
             listed = ", ".join(param.name for param in operator.params)
             raise InvalidParameter(f"`{name}` is no operator of opperf, and has other inputs here", f"it has {listed}")
-        raise UnknownName("operator of opperf", ask.name, OPERATORS)
+        unknown = UnknownName("operator of opperf", ask.name, OPERATORS, "opmark opperf --list")
+        raise NoOperator(unknown.message, unknown.hint)
     return meaning(OPERATORS[name], ask.inputs, ask.told.dtype)
 
 

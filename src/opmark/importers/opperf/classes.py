@@ -10,6 +10,7 @@ from opmark.errors import UserError, nearest
 from opmark.importers.opperf import finish
 from opmark.importers.opperf.rows import Inputs, Meaning, Row, meaning
 from opmark.importers.opperf.table import OPERATORS
+from opmark.schema.dtype import DTYPES
 
 INITIALIZER = "normal"
 """Stands in the inputs where MXNet's own function for drawing values stood."""
@@ -214,18 +215,31 @@ def _all() -> Iterator[Class]:
 CLASSES: dict[str, Class] = {found.name: found for found in _all()}
 
 
-class UnknownInput(UserError, ValueError):
-    """A key that a class does not have: a mistake of the user here, a ValueError there."""
+class WrongInput(UserError, ValueError):
+    """What a class does not have: a mistake of the user here, a ValueError there."""
+
+
+def check_dtype(dtype: Any, place: str) -> None:
+    if dtype not in tuple(DTYPES):
+        near = nearest(str(dtype), DTYPES)
+        expected = f"expected one of {', '.join(DTYPES)}, got {dtype!r}"
+        raise WrongInput(f"{place}: {expected}", f"did you mean `{near}`?" if near else None)
 
 
 def complete_inputs(of: Class, given: Inputs) -> dict[str, Any]:
     """The defaults with what is given on top."""
+    if not isinstance(given, Mapping):
+        raise WrongInput(
+            f"inputs of `{of.name}`: expected a dictionary, got {given!r}", f"it has {', '.join(of.inputs)}"
+        )
     for key in given:
         if key not in of.inputs:
             near = nearest(str(key), of.inputs)
             hint = f"did you mean `{near}`?" if near else f"it has {', '.join(of.inputs)}"
-            raise UnknownInput(f"`{of.name}` has no input `{key}`", hint)
-    return {**of.inputs, **given}
+            raise WrongInput(f"`{of.name}` has no input `{key}`", hint)
+    whole = {**of.inputs, **given}
+    check_dtype(whole["dtype"], f"`dtype` of `{of.name}`")
+    return whole
 
 
 def class_meaning(of: Class, inputs: Inputs) -> Meaning:

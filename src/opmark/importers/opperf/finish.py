@@ -26,16 +26,26 @@ def _list(value: Any, who: str) -> list[int]:
     return items
 
 
+def _axes(inputs: Inputs, name: str, shape: list[int]) -> list[int]:
+    """The axes of a shape that an option names, counted from the first; an empty list names none."""
+    if inputs.get(name) in (None, [], ()):
+        return []
+    given = _list(inputs[name], name)
+    axes = sorted({axis % len(shape) for axis in given})
+    if len(axes) < len(given) or not all(-len(shape) <= axis < len(shape) for axis in given):
+        raise InvalidParameter(f"`{name}`: expected axes of {shape}, each once, got {inputs[name]}")
+    return axes
+
+
 def one_axis(bound: Bound, inputs: Inputs) -> Notes:
     """A reduction over no axis named, or over all of them, is one over a vector."""
     shape = bound["shape"]
-    if "axis" in inputs:
-        axes = sorted({axis % len(shape) for axis in _list(inputs["axis"], "axis")})
-        if len(axes) == 1:
-            bound["axis"] = _list(inputs["axis"], "axis")[0]
-            return []
-        if len(axes) < len(shape):
-            raise InvalidParameter(f"`axis`: expected one axis or all, got {inputs['axis']}")
+    axes = _axes(inputs, "axis", shape)
+    if len(axes) == 1:
+        bound["axis"] = _list(inputs["axis"], "axis")[0]
+        return []
+    if axes and len(axes) < len(shape):
+        raise InvalidParameter(f"`axis`: expected one axis or all, got {inputs['axis']}")
     bound |= {"shape": [prod(shape)], "axis": 0}
     return ["over all axes: here over a vector of as many elements"]
 
@@ -43,7 +53,7 @@ def one_axis(bound: Bound, inputs: Inputs) -> Notes:
 def last_axes(bound: Bound, inputs: Inputs) -> Notes:
     """`moments` counts axes from the last."""
     shape = bound["shape"]
-    axes = sorted({axis % len(shape) for axis in _list(inputs["axes"], "axes")}) if "axes" in inputs else []
+    axes = _axes(inputs, "axes", shape)
     if axes and axes != list(range(len(shape) - len(axes), len(shape))):
         raise InvalidParameter(f"`axes`: expected the last ones, got {inputs['axes']}")
     bound["axes"] = 0 if len(axes) == len(shape) else len(axes)
@@ -56,32 +66,47 @@ def row_an_image(bound: Bound, inputs: Inputs) -> Notes:
 
 
 def between(bound: Bound, inputs: Inputs) -> Notes:
-    """begin and end, of one axis."""
+    """begin and end, of one axis; of several, all but one go from the first element to the last."""
     shape = bound["shape"]
-    begins, ends = (
-        _list(inputs.get("begin", 0), "begin"),
-        _list(inputs["end"], "end") if "end" in inputs else [shape[0]],
-    )
-    axis = bound.get("axis", 0)
-    if not _whole(axis) or not -len(shape) <= axis < len(shape):
-        raise InvalidParameter(f"`axis`: expected an axis of {shape}, got {axis}")
-    cut = [i for i, (b, e) in enumerate(zip(begins, ends, strict=False)) if (b, e) != (0, shape[i % len(shape)])]
-    if len(begins) != len(ends) or len(begins) > len(shape) or len(cut) > 1:
-        raise InvalidParameter(
-            f"`end`: expected a part of one axis, got {inputs.get('begin', 0)} to {inputs.get('end')}"
-        )
-    place = cut[0] if cut else 0
-    axis = axis if len(begins) == 1 else place
-    bound |= {"axis": axis, "begin": begins[place] % shape[axis], "end": (ends[place] - 1) % shape[axis] + 1}
+    begins, ends = _bounds(inputs.get("begin"), "begin"), _bounds(inputs.get("end"), "end")
+    axes = _axes({"axis": [bound["axis"]]}, "axis", shape) if "axis" in bound else list(range(len(begins)))
+    if not len(axes) == len(begins) == len(ends) <= len(shape):
+        raise InvalidParameter(f"`begin`, `end`: expected as many of each as axes, of {shape}, got {begins} and {ends}")
+    parts = {axis: _part(begin, end, shape[axis], axis) for axis, begin, end in zip(axes, begins, ends, strict=True)}
+    cut = [axis for axis, part in parts.items() if part != (0, shape[axis])]
+    if len(cut) > 1:
+        raise InvalidParameter(f"`end`: expected a part of one axis, got {begins} to {ends}")
+    axis = cut[0] if cut else axes[0]
+    bound |= {"axis": axis, "begin": parts[axis][0], "end": parts[axis][1]}
     return ["a view here, where MXNet copies"]
+
+
+def _bounds(value: Any, who: str) -> list[int | None]:
+    """Where parts begin or end, one alone as well; None is the first element, or behind the last."""
+    items = list(value) if isinstance(value, list | tuple) else [value]
+    if not items or not all(item is None or _whole(item) for item in items):
+        raise InvalidParameter(f"`{who}`: expected whole numbers, got {value}")
+    return items
+
+
+def _part(begin: int | None, end: int | None, size: int, axis: int) -> tuple[int, int]:
+    """Negative ones count from the end."""
+    first, last = begin or 0, size if end is None else end
+    first, last = (place + size if place < 0 else place for place in (first, last))
+    if not 0 <= first < last <= size:
+        got = f"{'none' if begin is None else begin} to {'none' if end is None else end}"
+        raise InvalidParameter(f"`begin`, `end`: expected a part of axis {axis}, 0 to {size}, got {got}")
+    return first, last
 
 
 def like(bound: Bound, inputs: Inputs) -> Notes:
     shape, other = bound["shape"], bound["like"]
-    axes = [axis % len(shape) for axis in _list(inputs["axes"], "axes")] if "axes" in inputs else range(len(shape))
+    axes = _axes(inputs, "axes", shape) or list(range(len(shape)))
     cut = [axis for axis in axes if axis < len(other) and other[axis] != shape[axis]]
-    if len(cut) != 1:
-        raise InvalidParameter(f"`shape_like`: expected {shape} but for one axis, got {other}", "give `axes: [0]`")
+    if len(cut) != 1 or max(axes) >= len(other) or other[cut[0]] > shape[cut[0]]:
+        raise InvalidParameter(
+            f"`shape_like`: expected {shape} but for one axis that is shorter, got {other}", "give `axes: [0]`"
+        )
     bound |= {"axis": cut[0], "begin": 0, "end": other[cut[0]]}
     return ["a view here, where MXNet copies"]
 
@@ -180,4 +205,57 @@ def regions(bound: Bound, inputs: Inputs) -> Notes:
 def window_apart(bound: Bound, inputs: Inputs) -> Notes:
     """Pooling without strides goes from window to window."""
     bound.setdefault("stride", bound.get("kernel", 2))
+    return []
+
+
+def weights_a_channel(bound: Bound, inputs: Inputs) -> Notes:
+    """Of BatchNorm and InstanceNorm: the second axis."""
+    return _check_weights(bound, bound["shape"][1:2])
+
+
+def weights_an_element(bound: Bound, inputs: Inputs) -> Notes:
+    """Of LayerNorm: the axis that lies last here."""
+    return _check_weights(bound, bound["shape"][-1:])
+
+
+def weights_a_group(bound: Bound, inputs: Inputs) -> Notes:
+    """Of GroupNorm: one a group in MXNet 1, one a channel later."""
+    return _check_weights(bound, [bound.get("groups"), *bound["shape"][1:2]])
+
+
+def _check_weights(bound: Bound, sizes: list[Any]) -> Notes:
+    given = bound.get("weights")
+    if given is not None and given not in sizes:
+        expected = " or ".join(str(size) for size in sizes) or "an axis more"
+        raise InvalidParameter(f"`gamma`, `beta`: expected {expected} for {bound['shape']}, got {given}")
+    return []
+
+
+def condition(bound: Bound, inputs: Inputs) -> Notes:
+    """Of `where`: of the same shape, or one for each row."""
+    shape, given = bound["shape"], bound.get("condition")
+    if given is None or given == shape:
+        return []
+    if given != shape[:1]:
+        raise InvalidParameter(f"`condition`: expected {shape} or {shape[:1]}, got {given}")
+    return [f"`condition`: one for each element here, {shape}, where one is given for each row"]
+
+
+def filters(bound: Bound, inputs: Inputs) -> Notes:
+    """Of a convolution: what the weights hold, with groups."""
+    groups, given = bound.get("groups", 1), bound.get("weight_channels")
+    if given is not None and _whole(groups) and given * groups != bound["in_channels"]:
+        raise InvalidParameter(
+            f"`weight`: expected {bound['in_channels']} channels in {groups} groups, got {given} each"
+        )
+    return []
+
+
+def filters_back(bound: Bound, inputs: Inputs) -> Notes:
+    """Of a transposed one: the weights hold the channels that come out."""
+    groups, given = bound.get("groups", 1), bound.get("weight_channels")
+    if given is not None and _whole(groups) and bound.setdefault("out_channels", given * groups) != given * groups:
+        raise InvalidParameter(
+            f"`weight`: expected {bound['out_channels']} filters in {groups} groups, got {given} each"
+        )
     return []

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from opmark.errors import UserError, nearest
-from opmark.importers.opperf.ask import Ask, Told, phases_of, understood
+from opmark.importers.opperf.ask import Ask, NoOperator, Told, phases_of, understood
 from opmark.importers.opperf.classes import CLASSES, class_meaning, complete_inputs
 from opmark.schema import Entry, Imported, Phase, Problem
 
@@ -38,6 +38,12 @@ class _Reading:
 
     def problem(self, place: str, message: str, hint: str | None = "") -> None:
         self.problems.append(Problem(f"{self.path}: {place}", message, hint or ""))
+
+    def no_operator(self, place: str, error: UserError) -> None:
+        """Once, however many inputs it has."""
+        found = Problem(f"{self.path}: {place}", error.message, error.hint or "")
+        if found not in self.problems:
+            self.problems.append(found)
 
     def imported(self) -> Imported:
         asked = self._asked()
@@ -94,19 +100,21 @@ def _read_block(reading: _Reading, place: str, part: Mapping[str, Any]) -> None:
     for key in part:
         if key not in _BLOCK:
             _unknown(reading, f"{place}.{key}", key, _BLOCK)
-    names = part.get("ops", part.get("op"))
+    key = "ops" if "ops" in part else "op"
+    names = part[key]
     inputs = part.get("inputs")
     told = _told(reading, place, part)
     if names == []:
-        reading.problem(f"{place}.ops", "an empty list names no operator")
+        reading.problem(f"{place}.{key}", "an empty list names no operator")
     for i, name in enumerate(names if isinstance(names, list) else [names]):
+        named = f"{place}.{key}[{i}]" if isinstance(names, list) else f"{place}.{key}"
         if not isinstance(name, str):
-            reading.problem(f"{place}.ops[{i}]", f"expected the name of an operator, got {_kind(name)}")
+            reading.problem(named, f"expected the name of an operator, got {_kind(name)}")
             continue
         for j, one in enumerate(inputs if isinstance(inputs, list) else [inputs]):
             where = f"{place}.inputs[{j}]"
             if isinstance(one, dict):
-                _add(reading, where, f"{name}[{j}]", Ask(name, one, told))
+                _add(reading, where, f"{name}[{j}]", Ask(name, one, told), named)
             else:
                 reading.problem(where, f"expected the inputs of `{name}` by name, got {_kind(one)}")
         if inputs in ([], ()):
@@ -171,7 +179,7 @@ def _read_result(reading: _Reading, place: str, label: str, name: str, one: Any)
     if isinstance(operator, str):
         _add(reading, place, label, Ask(operator, one["inputs"], told, own=True))
     else:
-        _add(reading, place, label, Ask(name, one["inputs"], told))
+        _add(reading, place, label, Ask(name, one["inputs"], told), place.rpartition("[")[0])
 
 
 def _read_class(reading: _Reading, place: str, name: str, value: Mapping[str, Any]) -> None:
@@ -194,9 +202,13 @@ def _read_class(reading: _Reading, place: str, name: str, value: Mapping[str, An
     _add(reading, place, name, Ask(found.op, found.params, Told(phases, None), own=True, notes=found.notes))
 
 
-def _add(reading: _Reading, place: str, label: str, ask: Ask) -> None:
+def _add(reading: _Reading, place: str, label: str, ask: Ask, named: str = "") -> None:
+    """`named` is where the name of the operator stands."""
     try:
         entry, notes = understood(ask, f"{reading.path.name}#{label}")
+    except NoOperator as error:
+        reading.no_operator(named or place, error)
+        return
     except UserError as error:
         reading.problem(place, error.message, error.hint)
         return

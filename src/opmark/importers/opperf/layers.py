@@ -33,15 +33,17 @@ _POOL = {
 _POOL_TYPES = {None: "max", "avg": "avg", "max": "max", "sum": "sum"}
 _CONVOLUTION = {
     "kernel": "kernel", "stride": "stride", "pad": "padding", "dilate": "dilation", "num_filter": "out_channels",
-    "num_group": "groups", "layout": "in:NCW,NCHW,NCDHW", "no_bias": "", "cudnn_off": "", "cudnn_tune": "",
+    "num_group": "groups", "layout": "in:NCW,NCHW,NCDHW", "cudnn_off": "", "cudnn_tune": "",
     "workspace": "", "adj": "output_padding", "target_shape": "",
 }  # fmt: skip
-_CONV_TENSORS = {"data": "batch in_channels *image", "weight": "...", "bias": "..."}
+_CONVOLVED = {"data": "batch in_channels *image", "bias": "=out_channels"}
+_WITHOUT_BIAS = "without the bias that opperf adds"
 _RECURRENT = {"state_size": "hidden_size", "num_layers": "layers", "bidirectional": "bidirectional", "p": "",
               "state_outputs": ""}  # fmt: skip
 _SEQUENCES = {"data": "seq_len batch input_size", "state": "? batch hidden_size", "parameters": "...",
-              "state_cell": "..."}  # fmt: skip
-_NORM = {"gamma": "...", "beta": "...", "moving_mean": "...", "moving_var": "..."}
+              "state_cell": "? batch hidden_size"}  # fmt: skip
+_NORM = dict.fromkeys(("gamma", "beta", "moving_mean", "moving_var"), "weights")
+"""One size for all, which `finish` compares."""
 
 
 def _layers() -> Mapping[str, Row | tuple[Row, ...]]:
@@ -93,13 +95,13 @@ def _normalization() -> Mapping[str, Row]:
         "BatchNorm": Row(
             "batch_norm", x,
             {"momentum": "1-momentum", "axis": "in:1", "fix_gamma": "", "cudnn_off": "", **eps,
-             "use_global_stats": "!training"},
+             "use_global_stats": "!training"}, finish=finish.weights_a_channel,
         ),
         "Dropout": Row("dropout", _X, {"p": "p", "mode": "", "axes": "", "cudnn_off": ""}),
-        "GroupNorm": Row("group_norm", x, {**eps, "num_groups": "groups"}),
-        "InstanceNorm": Row("instance_norm", x, eps),
+        "GroupNorm": Row("group_norm", x, {**eps, "num_groups": "groups"}, finish=finish.weights_a_group),
+        "InstanceNorm": Row("instance_norm", x, eps, finish=finish.weights_a_channel),
         "L2Normalization": Row("l2_normalize", _X, {"eps": "eps", "mode": "mode"}, usual={"eps": 1e-10}),
-        "LayerNorm": Row("layer_norm", x, eps, moves="data"),
+        "LayerNorm": Row("layer_norm", x, eps, moves="data", finish=finish.weights_an_element),
         "LRN": Row("lrn", _X, {"alpha": "alpha", "beta": "beta", "knorm": "k", "nsize": "size"}, usual={"k": 2.0}),
     }  # fmt: skip
 
@@ -144,19 +146,25 @@ def _windows() -> Mapping[str, Row | tuple[Row, ...]]:
             "roi_pooling", {**_IMAGE, "rois": "regions 5", "pooled_size": "*out"}, {"spatial_scale": ""}, needed=3,
             finish=finish.regions,
         ),
-        "Convolution": Row(
-            "conv{rank}d", _CONV_TENSORS, _CONVOLUTION, usual={"stride": 1, "padding": 0, "dilation": 1},
-            note="without the bias that opperf adds",
+        "Convolution": tuple(
+            _convolution("conv{rank}d", "out_channels weight_channels *kernel", finish.filters)
         ),
-        "Deconvolution": Row(
-            "conv_transpose{rank}d", _CONV_TENSORS, _CONVOLUTION, usual={"stride": 1, "padding": 0, "dilation": 1},
-            note="without the bias that opperf adds",
+        "Deconvolution": tuple(
+            _convolution("conv_transpose{rank}d", "in_channels weight_channels *kernel", finish.filters_back)
         ),
         "UpSampling": Row(
             "upsample_nearest2d", _IMAGE, {"scale": ".", "sample_type": "in:nearest", "num_args": "", "num_filter": ""},
             finish=finish.enlarged,
         ),
     }  # fmt: skip
+
+
+def _convolution(op: str, weight: str, check: Any) -> Iterator[Row]:
+    """There with a bias or without; here without."""
+    tensors = {**_CONVOLVED, "weight": weight}
+    usual = {"stride": 1, "padding": 0, "dilation": 1}
+    for no_bias, note in (((None, False), _WITHOUT_BIAS), ((True,), "")):
+        yield Row(op, tensors, _CONVOLUTION, when={"no_bias": no_bias}, usual=usual, finish=check, note=note)
 
 
 def _optimizers() -> Mapping[str, Row]:

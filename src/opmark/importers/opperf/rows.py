@@ -5,9 +5,9 @@
 | `axis` | our parameter of that name; of several (`alpha|negative_slope`) the first that the operator has |
 | `!descending` | the opposite of a truth value |
 | `1-momentum` | the rest to 1 |
-| (empty) | it changes nothing here; it is said |
+| (empty) | it is not taken over, which is said |
 | `.` | `finish` reads it |
-| `in:NCHW,NCW` | only these values can be had, and they are what happens anyway |
+| `in:NCHW,NCW` | only these values can be had, and they are what happens anyway; `in:`: none but what is usual |
 """
 
 from __future__ import annotations
@@ -147,9 +147,10 @@ def _read_tensors(row: Row, inputs: Inputs, bound: Bound) -> tuple[dict[str, Any
                 raise InvalidParameter(f"needs `{names.split('|')[0].rstrip('*')}`", _has(inputs))
             continue
         name, value = found
-        if name in row.flips.values() and any(left.get(o) and t == name for o, t in row.flips.items()):
+        for option in _flipping(row, names, left):
             shape = shape_of(value, name)
             value = [*shape[:-2], *shape[:-3:-1]]
+            notes.append(f"`{option}`: the operand lies as it is needed here")
         if row.moves == name:
             value, note = _moved(shape_of(value, name), left.pop("axis", -1), name)
             notes += note
@@ -157,6 +158,15 @@ def _read_tensors(row: Row, inputs: Inputs, bound: Bound) -> tuple[dict[str, Any
     for option in row.flips:
         left.pop(option, None)
     return left, notes
+
+
+def _flipping(row: Row, names: str, left: Inputs) -> list[str]:
+    """The options that are given and transpose this tensor."""
+    options = [option for option, tensor in row.flips.items() if tensor in names.split("|") and option in left]
+    for option in options:
+        if not any(_alike(left[option], value) for value in (True, False)):
+            raise InvalidParameter(f"`{option}`: expected true or false, got {left[option]}")
+    return [option for option in options if left[option]]
 
 
 def _numbered(row: Row, inputs: Inputs) -> Inputs:
@@ -222,12 +232,17 @@ def _read_options(row: Row, left: Inputs, operator: Operator, bound: Bound) -> l
                 f"`{key}` means nothing for `{operator.name}`", f"did you mean `{near}`?" if near else _has(row.options)
             )
         if word.startswith("in:"):
+            if word == "in:":
+                raise InvalidParameter(
+                    f"`{key}`: {value} cannot be had here",
+                    f"leave `{key}` out; what it adds can be measured on its own",
+                )
             if str(value) not in word[3:].split(","):
                 raise InvalidParameter(f"`{key}`: only {word[3:]} can be had here, got {value}")
         elif word == ".":
             continue
         elif not word:
-            notes.append(f"`{key}` changes nothing here")
+            notes.append(f"`{key}` is not taken over")
         else:
             _bind_option(operator, word, value, key, bound)
     return notes

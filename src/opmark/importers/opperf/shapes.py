@@ -11,6 +11,7 @@ A pattern is what a shape consists of, separated by blanks:
 | `#lam`, alone | as many values as `lam` says; a number alone is how many |
 | `?`, `...` | any size; any others. They change nothing here |
 | `~shape`, alone | what broadcasts to `shape`: the parameter `y` says how |
+| `=N`, alone | what follows, which is compared and never written: ours has no such tensor |
 | `[count] ...`, `[count/2] ...`, `[count/2+2] ...` | tensors of one shape: how many; in pairs; without the last 2 |
 """
 
@@ -50,6 +51,7 @@ def match(pattern: str, value: Any, who: str, bound: Bound) -> None:
     """What a tensor says of the parameters; InvalidParameter where it does not fit."""
     if pattern == "...":
         return
+    pattern = pattern.removeprefix("=")
     several = _LIST.fullmatch(pattern)
     if several:
         _match_list(several, value, who, bound)
@@ -63,6 +65,8 @@ def match(pattern: str, value: Any, who: str, bound: Bound) -> None:
 
 def written(pattern: str, params: Mapping[str, Any]) -> Any:
     """The shape that a pattern gives with these parameters; None where they do not tell."""
+    if pattern.startswith("="):
+        return None
     several = _LIST.fullmatch(pattern)
     if several:
         count, group, aside, each = several.groups()

@@ -172,7 +172,7 @@ def _indexing() -> Mapping[str, Row | tuple[Row, ...]]:
         "take": Row(
             "take", {"a|data": "*shape", "indices": "*index_shape"}, {"axis": "axis", "mode": ""}, needed=2
         ),
-        "where": Row("where", {"x": "*shape", "y": "*shape", "condition": "..."}),
+        "where": Row("where", {"x": "*shape", "y": "*shape", "condition": "*condition"}, finish=finish.condition),
         "fill_element_0index": Row(
             "scatter", {"lhs": "*shape", "mhs": "...", "rhs": "..."}, fixed={"length": 1, "axis": 1}
         ),

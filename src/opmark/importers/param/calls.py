@@ -7,20 +7,30 @@ from typing import Any, NamedTuple
 
 from opmark.errors import UserError
 from opmark.importers.param import tables
-from opmark.importers.param.arguments import ELEMENT_TYPES, Draw, Misfit, parts, tensors_of
-from opmark.importers.param.operators import Call, Called, called, is_function, name_here
+from opmark.importers.param.arguments import ELEMENT_TYPES, Draw, Misfit, parts, shown, tensors_of
+from opmark.importers.param.operators import Call, Called, called, is_function, name_here, works_in_place
+from opmark.importers.param.plain import listed, misfit
 from opmark.schema import Entry, Operator
 from opmark.schema.arguments import placeholders, tensors
 from opmark.schema.dtype import is_float
 
-DRAWN = "values of `value_range` were drawn with seed {seed}; each entry holds what was drawn"
+DRAWN = "values were drawn with seed {seed}; each entry holds what was drawn"
 INTEGERS = (
     "tensors of whole numbers hold 0 to 9 and no negative ones, which fail as indices; `low` and `high` change that"
 )
 UNBUILT = "`{op}` is a function: its `build` is left out"
-GRADIENTS = (
-    "`{op}`: `requires_grad` false is not kept where the operator has weights, or where no other tensor has a gradient"
+FIXED_INPUTS = (
+    "`{op}`: `requires_grad` false is not kept where there are weights: a backward pass computes the gradients of the "
+    "weights and of all inputs"
 )
+ALL_FIXED = (
+    "`{op}`: no tensor has `requires_grad` in some cases: `opmark param -b` runs them forward only; with `--phase "
+    "backward` all gradients are computed"
+)
+NO_GRADIENT = "no tensor has `requires_grad`, so there is no backward pass"
+IN_PLACE = "`{op}` works in place, and has no backward pass in PARAM"
+_PLAIN = "expected (args, kwargs) of plain data: numbers, texts, lists, tensors written as 8x64 float32"
+_PLAIN_HINT = "an element type is written as {dtype: float16}, a number that is not finite as {float: inf}"
 
 
 class Built(NamedTuple):
@@ -29,6 +39,12 @@ class Built(NamedTuple):
     id: str
     spec: Any
     call: Call | None
+
+
+class Point(NamedTuple):
+    entry: Entry
+    forward_only: str = ""
+    """Why it has no backward pass; nothing where it may have one."""
 
 
 class Calls:
@@ -52,43 +68,60 @@ class Calls:
             return Built(build_id, spec, None)
         return Built(build_id, spec, call)
 
-    def entry(self, built: Built, spec: Any, ids: str) -> Entry:
+    def point(self, built: Built, spec: Any, ids: str) -> Point:
         """`ids`: of config, build and input, as PARAM joins them."""
         draw, source = self._draw(ids), f"{self._file}#{self._name}|{ids}"
         call = _given(self._input_generator, spec, draw)
         self._remember(draw)
         if self._tables:
             op, params = tables.operator_and_params(built.call, call)
-            return Entry(op, params, source=source)
+            return Point(Entry(op, params, source=source))
         if "args" not in self._operator.by_name:
-            return self._of_the_catalogue(built, call, source)
+            return Point(self._of_the_catalogue(built, call, source))
         made = called(self._name, self._here, built.call, call)
-        return Entry(
+        wrt, forward_only = self._gradients(spec, made) if draw.fixed else ([], "")
+        if works_in_place(self._name):
+            forward_only = IN_PLACE.format(op=self._name)
+        entry = Entry(
             made.op,
             _texts(made),
-            wrt=self._wrt(spec, made) if draw.fixed else [],
+            wrt=wrt,
             args=made.args,
             kwargs=made.kwargs or None,
             build=made.build,
             source=source,
         )
+        return Point(entry, forward_only)
 
     def _of_the_catalogue(self, built: Built, call: Call, source: str) -> Entry:
         if call.args or built.call is not None:
             raise Misfit("", f"`{self._operator.name}` is an operator of the catalogue and takes parameters",
                          f"give them as kwargs; `opmark describe {self._operator.name}` lists them")  # fmt: skip
+        for name, value in call.kwargs.items():
+            if isinstance(value, list) and not self._is_one_shape(name, value):
+                raise Misfit(
+                    f".kwargs.{name}", f"expected one value, got {shown(value)}", "give each an input of its own"
+                )
         return Entry(self._operator.name, call.kwargs, source=source)
 
-    def _wrt(self, spec: Any, made: Called) -> list[str]:
-        """The tensors that have a gradient, where one is said to have none."""
+    def _is_one_shape(self, name: str, value: list[Any]) -> bool:
+        """A list stands for several cases otherwise."""
+        param = self._operator.by_name.get(name)
+        return param is not None and param.is_shape and not any(isinstance(item, list) for item in value)
+
+    def _gradients(self, spec: Any, made: Called) -> tuple[list[str], str]:
+        """The tensors that have a gradient, where one is said to have none; and why there is no backward pass."""
         found = {_moved(place, made): wants for place, wants in _floats(spec)}
         wanted = [place for place, wants in found.items() if wants]
         if len(wanted) == len(found):
-            return []
-        if not is_function(self._name) or not wanted:
-            self.notes[GRADIENTS.format(op=self._name)] = None
-            return []
-        return wanted
+            return [], ""
+        if not is_function(self._name):
+            self.notes[FIXED_INPUTS.format(op=self._name)] = None
+            return [], ""
+        if not wanted:
+            self.notes[ALL_FIXED.format(op=self._name)] = None
+            return [], NO_GRADIENT
+        return wanted, ""
 
     def _draw(self, ids: str) -> Draw:
         return Draw(f"{self._seed}|{self._name}|{ids}")
@@ -101,17 +134,32 @@ class Calls:
 
 
 def _given(generator: Any, spec: Any, draw: Draw) -> Call:
+    """What a generator gives, which must be plain data: a tensor in a file is a shape and an element type."""
     try:
-        args, kwargs = generator(spec, draw)
+        given = generator(spec, draw)
+        odd = None if _is_a_call(given) else ("", _kind(given))
+        odd = odd or misfit(given[0], "args") or misfit(given[1], "kwargs")
     except UserError:
         raise
     except RecursionError:
         raise Misfit("", "is nested too deeply") from None
     except Exception as error:  # noqa: BLE001 - a stranger's generator may raise anything
         raise Misfit("", f"the data generator failed: {type(error).__name__}: {error}") from None
-    if not isinstance(args, list | tuple) or not isinstance(kwargs, dict):
-        raise Misfit("", "the data generator gave no (args, kwargs)")
-    return Call(list(args), kwargs)
+    if odd:
+        where = f" for `{odd[0]}`" if odd[0] else ""
+        raise Misfit("", f"the data generator: {_PLAIN}; got {odd[1]}{where}", _PLAIN_HINT)
+    return Call(listed(given[0]), listed(given[1]))
+
+
+def _is_a_call(given: Any) -> bool:
+    two = isinstance(given, list | tuple) and len(given) == 2
+    return two and isinstance(given[0], list | tuple) and isinstance(given[1], dict)
+
+
+def _kind(given: Any) -> str:
+    if isinstance(given, list | tuple) and len(given) == 2:
+        return f"({', '.join(type(part).__name__ for part in given)})"
+    return "nothing" if given is None else f"a {type(given).__name__}"
 
 
 def _texts(made: Called) -> dict[str, str]:

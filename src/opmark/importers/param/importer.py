@@ -6,6 +6,7 @@ Every case keeps the id that PARAM gives it, as `FILE#torch.add|0|0|0_2`: config
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from opmark.importers.param.arguments import is_whole, shown
 from opmark.importers.param.read import Reading
 from opmark.schema import Imported
 
+_IDS = re.compile(r"[^|:#]+[|:][^|:#]+")
+_DEVICE = "`run_options.device` is {device}: `-d` of `opmark param`, or `--backend`, says where it runs"
 _ASKED = {"warmup": "warmup", "iteration": "samples"}
 
 
@@ -45,8 +48,8 @@ def _batch(reading: Reading, data: dict[str, Any]) -> Imported:
     """One operator, built once, and its inputs with the ids that they had in the file they were taken from."""
     key = "config_build_id" if "config_build_id" in data else "build_id"
     ids = data.get(key, "0|0")
-    if not isinstance(ids, str):
-        reading.refuse(f"$.{key}", f"expected a text, as in 0|0, got {shown(ids)}")
+    if not isinstance(ids, str) or not _IDS.fullmatch(ids):
+        reading.refuse(f"$.{key}", f"expected the ids of a config and of a build, as in 0|0, got {shown(ids)}")
         return reading.found()
     reading.operator(data["op_name"], _one_build(data["op_info"]), "$.op_info", ids.replace(":", "|"))
     options = data.get("run_options", {})
@@ -55,6 +58,8 @@ def _batch(reading: Reading, data: dict[str, Any]) -> Imported:
         return reading.found()
     if options.get("pass_type") == "backward":
         reading.both_ways()
+    if options.get("device", "cpu") != "cpu":
+        reading.note(_DEVICE.format(device=shown(options["device"])))
     asked = {here: options[there] for there, here in _ASKED.items() if is_whole(options.get(there))}
     return reading.found({name: count for name, count in asked.items() if count >= (name == "samples")})
 

@@ -61,6 +61,11 @@ def is_function(name: str) -> bool:
     return bool(_FUNCTION.fullmatch(name)) or name.startswith("aten::")
 
 
+def works_in_place(name: str) -> bool:
+    """As torch marks it: torch.add_, aten::mul_, torch.nn.functional.relu_."""
+    return is_function(name) and name.endswith("_") and not name.endswith("__")
+
+
 _SCHEMA = re.compile(r"\s*(aten::\w+)(?:\.(\w+))?\s*\((.*)\)\s*->.*", re.DOTALL)
 _SCHEMA_HINT = "as in aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
 _LONGEST = 10_000

@@ -51,7 +51,10 @@ def calls(spec: Any) -> Axis:
             "args": list(values[: len(args)]),
             "kwargs": dict(zip(kwargs, values[len(args) :], strict=True)),
         }
-        return _with_copies(made, copies) if copies else made
+        made = _with_copies(made, copies) if copies else made
+        if not kwargs:
+            del made["kwargs"]  # as PARAM gives it
+        return made
 
     return combined(axes, make)
 

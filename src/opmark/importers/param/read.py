@@ -13,6 +13,7 @@ from opmark.errors import UserError
 from opmark.importers.param import generators, iterators
 from opmark.importers.param.arguments import Misfit, Spec, meant, shown
 from opmark.importers.param.calls import Built, Calls
+from opmark.importers.param.kept import Said, keep
 from opmark.importers.param.operators import name_here
 from opmark.importers.param.ranges import MOST_POINTS
 from opmark.registry import operator as find_operator
@@ -21,6 +22,8 @@ from opmark.schema import Entry, Imported, Problem
 
 # No iterator of PARAM's own asks for it.
 _DEVICE = "cpu"
+_SEPARATORS = frozenset("|#")
+_OTHER_ID = "a result is known by its id: give each one of its own"
 _FEWER = "use larger steps, or several files"
 _TOOLS = (
     ("build_iterator", iterators.GROUP, iterators.DEFAULT),
@@ -55,6 +58,9 @@ class Reading:
     def both_ways(self) -> None:
         """The file wants a backward pass too."""
         self._entries = [replace(entry, phases=["forward", "backward"]) for entry in self._entries]
+
+    def note(self, text: str) -> None:
+        self._notes[text] = None
 
     def refuse(self, place: str, message: str, hint: str | None = None) -> None:
         """The same mistake in the same place is named once, however many builds meet it."""
@@ -149,14 +155,16 @@ class Reading:
         left = MOST_POINTS - len(self._entries) - len(entries)
         for where, input_id, spec in self._points(operator.input_iterator, given, "input", place, left):
             try:
-                entries.append(operator.calls.entry(built, spec, f"{prefix}|{input_id}"))
+                entry, forward_only = operator.calls.point(built, spec, f"{prefix}|{input_id}")
+                keep(self._path, entry.source, Said(built.spec, spec, forward_only))
+                entries.append(entry)
             except UserError as error:
                 site = f"{place}.build" if getattr(error, "build", False) else where
                 self.refuse(site + getattr(error, "path", ""), error.message, error.hint)
 
     def _points(self, iterator: Any, config: Spec, key: str, place: str, most: int) -> Iterator[tuple[str, str, Any]]:
-        """(place, id, spec) of each point; a point that the iterator refuses is a problem."""
-        n = -1
+        """(place, id, spec) of each point; one that the iterator refuses, or whose id is no id, is a problem."""
+        n, seen = -1, set[str]()
         for n, (point_id, spec) in enumerate(islice(_tried(iterator, config, key), most + 1)):
             if n == most:
                 raise Misfit(
@@ -165,7 +173,12 @@ class Reading:
             where = f"{place}.{key}{_index(iterator, config[key], n, str(point_id))}"
             if isinstance(spec, UserError):
                 self.refuse(where + getattr(spec, "path", ""), spec.message, spec.hint)
+            elif _SEPARATORS & set(str(point_id)):
+                self.refuse(where, f"expected an id without | and #, which stand between ids, got {shown(point_id)}")
+            elif str(point_id) in seen:
+                self.refuse(where, f"the id {shown(str(point_id))} stands here a second time", _OTHER_ID)
             else:
+                seen.add(str(point_id))
                 yield where, str(point_id), spec
         if n < 0:
             self.refuse(f"{place}.{key}", "expands to no case: it has no spec")

@@ -11,3 +11,7 @@ __all__ = members("gluon.nn")
 
 def __getattr__(name: str) -> Any:
     return member("gluon.nn", name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -11,3 +11,7 @@ __all__ = members("gluon.rnn")
 
 def __getattr__(name: str) -> Any:
     return member("gluon.rnn", name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,32 @@
+"""Runs of opperf's calls without a worker: every task takes as long as told, with the doubts that are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from opmark import api
+from opmark.runner.session import new_run
+from opmark.schema import Caution, Measurement, Record
+from opmark.store.location import store_path
+
+SECONDS = 2e-3
+PREEMPTED = Caution("preempted", "the core was taken away 9 times in 2 samples", "use fewer --threads")
+
+
+def without_workers(monkeypatch: pytest.MonkeyPatch, *cautions: Caution) -> list[dict[str, Any]]:
+    """What is asked of `opmark.run` from now on."""
+    asked: list[dict[str, Any]] = []
+    plan = api.plan
+
+    def run(*, timeout: float, label: str, db: Any = None, **more: Any) -> api.Result:
+        asked.append({"db": db, **more})
+        told = {key: value for key, value in more.items() if key not in ("on_start", "on_record", "say", "resume")}
+        whole = plan(**told)
+        times = Measurement("latency", "warm", "host", [SECONDS] * 2, 1, 0.0, 1, 0.0, "count", cautions)
+        made = [Record(task, "ok", measurements=(times,)) for task in whole.tasks]
+        return api.Result(new_run(whole, label), [*made, *whole.skipped], store_path(db))
+
+    monkeypatch.setattr(api, "run", run)
+    return asked

@@ -29,8 +29,9 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 # Numbers with their units, warning marks and padding differ from run to run; the words do not.
-MOOD = re.compile(r"^! |^  hint:|^stored as|to be doubted")
+MOOD = re.compile(r"^! |^  hint:|^stored as|to be doubted|^ *\"Run\": ")
 LEFT_OUT = "…"
+LISTED = re.compile(r'"Warnings": \[[^]]*\]')
 DOUBTED = re.compile(r" \([a-z]+(-[a-z]+)?(, [a-z]+(-[a-z]+)?)*\)$")
 CPU = "AMD EPYC"
 """The processor that the documents were written on."""
@@ -53,6 +54,7 @@ PRINTED = {code: output for path in DOCUMENTS for code, output in _PAIR.findall(
 def words(text: str) -> list[str]:
     """The lines of an output without what varies; warnings depend on the machine's mood and are left out."""
     text = re.sub(r"0x[0-9a-f]+", "", text.replace(str(host()["cpu"]), CPU)).replace("...", LEFT_OUT)
+    text = LISTED.sub('"Warnings": []', text)
     lines = [line for line in text.splitlines() if line.strip() and not MOOD.search(line)]
     return [" ".join(VARYING.sub(" ", DOUBTED.sub("", line)).split()) for line in lines]
 

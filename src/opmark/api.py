@@ -52,7 +52,7 @@ from opmark.schema.peaks import Peaks, chip, kept_under
 from opmark.store import memory
 from opmark.store.location import store_path
 from opmark.units import counted
-from opmark.workloads.expand import expand
+from opmark.workloads.expand import cases_of, expand
 from opmark.workloads.select import Selection
 
 DEFAULT_EFFORT = "standard"
@@ -234,9 +234,20 @@ def export_workload(source: Source, *, format: str, strict: bool = False) -> tup
     whole = replace(taken.workload, cases=[_with_gradients(entry) for entry in taken.workload.cases])
     cases = expand(whole, find_operator, taken.where, operators_like)
     files, unsaid = known[format].files(whole.name, cases)
-    again = len(taken.cases) - len({case.id for case in taken.cases})
+    again = _again(whole.cases) if taken.foreign else 0
     twice = [f"{counted(again, 'case')} stood there before, and each is written once"] if again else []
     return files, [*(f"not imported: {problem}" for problem in taken.problems), *twice, *unsaid]
+
+
+def _again(entries: Sequence[Entry]) -> int:
+    """Entries that bring no case which was not there before."""
+    seen: set[str] = set()
+    again = 0
+    for entry in entries:
+        ids = {case.id for case in cases_of(entry, find_operator)}
+        again += ids <= seen
+        seen |= ids
+    return again
 
 
 def _with_gradients(entry: Entry) -> Entry:

@@ -122,9 +122,12 @@ def test_gradients_that_differ_are_lines_that_differ() -> None:
         measured = replace(forward.measurements[0], samples=(milliseconds / 1e3,))
         return replace(forward, task=replace(forward.task, case=case), measurements=(measured,))
 
-    def times(*records: Any) -> list[tuple[str, dict[str, float]]]:
+    def text_of(*records: Any) -> str:
         ((_, text),) = PARAM.files(results._replace(records=list(records))).items()
-        lines = [json.loads(part) for part in text.splitlines()][1:-1]
+        return text
+
+    def times(*records: Any) -> list[tuple[str, dict[str, float]]]:
+        lines = [json.loads(part) for part in text_of(*records).splitlines()][1:-1]
         return [(x["id"], {phase: m["measure.time"][0] for phase, m in x["metric"].items()}) for x in lines]
 
     first, second = "c.json#torch.add|0|0|0", "c.json#torch.add|0|0|1"
@@ -133,6 +136,8 @@ def test_gradients_that_differ_are_lines_that_differ() -> None:
     ]  # fmt: skip
     ours = (record("forward", (), 1), record("backward", (), 2), record("backward", ("args.0",), 3))
     assert times(*ours) == expected
+    _, _, second_line, _ = (json.loads(part) for part in text_of(*ours).splitlines())
+    assert [arg.get("requires_grad") for arg in second_line["config"]["input"]["args"]] == [None, False]
     ours = (record("forward", (), 1, first, second), record("backward", (), 2, first),
             record("backward", ("args.0",), 3, second))  # fmt: skip
     assert times(*ours) == expected

@@ -72,12 +72,12 @@ def line(
 ) -> dict[str, Any]:
     """One case: its records are those of its phases, each in one process or several."""
     found = {PHASES[row.record.task.case.phase]: row for row in rows(records)}
-    first = next(iter(found.values()))
+    cases = [row.record.task.case for row in found.values()]
     whole: dict[str, Any] = {
         "op_name": place.op,
         "id": place.id,
         "metric": {phase: metric(row) for phase, row in found.items()} if any(map(_times, found.values())) else {},
-        "config": config or echo(first.record.task.case),
+        "config": config or echo(next((case for case in cases if case.wrt), cases[0])),
     }
     error = next((_error(phase, row) for phase, row in found.items() if _is_error(phase, row)), None)
     if error:

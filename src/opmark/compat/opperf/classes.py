@@ -68,8 +68,7 @@ class Benchmark:
     def _say_doubts(self) -> None:
         """Once, to whoever takes the numbers first."""
         if self._unsaid:
-            reasons = [f"{c.code}: {'; '.join(filter(None, (c.message, c.hint)))}" for c in self.cautions]
-            say_doubt(f"{', '.join(self.results)} is", reasons, self.look)
+            say_doubt(f"{', '.join(self.results)} is", [caution.code for caution in self.cautions], self.look)
             self._unsaid = False
 
     def source(self, place: int) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from opmark.api import Result, talk
 from opmark.exporters.opperf_rows import Line
+from opmark.schema.measurement import PREEMPTED
 from opmark.store.location import store_path
 from opmark.store.memory import NAME as IN_MEMORY
 from opmark.units import counted
@@ -19,13 +20,16 @@ def where_to_look(result: Result) -> str:
     return f"opmark show {result.run.id}{elsewhere}"
 
 
-def say_doubt(what: str, reasons: Sequence[str], look: str) -> None:
+def say_doubt(what: str, codes: Iterable[str], look: str) -> None:
+    """The codes alone: a busy machine has something to say of most numbers, and the run keeps all of it."""
+    kinds = list(dict.fromkeys(codes))
+    worthless = "; the number is the scheduler's, do not use it" if PREEMPTED in kinds else ""
     more = f"; `{look}` says more" if look else ""
-    talk(f"{what} to be doubted: {'; '.join(reasons)}{more}")
+    talk(f"{what} to be doubted: {', '.join(kinds)}{worthless}{more}")
 
 
 def say_of_each_operator(lines: Iterable[Line], result: Result) -> None:
-    """One line an operator, with the first reason of each kind."""
+    """One line an operator."""
     by_name: dict[str, list[Line]] = {}
     for line in lines:
         by_name.setdefault(line.name, []).append(line)
@@ -33,24 +37,15 @@ def say_of_each_operator(lines: Iterable[Line], result: Result) -> None:
         doubtful = [line for line in own if line.cautions]
         if doubtful:
             what = f"{name}: {len(doubtful)} of {counted(len(own), 'result')}"
-            say_doubt(what, _first_of_each_kind(doubtful), where_to_look(result))
+            say_doubt(what, _kinds(doubtful), where_to_look(result))
 
 
 def say_of_all(lines: Iterable[Line], result: Result) -> None:
     """One line for a whole file."""
     doubtful = [line for line in lines if line.cautions]
     if doubtful:
-        kinds = dict.fromkeys(_kind(caution) for line in doubtful for caution in line.cautions)
-        say_doubt(counted(len(doubtful), "result"), [", ".join(kinds)], where_to_look(result))
+        say_doubt(counted(len(doubtful), "result"), _kinds(doubtful), where_to_look(result))
 
 
-def _first_of_each_kind(lines: Iterable[Line]) -> list[str]:
-    found: dict[str, str] = {}
-    for line in lines:
-        for caution in line.cautions:
-            found.setdefault(_kind(caution), caution)
-    return list(found.values())
-
-
-def _kind(caution: str) -> str:
-    return caution.partition(":")[0]
+def _kinds(lines: Iterable[Line]) -> list[str]:
+    return [caution.partition(":")[0] for line in lines for caution in line.cautions]

@@ -6,13 +6,16 @@ BIN := $(VENV)/bin
 # Packages come from wherever pip is set up to get them; torch is pinned there, see constraints.txt.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test lint types bench clean
+.PHONY: run test test-docs lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
 
 test: $(VENV)/.installed-dev lint types  ## everything that needs no GPU
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore=tests/test_docs.py
+
+test-docs: $(VENV)/.installed-dev  ## every command, every output and every block of the documents
+	$(BIN)/python -m pytest tests/test_docs.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

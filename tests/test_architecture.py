@@ -36,7 +36,7 @@ PARTS = frozenset(
     }
 )
 READERS = frozenset({"analysis", "report"})
-MEETING = frozenset({"runner", "api"})
+MEETING = frozenset({"runner", "api", "result"})
 TOP = frozenset({"cli", "compat"})
 EVERYTHING = GROUND | SOCKETS | PARTS | READERS | MEETING | {"version", "exporters"}
 
@@ -49,8 +49,9 @@ ALLOWED: dict[str, frozenset[str]] = {
     **dict.fromkeys(READERS, GROUND | {"registry", "metrics", "store", "version"}),
     "exporters": GROUND | SOCKETS | READERS | {"metrics", "importers", "version"},
     "runner": GROUND | SOCKETS | PARTS | {"version"},
-    "api": GROUND | SOCKETS | {"runner", "frameworks", "workloads", "store", "hardware", "version", "report"},
-    "__init__": GROUND | {"api", "runner", "version"},
+    "result": GROUND | SOCKETS | {"report"},
+    "api": GROUND | SOCKETS | {"result", "runner", "frameworks", "workloads", "store", "hardware", "version", "report"},
+    "__init__": GROUND | {"api", "result", "runner", "version"},
     "__main__": {"cli"},
     "cli": EVERYTHING | {"compat"},
     "compat": EVERYTHING,

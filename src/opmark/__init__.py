@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opmark.api import (
-        Result,
         calibrate,
         coverage,
         describe,
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     )
     from opmark.api import list_ as list
     from opmark.errors import OpmarkError, TaskError, UserError
+    from opmark.result import Result
     from opmark.runner.doctor import doctor
     from opmark.runner.profiling import Profiling
     from opmark.schema import Entry, Workload
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "OpmarkError": "opmark.errors:OpmarkError",
     "Profiling": "opmark.runner.profiling:Profiling",
-    "Result": "opmark.api:Result",
+    "Result": "opmark.result:Result",
     "TaskError": "opmark.errors:TaskError",
     "UserError": "opmark.errors:UserError",
     "calibrate": "opmark.api:calibrate",

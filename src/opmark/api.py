@@ -5,11 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from msgspec import convert
@@ -19,12 +16,11 @@ from opmark.errors import UnknownName, UserError
 from opmark.frameworks.coverage import coverage as framework_coverage
 from opmark.frameworks.opinfo import PREFIX as OPINFO_PREFIX
 from opmark.hardware.datasheets import datasheet, datasheets
-from opmark.interfaces import Results, Store
+from opmark.interfaces import Store
 from opmark.registry import catalogue, exporters, operators_like, workload_exporters
 from opmark.registry import operator as find_operator
-from opmark.report.gain import gains
-from opmark.report.rows import rows
-from opmark.report.view import Known, view
+from opmark.report.view import Known
+from opmark.result import Result
 from opmark.runner.calibrate import calibration
 from opmark.runner.intake import Intake, Source, complaints, take_in, wishes
 from opmark.runner.plan import Plan, make_plan
@@ -40,7 +36,6 @@ from opmark.schema import (
     Entry,
     Environment,
     Operator,
-    Problem,
     Quantity,
     Record,
     Run,
@@ -62,41 +57,6 @@ LONGEST_TIMEOUT = 1e6
 _MOST_OF_THEM = 500
 
 PathLike = str | os.PathLike[str]
-
-
-@dataclass(frozen=True, repr=False)
-class Result:
-    """A run with its records, oldest first."""
-
-    run: Run
-    records: list[Record]
-    db: Path
-    environments: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Facts by environment id."""
-    peaks: dict[str, Known] = field(default_factory=dict)
-    """What is known of the chip of an environment, by its id."""
-    problems: tuple[Problem, ...] = ()
-    """What of a foreign workload could not be used."""
-
-    def results(self) -> Results:
-        """As exporters take it."""
-        chips = {key: known.datasheet for key, known in self.peaks.items() if known.datasheet}
-        return Results(self.run, self.records, self.environments, chips)
-
-    @property
-    def failed(self) -> bool:
-        return any(record.failed for record in self.records)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """What `--json` prints: medians, intervals, rates and everything else but the samples, as plain data."""
-        found = rows(self.records)
-        known = [self.peaks.get(row.record.environment) for row in found]
-        return [view(*facts) for facts in zip(found, [self.run.id] * len(found), known, gains(found), strict=True)]
-
-    def __repr__(self) -> str:
-        counts = Counter(record.status for record in self.records)
-        listed = ", ".join(f"{count} {status}" for status, count in counts.items())
-        return f"<opmark run {self.run.id}: {listed}>"
 
 
 def talk(message: str) -> None:

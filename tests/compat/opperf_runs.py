@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from opmark import api
+from opmark.result import Result
 from opmark.runner.session import new_run
 from opmark.schema import Caution, Measurement, Record
 from opmark.store.location import store_path
@@ -20,13 +21,13 @@ def without_workers(monkeypatch: pytest.MonkeyPatch, *cautions: Caution) -> list
     asked: list[dict[str, Any]] = []
     plan = api.plan
 
-    def run(*, timeout: float, label: str, db: Any = None, **more: Any) -> api.Result:
+    def run(*, timeout: float, label: str, db: Any = None, **more: Any) -> Result:
         asked.append({"db": db, **more})
         told = {key: value for key, value in more.items() if key not in ("on_start", "on_record", "say", "resume")}
         whole = plan(**told)
         times = Measurement("latency", "warm", "host", [SECONDS] * 2, 1, 0.0, 1, 0.0, "count", cautions)
         made = [Record(task, "ok", measurements=(times,)) for task in whole.tasks]
-        return api.Result(new_run(whole, label), [*made, *whole.skipped], store_path(db))
+        return Result(new_run(whole, label), [*made, *whole.skipped], store_path(db))
 
     monkeypatch.setattr(api, "run", run)
     return asked

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from opmark.api import Result, talk
+from opmark.api import talk
 from opmark.exporters.opperf_rows import Line
+from opmark.result import Result
 from opmark.schema.measurement import PREEMPTED
 from opmark.store.location import store_path
 from opmark.store.memory import NAME as IN_MEMORY

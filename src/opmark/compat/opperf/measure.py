@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from opmark import api
 from opmark.compat.opperf.context import backend_of, device_of, visible
 from opmark.errors import UserError, nearest
+from opmark.result import Result
 from opmark.schema import Entry, Workload
 from opmark.schema.workload import VERSION
 
@@ -29,7 +30,7 @@ def check_profiler(name: Any) -> None:
 def measure(
     entries: Sequence[Entry], *, ctx: Any, framework: str, warmup: int, runs: int, profiler: Profiler = "native",
     **more: Any,
-) -> api.Result:  # fmt: skip
+) -> Result:  # fmt: skip
     """`more` is what `opmark.run` takes: `threads`, `db`, `timeout`, `on_record`."""
     asked: dict[str, Any] = {"timeout": TIMEOUT, "label": "opperf"}
     asked |= {key: value for key, value in more.items() if value is not None}

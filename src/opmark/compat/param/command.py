@@ -13,12 +13,12 @@ from opmark.compat.visible import environment
 from opmark.errors import UserError
 
 if TYPE_CHECKING:
-    from opmark.api import Result
     from opmark.compat.param.devices import Device
     from opmark.compat.param.execute import Config
     from opmark.compat.param.options import Options
     from opmark.compat.param.result import CaseResult
     from opmark.compat.param.talk import Talk
+    from opmark.result import Result
 
 _NOT_YET = {
     "pt2_model": ("--pt2-model: operators cannot be compiled with torch.compile yet", "leave it out: they run eager"),

@@ -19,6 +19,7 @@ from opmark.compat.param.result import CaseResult
 from opmark.errors import UserError
 from opmark.exporters.param_lines import Place, origin, place_of
 from opmark.importers.param.kept import Kept, Said, keeping
+from opmark.result import Result
 from opmark.runner.intake import Intake, Source
 from opmark.runner.plan import Plan
 from opmark.schema import Case, Entry, Problem, Record, Run, Workload
@@ -86,7 +87,7 @@ def _file(where: str, name: str) -> str:
     return where if Path(where).name == name else str(Path(where) / name)
 
 
-def run(config: Config, options: Options, target: Device, on_result: OnResult, **more: Any) -> api.Result | None:
+def run(config: Config, options: Options, target: Device, on_result: OnResult, **more: Any) -> Result | None:
     """Every result as soon as it and all before it are there. `more`: for `opmark.run`."""
     if not options.times and not more.get("profile"):
         for spot in config.spots:

@@ -1,0 +1,49 @@
+"""Result: a run with its records, as programs get it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opmark.interfaces import Results
+from opmark.report.gain import gains
+from opmark.report.rows import rows
+from opmark.report.view import Known, view
+from opmark.schema import Problem, Record, Run
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """A run with its records, oldest first."""
+
+    run: Run
+    records: list[Record]
+    db: Path
+    environments: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Facts by environment id."""
+    peaks: dict[str, Known] = field(default_factory=dict)
+    """What is known of the chip of an environment, by its id."""
+    problems: tuple[Problem, ...] = ()
+    """What of a foreign workload could not be used."""
+
+    def results(self) -> Results:
+        """As exporters take it."""
+        chips = {key: known.datasheet for key, known in self.peaks.items() if known.datasheet}
+        return Results(self.run, self.records, self.environments, chips)
+
+    @property
+    def failed(self) -> bool:
+        return any(record.failed for record in self.records)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What `--json` prints: medians, intervals, rates and everything else but the samples, as plain data."""
+        found = rows(self.records)
+        known = [self.peaks.get(row.record.environment) for row in found]
+        return [view(*facts) for facts in zip(found, [self.run.id] * len(found), known, gains(found), strict=True)]
+
+    def __repr__(self) -> str:
+        counts = Counter(record.status for record in self.records)
+        listed = ", ".join(f"{count} {status}" for status, count in counts.items())
+        return f"<opmark run {self.run.id}: {listed}>"

@@ -62,3 +62,13 @@ def test_a_reader_who_has_seen_enough_is_no_error() -> None:
     process.stderr.close()
     process.wait(60)
     assert err == ""
+
+
+def test_a_drop_in_whose_reader_goes_away_ends_quietly() -> None:
+    command = [sys.executable, "-m", "opmark.cli.main", "opperf", "--list"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(60) == 1

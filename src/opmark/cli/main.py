@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from opmark.cli.drop_in import DROP_INS, drop_in
@@ -12,7 +13,7 @@ def main() -> None:
     """Exit code 0: all well. 1: a case failed. 2: the user's mistake. 130: interrupted."""
     try:
         if len(sys.argv) > 1 and sys.argv[1] in DROP_INS:
-            sys.exit(drop_in(sys.argv[1], sys.argv[2:]))
+            sys.exit(_drop_in(sys.argv[1], sys.argv[2:]))
         from opmark.cli.app import app
 
         app()
@@ -21,6 +22,17 @@ def main() -> None:
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
         sys.exit(2)
+
+
+def _drop_in(command: str, arguments: list[str]) -> int:
+    """Who reads the output may stop reading, as `head` does; click sees to that for the other commands."""
+    try:
+        code = drop_in(command, arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is written at the end either
+        return 1
+    return code
 
 
 if __name__ == "__main__":

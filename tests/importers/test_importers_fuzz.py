@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mutations import spoiled
+from mutations import JUNK, spoiled
 
 from opmark.errors import UserError
+from opmark.registry import importers
 from opmark.runner.intake import Intake, take_in
 
 
@@ -93,11 +94,11 @@ SAMPLES = {
 }
 
 
-def taken(folder: Path, file: str, content: Any) -> Intake | UserError:
+def taken(folder: Path, file: str, content: Any, format: str = "") -> Intake | UserError:
     path = folder / file
     path.write_text(json.dumps(content))
     try:
-        return take_in(path)
+        return take_in(path, format=format)
     except UserError as error:
         return error
 
@@ -133,3 +134,13 @@ def _nothing_vanished(document: dict[str, Any], found: Intake) -> None:
     """Every operator of the file is the source of a case, or named in a problem."""
     told = " ".join([*(source for case in found.cases for source in case.sources), *map(str, found.problems)])
     assert [name for name in document if name not in told and not name.startswith("__")] == []
+
+
+@pytest.mark.parametrize("name", importers())
+@pytest.mark.parametrize("data", [*JUNK, {"op_name": 1, "op_info": 2}, {"operator": 1}, {"cases": 1}, {"ops": 1}])
+def test_a_format_that_is_insisted_on_is_an_import_or_a_clear_error(name: str, data: Any, tmp_path: Path) -> None:
+    found = taken(tmp_path, "f.json", data, name)
+    if isinstance(found, UserError):
+        assert found.message.startswith(str(tmp_path / "f.json"))
+    else:
+        assert found.cases or found.chips

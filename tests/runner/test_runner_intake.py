@@ -162,6 +162,12 @@ def test_a_format_may_be_insisted_on(tmp_path: Path) -> None:
         take_in(path, format="shape")
 
 
+@pytest.mark.parametrize("data", [None, [], [1], "x", 1, True, [[]]])
+def test_what_is_no_mapping_is_of_no_format_however_one_insists(data: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match="expected a file of shapes"):
+        take_in(written(tmp_path / "f.json", data), format="shapes")
+
+
 def test_a_text_that_is_no_path_is_an_error() -> None:
     with pytest.raises(InvalidFile, match="cannot be read"):
         take_in('{"op": "exp"}' * 100)

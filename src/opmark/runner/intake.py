@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from dataclasses import replace as replace_
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -71,7 +71,7 @@ def take_in(
     with no_collector():
         taken = _taken(source, _Way(seed, phases, format))
     if strict:
-        taken = replace_(taken, problems=(*taken.problems, *_nowhere(taken)))
+        taken = dataclasses.replace(taken, problems=(*taken.problems, *_nowhere(taken)))
     if taken.problems and (strict or not (taken.cases or taken.chips)):
         raise _refused(taken)
     if taken.foreign and not (taken.cases or taken.chips):
@@ -98,7 +98,7 @@ def _taken(source: Source, way: _Way) -> Intake:
 
 def _of_data(path: Path, data: Any, way: _Way, named: str = "") -> Intake:
     """`named`: what sources are to say in place of the name of the file."""
-    importer = importers()[way.format] if way.format else _importer(path, data)
+    importer = _insisted(path, data, way.format) if way.format else _importer(path, data)
     if importer is None:
         return _ours(path, data)
     found = importer.read(path, data, way.seed)
@@ -129,6 +129,14 @@ def _importer(path: Path, data: Any) -> Importer | None:
     if isinstance(data, dict) and "schema" in data and "name" in data:
         return None
     return next((importer for importer in importers().values() if importer.recognises(path, data)), None)
+
+
+def _insisted(path: Path, data: Any, name: str) -> Importer:
+    """An importer can say what is wrong with a mapping that it does not recognise, and with nothing else."""
+    importer = importers()[name]
+    if not isinstance(data, dict) and not importer.recognises(path, data):
+        raise InvalidFile(f"{path}: expected a file of {name}, got a {type(data).__name__}", importer.summary)
+    return importer
 
 
 def _nowhere(taken: Intake) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -31,7 +32,7 @@ def _choices(op: str, param: str) -> tuple[str, ...]:
     return operator(op).param(param).choices
 
 
-class Field:
+class Field(ABC):
     """`names` are the arguments that it reads, `ours` the parameters that it decides."""
 
     @property
@@ -42,13 +43,13 @@ class Field:
     def ours(self) -> tuple[str, ...]:
         return ()
 
+    @abstractmethod
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
         """Parameters of ours; raises Refused."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(self, params: Arguments) -> dict[str, Any] | None:
         """Arguments of theirs; None where they cannot say it."""
-        raise NotImplementedError
 
     def remark(self, given: Arguments) -> str:
         """How what is measured here differs, where these arguments are such."""

@@ -42,5 +42,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP_INSTALL) --editable '.[torch,jax,dev]'
+	$(PIP_INSTALL) --editable '.[torch,jax,onnxruntime,openvino,tvm,dev]'
 	@touch $@

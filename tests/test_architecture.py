@@ -33,6 +33,8 @@ PARTS = frozenset(
         "metrics",
         "store",
         "profilers",
+        "guests",
+        "implementations",
     }
 )
 READERS = frozenset({"analysis", "report"})
@@ -46,11 +48,13 @@ ALLOWED: dict[str, frozenset[str]] = {
     "interfaces": GROUND,
     "registry": GROUND | {"interfaces"},
     **dict.fromkeys(PARTS, GROUND | SOCKETS | {"version"}),
-    **dict.fromkeys(READERS, GROUND | {"registry", "metrics", "store", "version"}),
+    **dict.fromkeys(READERS, GROUND | {"registry", "interfaces", "metrics", "store", "guests", "version"}),
     "exporters": GROUND | SOCKETS | READERS | {"metrics", "importers", "version"},
     "runner": GROUND | SOCKETS | PARTS | {"version"},
     "result": GROUND | SOCKETS | {"report"},
-    "api": GROUND | SOCKETS | {"result", "runner", "frameworks", "workloads", "store", "hardware", "version", "report"},
+    "api": GROUND
+    | SOCKETS
+    | {"result", "runner", "frameworks", "workloads", "store", "hardware", "guests", "version", "report", "analysis"},
     "__init__": GROUND | {"api", "result", "runner", "version"},
     "__main__": {"cli"},
     "cli": EVERYTHING | {"compat"},

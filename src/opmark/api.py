@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from msgspec import convert
@@ -15,6 +16,9 @@ from msgspec.structs import replace
 from opmark.errors import UnknownName, UserError
 from opmark.frameworks.coverage import coverage as framework_coverage
 from opmark.frameworks.opinfo import PREFIX as OPINFO_PREFIX
+from opmark.guests.environments import Guest, found, interpreter_for, remove
+from opmark.guests.environments import create as create_guest
+from opmark.guests.recipes import SUPPORT, Recipe, recipe_for, recipes
 from opmark.hardware.datasheets import datasheet, datasheets
 from opmark.interfaces import Store
 from opmark.registry import catalogue, exporters, operators_like, workload_exporters
@@ -22,6 +26,7 @@ from opmark.registry import operator as find_operator
 from opmark.report.view import Known
 from opmark.result import Result
 from opmark.runner.calibrate import calibration
+from opmark.runner.chosen import backends_for
 from opmark.runner.intake import Intake, Source, complaints, take_in, wishes
 from opmark.runner.plan import Plan, make_plan
 from opmark.runner.probe import probe
@@ -30,6 +35,7 @@ from opmark.runner.request import cases_for, default_backends
 from opmark.runner.self_test import PROCESSES, self_test
 from opmark.runner.session import new_run, perform, recorded, run_to_resume
 from opmark.runner.settings import default_threads, settings_for
+from opmark.runner.supervisor import DEFAULT_COMPILE_TIMEOUT
 from opmark.schema import (
     QUANTITIES,
     Availability,
@@ -75,6 +81,7 @@ def plan(
     params: Mapping[str, Any] | None = None,
     size: str | Sequence[str] = (),
     phase: str | Sequence[str] = (),
+    python: str | Sequence[str] = (),
     wrt: str | Sequence[str] = (),
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
@@ -107,17 +114,19 @@ def plan(
         quantities=_many(quantity), caches=_many(cache), mode=mode, timer=timer, processes=processes,
         sampling=sampling,
     )  # fmt: skip
-    whole = make_plan(cases, _many(backend) or default_backends(cases), settings, by_device=processes is None)
+    chosen, absent = backends_for(_many(backend) or default_backends(cases), _many(python))
+    whole = make_plan(cases, chosen, settings, by_device=processes is None)
     if taken is None:
-        return whole
+        return dataclasses.replace(whole, notes=absent)
     told = () if samples or warmup else tuple(wishes(taken.asked))
-    return dataclasses.replace(whole, problems=taken.problems, notes=(*taken.notes, *told))
+    return dataclasses.replace(whole, problems=taken.problems, notes=(*taken.notes, *told, *absent))
 
 
 def run(
     ops: str | Sequence[str] = (),
     *,
     timeout: float = DEFAULT_TIMEOUT,
+    compile_timeout: float = DEFAULT_COMPILE_TIMEOUT,
     label: str = "",
     db: PathLike | None = None,
     resume: bool = False,
@@ -136,6 +145,7 @@ def run(
     if not label.isprintable():
         raise UserError(f"label: expected printable text, got {label!a}")
     _check_timeout(timeout)
+    _check_timeout(compile_timeout, "compile_timeout")
     whole = plan(ops, **asked)
     for line in complaints(whole.problems, whole.notes):
         say(line)
@@ -145,7 +155,9 @@ def run(
         rest = whole.without({record.task.id for record in records})
         if on_start:
             on_start(this, rest, list(records))
-        made = perform(rest, timeout, say, _keeping(store, on_environment), fresh=not records)
+        made = perform(
+            rest, timeout, say, _keeping(store, on_environment), fresh=not records, compile_timeout=compile_timeout
+        )
         stream = profiled(made, profile, this.id, say)
         try:
             _take(recorded(store, this, stream, begun=resume), records, on_record)
@@ -263,11 +275,35 @@ def noise_floor(
     return floor
 
 
-def _check_timeout(timeout: float) -> None:
+def _check_timeout(timeout: float, name: str = "timeout") -> None:
     if not 0 < timeout <= LONGEST_TIMEOUT:
         raise UserError(
-            f"timeout: expected seconds above 0 and up to {LONGEST_TIMEOUT:g}, got {timeout:g}", "as in --timeout 60"
+            f"{name}: expected seconds above 0 and up to {LONGEST_TIMEOUT:g}, got {timeout:g}", "as in --timeout 60"
         )
+
+
+def create_env(
+    name: str,
+    *,
+    install: Sequence[str] = (),
+    python: str | None = None,
+    constraint: PathLike | None = None,
+    say: Callable[[str], None] = talk,
+) -> Guest:
+    """An environment with pinned versions for a framework that cannot share this one: `opmark env create`."""
+    called, recipe = recipe_for(name, install)
+    interpreter, limits = interpreter_for(recipe.takes, python), Path(constraint) if constraint else None
+    return create_guest(called, recipe.summary, (*recipe.requirements, *SUPPORT), interpreter, limits, say)
+
+
+def envs() -> tuple[list[Guest], dict[str, Recipe]]:
+    """The environments that there are, and the recipes that are known."""
+    return found(), recipes()
+
+
+def remove_env(name: str) -> Path:
+    """Deletes it; returns where it was."""
+    return remove(name)
 
 
 def _store_all(store: Store, run: Run, environments: Iterable[Environment], records: Sequence[Record]) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 # So many names fit into a hint.
 _FEW = 8
@@ -83,7 +84,9 @@ class Unsupported(TaskError):
 
 
 class WrongResult(TaskError):
-    pass
+    """`verification` (schema.Verification) says how far off it is, where that could be told."""
+
+    verification: Any = None
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

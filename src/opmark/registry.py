@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -15,11 +16,12 @@ from typing import Any, TypeVar
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.interfaces import BackendInfo, Exporter, Family, Importer, Profiler, WorkloadExporter
-from opmark.schema import Operator
+from opmark.schema import Implementation, Operator
 
 T = TypeVar("T")
 
 OPERATORS_GROUP = "opmark.operators"
+IMPLEMENTATIONS_GROUP = "opmark.implementations"
 BACKENDS_GROUP = "opmark.backends"
 FAMILIES_GROUP = "opmark.families"
 IMPORTERS_GROUP = "opmark.importers"
@@ -128,10 +130,60 @@ def aliases() -> dict[str, Operator]:
 
 
 def backend(name: str) -> BackendInfo:
+    """`NAME`, `NAME/VARIANT`, and either with `@PYTHON`: the interpreter, or the environment, that it is to run in."""
     known = backends()
-    if name not in known:
-        raise UnknownName("backend", name, known, "opmark list backends")
-    return known[name]
+    if name in known:
+        return known[name]
+    rest, at, python = name.partition("@")
+    plain, _, variant = rest.partition("/")
+    if plain not in known:
+        raise UnknownName("backend", plain, known, "opmark list backends")
+    info = known[plain]
+    if rest != plain and variant not in info.variants:
+        raise UnknownName(f"variant of {plain}", variant, info.variants)
+    if at and not python:
+        raise UserError(f"backend `{name}`: no interpreter behind the @", "as in torch-cpu@/opt/env/bin/python")
+    shown = plain if variant in ("", *info.variants[:1]) else rest
+    return replace(info, name=f"{shown}{at}{python}", variant=variant, python=python)
+
+
+def backend_or_none(name: str) -> BackendInfo | None:
+    """For what is stored: the backend that made it may not be known here."""
+    try:
+        return backend(name)
+    except UserError:
+        return None
+
+
+def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementation, ...]:
+    """What computes an operator on a backend: of the first of its frameworks that has any."""
+    known = candidates(operator)
+    for framework in info.frameworks:
+        if found := tuple(one for one in known if one.framework == framework):
+            return found
+    return ()
+
+
+def candidates(operator: Operator) -> tuple[Implementation, ...]:
+    """Everything that computes an operator, on whatever backend: what stands beside it, then what was registered."""
+    return operator.implementations + implementation_tables().get(operator.name, ())
+
+
+@cache
+def implementation_tables() -> dict[str, tuple[Implementation, ...]]:
+    """By operator. An entry point names a module or a package; `IMPLEMENTATIONS` of each module is taken, a mapping of
+    operators' names to an implementation or several."""
+    found: dict[str, tuple[Implementation, ...]] = {}
+    for entry in _entries(IMPLEMENTATIONS_GROUP):
+        for name, made in _loaded(entry, lambda entry: list(_implementations(import_module(entry.value)))) or ():
+            several = made if isinstance(made, tuple) else (made,)
+            wrong = [one for one in several if not isinstance(one, Implementation)]
+            if wrong:
+                _warn(entry, f"`{name}`: expected Implementation, got {type(wrong[0]).__name__}")
+            else:
+                source = entry.dist.name if entry.dist else entry.value
+                found[name] = found.get(name, ()) + tuple(replace(one, source=source) for one in several)
+    return found
 
 
 def resolve(path: str) -> Any:
@@ -156,6 +208,7 @@ def resolve(path: str) -> Any:
 def forget() -> None:
     """Look again at what is installed."""
     catalogue.cache_clear()
+    implementation_tables.cache_clear()
     aliases.cache_clear()
     plugins.cache_clear()
     _of_a_family.cache_clear()
@@ -172,6 +225,13 @@ def _operators(module: ModuleType) -> Iterator[Operator]:
     for child in iter_modules(getattr(module, "__path__", ())):
         if not child.name.startswith("_"):
             yield from _operators(import_module(f"{module.__name__}.{child.name}"))
+
+
+def _implementations(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    yield from getattr(module, "IMPLEMENTATIONS", {}).items()
+    for child in iter_modules(getattr(module, "__path__", ())):
+        if not child.name.startswith("_"):
+            yield from _implementations(import_module(f"{module.__name__}.{child.name}"))
 
 
 def _insert(found: dict[str, T], name: str, item: object, noun: type[T], entry: EntryPoint) -> None:

@@ -56,6 +56,7 @@ def _torch(device: str, summary: str) -> BackendInfo:
         requires="torch",
         install="pip install 'opmark[torch]'",
         environ=_THREADS,
+        guest="torch",
     )
 
 
@@ -64,6 +65,27 @@ TORCH_CUDA = _torch("cuda", "PyTorch, eager, on an NVIDIA or AMD GPU")
 TORCH_XPU = _torch("xpu", "PyTorch, eager, on an Intel GPU")
 TORCH_MPS = _torch("mps", "PyTorch, eager, on an Apple GPU")
 TORCH_ACCELERATOR = _torch("accelerator", "PyTorch, eager, on whatever device torch.accelerator reports")
+
+
+def _torch_compile(device: str, summary: str) -> BackendInfo:
+    return BackendInfo(
+        name=f"torch-compile-{device}",
+        framework="torch",
+        device=device,
+        summary=summary,
+        dtypes=_TORCH_DTYPES,
+        loads="opmark.backends.torch_compile:TorchCompileBackend",
+        requires="torch",
+        install="pip install 'opmark[torch]'",
+        environ=_THREADS,
+        compiles=True,
+        guest="torch",
+        variants=("default", "max-autotune"),
+    )
+
+
+TORCH_COMPILE_CPU = _torch_compile("cpu", "PyTorch, torch.compile (inductor), on the CPU")
+TORCH_COMPILE_CUDA = _torch_compile("cuda", "PyTorch, torch.compile (inductor), on an NVIDIA or AMD GPU")
 
 
 def _jax(device: str, summary: str) -> BackendInfo:
@@ -77,9 +99,111 @@ def _jax(device: str, summary: str) -> BackendInfo:
         requires="jax",
         install="pip install 'opmark[jax]'",
         environ={**_THREADS, "JAX_PLATFORMS": device},
-        differentiates=False,
+        compiles=True,
+        guest="jax",
     )
 
 
-JAX_CPU = _jax("cpu", "JAX, its functions as they are called, on the CPU")
-JAX_CUDA = _jax("cuda", "JAX, its functions as they are called, on an NVIDIA GPU")
+JAX_CPU = _jax("cpu", "JAX, jit, on the CPU")
+JAX_CUDA = _jax("cuda", "JAX, jit, on an NVIDIA GPU")
+
+
+def _onnxruntime(device: str, summary: str) -> BackendInfo:
+    return BackendInfo(
+        name=f"onnxruntime-{device}",
+        framework="onnx",
+        device=device,
+        summary=summary,
+        dtypes=_TORCH_DTYPES,
+        loads="opmark.backends.onnxruntime:OnnxRuntimeBackend",
+        requires="onnxruntime",
+        install="pip install 'opmark[onnxruntime]'",
+        environ=_THREADS,
+        differentiates=False,
+        compiles=True,
+        guest="onnxruntime",
+    )
+
+
+ONNXRUNTIME_CPU = _onnxruntime("cpu", "ONNX Runtime on the CPU")
+ONNXRUNTIME_CUDA = _onnxruntime("cuda", "ONNX Runtime on an NVIDIA GPU")
+
+OPENVINO_CPU = BackendInfo(
+    name="openvino-cpu",
+    framework="onnx",
+    device="cpu",
+    summary="OpenVINO on the CPU, from ONNX models",
+    dtypes=_TORCH_DTYPES,
+    loads="opmark.backends.openvino:OpenVinoBackend",
+    requires="openvino",
+    install="pip install 'opmark[openvino]'",
+    environ=_THREADS,
+    differentiates=False,
+    compiles=True,
+    guest="openvino",
+    variants=("latency", "throughput"),
+)
+
+
+def _tvm(device: str, summary: str) -> BackendInfo:
+    return BackendInfo(
+        name=f"tvm-{device}",
+        framework="onnx",
+        device=device,
+        summary=summary,
+        dtypes=_NUMPY_DTYPES,
+        loads="opmark.backends.tvm:TvmBackend",
+        requires="tvm",
+        install="pip install 'opmark[tvm]'",
+        # TVM takes half of the cores unless it is told before it starts, and undoes the affinity it is given.
+        environ={**_THREADS, "TVM_NUM_THREADS": "{threads}", "TVM_BIND_THREADS": "0"},
+        differentiates=False,
+        compiles=True,
+        guest="tvm",
+    )
+
+
+TVM_CPU = _tvm("cpu", "Apache TVM, default schedules, on the CPU")
+TVM_CUDA = _tvm("cuda", "Apache TVM, default schedules, on an NVIDIA GPU")
+
+TENSORFLOW_CPU = BackendInfo(
+    name="tensorflow-cpu",
+    framework="tensorflow",
+    device="cpu",
+    summary="TensorFlow on the CPU",
+    dtypes=_TORCH_DTYPES,
+    loads="opmark.backends.tensorflow:TensorFlowBackend",
+    requires="tensorflow",
+    install="opmark env create tensorflow",
+    environ={**_THREADS, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"},
+    compiles=True,
+    guest="tensorflow",
+    variants=("function", "eager"),
+)
+
+MXNET_CPU = BackendInfo(
+    name="mxnet-cpu",
+    framework="mxnet",
+    device="cpu",
+    summary="MXNet on the CPU",
+    dtypes=frozenset({"float64", "float32", "float16", "uint8", "int8", "int32", "int64"}),
+    loads="opmark.backends.mxnet:MxnetBackend",
+    requires="mxnet",
+    install="opmark env create mxnet",
+    environ={**_THREADS, "MXNET_CPU_WORKER_NTHREADS": "{threads}"},
+    guest="mxnet",
+)
+
+TRITON_CUDA = BackendInfo(
+    name="triton-cuda",
+    framework="triton",
+    device="cuda",
+    summary="kernels written in Triton, launched from PyTorch, on an NVIDIA or AMD GPU",
+    dtypes=_TORCH_DTYPES,
+    loads="opmark.backends.triton:TritonBackend",
+    requires="triton",
+    install="pip install triton",
+    environ=_THREADS,
+    compiles=True,
+    differentiates=False,
+)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from math import ceil
 from typing import Any
 
 import numpy as np
 import psutil
-import scipy
 from msgspec.structs import replace
 
 from opmark.errors import Unsupported
@@ -18,13 +18,27 @@ from opmark.schema import Cost, Launch, TensorSpec
 from opmark.schema.dtype import is_float
 
 
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # only some references need it
+        return None
+
+
+def _blas() -> str:
+    """NumPy before 1.26 prints it, and tells nobody."""
+    if np.lib.NumpyVersion(np.__version__) < "1.26.0":
+        return "unknown"
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return f"{blas.get('name')} {blas.get('version')}"
+
+
 class NumpyBackend(HostBackend):
     def environment(self) -> dict[str, Any]:
-        blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return {
             "numpy": np.__version__,
-            "scipy": scipy.__version__,
-            "blas": f"{blas.get('name')} {blas.get('version')}",
+            "scipy": _version("scipy"),
+            "blas": _blas(),
             "device": "cpu",
             "threads": self._threads,
         }

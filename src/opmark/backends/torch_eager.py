@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from math import ceil
@@ -109,6 +109,10 @@ class TorchBackend:
     def placing(self) -> AbstractContextManager[Any]:
         place: AbstractContextManager[Any] = torch.device(self._device)
         return place
+
+    def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
+        launch: Launch = built
+        return launch
 
     def dtype(self, value: Any) -> str:
         return str(value.dtype).removeprefix("torch.")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from opmark.cli import calibrate, coverage, describe, doctor, export, import_, list_, run, show
+from opmark.cli import calibrate, coverage, describe, doctor, env, export, import_, list_, run, show
 from opmark.cli.drop_in import DROP_INS, drop_in
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("show")(show.show)
 app.command("doctor")(doctor.doctor)
 app.command("calibrate")(calibrate.calibrate)
 app.command("coverage")(coverage.coverage)
+app.add_typer(env.env, name="env")
 app.command("import")(import_.import_)
 app.command("export")(export.export)
 

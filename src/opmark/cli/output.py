@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from opmark.schema import Record
 
 
-def console() -> Console:
+def console(*, stderr: bool = False) -> Console:
     """For tables. Where nobody looks at a screen, lines are as long as they need to be."""
     from rich.console import Console
 
-    return Console() if sys.stdout.isatty() else Console(width=1000, highlight=False)
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr) if stream.isatty() else Console(stderr=stderr, width=1000, highlight=False)
 
 
 def print_json_lines(items: Iterable[Any]) -> None:

@@ -46,7 +46,12 @@ def run(
         list[str] | None, typer.Option(help="forward, backward, both; of a workload, only these. [default: forward]")
     ] = None,
     backend: Annotated[
-        list[str] | None, typer.Option(help="As in `opmark list backends`. [default: torch-cpu, or numpy-cpu]")
+        list[str] | None,
+        typer.Option(help="As in `opmark list backends`, or `all`. [default: torch-cpu, or numpy-cpu]"),
+    ] = None,
+    python: Annotated[
+        list[str] | None,
+        typer.Option(help="Interpreters to run the backends in, by path or as in `opmark env list`; each in turn."),
     ] = None,
     threads: Annotated[list[str] | None, typer.Option(help="[default: $OMP_NUM_THREADS, or all cores]")] = None,
     effort: Annotated[str, typer.Option(help="quick, standard, thorough.")] = "standard",
@@ -93,6 +98,7 @@ def run(
         Path | None, typer.Option("--profile-dir", help="Where its files go. [default: opmark-profiles]")
     ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that a task may take.")] = 60.0,
+    compile_timeout: Annotated[float, typer.Option(help="Seconds that compiling may take.")] = 300.0,
     label: Annotated[str, typer.Option(help="A name for this run.")] = "",
     db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
@@ -115,6 +121,7 @@ def run(
         "size": split(size or []),
         "phase": split(phase or []),
         "backend": split(backend or []),
+        "python": split(python or []),
         "threads": _whole_numbers(split(threads or [])),
         "wrt": split(wrt or []),
         **_call(args=args, kwargs=kwargs, build=build),
@@ -136,7 +143,14 @@ def run(
         _print_plan(asked, as_json=as_json)
         return
     profile = profiling(profiler, program, arguments, command, folder, seen, batch, within)
-    asked |= {"timeout": timeout, "label": label, "db": db, "resume": resume, "profile": profile}
+    asked |= {
+        "timeout": timeout,
+        "compile_timeout": compile_timeout,
+        "label": label,
+        "db": db,
+        "resume": resume,
+        "profile": profile,
+    }
     _measure(asked, as_json=as_json)
 
 

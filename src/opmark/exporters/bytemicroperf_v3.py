@@ -25,7 +25,7 @@ from opmark.exporters.bytemicroperf_names import v3_words
 from opmark.exporters.bytemicroperf_v1 import HARDWARE
 from opmark.interfaces import Results
 from opmark.metrics.throughput import rates
-from opmark.registry import backends
+from opmark.registry import backend_or_none
 from opmark.report.rows import Row, rows
 from opmark.schema.peaks import chip
 
@@ -183,7 +183,8 @@ def _cell(value: Any) -> Any:
 def _info(backend: str, device: str, found: Sequence[Row], results: Results) -> str:
     facts = environment(found, results)
     name = found[0].record.task.backend
-    framework = backends()[name].framework if name in backends() else name
+    known = backend_or_none(name)
+    framework = known.framework if known else name
     memory = facts.get("gpu_memory") or facts.get("memory")
     info = {
         "backend_type": backend,

@@ -14,7 +14,7 @@ from opmark.importers.opperf.names import plain_name
 from opmark.importers.opperf.rows import foreign, ops
 from opmark.importers.opperf.table import OPERATORS
 from opmark.interfaces import Results
-from opmark.registry import backends
+from opmark.registry import backend_or_none
 from opmark.registry import operator as find_operator
 from opmark.schema import Case, Record
 
@@ -151,7 +151,7 @@ def _digits(seconds: float) -> float:
 
 
 def _device(record: Record) -> str:
-    info = backends().get(record.task.backend)
+    info = backend_or_none(record.task.backend)
     device = info.device if info else record.task.backend.rpartition("-")[2]
     return f"{_DEVICES.get(device, device)}/0"
 

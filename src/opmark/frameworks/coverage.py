@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from opmark.errors import UnknownName
 from opmark.frameworks.opinfo import PREFIX, entries
-from opmark.registry import catalogue
+from opmark.registry import candidates, catalogue
 from opmark.schema import Record
 from opmark.schema.coverage import Coverage, Covered
 
@@ -25,7 +25,7 @@ def _curated(framework: str) -> dict[str, list[str]]:
     """Names of catalogue operators by the function of the framework that they call."""
     found: dict[str, list[str]] = {}
     for operator in catalogue().values():
-        for implementation in operator.implementations_for(framework):
+        for implementation in (one for one in candidates(operator) if one.framework == framework):
             if implementation.path and operator.name not in found.get(implementation.path, ()):
                 found.setdefault(implementation.path, []).append(operator.name)
     return found

@@ -2,8 +2,10 @@
 
 from opmark.interfaces.backend import BLOCK, Backend, BackendInfo, Counted, HostBackend, made
 from opmark.interfaces.clocks import Activity, DeviceClock, MemoryProbe, Sensors, Timer, Trace
+from opmark.interfaces.drawn import drawn
 from opmark.interfaces.family import Family
 from opmark.interfaces.formats import Exporter, Importer, Results, WorkloadExporter
+from opmark.interfaces.function import Function, Held
 from opmark.interfaces.profiler import Profiler, Watched
 from opmark.interfaces.store import Store
 
@@ -16,6 +18,8 @@ __all__ = [
     "DeviceClock",
     "Exporter",
     "Family",
+    "Function",
+    "Held",
     "HostBackend",
     "Importer",
     "MemoryProbe",
@@ -27,5 +31,6 @@ __all__ = [
     "Trace",
     "Watched",
     "WorkloadExporter",
+    "drawn",
     "made",
 ]

@@ -57,9 +57,31 @@ class BackendInfo:
     """Whether it can run a backward phase."""
     computes: bool = True
     """False for a backend whose outputs mean nothing, so that there is nothing to verify."""
+    compiles: bool = False
+    """What an implementation builds is compiled before it is launched: that has a time and a time-out of its own."""
+    also: tuple[str, ...] = ()
+    """Frameworks whose implementations it takes where its own has none, in this order."""
+    guest: str = ""
+    """The environment that has its framework where this interpreter has not: `opmark env create NAME`."""
+    variants: tuple[str, ...] = ()
+    """Ways to prepare the same thing, as in `NAME/max-autotune`; the first is what the plain name stands for."""
+    variant: str = ""
+    """The one of them that is meant."""
+    python: str = ""
+    """The interpreter that its worker runs in, as in `NAME@PATH`; none: this one, or that of its guest."""
+
+    @property
+    def frameworks(self) -> tuple[str, ...]:
+        """Whose implementations it takes, the first that has any: those made for it alone, then its framework's."""
+        return tuple(dict.fromkeys((self.name.partition("@")[0].partition("/")[0], self.framework, *self.also)))
+
+    @property
+    def way(self) -> str:
+        """The variant that is meant, named or not."""
+        return self.variant or next(iter(self.variants), "")
 
     def why_missing(self) -> str | None:
-        """Why it certainly cannot run here, as far as that can be told without an import."""
+        """Why it certainly cannot run in this interpreter, as far as that can be told without an import."""
         if self.requires is None or _installed(self.requires):
             return None
         return f"{self.requires} is not installed" + (f" ({self.install})" if self.install else "")
@@ -100,6 +122,13 @@ class Backend(Protocol):
 
     def placing(self) -> AbstractContextManager[Any]:
         """While an implementation is built: what it makes of its own accord is made on this device."""
+
+    def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
+        """What an implementation has built, as a launch over these inputs.
+
+        An eager framework returns it as it is. One that compiles does so here, in full: the launch is not to compile
+        anything when it is called, and has a `compilation` (schema.Compilation) that says what it took.
+        """
 
     def dtype(self, value: Any) -> str:
         """The element type of a tensor, as opmark spells it."""
@@ -188,6 +217,10 @@ class HostBackend:
 
     def placing(self) -> AbstractContextManager[Any]:
         return nullcontext()
+
+    def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
+        launch: Launch = built
+        return launch
 
     def deferred(self, value: Any) -> str | None:
         return None

@@ -92,7 +92,7 @@ def _batch_norm(p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, ru
 
 
 def _numpy_batch_norm(p: Params, **tensors: Any) -> Launch:
-    launch = formula(_batch_norm).build(p, **tensors)
+    launch: Launch = formula(_batch_norm).build(p, **tensors)
     if not p["training"]:
         return launch
     mean, var = tensors["running_mean"], tensors["running_var"]

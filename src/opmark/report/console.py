@@ -15,7 +15,7 @@ from opmark import units
 from opmark.errors import UserError
 from opmark.metrics.summary import Summary
 from opmark.metrics.throughput import rates
-from opmark.registry import backends
+from opmark.registry import backend_or_none
 from opmark.registry import operator as find_operator
 from opmark.report.gain import gains
 from opmark.report.rows import Key, Row, others, rows, unit
@@ -154,8 +154,8 @@ def where(row: Row) -> str:
 
 def _way(task: Task) -> str:
     """The implementation, where the framework has several."""
-    own = backends().get(task.backend)
-    plain = not task.implementation or (own is not None and task.implementation in (own.framework, task.backend))
+    own = backend_or_none(task.backend)
+    plain = not task.implementation or (own is not None and task.implementation in (*own.frameworks, own.name))
     return "" if plain else f"/{task.implementation}"
 
 

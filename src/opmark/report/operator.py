@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from opmark import units
-from opmark.registry import backends
+from opmark.interfaces import BackendInfo
+from opmark.registry import backends, implementations
 from opmark.report.tables import plain_table
 from opmark.schema import Cost, Operator, Param
 from opmark.schema.dtype import is_float
@@ -32,7 +33,7 @@ def operator_view(operator: Operator) -> dict[str, Any]:
         "params": [_param(param) for param in operator.params],
         "rules": [{"param": rule.param, "must": rule.says} for rule in operator.rules],
         "presets": {size: _preset(operator, size) for size in operator.presets},
-        "implementations": {info.name: _labels(operator, info.framework) for info in backends().values()},
+        "implementations": {info.name: _labels(operator, info) for info in backends().values()},
     }
 
 
@@ -56,8 +57,8 @@ def _preset(operator: Operator, size: str) -> dict[str, Any]:
     }
 
 
-def _labels(operator: Operator, framework: str) -> list[str]:
-    return [implementation.label for implementation in operator.implementations_for(framework)]
+def _labels(operator: Operator, info: BackendInfo) -> list[str]:
+    return [implementation.label for implementation in implementations(operator, info)]
 
 
 def operator_text(operator: Operator) -> Group:
@@ -153,6 +154,6 @@ def _tolerances(operator: Operator) -> Text:
 def _implementations(operator: Operator) -> Table:
     table = plain_table("backend", "implementations")
     for info in backends().values():
-        labels = _labels(operator, info.framework) or (["any"] if not info.computes else ["none"])
+        labels = _labels(operator, info) or (["any"] if not info.computes else ["none"])
         table.add_row(Text(info.name), Text(", ".join(labels)))
     return table

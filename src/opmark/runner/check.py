@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from opmark.errors import WrongResult
 from opmark.interfaces import Backend
 from opmark.runner.prepare import Prepared, prepare, wanted_gradients
-from opmark.schema import Implementation, Operator, Params, Task, Verification
+from opmark.schema import Implementation, Numerics, Operator, Params, Task, Verification
 from opmark.schema.dtype import sizeof
 from opmark.verify.compare import Errors, compare
 from opmark.verify.gradient import EVALUATIONS, any_direction, check_gradients
+from opmark.verify.numerics import numerics
 from opmark.verify.scale import scale_down, too_large
 
 
@@ -29,20 +31,24 @@ def verify(task: Task, operator: Operator, implementation: Implementation, backe
     prepared = prepare(params, task, operator, implementation, backend)
     arrays = input_arrays(operator, prepared, backend)
     relative, typical = bounds(operator, params)
-    if gradients and operator.observe_gradients:
-        errors = _check_observed_gradients(prepared, operator, params, arrays, backend)
-    elif gradients:
-        errors, typical = _check_backward(prepared, operator, params, arrays, backend, relative, gradients), 0.0
-    else:
-        errors = _check_forward(prepared, operator, params, arrays, backend)
-    return Verification(
+    numbers: list[Numerics] = []
+    how = Verification(
         checked="scaled" if scaled else "full",
         params=dict(params) if scaled else None,
-        max_abs_error=errors.max_abs,
-        max_rel_error=errors.max_rel,
-        tolerance=(relative, typical),
+        tolerance=(relative, 0.0 if gradients and not operator.observe_gradients else typical),
         reference="" if operator.reference_by == "NumPy" else operator.reference_by,
     )
+    try:
+        if gradients and operator.observe_gradients:
+            errors = _check_observed_gradients(prepared, operator, params, arrays, backend, numbers)
+        elif gradients:
+            errors = _check_backward(prepared, operator, params, arrays, backend, relative, gradients)
+        else:
+            errors = _check_forward(prepared, operator, params, arrays, backend, numbers)
+    except WrongResult as error:
+        error.verification = replace(how, numerics=tuple(numbers))
+        raise
+    return replace(how, max_abs_error=errors.max_abs, max_rel_error=errors.max_rel, numerics=tuple(numbers))
 
 
 def input_arrays(operator: Operator, prepared: Prepared, backend: Backend) -> dict[str, Any]:
@@ -51,12 +57,21 @@ def input_arrays(operator: Operator, prepared: Prepared, backend: Backend) -> di
     return {name: np.array(array) if name in operator.mutates else array for name, array in arrays.items()}
 
 
-def check_outputs(operator: Operator, params: Params, outputs: tuple[Any, ...], arrays: Mapping[str, Any]) -> Errors:
-    """Arrays of outputs against the reference."""
+def check_outputs(
+    operator: Operator,
+    params: Params,
+    outputs: tuple[Any, ...],
+    arrays: Mapping[str, Any],
+    numbers: list[Numerics] | None = None,
+    dtypes: Sequence[str] = (),
+) -> Errors:
+    """Arrays of outputs against the reference. How far each is off goes to `numbers`, also where that is too far."""
     relative, typical = bounds(operator, params)
-    if operator.observe:
-        outputs = observed(operator, params, outputs, arrays)
+    if operator.observe:  # what is observed has no last place any more
+        outputs, dtypes = observed(operator, params, outputs, arrays), ()
     expected = as_tuple(operator.reference(params, **arrays))
+    if numbers is not None:
+        numbers += _numerics(outputs, expected, dtypes)
     return compare(outputs, expected, relative, typical * operator.tolerance.magnitude(params), typical)
 
 
@@ -66,12 +81,22 @@ def _check_forward(
     params: Params,
     arrays: Mapping[str, Any],
     backend: Backend,
+    numbers: list[Numerics],
 ) -> Errors:
     native = _computed(prepared.launch(), backend)
-    found, due = backend.dtype(native[0]), operator.result_dtype(params)
-    if found != due:
-        raise WrongResult(f"output 0 is {found}, expected {due}")
-    return check_outputs(operator, params, tuple(backend.to_numpy(output) for output in native), arrays)
+    dtypes = [backend.dtype(output) for output in native]
+    due = operator.result_dtype(params)
+    if dtypes[0] != due:
+        raise WrongResult(f"output 0 is {dtypes[0]}, expected {due}")
+    outputs = tuple(backend.to_numpy(output) for output in native)
+    return check_outputs(operator, params, outputs, arrays, numbers, dtypes)
+
+
+def _numerics(outputs: Sequence[Any], expected: Sequence[Any], dtypes: Sequence[str] = ()) -> Iterator[Numerics]:
+    """Of outputs that can be compared at all; whether their number and shapes are right is for others to say."""
+    for i, (output, due) in enumerate(zip(outputs, expected, strict=False)):
+        if output.shape == due.shape:
+            yield numerics(output, due, dtypes[i] if i < len(dtypes) else "")
 
 
 def _computed(outputs: Any, backend: Backend) -> tuple[Any, ...]:
@@ -119,7 +144,12 @@ def _check_backward(
 
 
 def _check_observed_gradients(
-    prepared: Prepared, operator: Operator, params: Params, arrays: Mapping[str, Any], backend: Backend
+    prepared: Prepared,
+    operator: Operator,
+    params: Params,
+    arrays: Mapping[str, Any],
+    backend: Backend,
+    numbers: list[Numerics],
 ) -> Errors:
     """Where what was drawn decides about the gradient, the operator says what of it can be compared."""
     assert operator.observe_gradients is not None
@@ -127,6 +157,7 @@ def _check_observed_gradients(
     seeds = [None if seed is None else backend.to_numpy(seed) for seed in prepared.seeds]
     pairs = operator.observe_gradients(params, gradients, seeds, **arrays)
     found, expected = zip(*pairs, strict=True)
+    numbers += _numerics(found, expected)
     relative, typical = bounds(operator, params)
     return compare(found, expected, relative, typical=typical)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from opmark.guests.place import why_missing
 from opmark.interfaces import BackendInfo
 from opmark.registry import backend as find_backend
 from opmark.runner import instructions
@@ -17,7 +18,7 @@ _started: dict[tuple[str, int, str], WorkerProcess] = {}
 def early(backend: str, threads: int) -> Iterator[None]:
     """Its worker is started now; if nobody needs it in here, it is ended."""
     info = find_backend(backend)
-    if info.why_missing():
+    if why_missing(info):
         yield
         return
     environ = instructions.environ(instructions.recall(backend) if info.device == "cpu" else None)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import datetime, timezone
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -15,21 +17,31 @@ from opmark.runner.gear import Gear
 from opmark.runner.measuring import Measuring
 from opmark.runner.plan import implementations
 from opmark.runner.prepare import Prepared, prepare, refuse_if_too_large
-from opmark.schema import Implementation, Memory, Operator, Record, Status, Task, Verification
+from opmark.schema import Compilation, Implementation, Memory, Operator, Record, Status, Task, Verification
 
 _LONGEST_REASON = 500
-_STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped", WrongResult: "wrong"}
+_STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped"}
+
+
+Tell = Callable[[Literal["compiling", "measuring"]], None]
+"""Is told what comes next: compiling has a time-out of its own."""
 
 
 class Bench:
     """A backend with its clocks and its memory counter, ready for tasks."""
 
     def __init__(
-        self, info: BackendInfo, backend: Backend, environment: str = "", sensors: Sensors | None = None
+        self,
+        info: BackendInfo,
+        backend: Backend,
+        environment: str = "",
+        sensors: Sensors | None = None,
+        tell: Tell = lambda stage: None,
     ) -> None:
         self._info = info
         self._backend = backend
         self._environment = environment
+        self._tell = tell
         self._gear = Gear.of(info, backend, sensors)
 
     def record(self, task: Task) -> Record:
@@ -38,6 +50,8 @@ class Bench:
         try:
             cost = find_operator(task.case.op).phase_cost(task.case.params, task.case.phase, task.case.wrt)
             found = self._run(task)
+        except WrongResult as error:
+            found = Record(task, "wrong", error.message, verification=error.verification)
         except TaskError as error:
             found = Record(task, _STATUS.get(type(error), "error"), error.message)
         except Exception as error:  # noqa: BLE001 - frameworks raise anything; each of it becomes a record
@@ -55,8 +69,10 @@ class Bench:
         operator, params = find_operator(task.case.op), task.case.params
         (implementation,) = (i for i in implementations(operator, self._info) if i.label == task.implementation)
         refuse_if_too_large(params, operator, self._backend)
+        cold = self._compiled(task, operator, implementation)
         checked = self._verified(task, operator, implementation)
         prepared, memory = self._first_call(task, operator, implementation)
+        self._tell("measuring")
         counted = self._counted(task, operator, prepared)
         measuring = Measuring(task, operator, implementation, self._backend, self._gear, prepared)
         measurements = measuring.run()
@@ -73,10 +89,18 @@ class Bench:
             cost=counted.cost,
             memory=memory,
             verification=checked,
+            compilation=cold and replace(cold, cached=prepared.compilation and prepared.compilation.cold),
             called=prepared.called,
             view=counted.view,
             notes=tuple(measuring.notes),
         )
+
+    def _compiled(self, task: Task, operator: Operator, implementation: Implementation) -> Compilation | None:
+        """What it takes with empty caches: before anything else, since the next time finds them filled."""
+        if not self._info.compiles:
+            return None
+        self._tell("compiling")
+        return prepare(task.case.params, task, operator, implementation, self._backend).compilation
 
     def _counted(self, task: Task, operator: Operator, prepared: Prepared) -> Counted:
         """What no formula tells: of a foreign call what the framework counts, and what is a view."""

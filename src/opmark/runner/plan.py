@@ -8,8 +8,10 @@ from itertools import groupby
 
 from opmark.backends.null import NOTHING
 from opmark.errors import UserError
+from opmark.guests.place import why_missing
 from opmark.interfaces import BackendInfo
 from opmark.registry import backend as find_backend
+from opmark.registry import implementations as registered
 from opmark.registry import operator as find_operator
 from opmark.schema import DEVICE_PROCESSES, Case, Implementation, Operator, Problem, Record, Settings, Task
 from opmark.schema.case import content_id
@@ -74,7 +76,7 @@ def _worker(task: Task) -> tuple[int, str, int]:
 
 def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementation, ...]:
     """What computes an operator on a backend; a backend that computes nothing takes any operator."""
-    return operator.implementations_for(info.framework) or (() if info.computes else (NOTHING,))
+    return registered(operator, info) or (() if info.computes else (NOTHING,))
 
 
 def _planned(case: Case, info: BackendInfo, settings: Settings) -> Iterator[Task | Record]:
@@ -96,7 +98,7 @@ def _planned(case: Case, info: BackendInfo, settings: Settings) -> Iterator[Task
 
 
 def _why_not(case: Case, operator: Operator, info: BackendInfo) -> str | None:
-    missing = info.why_missing()
+    missing = why_missing(info)
     if missing:
         return missing
     named = {case.params[param.name] for param in operator.params if param.kind == "dtype"}

@@ -8,7 +8,7 @@ from typing import Any
 
 from opmark.errors import OutOfMemory, Unsupported
 from opmark.interfaces import Backend
-from opmark.schema import Implementation, Launch, Operator, Params, Task, TensorSpec
+from opmark.schema import Compilation, Implementation, Launch, Operator, Params, Task, TensorSpec
 from opmark.schema.cost import nbytes
 from opmark.units import count_bytes
 
@@ -22,6 +22,7 @@ class Prepared:
     reads: Sequence[Any] = ()
     """What a foreign call takes: its cost is counted from this."""
     called: str = ""
+    compilation: Compilation | None = None
 
 
 def prepare(
@@ -48,16 +49,19 @@ def bind(
 ) -> Prepared:
     """A launch over inputs that are there."""
     with backend.placing():
-        launch = implementation.build(params, **inputs)
+        built = implementation.build(params, **inputs)
+        # A backend of a stranger may be older than this socket.
+        launch: Launch = backend.compile(built, inputs) if hasattr(backend, "compile") else built
     reads, called = getattr(launch, "reads", ()), getattr(launch, "described", "")
     if task.case.phase == "forward":
-        return Prepared(inputs, launch, reads=reads, called=called)
+        return Prepared(inputs, launch, reads=reads, called=called, compilation=getattr(launch, "compilation", None))
     wanted = _wanted(params, task, operator, launch, inputs)
     start = _seed(task, variant) + len(inputs)
     whole = getattr(launch, "flat", launch)
     both = task.case.phase == "both"
     backward, seeds = backend.backward(whole, wanted, start, forward=both, some=operator.foreign)
-    return Prepared(inputs, backward, seeds, reads, called)
+    compilation = getattr(backward, "compilation", None) or getattr(launch, "compilation", None)
+    return Prepared(inputs, backward, seeds, reads, called, compilation)
 
 
 def _wanted(params: Params, task: Task, operator: Operator, launch: Launch, inputs: dict[str, Any]) -> list[Any]:

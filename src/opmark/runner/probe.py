@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
+from opmark.guests.place import why_missing
 from opmark.interfaces import BackendInfo
 from opmark.registry import backends
 from opmark.runner.process import WorkerDied, WorkerProcess
@@ -21,7 +22,7 @@ def probe(infos: Iterable[BackendInfo] | None = None) -> list[Availability]:
 
 
 def _ask(info: BackendInfo) -> Availability:
-    missing = info.why_missing()
+    missing = why_missing(info)
     if missing:
         return Availability(info.name, info.summary, missing)
     with closing(WorkerProcess(info, threads=1)) as worker:

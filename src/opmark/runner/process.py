@@ -6,7 +6,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -16,15 +15,20 @@ from typing import IO
 
 import msgspec
 
+from opmark.guests.interpreter import own_environ
+from opmark.guests.place import command, place_of
 from opmark.interfaces import BackendInfo
 from opmark.runner.execute import utc_now
-from opmark.runner.worker import Answer, Hello
+from opmark.runner.worker import Answer, Hello, Stage
 from opmark.schema import Record, Status, Task
 from opmark.units import seconds
 
 _LOG_TAIL = 2000
 _LOOK_AGAIN = 0.5
 """Seconds between two looks whether a silent worker is alive."""
+
+
+_decoder = msgspec.json.Decoder(Answer | Stage)
 
 
 class WorkerDied(Exception):
@@ -41,7 +45,8 @@ class WorkerDied(Exception):
 def environ_for(info: BackendInfo, threads: int, more: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables that a process which loads this backend starts with: frameworks read them only once."""
     fixed = {key: value.format(threads=threads) for key, value in (info.environ or {}).items()}
-    return {**os.environ, **fixed, **(more or {})}
+    inherited = dict(os.environ) if place_of(info).own else own_environ()
+    return {**inherited, **fixed, **(more or {})}
 
 
 class WorkerProcess:
@@ -49,7 +54,7 @@ class WorkerProcess:
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         reading, writing = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "opmark.runner.worker", info.name, str(threads), str(writing)],
+            [*command(info, "opmark.runner.worker"), info.name, str(threads), str(writing)],
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
@@ -66,15 +71,21 @@ class WorkerProcess:
         """Its first line, once the framework is imported."""
         return msgspec.json.decode(self._answer(timeout, "starting"), type=Hello)
 
-    def run(self, task: Task, timeout: float) -> Answer:
-        """What it made of the task; WorkerDied if it could not."""
+    def run(self, task: Task, timeout: float, compile_timeout: float | None = None) -> Answer:
+        """What it made of the task; WorkerDied if it could not. Compiling has a time-out of its own."""
         try:
             assert self._process.stdin is not None
             self._process.stdin.write(msgspec.json.encode(task) + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._death("taking the task") from None
-        return msgspec.json.decode(self._answer(timeout, "running the task"), type=Answer)
+        left, doing = timeout, "running the task"
+        while True:
+            said = _decoder.decode(self._answer(left, doing))
+            if isinstance(said, Answer):
+                return said
+            compiling = said.stage == "compiling"
+            left, doing = (compile_timeout or timeout, "compiling") if compiling else (timeout, "running the task")
 
     def close(self) -> None:
         """End it at once, with everything that it started."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from opmark.errors import InvalidFile, InvalidParameter, UnknownName
+from opmark.guests.place import command
 from opmark.interfaces import Profiler, Watched
 from opmark.registry import backend as find_backend
 from opmark.registry import operator as find_operator
@@ -207,11 +207,12 @@ class Watch:
         listed.write_bytes(msgspec.json.format(msgspec.json.encode(Batch(backend, threads, items))))
         stem, ranges = place.with_name(f"{place.name}.{self._profiler.name}"), [item.range for item in items]
         asked = self._asked
-        command = self._profiler.command(
-            Watched(self._program(listed, done), ranges, stem, asked.bin or "", asked.args, asked.command or "")
+        program = self._program(backend, listed, done)
+        watching = self._profiler.command(
+            Watched(program, ranges, stem, asked.bin or "", asked.args, asked.command or "")
         )
-        ended = run_to_end(command, self._environ(backend, threads), said, asked.timeout)
-        outcome = Outcome(self._profiler, stem, ranges, command, ended, _done(done))
+        ended = run_to_end(watching, self._environ(backend, threads), said, asked.timeout)
+        outcome = Outcome(self._profiler, stem, ranges, watching, ended, _done(done))
         found = [outcome.of(name) for name in ranges]
         done.unlink(missing_ok=True)
         if not ended.trouble:
@@ -232,9 +233,9 @@ class Watch:
             number += 1
         return self._folder / f"{self._name}-{number}"
 
-    def _program(self, listed: Path, done: Path) -> list[str]:
+    def _program(self, backend: str, listed: Path, done: Path) -> list[str]:
         counts = ["--warmup", str(self._asked.warmup), "--iterations", str(self._asked.iterations)]
-        program = self._asked.program or (sys.executable, "-m", "opmark.runner.batch")
+        program = self._asked.program or command(find_backend(backend), "opmark.runner.batch")
         return [*program, str(listed), "--done", str(done), "--parent", str(os.getpid()), *counts]
 
     def _environ(self, backend: str, threads: int) -> dict[str, str]:

@@ -15,12 +15,20 @@ from opmark.registry import backend as find_backend
 from opmark.runner.execute import utc_now
 from opmark.runner.plan import Plan
 from opmark.runner.process import WorkerDied
-from opmark.runner.supervisor import Keep, Say, Supervisor
+from opmark.runner.supervisor import DEFAULT_COMPILE_TIMEOUT, Keep, Say, Supervisor
 from opmark.schema import Record, Run, Status, Task
 from opmark.version import VERSION
 
 
-def perform(plan: Plan, timeout: float, say: Say, keep: Keep, *, fresh: bool = True) -> Iterator[Record]:
+def perform(
+    plan: Plan,
+    timeout: float,
+    say: Say,
+    keep: Keep,
+    *,
+    fresh: bool = True,
+    compile_timeout: float = DEFAULT_COMPILE_TIMEOUT,
+) -> Iterator[Record]:
     """The records of a plan, as they come; what is skipped comes last.
 
     UserError where no backend can run at all: asking only for what cannot be had is a mistake. Not so for the rest of
@@ -29,7 +37,7 @@ def perform(plan: Plan, timeout: float, say: Say, keep: Keep, *, fresh: bool = T
     say = _once(say)
     unavailable: dict[tuple[str, str], list[Task]] = {}
     for name, threads, tasks in plan.groups():
-        with closing(Supervisor(find_backend(name), threads, timeout, say, keep)) as supervisor:
+        with closing(Supervisor(find_backend(name), threads, timeout, say, keep, compile_timeout)) as supervisor:
             try:
                 hello = supervisor.start()
             except WorkerDied as death:

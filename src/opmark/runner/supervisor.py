@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from opmark.errors import UserError
 from opmark.interfaces import BackendInfo
 from opmark.runner import early, instructions
 from opmark.runner.process import WorkerDied, WorkerProcess, lost
@@ -12,6 +13,7 @@ from opmark.runner.worker import Hello
 from opmark.schema import Environment, Record, Task
 
 _START_TIMEOUT = 120.0
+DEFAULT_COMPILE_TIMEOUT = 300.0
 
 Say = Callable[[str], None]
 Keep = Callable[[Environment], None]
@@ -21,10 +23,19 @@ Keep = Callable[[Environment], None]
 class Supervisor:
     """The worker of one backend with one number of threads."""
 
-    def __init__(self, info: BackendInfo, threads: int, timeout: float, say: Say, keep: Keep) -> None:
+    def __init__(
+        self,
+        info: BackendInfo,
+        threads: int,
+        timeout: float,
+        say: Say,
+        keep: Keep,
+        compile_timeout: float = DEFAULT_COMPILE_TIMEOUT,
+    ) -> None:
         self._info = info
         self._threads = threads
         self._timeout = timeout
+        self._compile_timeout = compile_timeout
         self._say = say
         self._keep = keep
         self._limit = instructions.recall(info.name) if info.device == "cpu" else None
@@ -38,9 +49,11 @@ class Supervisor:
         """Its hello; WorkerDied if the framework cannot even be imported."""
         if self._worker is None or self._hello is None:
             self._environment = ""
-            self._worker = early.worker(self._info, self._threads, instructions.environ(self._limit))
             try:
+                self._worker = early.worker(self._info, self._threads, instructions.environ(self._limit))
                 self._hello = self._worker.hello(_START_TIMEOUT)
+            except UserError as error:  # its interpreter is broken, or cannot be given what a worker needs
+                raise WorkerDied("error", error.message) from None
             except WorkerDied:
                 self.close()
                 raise
@@ -68,7 +81,7 @@ class Supervisor:
         self.start()
         assert self._worker is not None
         try:
-            answer = self._worker.run(task, self._timeout)
+            answer = self._worker.run(task, self._timeout, self._compile_timeout)
         except WorkerDied:
             self.close()  # the next task gets a new one
             raise

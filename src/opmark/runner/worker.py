@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -31,7 +31,13 @@ class Hello(msgspec.Struct, frozen=True):
     environment: Environment
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Stage(msgspec.Struct, frozen=True, tag=True):
+    """A line in between: what it is about to do."""
+
+    stage: Literal["compiling", "measuring"]
+
+
+class Answer(msgspec.Struct, frozen=True, tag=True):
     """Its line for a task."""
 
     record: Record
@@ -54,8 +60,12 @@ def main(backend_name: str, threads: int, pipe: int) -> None:
         out.write(msgspec.json.encode(Hello(reason, environment)) + b"\n")
         if reason:
             return
-        bench = Bench(info, backend, environment.id, sensors)
         decoder, encoder = msgspec.json.Decoder(Task), msgspec.json.Encoder()
+
+        def tell(stage: Literal["compiling", "measuring"]) -> None:
+            out.write(encoder.encode(Stage(stage)) + b"\n")
+
+        bench = Bench(info, backend, environment.id, sensors, tell)
         for line in sys.stdin.buffer:
             record = bench.record(decoder.decode(line))
             out.write(encoder.encode(Answer(record, bench.usable())) + b"\n")
@@ -63,7 +73,7 @@ def main(backend_name: str, threads: int, pipe: int) -> None:
 
 def _common(backend_name: str) -> dict[str, Any]:
     variables = {name: os.environ[name] for name in _TELLING if name in os.environ}
-    return {"opmark": VERSION, "backend": backend_name, "variables": variables}
+    return {"opmark": VERSION, "backend": backend_name, "interpreter": sys.executable, "variables": variables}
 
 
 def _be_killed_first() -> None:

@@ -1,12 +1,14 @@
 """The nouns: frozen, strict, one a file. This package imports no framework and nothing above it."""
 
 from opmark.schema.case import Case
+from opmark.schema.compilation import Compilation
 from opmark.schema.conditions import Conditions, Reading
 from opmark.schema.cost import Cost
 from opmark.schema.diagnosis import Availability, Diagnosis, Finding
 from opmark.schema.environment import Environment
 from opmark.schema.imported import Imported, Problem
 from opmark.schema.measurement import Caution, CrossCheck, Kernel, Measurement
+from opmark.schema.numerics import Numerics
 from opmark.schema.operator import PHASES, Implementation, Launch, Operator, Phase, Rule, Tolerance
 from opmark.schema.param import Param, Params
 from opmark.schema.peaks import Peaks
@@ -32,6 +34,7 @@ __all__ = [
     "Cache",
     "Case",
     "Caution",
+    "Compilation",
     "Conditions",
     "Cost",
     "CrossCheck",
@@ -47,6 +50,7 @@ __all__ = [
     "Measurement",
     "Memory",
     "Mode",
+    "Numerics",
     "Operator",
     "Param",
     "Params",

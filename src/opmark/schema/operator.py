@@ -86,11 +86,14 @@ class Implementation:
     """One framework's way to compute an operator."""
 
     framework: str
-    build: Callable[..., Launch]
-    """build(params, **inputs) prepares everything and returns the launch."""
+    build: Callable[..., Any]
+    """build(params, **inputs) prepares everything and returns the launch; for a framework that compiles, what its
+    backend makes a launch of (interfaces.Function, a graph)."""
     name: str = ""
     path: str = ""
     """The framework's function behind it (`torch.softmax`), where it is one: this is how coverage is counted."""
+    source: str = "opmark"
+    """The distribution that brings it; the registry fills it in."""
 
     @property
     def label(self) -> str:
@@ -220,4 +223,5 @@ class Operator:
         return f"`{self.name}` has no gradient through {', '.join(exact)}" if exact else None
 
     def implementations_for(self, framework: str) -> tuple[Implementation, ...]:
+        """Those that stand beside it; what else is registered, the registry knows."""
         return tuple(i for i in self.implementations if i.framework == framework)

@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from opmark.schema.compilation import Compilation
 from opmark.schema.cost import Cost
 from opmark.schema.measurement import Measurement
+from opmark.schema.numerics import Numerics
 from opmark.schema.profile import Profile
 from opmark.schema.quantity import Cache
 from opmark.schema.task import Task
@@ -49,6 +51,9 @@ class Verification(Struct, frozen=True):
     """(relative to the value, relative to the magnitude of all values)."""
     reference: str = ""
     """Who computed the reference, where it was not NumPy."""
+    numerics: tuple[Numerics, ...] = ()
+    """How far each output (of a backward phase: each gradient that can be compared as it is) is from the reference,
+    also where that is too far."""
     after: str = ""
     """Of the check after timing, with other data in the same tensors and poisoned outputs: `same`, or why not done."""
 
@@ -73,6 +78,8 @@ class Record(Struct, frozen=True):
     """What was asked for and could not be had, and why."""
     duration: float = 0.0
     """Seconds from the order to the record, everything included."""
+    compilation: Compilation | None = None
+    """Of a backend that compiles."""
     profiles: tuple[Profile, ...] = ()
     """What external profilers said of it."""
 

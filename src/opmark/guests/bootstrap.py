@@ -1,0 +1,34 @@
+"""What a guest's interpreter is started with: `python bootstrap.py HOME SUPPORT MODULE ARGUMENT...`
+
+Run as a file, with nothing but the standard library of whatever Python this is: the words are those of 3.6, so that an
+old one says that it is too old and not that it met a syntax error.
+"""
+
+import importlib.util
+import runpy
+import sys
+
+OLDEST = (3, 10)
+NEEDED = ("msgspec", "psutil", "numpy")
+
+
+def main():  # type: ignore[no-untyped-def]
+    if sys.version_info < OLDEST:
+        this, oldest = (".".join(map(str, version[:2])) for version in (sys.version_info, OLDEST))
+        sys.exit("{} is Python {}; a worker needs {} or newer".format(sys.executable, this, oldest))  # noqa: UP032
+    _, home, support, module = sys.argv[:4]
+    # Not the folder of this file, whose neighbours would be taken for top-level modules. opmark comes from the parent,
+    # whatever else is installed here; what supports it comes last, so that the guest's own packages win.
+    sys.path[0] = home
+    if support:
+        sys.path.append(support)
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        needs = "{0} lacks {1}, which a worker needs: {0} -m pip install {2}"
+        sys.exit(needs.format(sys.executable, ", ".join(missing), " ".join(missing)))
+    sys.argv = [module, *sys.argv[4:]]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()  # type: ignore[no-untyped-call]

@@ -1,0 +1,22 @@
+"""Whether a kind of device is certainly not here, told by the kernel's files: no framework is asked."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+# A driver that is loaded has made one of these. Under WSL one file stands for every GPU.
+_FILES = {
+    "cuda": ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg"),
+    "xpu": ("/dev/dri", "/dev/dxg"),
+}
+
+
+def why_no_device(device: str) -> str | None:
+    """None where it may be here, or where nobody knows."""
+    if device == "mps" and sys.platform != "darwin":
+        return "an Apple GPU needs macOS"
+    files = _FILES.get(device, ())
+    if sys.platform != "linux" or not files or any(Path(file).exists() for file in files):
+        return None
+    return f"no driver of a {device} device is loaded here (none of {', '.join(files)})"

@@ -1,0 +1,43 @@
+"""Rows of the tables: one function of a framework, or a few of them put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from opmark.interfaces import Function
+from opmark.registry import resolve
+from opmark.schema import Implementation, Params
+
+
+def calls(path: str, *inputs: str, fixed: Mapping[str, Any] | None = None, **params: str) -> Implementation:
+    """Calls the function at `path` with these inputs, and with keywords from parameters.
+
+    `calls("jax.nn.softmax", "x", axis="axis")` computes `jax.nn.softmax(x, axis=p["axis"])`; `fixed` are keywords that
+    are always the same. The framework is the first word of the path.
+    """
+    always = dict(fixed or {})
+
+    def build(p: Params, **tensors: Any) -> Function:
+        function, keywords = resolve(path), {keyword: p[name] for keyword, name in params.items()}
+
+        def call(*values: Any) -> Any:
+            return function(*values, **keywords, **always)
+
+        return Function(call, tuple(tensors[name] for name in inputs))
+
+    return Implementation(path.partition(".")[0], build, path=path)
+
+
+def computes(framework: str, function: Callable[..., Any], path: str = "", name: str = "") -> Implementation:
+    """A function of one's own: function(p, **inputs) with the framework's tensors, by the operator's names."""
+
+    def build(p: Params, **tensors: Any) -> Function:
+        names = tuple(tensors)
+
+        def call(*values: Any) -> Any:
+            return function(p, **dict(zip(names, values, strict=True)))
+
+        return Function(call, tuple(tensors.values()))
+
+    return Implementation(framework, build, name, path)

@@ -1,0 +1,1 @@
+"""JAX: functions of jax.numpy, jax.nn and jax.lax."""

@@ -1,0 +1,1 @@
+"""MXNet: functions of mxnet.nd."""

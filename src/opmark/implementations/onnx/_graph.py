@@ -1,0 +1,121 @@
+"""Models drawn node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from opmark.schema import Implementation, Params
+
+OPSET = 21
+"""What every engine here reads."""
+_IR = 10
+
+
+class Pen:
+    """Draws nodes: `g.Softmax(x, axis=1)` adds one and gives the name of its output.
+
+    `outputs=2` gives a tuple of names. What is no name (a number, a list, an array) becomes a constant of the type that
+    `like` names, or of its own.
+    """
+
+    def __init__(self, dtypes: Mapping[str, str]) -> None:
+        self._dtypes = dict(dtypes)
+        self._numbers = count()
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.opset = OPSET
+
+    def __getattr__(self, kind: str) -> Callable[..., Any]:
+        if kind.startswith("_"):
+            raise AttributeError(kind)
+
+        def draw(*inputs: str, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
+            from onnx import helper
+
+            names = [f"{kind}_{next(self._numbers)}" for _ in range(outputs)]
+            self.nodes.append(helper.make_node(kind, list(inputs), names, domain=domain, **attributes))
+            return names[0] if outputs == 1 else tuple(names)
+
+        return draw
+
+    def dtype(self, name: str) -> str:
+        """Of an input of the model."""
+        return self._dtypes[name]
+
+    def constant(self, value: Any, dtype: str = "int64") -> str:
+        """A value that is part of the model."""
+        import numpy as np
+        from onnx import helper
+
+        array = np.asarray(value)
+        name = f"constant_{next(self._numbers)}"
+        self.constants.append(helper.make_tensor(name, element_type(dtype), array.shape, array.ravel().tolist()))
+        return name
+
+
+def element_type(dtype: str) -> int:
+    from onnx import TensorProto
+
+    named = {"float32": "FLOAT", "float64": "DOUBLE", "float8_e4m3fn": "FLOAT8E4M3FN", "float8_e5m2": "FLOAT8E5M2"}
+    return int(getattr(TensorProto, named.get(dtype, dtype.upper())))
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What an implementation for ONNX builds: a model, as soon as somebody says what its inputs are."""
+
+    draw: Callable[..., Any]
+    """draw(g, p, **names of the inputs) -> name of the output, or a tuple of names."""
+    params: Params
+
+    def model(self, inputs: Mapping[str, tuple[tuple[int, ...], str]]) -> Any:
+        """An onnx.ModelProto; `inputs` are (shape, dtype) by name. Its outputs are y0, y1, ..."""
+        from onnx import helper
+
+        pen = Pen({name: dtype for name, (_, dtype) in inputs.items()})
+        drawn = self.draw(pen, self.params, **{name: name for name in inputs})
+        outputs = drawn if isinstance(drawn, tuple) else (drawn,)
+        for i, name in enumerate(outputs):
+            pen.nodes.append(helper.make_node("Identity", [name], [f"y{i}"]))
+        graph = helper.make_graph(
+            _renamed(pen.nodes, len(outputs)),
+            "operator",
+            [helper.make_tensor_value_info(name, element_type(d), list(s)) for name, (s, d) in inputs.items()],
+            [helper.make_empty_tensor_value_info(f"y{i}") for i in range(len(outputs))],
+            initializer=pen.constants,
+        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", pen.opset)], ir_version=_IR)
+
+
+def _renamed(nodes: list[Any], outputs: int) -> list[Any]:
+    """Without the nodes that only name an output, where another node can name it itself."""
+    body, names = nodes[:-outputs], nodes[-outputs:]
+    for naming in names:
+        (source,), (target,) = naming.input, naming.output
+        makers = [node for node in body if source in node.output]
+        used = [node for node in nodes if source in node.input and node is not naming]
+        if not makers or used:  # an input as it is, or something that others read too
+            body.append(naming)
+            continue
+        place = list(makers[0].output).index(source)
+        makers[0].output[place] = target
+    return body
+
+
+def graph(draw: Callable[..., Any], path: str = "", name: str = "") -> Implementation:
+    """A model of several nodes: draw(g, p, **names)."""
+    return Implementation("onnx", lambda p, **tensors: Graph(draw, p), name, path)
+
+
+def node(kind: str, *inputs: str, fixed: Mapping[str, Any] | None = None, **params: str) -> Implementation:
+    """A model of one node: `node("Softmax", "x", axis="axis")`."""
+    always = dict(fixed or {})
+
+    def draw(g: Pen, p: Params, **names: str) -> Any:
+        attributes = {attribute: p[name] for attribute, name in params.items()}
+        return getattr(g, kind)(*(names[name] for name in inputs), **attributes, **always)
+
+    return graph(draw, path=f"onnx.{kind}")

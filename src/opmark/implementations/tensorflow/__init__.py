@@ -1,0 +1,1 @@
+"""TensorFlow: functions of tf.math, tf.nn and tf.linalg."""

@@ -1,0 +1,1 @@
+"""Triton: kernels of our own, as neighbours of what torch has."""

@@ -1,0 +1,28 @@
+"""What an implementation builds for a framework that wants the function and not the call: to compile it, or to
+differentiate it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Function:
+    call: Callable[..., Any]
+    """Of tensors by position; everything else is bound. It has no state and changes nothing."""
+    arguments: tuple[Any, ...]
+    """What it is applied to: tensors as the backend makes them."""
+
+
+class Held:
+    """A place that holds a tensor of a framework whose tensors cannot be changed: other data goes into the same place.
+
+    A backend that makes these takes them apart at every call, so that a launch never holds on to old data.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value

@@ -1,0 +1,28 @@
+"""Runs every operator of a backend's tables once, verified, in one worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opmark import api
+from opmark.registry import backend as find_backend
+from opmark.registry import catalogue, implementations
+from opmark.schema import Record
+
+
+def covered(backend: str) -> list[str]:
+    """The operators that a backend has an implementation of."""
+    info = find_backend(backend)
+    return [name for name, op in catalogue().items() if implementations(op, info) and op.category != "diagnostics"]
+
+
+def outcomes(backend: str, names: Sequence[str] = (), phase: str = "forward") -> dict[str, list[Record]]:
+    """What became of each operator at its small size, one call each."""
+    found = api.run(
+        list(names) or covered(backend), backend=backend, size="small", phase=phase, samples=1, warmup=0, processes=1,
+        threads=2, db=":memory:", timeout=120, say=lambda _: None,
+    )  # fmt: skip
+    by_name: dict[str, list[Record]] = {}
+    for record in found.records:
+        by_name.setdefault(record.task.case.op, []).append(record)
+    return by_name

@@ -79,7 +79,10 @@ def test_a_profile_has_the_same_defaults_in_the_library_and_on_the_command_line(
 
 
 def test_a_run_takes_all_that_a_plan_takes_and_what_it_is_for_besides() -> None:
-    assert of_run().keys() - defaults(opmark.plan).keys() == {"timeout", "label", "db", "resume"} | ONLY_LIBRARY
+    assert (
+        of_run().keys() - defaults(opmark.plan).keys()
+        == {"timeout", "compile_timeout", "label", "db", "resume"} | ONLY_LIBRARY
+    )
     assert defaults(opmark.run)["ops"] == defaults(opmark.plan)["ops"]
 
 

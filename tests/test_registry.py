@@ -484,7 +484,7 @@ def test_a_pattern_that_matches_nothing_is_unknown():
         registry.operators_like("zzz*")
 
 
-@pytest.mark.parametrize("name", ["no.such.thing", "tensorflow.add", "a:b:c"])
+@pytest.mark.parametrize("name", ["no.such.thing", "paddle.add", "a:b:c"])
 def test_a_name_that_looks_like_a_callable_and_is_none_says_what_one_looks_like(name):
     with pytest.raises(UserError) as caught:
         registry.operator(name)

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.resources import files
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ IMPORTERS_GROUP = "opmark.importers"
 EXPORTERS_GROUP = "opmark.exporters"
 WORKLOAD_EXPORTERS_GROUP = "opmark.workload_exporters"
 PROFILERS_GROUP = "opmark.profilers"
+HARDWARE_GROUP = "opmark.hardware"
 
 DRILL = "diagnostics"
 """The category of operators that fail in a chosen way."""
@@ -186,6 +188,20 @@ def implementation_tables() -> dict[str, tuple[Implementation, ...]]:
     return found
 
 
+@cache
+def hardware_files() -> dict[str, str]:
+    """The texts of plug-ins' hardware files, by where they are. An entry point names the package that they lie in."""
+    found: dict[str, str] = {}
+    for entry in _entries(HARDWARE_GROUP):
+        found |= _loaded(entry, _hardware_files) or {}
+    return found
+
+
+def _hardware_files(entry: EntryPoint) -> dict[str, str]:
+    inside = sorted(files(entry.value).iterdir(), key=lambda file: file.name)
+    return {f"{entry.value}/{f.name}": f.read_text(encoding="utf-8") for f in inside if f.name.endswith(".yaml")}
+
+
 def resolve(path: str) -> Any:
     """The object that a dotted path names; its longest importable prefix is the module."""
     parts = path.split(".")
@@ -211,6 +227,7 @@ def forget() -> None:
     implementation_tables.cache_clear()
     aliases.cache_clear()
     plugins.cache_clear()
+    hardware_files.cache_clear()
     _of_a_family.cache_clear()
     backends.cache_clear()
 

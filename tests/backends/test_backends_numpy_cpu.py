@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opmark.backends import numpy_cpu as backend_module
 from opmark.errors import Unsupported
 from opmark.interfaces import BLOCK, Counted
 from opmark.registry import backend
 from opmark.schema import Cost, TensorSpec
 from opmark.schema.dtype import DTYPES, INTS, is_float
+
+# The package exports the function by the same name.
+DRAWN = import_module("opmark.interfaces.drawn")
 
 INFO = backend("numpy-cpu")
 LIVE = INFO.load(threads=1)
@@ -77,7 +80,7 @@ def test_a_large_array_keeps_no_more_memory_than_it_has_elements(numpy_cpu: Any)
 
 @pytest.mark.parametrize("dtype", sorted(INFO.dtypes))
 def test_an_array_of_blocks_is_like_any_other(dtype: str, numpy_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend_module, "BLOCK", 97)
+    monkeypatch.setattr(DRAWN, "BLOCK", 97)
     first, again, other = (numpy_cpu.tensor(_spec(dtype), seed) for seed in (1, 1, 2))
     assert first.dtype == np.dtype(dtype)
     assert first.shape == (200, 3)
@@ -100,7 +103,7 @@ def test_blocks_repeat_in_order_and_stay_in_their_domain(
     shape: list[int], block: int, dtype: str, low: int, width: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend_module, "BLOCK", block)
+        patch.setattr(DRAWN, "BLOCK", block)
         array = LIVE.tensor(TensorSpec(tuple(shape), dtype, low, low + width), 3)
     assert array.shape == tuple(shape)
     values = array.reshape(-1)

@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from opmark.report.console import parameters, print_records
+from opmark.report.console import print_records
+from opmark.report.names import parameters
 from opmark.schema import Caution, Measurement, Memory, Record
 
 MakeRecord = Callable[..., Record]

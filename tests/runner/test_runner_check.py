@@ -56,6 +56,29 @@ def test_a_right_result_comes_with_how_far_off_it_was(framework: str, request: A
     assert found.max_rel_error > 0
 
 
+def test_how_far_off_each_output_is_is_kept(torch_cpu: Any) -> None:
+    op = operator("matmul")
+    (numbers,) = _check(op, {"M": 17, "N": 5, "K": 100}, torch_cpu, _own(op, "torch")).numerics
+    assert (numbers.elements, numbers.compared, numbers.nan) == (17 * 5, 17 * 5, 0)
+    assert numbers.mean_abs is not None
+    assert numbers.max_abs is not None
+    assert 0 < numbers.mean_abs < numbers.max_abs
+    assert numbers.cosine == pytest.approx(1.0)
+    assert numbers.max_ulp is not None
+    assert numbers.max_ulp >= 0.5  # rounding alone is half of one
+
+
+def test_a_wrong_result_keeps_how_far_off_it_was(numpy_cpu: Any) -> None:
+    op = operator("matmul")
+    broken = _changed(op, "numpy", lambda c: np.where(np.arange(c.size).reshape(c.shape) == 3, np.nan, c * 2))
+    with pytest.raises(WrongResult) as caught:
+        _check(op, {"M": 4, "N": 5, "K": 10}, numpy_cpu, broken)
+    (numbers,) = caught.value.verification.numerics
+    assert (numbers.elements, numbers.compared, numbers.nan, numbers.nan_expected) == (20, 19, 1, 0)
+    assert numbers.max_rel == pytest.approx(1.0, rel=1e-3)
+    assert caught.value.verification.checked == "full"
+
+
 def test_gradients_are_checked_too(torch_cpu: Any) -> None:
     op, given = operator("matmul"), {"M": 17, "N": 5, "K": 100}
     found = _check(op, given, torch_cpu, _own(op, "torch"), "backward")

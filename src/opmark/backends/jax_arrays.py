@@ -1,21 +1,42 @@
-"""JAX, function by function as it is called, on a CPU or a GPU."""
+"""JAX on a CPU or a GPU: functions compiled ahead of time, callables one after the other as they are called."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
 from importlib.metadata import version
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import psutil
+from msgspec.structs import replace
 
+from opmark.backends.jax_programs import Program, Programs, carrying, differentiable, parted, pulled, values, waiting
 from opmark.errors import Unsupported
-from opmark.interfaces import BackendInfo, Counted, HostBackend, made
-from opmark.schema import Cost, Launch, TensorSpec
+from opmark.interfaces import BackendInfo, Counted, Function, Held, HostBackend, drawn
+from opmark.schema import Cost, Launch, Status, TensorSpec
 from opmark.schema.dtype import is_float
+
+# Parts of messages by which JAX and XLA say what an error is about.
+_OUT_OF_MEMORY = ("resource_exhausted", "out of memory", "failed to allocate")
+_NOT_THERE = ("unimplemented", "not implemented", "does not accept dtype", "unsupported dtype", "not supported")
+# What jax.config is told; a version that lacks one of them has no need of it.
+_CONFIG = {
+    # float64 and int64 mean what they say: without this they quietly become 32 bits.
+    "jax_enable_x64": True,
+    # float32 means float32: on a GPU, products would quietly keep 10 bits of 23.
+    "jax_default_matmul_precision": "float32",
+    # Cold means cold, whatever the user keeps on disk.
+    "jax_enable_compilation_cache": False,
+    # Constants stand in the program's text, by which it is known.
+    "jax_use_simplified_jaxpr_constants": False,
+}
 
 
 class JaxBackend(HostBackend):
@@ -23,8 +44,16 @@ class JaxBackend(HostBackend):
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
-        # float64 and int64 mean what they say: without this they quietly become 32 bits.
-        jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+        # What XLA takes the size of its pool of threads from, once, when its client starts; else from the affinity.
+        os.environ["NPROC"] = str(threads)
+        for name, value in _CONFIG.items():
+            if hasattr(jax.config, name):
+                jax.config.update(name, value)  # type: ignore[no-untyped-call]
+        self._programs = Programs()
+
+    @cached_property
+    def _device(self) -> Any:
+        return jax.devices(self._info.device)[0]
 
     def why_unavailable(self) -> str | None:
         try:
@@ -35,56 +64,143 @@ class JaxBackend(HostBackend):
         return None if found else f"jax {jax.__version__} has no {self._info.device} device here"
 
     def environment(self) -> dict[str, Any]:
-        device = jax.devices(self._info.device)[0]
         return {
             "jax": jax.__version__,
             "jaxlib": version("jaxlib"),
             "device": self._info.device,
-            "device_kind": device.device_kind,
-            "threads": self._threads,
+            "device_kind": self._device.device_kind,
+            "platform": str(self._device.client.platform_version),
+            "threads": self._pool() or self._threads,
+            "config": {name: getattr(jax.config, name) for name in _CONFIG if hasattr(jax.config, name)},
+            "xla_flags": os.environ.get("XLA_FLAGS", ""),
         }
 
+    def _pool(self) -> int | None:
+        """Threads that XLA computes with, counted by their name; None where nobody tells."""
+        if self._device.platform != "cpu":
+            return None
+        names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+        return names.count("tf_XLAEigen") or None
+
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
-        return jax.device_put(jnp.asarray(_array(spec, seed), dtype=spec.dtype), jax.devices(self._info.device)[0])
+        """In a box: an array of JAX never changes."""
+        array = drawn(spec, seed).astype(jnp.dtype(spec.dtype), copy=False)
+        return Held(jax.device_put(array, self._device))
+
+    def placing(self) -> AbstractContextManager[Any]:
+        place: AbstractContextManager[Any] = jax.default_device(self._device)
+        return place
+
+    def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
+        """A callable's launch calls and waits of its own accord."""
+        if not isinstance(built, Function):
+            launch: Launch = built
+            return launch
+        places = (*built.arguments, *built.state)
+        run, compilation = self._programs.compiled(built.call, values(places))
+        self._refuse_elsewhere(run)
+        return Program(run, places, carrying(built.state) if built.state else waiting(run), compilation, built)
+
+    def _refuse_elsewhere(self, run: Any) -> None:
+        for sharding in jax.tree.leaves(run.output_shardings):
+            if sharding.device_set != {self._device}:
+                raise Unsupported(f"JAX computes this on {sharding.device_set}, not on {self._device}")
 
     def dtype(self, value: Any) -> str:
-        return str(value.dtype)
+        return str(_open(value).dtype)
 
     def to_numpy(self, value: Any) -> Any:
-        array = np.asarray(value)
-        return array.astype(np.float64) if is_float(str(value.dtype)) else array
+        array = np.asarray(_open(value))
+        return array.astype(np.float64) if is_float(str(array.dtype)) else array
 
     def deferred(self, value: Any) -> str | None:
         return None if isinstance(value, jax.Array) else f"a {type(value).__name__}, which is no array of JAX"
 
     def thin(self, value: Any, most: int) -> Any:
-        flat = value.reshape(-1)
+        """On the host nothing is copied; and JAX would compile a slice for each shape."""
+        value = _open(value)
+        flat = (np.asarray(value) if self._device.platform == "cpu" else value).reshape(-1)
         return flat[:: max(1, ceil(flat.size / most))]
 
+    def poison(self, value: Any) -> None:
+        """There is nothing to overwrite: every call makes new arrays, and none can be changed."""
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        target.value = _open(source)
+
     def overwrite(self, nbytes: int) -> Launch:
-        scratch = self.tensor(TensorSpec((nbytes,), "uint8", 0, 100), 0)
+        scratch = self.tensor(TensorSpec((nbytes,), "uint8", 0, 100), 0).value
         return lambda: (scratch + 1).block_until_ready()
 
     def count(self, launch: Launch, reads: Sequence[Any]) -> Counted:
         """Bytes only. An array of JAX is never a view of another, and never changed in place."""
         given = [leaf for leaf in jax.tree.leaves(launch()) if hasattr(leaf, "nbytes")]
-        read = sum({id(array): array.nbytes for array in reads}.values())
+        read = sum({id(array): array.nbytes for array in map(_open, reads)}.values())
         return Counted(Cost(None, int(read), int(sum(array.nbytes for array in given))))
 
     def backward(
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
     ) -> tuple[Launch, Sequence[Any]]:
-        raise Unsupported("JAX differentiates functions, not calls: there is no backward phase here yet")
+        """The pullback of the function, compiled by itself with what it needs of the forward pass as its inputs; or
+        with `forward` both in one program, which returns the outputs too, so that none of the work is left out."""
+        if not isinstance(launch, Program):
+            raise Unsupported("JAX differentiates functions, not calls: a callable has no backward phase here")
+        function = launch.function
+        outputs, _ = parted(function, jax.eval_shape(function.call, *values(launch.places)))
+        seeds = [self._like(out, seed + i) if differentiable(out) else None for i, out in enumerate(outputs)]
+        given = tuple(place for place in seeds if place is not None)
+        if not given:
+            raise Unsupported("no output of this implementation has a gradient")
+        make = self._step if forward else self._pullback
+        return make(pulled(function, inputs), launch, given), seeds
+
+    def _step(self, pull_back: Any, launch: Program, seeds: tuple[Held, ...]) -> Program:
+        count, state = len(launch.places), launch.function.state
+
+        def step(*given: Any) -> Any:
+            outputs, pull, (others, following) = pull_back(*given[:count])
+            return (pull(given[count:]), outputs, others), following
+
+        places = (*launch.places, *seeds)
+        run, compilation = self._programs.compiled(step, values(places))
+        keep = carrying(state)
+        return Program(run, places, lambda found: keep(found)[0], compilation, launch.function)
+
+    def _pullback(self, pull_back: Any, launch: Program, seeds: tuple[Held, ...]) -> Program:
+        run, before = self._programs.compiled(pull_back, values(launch.places))
+        _, pull, _ = run(*values(launch.places))
+        kept, shape = jax.tree.flatten(pull)
+
+        def back(*given: Any) -> Any:
+            return jax.tree.unflatten(shape, given[: len(kept)])(given[len(kept) :])
+
+        places = (*map(Held, kept), *seeds)
+        run, after = self._programs.compiled(back, values(places))
+        whole = replace(after, cold=before.cold + after.cold)
+        return Program(run, places, waiting(run), whole, launch.function)
+
+    def _like(self, value: Any, seed: int) -> Any:
+        return self.tensor(TensorSpec(tuple(value.shape), str(value.dtype)), seed)
 
     def available_bytes(self) -> int | None:
-        return int(psutil.virtual_memory().available) if self._info.device == "cpu" else None
+        if self._info.device == "cpu":
+            return int(psutil.virtual_memory().available)
+        told = self._device.memory_stats() or {}
+        return int(told["bytes_limit"] - told["bytes_in_use"]) if "bytes_limit" in told else None
+
+    def classify(self, error: Exception) -> Status | None:
+        text = str(error).lower()
+        if isinstance(error, MemoryError) or any(part in text for part in _OUT_OF_MEMORY):
+            return "oom"
+        if isinstance(error, NotImplementedError) or any(part in text for part in _NOT_THERE):
+            return "skipped"
+        return None
+
+    def forget(self) -> None:
+        """Everything that was compiled: the next time is cold."""
+        self._programs.forget()
+        jax.clear_caches()  # type: ignore[no-untyped-call]
 
 
-def _array(spec: TensorSpec, seed: int) -> Any:
-    """Drawn by NumPy: the same values on every device."""
-    if spec.make:
-        return made(spec, seed)
-    generator = np.random.default_rng(seed)
-    if not is_float(spec.dtype):
-        return generator.integers(int(spec.low), int(spec.high), spec.shape, dtype=spec.dtype)
-    return generator.uniform(spec.low, spec.high, spec.shape)
+def _open(value: Any) -> Any:
+    return value.value if isinstance(value, Held) else value

@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 import psutil
-from msgspec.structs import replace
 
 from opmark.errors import Unsupported
-from opmark.interfaces import BLOCK, Counted, HostBackend, made
+from opmark.interfaces import Counted, HostBackend, drawn
 from opmark.schema import Cost, Launch, TensorSpec
-from opmark.schema.dtype import is_float
 
 
 def _version(package: str) -> str | None:
@@ -44,20 +42,7 @@ class NumpyBackend(HostBackend):
         }
 
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
-        if spec.make:
-            return np.ascontiguousarray(made(spec, seed), spec.dtype)
-        if spec.elements > BLOCK:
-            flat, block = np.empty(spec.elements, spec.dtype), self.tensor(replace(spec, shape=(BLOCK,)), seed)
-            for start in range(0, spec.elements, BLOCK):
-                flat[start : start + BLOCK] = block[: spec.elements - start]
-            return flat.reshape(spec.shape)
-        generator = np.random.default_rng(seed)
-        if not is_float(spec.dtype):
-            return generator.integers(int(spec.low), int(spec.high), spec.shape, dtype=spec.dtype)
-        values = generator.random(spec.shape, dtype="float64" if spec.dtype == "float64" else "float32")
-        values *= spec.high - spec.low  # in place: no second copy of a large input
-        values += spec.low
-        return values.astype(spec.dtype, copy=False)
+        return np.ascontiguousarray(drawn(spec, seed), spec.dtype)
 
     def dtype(self, value: Any) -> str:
         return str(np.asarray(value).dtype)

@@ -32,9 +32,14 @@ def print_json_lines(items: Iterable[Any]) -> None:
     sys.stdout.flush()
 
 
-def print_records(records: Sequence[Record], peaks: Mapping[str, Known] | None = None) -> None:
-    from opmark.report.console import print_records as print_table
+def print_records(records: Sequence[Record], peaks: Mapping[str, Known] | None = None, *, long: bool = False) -> None:
+    """Side by side where several backends ran the same case; `long`: a row a task all the same."""
+    from opmark.report.beside import several_backends
 
+    if not long and several_backends(records):
+        from opmark.report.beside_table import print_beside as print_table
+    else:
+        from opmark.report.console import print_records as print_table
     print_table(records, console(), peaks)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,8 +11,10 @@ from opmark.cli.output import console, print_json_lines, print_records, split
 from opmark.cli.profile_options import profiling
 from opmark.errors import InvalidParameter
 
-if TYPE_CHECKING:
-    pass
+# Options that are arguments of `opmark.run` by the same name: as they are, and those that take several values.
+_AS_GIVEN = ("workload", "strict", "suite", "effort", "processes", "rel_ci", "min_time", "max_time", "warmup",
+             "samples", "mode", "timer", "seed", "verify")  # fmt: skip
+_LISTS = ("op", "category", "tag", "size", "phase", "backend", "python", "wrt", "quantity")
 
 
 def run(
@@ -108,49 +110,22 @@ def run(
     """Measure operators; print a table, store a run."""
     from opmark.runner.request import parse_params
 
+    given = dict(locals())
     names = split(ops or [])
     asked: dict[str, Any] = {
+        **{name: given[name] for name in _AS_GIVEN},
+        **{name: split(given[name] or []) for name in _LISTS},
         "ops": names,
-        "workload": workload,
-        "strict": strict,
-        "suite": suite,
-        "op": split(op or []),
-        "category": split(category or []),
-        "tag": split(tag or []),
         "params": parse_params(names, params or []),
-        "size": split(size or []),
-        "phase": split(phase or []),
-        "backend": split(backend or []),
-        "python": split(python or []),
         "threads": _whole_numbers(split(threads or [])),
-        "wrt": split(wrt or []),
-        **_call(args=args, kwargs=kwargs, build=build),
-        "effort": effort,
-        "quantity": split(quantity or []),
         "cache": _caches(split(cache or []), l2),
-        "processes": processes,
-        "rel_ci": rel_ci,
-        "min_time": min_time,
-        "max_time": max_time,
-        "warmup": warmup,
-        "samples": samples,
-        "mode": mode,
-        "timer": timer,
-        "seed": seed,
-        "verify": verify,
+        **_call(args=args, kwargs=kwargs, build=build),
     }
     if dry_run:
         _print_plan(asked, as_json=as_json)
         return
-    profile = profiling(profiler, program, arguments, command, folder, seen, batch, within)
-    asked |= {
-        "timeout": timeout,
-        "compile_timeout": compile_timeout,
-        "label": label,
-        "db": db,
-        "resume": resume,
-        "profile": profile,
-    }
+    asked |= {name: given[name] for name in ("timeout", "compile_timeout", "label", "db", "resume")}
+    asked["profile"] = profiling(profiler, program, arguments, command, folder, seen, batch, within)
     _measure(asked, as_json=as_json)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from opmark.errors import Unsupported, UserError
 from opmark.frameworks.call import Call, nested
+from opmark.interfaces import Held
 from opmark.registry import backends, resolve
 from opmark.schema import Cost, Implementation, Launch, Operator, Param, Params, TensorSpec
 from opmark.schema.arguments import assembled, tensors
@@ -80,8 +81,8 @@ def _no_reference(p: Params, **inputs: Any) -> Any:
 
 
 def _builder(name: str, framework: str) -> Any:
-    def build(p: Params, **given: Any) -> Launch:
-        function = found(name)
+    def build(p: Params, **held: Any) -> Launch:
+        function, given = found(name), {key: _bare(tensor) for key, tensor in held.items()}
         if p["build"] is not None and not isinstance(function, type):
             raise UserError(f"`{name}` is a function, and only a class is built first", "leave `build` out")
         dtype = _dtypes(framework)
@@ -97,6 +98,11 @@ def _builder(name: str, framework: str) -> Any:
         return call
 
     return build
+
+
+def _bare(tensor: Any) -> Any:
+    """What a place holds, where the framework's tensors live in such: a call takes the tensor itself."""
+    return tensor.value if isinstance(tensor, Held) else tensor
 
 
 def _waiting(framework: str) -> tuple[Any, ...]:
@@ -131,10 +137,8 @@ def _dtypes(framework: str) -> Any:
 
 
 def _differentiable(tensor: Any) -> bool:
-    """Whether torch could compute its gradient; other frameworks differentiate by name."""
-    return bool(getattr(tensor, "is_floating_point", lambda: False)()) or bool(
-        getattr(tensor, "is_complex", lambda: False)()
-    )
+    """Whether it could have a gradient, by the name of its element type."""
+    return str(tensor.dtype).removeprefix("torch.").startswith(("float", "bfloat", "complex"))
 
 
 class _Callables:

@@ -1,8 +1,9 @@
-"""The datasheets that ship, those of the user, and the one of a given chip."""
+"""The datasheets that ship, those of plug-ins and of the user, and the one of a given chip."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
@@ -11,6 +12,7 @@ from typing import Any
 
 from opmark.errors import InvalidFile, UserError
 from opmark.hardware.sheet import read_sheet
+from opmark.registry import hardware_files
 from opmark.schema.peaks import Peaks
 
 ENVIRONMENT = "OPMARK_HARDWARE"
@@ -19,11 +21,11 @@ _ENDINGS = (".yaml", ".yml", ".json")
 
 
 def datasheet(chip: str, threads: int | None = None) -> Peaks | None:
-    """By the exact name that the driver tells, or one of its other names; the user's own go first.
+    """By the exact name that the driver tells, or one of its other names; the user's own go first, plug-ins' last.
 
     Of a processor, what so many of its cores can compute.
     """
-    found = _named(chip, own_datasheets()) or shipped_datasheet(chip)
+    found = _named(chip, own_datasheets()) or shipped_datasheet(chip) or _named(chip, brought_datasheets(chip))
     return found.of_threads(threads) if found else None
 
 
@@ -37,7 +39,7 @@ def datasheets() -> tuple[Peaks, ...]:
     """All of them, the user's own first. A chip hides what comes after it under the same name."""
     seen: set[str] = set()
     found = []
-    for peaks in (*own_datasheets(), *shipped_datasheets()):
+    for peaks in (*own_datasheets(), *shipped_datasheets(), *brought_datasheets()):
         if peaks.chip not in seen:
             found.append(peaks)
         seen.update(names(peaks))
@@ -51,6 +53,11 @@ def own_datasheets() -> tuple[Peaks, ...]:
 
 def shipped_datasheets() -> tuple[Peaks, ...]:
     return tuple(peaks for name in _texts() for peaks in _shipped(name))
+
+
+def brought_datasheets(chip: str = "") -> tuple[Peaks, ...]:
+    """Of plug-ins; with a chip, of the files that hold its name. A broken one is named and left out, like a plug-in."""
+    return tuple(peaks for where, text in hardware_files().items() if chip in text for peaks in _brought(where, text))
 
 
 def names(peaks: Peaks) -> tuple[str, ...]:
@@ -89,6 +96,15 @@ def _read(path: Path) -> tuple[Peaks, ...]:
     except UnicodeDecodeError as error:
         raise InvalidFile(f"{path}: is not text: byte {error.start} is not UTF-8") from None
     return tuple(read_sheet(text, str(path)).chips)
+
+
+@cache
+def _brought(where: str, text: str) -> tuple[Peaks, ...]:
+    try:
+        return tuple(read_sheet(text, where).chips)
+    except InvalidFile as error:
+        print(f"warning: a plug-in's hardware file is broken and left out: {error.message}", file=sys.stderr)
+        return ()
 
 
 @cache

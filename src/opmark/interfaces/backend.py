@@ -123,6 +123,10 @@ class Backend(Protocol):
     def placing(self) -> AbstractContextManager[Any]:
         """While an implementation is built: what it makes of its own accord is made on this device."""
 
+    def operands(self, framework: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The inputs as implementations of that framework take them: other than they are only where `also` names one
+        whose tensors are not this backend's. They have to be the same memory, since other data is put there later."""
+
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
         """What an implementation has built, as a launch over these inputs.
 
@@ -204,7 +208,10 @@ class Backend(Protocol):
 
 
 class HostBackend:
-    """What backends have in common whose calls are done when they return, on the host's processor and memory."""
+    """What backends have in common whose calls are done when they return, on the host's processor and memory.
+
+    A device of its own overrides what it has: a queue, a memory, clocks, sensors.
+    """
 
     asynchronous = False
 
@@ -217,6 +224,9 @@ class HostBackend:
 
     def placing(self) -> AbstractContextManager[Any]:
         return nullcontext()
+
+    def operands(self, framework: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        return inputs
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
         launch: Launch = built

@@ -29,7 +29,7 @@ def drawn(spec: TensorSpec, seed: int) -> Any:
         return np.asarray(generator.integers(int(spec.low), int(spec.high), spec.shape, dtype=spec.dtype))
     wide = spec.dtype in ("float64", "complex128")
     pairs = (*spec.shape, 2) if kind == "complex" else spec.shape
-    values = np.asarray(generator.random(pairs, dtype="float64" if wide else "float32"))
+    values: Any = np.asarray(generator.random(pairs, dtype="float64" if wide else "float32"))
     values *= spec.high - spec.low  # in place: no second copy of a large input
     values += spec.low
     return values.view("complex128" if wide else "complex64")[..., 0] if kind == "complex" else values

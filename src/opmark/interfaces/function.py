@@ -11,9 +11,12 @@ from typing import Any
 @dataclass(frozen=True)
 class Function:
     call: Callable[..., Any]
-    """Of tensors by position; everything else is bound. It has no state and changes nothing."""
+    """Of tensors by position; everything else is bound. It has no hidden state and changes nothing."""
     arguments: tuple[Any, ...]
     """What it is applied to: tensors as the backend makes them."""
+    state: tuple[Held, ...] = ()
+    """What it carries from call to call, such as the key of random numbers in a framework that has no hidden one: it
+    takes these values behind its arguments, and then returns (its result, the next values)."""
 
 
 class Held:

@@ -14,7 +14,7 @@ from opmark import units
 from opmark.interfaces import BackendInfo
 from opmark.registry import backends, implementations
 from opmark.report.tables import plain_table
-from opmark.schema import Cost, Operator, Param
+from opmark.schema import Cost, Implementation, Operator, Param
 from opmark.schema.dtype import is_float
 
 
@@ -154,6 +154,13 @@ def _tolerances(operator: Operator) -> Text:
 def _implementations(operator: Operator) -> Table:
     table = plain_table("backend", "implementations")
     for info in backends().values():
-        labels = _labels(operator, info) or (["any"] if not info.computes else ["none"])
+        labels = [_sourced(one) for one in implementations(operator, info)]
+        labels = labels or (["any"] if not info.computes else ["none"])
         table.add_row(Text(info.name), Text(", ".join(labels)))
     return table
+
+
+def _sourced(implementation: Implementation) -> str:
+    """Its label; where another package has brought it, with that."""
+    brought = implementation.source != "opmark"
+    return f"{implementation.label} (from {implementation.source})" if brought else implementation.label

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from opmark.report.console import parameters, where
+from opmark.report.names import parameters, where
 from opmark.report.rows import Row, rows
 from opmark.report.tables import plain_table
 from opmark.schema import Record, Task

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from opmark.metrics.lead import Key as Key
 from opmark.metrics.summary import Summary, summarize
-from opmark.schema import QUANTITIES, Cache, Caution, Measurement, Record
+from opmark.schema import QUANTITIES, Caution, Measurement, Record
 from opmark.stats import median
 from opmark.units import percent, seconds
 
 APART = 0.10
 """Half the width of the interval over processes, over their centre: beyond this it is said."""
-
-Key = tuple[str, Cache]
-"""A quantity and the state of the caches."""
 
 
 def unit(key: Key) -> str:
@@ -48,6 +46,11 @@ class Row:
             return None
         found = self.measurements(key or measured[0])
         return summarize(found) if found else None
+
+    def compile_time(self) -> float | None:
+        """Seconds with empty caches, the median over processes; None where nothing was compiled."""
+        known = [record.compilation.cold for record in self.records if record.compilation]
+        return median(known) if known else None
 
     def cautions(self) -> list[tuple[Measurement, Caution]]:
         """Those of its measurements; of several processes, how far they are apart instead of how sure each one was."""

@@ -10,6 +10,7 @@ from opmark.metrics.roofline import Attained, attained
 from opmark.metrics.throughput import rates
 from opmark.report.rows import Key, Row, unit
 from opmark.schema import Measurement
+from opmark.schema.noise import NoiseFloor
 from opmark.schema.peaks import Peaks
 from opmark.stats import median
 
@@ -19,6 +20,8 @@ class Known(NamedTuple):
 
     measured: Peaks | None = None
     datasheet: Peaks | None = None
+    noise: NoiseFloor | None = None
+    """Of the backend that ran there."""
 
 
 def view(row: Row, run_id: str = "", known: Known | None = None, gain: float | None = None) -> dict[str, Any]:
@@ -52,11 +55,25 @@ def view(row: Row, run_id: str = "", known: Known | None = None, gain: float | N
         "metrics": {**_metrics(row, known or Known()), "gain": gain},
         "cost": msgspec.to_builtins(record.cost),
         "memory": msgspec.to_builtins(record.memory),
+        "compilation": _compilation(row),
         "verification": msgspec.to_builtins(record.verification),
         "profiles": msgspec.to_builtins([profile for r in row.records for profile in r.profiles]),
         "environment": record.environment,
         "started": record.started,
         "duration": sum(r.duration for r in row.records),
+    }
+
+
+def _compilation(row: Row) -> dict[str, Any] | None:
+    """Its times are medians over the processes; None where nothing was compiled."""
+    found = [record.compilation for record in row.records if record.compilation]
+    if not found:
+        return None
+    cached = [one.cached for one in found if one.cached is not None]
+    return {
+        **msgspec.to_builtins(found[0]),
+        "cold": row.compile_time(),
+        "cached": median(cached) if cached else None,
     }
 
 

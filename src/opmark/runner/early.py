@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
+from opmark.errors import UserError
 from opmark.guests.place import why_missing
 from opmark.interfaces import BackendInfo
 from opmark.registry import backend as find_backend
@@ -18,18 +19,28 @@ _started: dict[tuple[str, int, str], WorkerProcess] = {}
 def early(backend: str, threads: int) -> Iterator[None]:
     """Its worker is started now; if nobody needs it in here, it is ended."""
     info = find_backend(backend)
-    if why_missing(info):
-        yield
-        return
     environ = instructions.environ(instructions.recall(backend) if info.device == "cpu" else None)
     key = _key(info, threads, environ)
-    _started[key] = WorkerProcess(info, threads, environ)
+    try:
+        if not why_missing(info):
+            _started[key] = WorkerProcess(info, threads, environ)
+    except UserError:
+        pass  # its interpreter is broken: whoever needs the worker will be told
     try:
         yield
     finally:
         unused = _started.pop(key, None)
         if unused:
             unused.close()
+
+
+@contextmanager
+def together(wanted: Iterable[tuple[str, int]]) -> Iterator[None]:
+    """Several at the same time."""
+    with ExitStack() as stack:
+        for backend, threads in wanted:
+            stack.enter_context(early(backend, threads))
+        yield
 
 
 def worker(info: BackendInfo, threads: int, environ: Mapping[str, str]) -> WorkerProcess:

@@ -49,8 +49,9 @@ def bind(
 ) -> Prepared:
     """A launch over inputs that are there."""
     with backend.placing():
-        built = implementation.build(params, **inputs)
-        # A backend of a stranger may be older than this socket.
+        # A backend of a stranger may be older than these two sockets.
+        taken = backend.operands(implementation.framework, inputs) if hasattr(backend, "operands") else inputs
+        built = implementation.build(params, **taken)
         launch: Launch = backend.compile(built, inputs) if hasattr(backend, "compile") else built
     reads, called = getattr(launch, "reads", ()), getattr(launch, "described", "")
     if task.case.phase == "forward":

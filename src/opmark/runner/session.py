@@ -6,18 +6,26 @@ import secrets
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack
 from datetime import datetime, timezone
+from itertools import groupby
+
+import psutil
 
 from opmark.errors import UserError
 from opmark.interfaces import Store
 from opmark.registry import backend as find_backend
+from opmark.runner import early
 from opmark.runner.execute import utc_now
 from opmark.runner.plan import Plan
 from opmark.runner.process import WorkerDied
 from opmark.runner.supervisor import DEFAULT_COMPILE_TIMEOUT, Keep, Say, Supervisor
+from opmark.runner.worker import Hello
 from opmark.schema import Record, Run, Status, Task
 from opmark.version import VERSION
+
+# What an idle worker may hold, its framework imported.
+_MEMORY_OF_A_WORKER = 1 << 30
 
 
 def perform(
@@ -36,16 +44,12 @@ def perform(
     """
     say = _once(say)
     unavailable: dict[tuple[str, str], list[Task]] = {}
-    for name, threads, tasks in plan.groups():
-        with closing(Supervisor(find_backend(name), threads, timeout, say, keep, compile_timeout)) as supervisor:
-            try:
-                hello = supervisor.start()
-            except WorkerDied as death:
-                yield from _all(tasks, death.status, f"{name} cannot start: {death.reason}")
-                continue
-            if hello.unavailable:
-                unavailable.setdefault((name, hello.unavailable), []).extend(tasks)
-                continue
+    for name, tasks, supervisor, hello in _staffed(plan, timeout, say, keep, compile_timeout):
+        if isinstance(hello, WorkerDied):
+            yield from _all(tasks, hello.status, f"{name} cannot start: {hello.reason}")
+        elif hello.unavailable:
+            unavailable.setdefault((name, hello.unavailable), []).extend(tasks)
+        else:
             for task in tasks:
                 yield supervisor.run(task)
     if fresh and sum(map(len, unavailable.values())) == len(plan.tasks):
@@ -54,6 +58,37 @@ def perform(
     for (_, reason), tasks in unavailable.items():
         yield from _all(tasks, "skipped", reason)
     yield from plan.skipped
+
+
+def _staffed(
+    plan: Plan, timeout: float, say: Say, keep: Keep, compile_timeout: float
+) -> Iterator[tuple[str, list[Task], Supervisor, Hello | WorkerDied]]:
+    """Who does what, one after the other, each with its first word; ended when the next one's turn comes.
+
+    Workers of one round on the CPU start together, and all of them have started before the first measures: importing
+    frameworks takes seconds and would disturb it. A device is not shared.
+    """
+    for _, groups in groupby(plan.groups(), key=lambda group: group[2][0].settings.process):
+        crew = [(name, tasks, Supervisor(find_backend(name), threads, timeout, say, keep, compile_timeout))
+                for name, threads, tasks in groups]  # fmt: skip
+        ready: dict[int, Hello | WorkerDied] = {}
+        with ExitStack() as stack:
+            for _, _, supervisor in crew:
+                stack.callback(supervisor.close)
+            together = [i for i, (name, _, _) in enumerate(crew) if find_backend(name).device == "cpu"]
+            if 1 < len(together) <= psutil.virtual_memory().available / _MEMORY_OF_A_WORKER:
+                with early.together((crew[i][0], crew[i][1][0].settings.threads) for i in together):
+                    ready = {i: _first_word(crew[i][2]) for i in together}
+            for i, (name, tasks, supervisor) in enumerate(crew):
+                yield name, tasks, supervisor, ready.get(i) or _first_word(supervisor)
+                supervisor.close()
+
+
+def _first_word(supervisor: Supervisor) -> Hello | WorkerDied:
+    try:
+        return supervisor.start()
+    except WorkerDied as death:
+        return death
 
 
 def _once(say: Say) -> Say:

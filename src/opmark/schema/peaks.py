@@ -90,12 +90,17 @@ class Peaks(Struct, frozen=True, forbid_unknown_fields=True):
 def kept_under(facts: dict[str, Any]) -> str:
     """The name under which findings about it are kept: a processor with fewer threads is another machine."""
     name = chip(facts)
-    return name if facts.get("gpu") else f"{name} ×{facts.get('threads', 1)}"
+    return name if _device(facts) else f"{name} ×{facts.get('threads', 1)}"
 
 
 def chip(facts: dict[str, Any]) -> str:
     """What computes in an environment; a device that tells no name is not the processor next to it."""
-    if facts.get("gpu"):
-        return str(facts["gpu"])
+    if named := _device(facts):
+        return named
     processor, device = str(facts.get("cpu") or "unknown"), facts.get("device") or "cpu"
     return processor if device == "cpu" else f"{device} of {processor}"
+
+
+def _device(facts: dict[str, Any]) -> str:
+    """The name of a device: a GPU is called one, anything else is a chip."""
+    return str(facts.get("gpu") or facts.get("chip") or "")

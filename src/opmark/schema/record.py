@@ -51,11 +51,11 @@ class Verification(Struct, frozen=True):
     """(relative to the value, relative to the magnitude of all values)."""
     reference: str = ""
     """Who computed the reference, where it was not NumPy."""
+    after: str = ""
+    """Of the check after timing, with other data in the same tensors and poisoned outputs: `same`, or why not done."""
     numerics: tuple[Numerics, ...] = ()
     """How far each output (of a backward phase: each gradient that can be compared as it is) is from the reference,
     also where that is too far."""
-    after: str = ""
-    """Of the check after timing, with other data in the same tensors and poisoned outputs: `same`, or why not done."""
 
 
 class Record(Struct, frozen=True):
@@ -78,10 +78,10 @@ class Record(Struct, frozen=True):
     """What was asked for and could not be had, and why."""
     duration: float = 0.0
     """Seconds from the order to the record, everything included."""
-    compilation: Compilation | None = None
-    """Of a backend that compiles."""
     profiles: tuple[Profile, ...] = ()
     """What external profilers said of it."""
+    compilation: Compilation | None = None
+    """Of a backend that compiles."""
 
     @property
     def failed(self) -> bool:

@@ -13,16 +13,29 @@ OPSET = 21
 """What every engine here reads."""
 _IR = 10
 
+_TRUTHS = "And Equal Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Not Or Xor".split()
+_TYPES: dict[str, str | int | tuple[str | int, ...]] = {
+    **dict.fromkeys(_TRUTHS, "bool"),
+    **dict.fromkeys(("ArgMax", "ArgMin", "NonZero", "Shape", "Size"), "int64"),
+    **dict.fromkeys(("MaxPool", "TopK"), (0, "int64")),
+    **dict.fromkeys(("CastLike", "DequantizeLinear", "Where"), 1),
+    **dict.fromkeys(("OneHot", "QuantizeLinear"), 2),
+    **dict.fromkeys(("ConvInteger", "MatMulInteger"), "int32"),
+    "DynamicQuantizeLinear": ("uint8", "float32", "uint8"),
+}
+"""What a node gives, where that is not the type of its first input: a type, or the input that has it."""
+
 
 class Pen:
     """Draws nodes: `g.Softmax(x, axis=1)` adds one and gives the name of its output.
 
-    `outputs=2` gives a tuple of names. What is no name (a number, a list, an array) becomes a constant of the type that
-    `like` names, or of its own.
+    `outputs=2` gives a tuple of names. A number among the inputs becomes a constant of the type of the tensor that it
+    meets, a list one of whole numbers (a shape, axes). An input that is left out is "".
     """
 
-    def __init__(self, dtypes: Mapping[str, str]) -> None:
-        self._dtypes = dict(dtypes)
+    def __init__(self, inputs: Mapping[str, tuple[tuple[int, ...], str]]) -> None:
+        self._dtypes = {name: dtype for name, (_, dtype) in inputs.items()}
+        self._shapes = {name: shape for name, (shape, _) in inputs.items()}
         self._numbers = count()
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
@@ -32,28 +45,55 @@ class Pen:
         if kind.startswith("_"):
             raise AttributeError(kind)
 
-        def draw(*inputs: str, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
+        def draw(*inputs: Any, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
             from onnx import helper
 
+            sources = self._sources(kind, inputs)
             names = [f"{kind}_{next(self._numbers)}" for _ in range(outputs)]
-            self.nodes.append(helper.make_node(kind, list(inputs), names, domain=domain, **attributes))
+            for i, name in enumerate(names):
+                self._dtypes[name] = self._given(kind, i, sources, attributes)
+            if kind == "Cast":
+                attributes["to"] = element_type(attributes["to"])
+            self.nodes.append(helper.make_node(kind, sources, names, domain=domain, **attributes))
             return names[0] if outputs == 1 else tuple(names)
 
         return draw
 
     def dtype(self, name: str) -> str:
-        """Of an input of the model."""
+        """Of an input of the model, or of what a node gives."""
         return self._dtypes[name]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of an input of the model."""
+        return self._shapes[name]
 
     def constant(self, value: Any, dtype: str = "int64") -> str:
         """A value that is part of the model."""
         import numpy as np
         from onnx import helper
 
-        array = np.asarray(value)
+        kind = element_type(dtype)
+        array = np.asarray(value).astype(helper.tensor_dtype_to_np_dtype(kind))
         name = f"constant_{next(self._numbers)}"
-        self.constants.append(helper.make_tensor(name, element_type(dtype), array.shape, array.ravel().tolist()))
+        self.constants.append(helper.make_tensor(name, kind, array.shape, array.tobytes(), raw=True))
+        self._dtypes[name] = dtype
         return name
+
+    def _sources(self, kind: str, inputs: tuple[Any, ...]) -> list[str]:
+        """The inputs by name, with what is no name made a constant."""
+        like = [name for name in inputs[1 if kind == "Where" else 0 :] if isinstance(name, str) and name]
+        return [
+            one if isinstance(one, str)
+            else self.constant(one, self._dtypes[like[0]] if isinstance(one, int | float) else "int64")
+            for one in inputs
+        ]  # fmt: skip
+
+    def _given(self, kind: str, place: int, sources: list[str], attributes: Mapping[str, Any]) -> str:
+        if kind == "Cast":
+            return str(attributes["to"])
+        told = _TYPES.get(kind, 0)
+        told = told[place] if isinstance(told, tuple) else told
+        return told if isinstance(told, str) else self._dtypes[sources[told]]
 
 
 def element_type(dtype: str) -> int:
@@ -75,7 +115,7 @@ class Graph:
         """An onnx.ModelProto; `inputs` are (shape, dtype) by name. Its outputs are y0, y1, ..."""
         from onnx import helper
 
-        pen = Pen({name: dtype for name, (_, dtype) in inputs.items()})
+        pen = Pen(inputs)
         drawn = self.draw(pen, self.params, **{name: name for name in inputs})
         outputs = drawn if isinstance(drawn, tuple) else (drawn,)
         for i, name in enumerate(outputs):

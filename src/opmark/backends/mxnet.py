@@ -1,0 +1,207 @@
+"""MXNet on the CPU. Calls are queued and return before they are done, as on a device."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import ceil
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+import psutil
+
+from opmark.errors import Unsupported
+from opmark.interfaces import BackendInfo, Function, HostBackend, drawn
+from opmark.schema import Launch, Status, TensorSpec
+from opmark.schema.dtype import is_float
+
+# MXNet has one type of error; these parts of messages say what it is about.
+_OUT_OF_MEMORY = ("failed to allocate", "out of memory", "std::bad_alloc", "cannot allocate memory")
+_NOT_THERE = ("not supported", "unsupported", "does not support", "not implemented", "unknown type enum",
+              "larger than 2^31 elements", "only supports", "is not registered")  # fmt: skip
+
+
+class MxnetBackend(HostBackend):
+    """Its engine runs what is queued on threads of its own: the caller waits for a latency, and for a throughput only
+    after the last call, as MXNet's users do. An error inside the engine is raised by whoever waits next, so every task
+    waits before it ends."""
+
+    asynchronous = True
+
+    def __init__(self, info: BackendInfo, threads: int) -> None:
+        super().__init__(info, threads)
+        mx.util.set_np_shape(True)  # else a tensor without axes has an unknown shape
+
+    def environment(self) -> dict[str, Any]:
+        library = mx.base._LIB
+        config = library.openblas_get_config if hasattr(library, "openblas_get_config") else None
+        if config is not None:
+            config.restype = ctypes.c_char_p
+        return {
+            "mxnet": mx.__version__,
+            "numpy": np.__version__,
+            "device": "cpu",
+            "threads": int(library.omp_get_max_threads()),
+            "features": ", ".join(sorted(f.name for f in mx.runtime.feature_list() if f.enabled)),
+            "mkldnn": mx.runtime.Features().is_enabled("MKLDNN"),
+            "blas": config().decode() if config is not None else "unknown",
+            "bulk": mx.engine.set_bulk_size(mx.engine.set_bulk_size(0)),
+        }
+
+    def tensor(self, spec: TensorSpec, seed: int) -> Any:
+        return mx.nd.array(drawn(spec, seed), dtype=spec.dtype)
+
+    def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
+        """Nothing is compiled: a function becomes a call of it."""
+        return _Call(built) if isinstance(built, Function) else super().compile(built, inputs)
+
+    def dtype(self, value: Any) -> str:
+        return np.dtype(value.dtype).name
+
+    def to_numpy(self, value: Any) -> Any:
+        array = value.asnumpy()
+        return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+    def deferred(self, value: Any) -> str | None:
+        plain = type(value) in (mx.nd.NDArray, mx.np.ndarray)
+        return None if plain else f"a {type(value).__name__}, which is no dense tensor of MXNet"
+
+    def thin(self, value: Any, most: int) -> Any:
+        flat = value.as_nd_ndarray().reshape((-1,))
+        step = max(1, ceil(flat.size / most))
+        return flat if step == 1 else flat[::step]
+
+    def poison(self, value: Any) -> None:
+        kind = np.dtype(value.dtype)
+        value[()] = np.nan if kind.kind == "f" else np.iinfo(kind).max if kind.kind in "iu" else True
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        source.copyto(target)
+
+    def overwrite(self, nbytes: int) -> Launch:
+        scratch = mx.nd.zeros((nbytes,), dtype="uint8")
+        return partial(scratch.__iadd__, 1)  # read, then written: stores alone may go around the caches
+
+    def synchronize(self) -> None:
+        mx.nd.waitall()
+
+    def backward(
+        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
+    ) -> tuple[Launch, Sequence[Any]]:
+        """One graph, kept. Each launch walks it back and writes the same gradients anew, as MXNet does: nothing adds
+        up or grows."""
+        launch, variables, gradients = _watched(launch, inputs)
+        outputs = _recorded(launch)
+        roots = [i for i, out in enumerate(outputs) if is_float(self.dtype(out)) and _is_recorded(out)]
+        if not roots:
+            raise Unsupported("no output of this implementation has a gradient")
+        heads = [self._like(out, seed + i) if i in roots else None for i, out in enumerate(outputs)]
+        step = _Step(launch, outputs, roots, [heads[i] for i in roots], gradients)
+        if some:
+            step.gradients = [gradient for gradient in gradients if self._written(step, gradient)]
+        return (step if forward else step.back), heads
+
+    def _written(self, step: _Step, gradient: Any) -> bool:
+        """Whether a pass back comes to it at all."""
+        self.poison(gradient)
+        step.back()
+        return not np.isnan(gradient.asnumpy()).all()
+
+    def _like(self, value: Any, seed: int) -> Any:
+        return _alike(self.tensor(TensorSpec(tuple(value.shape), self.dtype(value)), seed), value)
+
+    def available_bytes(self) -> int | None:
+        return int(psutil.virtual_memory().available)
+
+    def classify(self, error: Exception) -> Status | None:
+        text = str(error).lower()
+        if isinstance(error, MemoryError) or any(part in text for part in _OUT_OF_MEMORY):
+            return "oom"
+        return "skipped" if any(part in text for part in _NOT_THERE) else None
+
+    def usable(self) -> bool:
+        """What an error has left in the queue belongs to the task that failed, and not to the next."""
+        try:
+            self.synchronize()
+        except mx.MXNetError:
+            self.synchronize()
+        return True
+
+
+class _Call:
+    """A function over tensors that are there."""
+
+    def __init__(self, function: Function) -> None:
+        self.function: Callable[..., Any] = function.call
+        self.arguments = function.arguments
+
+    def __call__(self) -> Any:
+        found = self.function(*self.arguments)
+        return tuple(found) if isinstance(found, list) else found
+
+
+def _watched(launch: Launch, inputs: Sequence[Any]) -> tuple[Launch, list[Any], list[Any]]:
+    """The same call on other handles of the same memory, marked as variables; they, and where their gradients go.
+
+    Marking the inputs themselves would tear them out of the graph that an earlier call has recorded. An argument may be
+    an input, or the array of `mxnet.np` over its memory.
+    """
+    whole = isinstance(launch, _Call)
+    arguments = list(launch.arguments) if isinstance(launch, _Call) else list(inputs)
+    places = [i for tensor in inputs for i, a in enumerate(arguments) if a is tensor or getattr(a, "face_of", None) is tensor]
+    variables = [_handle(arguments[i]) if whole else arguments[i] for i in places]
+    gradients = [mx.nd.zeros_like(v.as_nd_ndarray()) for v in variables]
+    mx.autograd.mark_variables(variables, [_alike(g, v) for g, v in zip(gradients, variables, strict=True)])
+    if isinstance(launch, _Call):
+        taken = dict(zip(places, variables, strict=True))
+        launch = _Call(Function(launch.function, tuple(taken.get(i, a) for i, a in enumerate(arguments))))
+    return launch, variables, gradients
+
+
+def _handle(tensor: Any) -> Any:
+    return _alike(tensor.as_nd_ndarray().detach(), tensor)
+
+
+def _alike(tensor: Any, other: Any) -> Any:
+    return tensor.as_np_ndarray() if isinstance(other, mx.np.ndarray) else tensor
+
+
+def _recorded(launch: Launch) -> tuple[Any, ...]:
+    with mx.autograd.record():
+        outputs = launch()
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def _is_recorded(output: Any) -> bool:
+    """MXNet says so only by refusing."""
+    try:
+        mx.autograd.backward([output], retain_graph=True)
+    except mx.MXNetError as error:
+        if "computational graph" in str(error):
+            return False
+        raise
+    return True
+
+
+class _Step:
+    """Forward and backward, as a step of training does them; `back` is the second half, over what was recorded."""
+
+    def __init__(
+        self, launch: Launch, outputs: tuple[Any, ...], roots: list[int], seeds: list[Any], gradients: list[Any]
+    ) -> None:
+        self._launch = launch
+        self._roots = roots
+        self._outputs = [outputs[i] for i in roots]
+        self._seeds = seeds
+        self.gradients = gradients
+
+    def __call__(self) -> tuple[Any, ...]:
+        outputs = _recorded(self._launch)
+        mx.autograd.backward([outputs[i] for i in self._roots], self._seeds)
+        return tuple(self.gradients)
+
+    def back(self) -> tuple[Any, ...]:
+        mx.autograd.backward(self._outputs, self._seeds, retain_graph=True)
+        return tuple(self.gradients)

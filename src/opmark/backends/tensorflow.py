@@ -1,0 +1,330 @@
+"""TensorFlow on the CPU: a traced function (`function`), the plain calls (`eager`), or XLA (`xla`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from math import ceil
+from typing import Any
+
+import numpy as np
+import psutil
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.util import _pywrap_util_port
+
+from opmark.errors import Unsupported
+from opmark.interfaces import BackendInfo, Counted, Function, Held, HostBackend, drawn
+from opmark.schema import Compilation, Cost, Launch, Status, TensorSpec
+
+# Parts of messages by which TensorFlow says that it has no kernel for this; its types of errors tell only some.
+_NOT_THERE = (
+    "no opkernel",
+    "could not find device",
+    "not in list of allowed values",
+    "only supports",
+    "not supported",
+    "unsupported",
+    "no registered converter",
+    "gradient registry has no entry",
+    "detected unsupported operations",
+)
+_OUT_OF_MEMORY = ("oom when allocating", "out of memory", "bad_alloc", "failed to allocate memory")
+# What a graph consists of besides operators, and what looks at the shape of its input only.
+_SCAFFOLD = frozenset({"Placeholder", "_Arg", "_Retval", "Const", "Identity", "NoOp"})
+_SHAPE_ONLY = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
+
+
+class TensorFlowBackend(HostBackend):
+    """Calls are done when they return: execution is synchronous, also inside a function. Tensors cannot be changed, so
+    inputs are held in boxes that a launch opens anew at every call."""
+
+    def __init__(self, info: BackendInfo, threads: int) -> None:
+        super().__init__(info, threads)
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+        tf.config.experimental.set_synchronous_execution(True)
+        # What has no kernel here is to fail, and not to run somewhere else.
+        tf.config.set_soft_device_placement(False)
+
+    def why_unavailable(self) -> str | None:
+        if self._info.way == "xla" and not tf.test.is_built_with_xla():
+            return f"tensorflow {tf.__version__} is a build without XLA"
+        return None
+
+    def environment(self) -> dict[str, Any]:
+        return {
+            "tensorflow": tf.__version__,
+            "numpy": np.__version__,
+            "device": "cpu",
+            "threads": tf.config.threading.get_intra_op_parallelism_threads(),
+            "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
+            "synchronous": tf.config.experimental.get_synchronous_execution(),
+            "soft_placement": tf.config.get_soft_device_placement(),
+            "onednn": bool(_pywrap_util_port.IsMklEnabled()),
+            "compiler": tf.version.COMPILER_VERSION,
+        }
+
+    def tensor(self, spec: TensorSpec, seed: int) -> Any:
+        array = drawn(spec, seed)
+        with self.placing():
+            return Held(tf.constant(array.astype(tf.as_dtype(spec.dtype).as_numpy_dtype, copy=False)))
+
+    def placing(self) -> AbstractContextManager[Any]:
+        place: AbstractContextManager[Any] = tf.device("CPU:0")
+        return place
+
+    def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
+        function = built if isinstance(built, Function) else _function(built)
+        if self._info.way == "eager":
+            launch = _Launch(function.call, function.call, function.arguments)
+            _on_this_device(launch())
+            return launch
+        return self._traced(function)
+
+    def _traced(self, function: Function) -> _Launch:
+        """Traced, then run once: a graph is optimized when it first runs."""
+        start = time.perf_counter()
+        xla = self._info.way == "xla"
+        specs = [tf.TensorSpec(box.value.shape, box.value.dtype) for box in function.arguments]
+        # Rows have no Python branches over tensors for AutoGraph to rewrite.
+        concrete = tf.function(function.call, autograph=False, jit_compile=xla).get_concrete_function(*specs)
+        graph = concrete.graph
+        if _is_constant(graph):
+            raise Unsupported(
+                f"its result depends on no input: a {self._info.way} computes it once, when it is made (the variant "
+                "`eager` computes it at every call)"
+            )
+        launch = _Launch(function.call, concrete, function.arguments)
+        outputs, kernels = _with_graphs(launch)
+        _on_this_device(outputs)
+        launch.compilation = Compilation(
+            cold=time.perf_counter() - start,
+            graphs=1,
+            operators=_kinds(op.type for op in graph.get_operations()),
+            kernels=("XLA",) if xla else kernels,
+            cache="none",
+        )
+        return launch
+
+    def dtype(self, value: Any) -> str:
+        return str(_open(value).dtype.name)
+
+    def to_numpy(self, value: Any) -> Any:
+        value = _open(value)
+        array = value.numpy()
+        return array.astype(np.float64) if value.dtype.is_floating else array
+
+    def deferred(self, value: Any) -> str | None:
+        plain = isinstance(value, tf.Tensor) and hasattr(value, "numpy")  # a symbolic one has no values
+        return None if plain else f"a {type(value).__name__}, which is no dense tensor with values"
+
+    def thin(self, value: Any, most: int) -> Any:
+        flat = tf.reshape(_open(value), [-1])
+        return flat[:: max(1, ceil(int(flat.shape[0]) / most))]
+
+    def poison(self, value: Any) -> None:
+        """Nobody can write to a tensor of TensorFlow, so what it held is never taken for new."""
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        target.value = source.value
+
+    def overwrite(self, nbytes: int) -> Launch:
+        with self.placing():
+            scratch = tf.Variable(tf.zeros((nbytes,), tf.uint8))
+        one = tf.constant(1, tf.uint8)
+        return lambda: scratch.assign_add(one, read_value=False)
+
+    def backward(
+        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
+    ) -> tuple[Launch, Sequence[Any]]:
+        """By a tape. What is traced is traced with its gradient; an eager step records and walks back at every call."""
+        assert isinstance(launch, _Launch)
+        boxes = tuple(getattr(box, "source", box) for box in launch.arguments)
+        wanted = [i for box in inputs for i, other in enumerate(boxes) if other is box]
+        if len(wanted) < len(inputs):
+            raise Unsupported("this implementation does not take every input whose gradient is wanted")
+        differentiable = _Differentiable(launch, wanted, some)
+        outputs = _flat(launch())
+        seeds = [self._like(out, seed + i) if i in differentiable.roots else None for i, out in enumerate(outputs)]
+        given = tuple(box for box in seeds if box is not None)
+        with self.placing():
+            if not forward:
+                return self._walk(differentiable, boxes, given), seeds
+            if self._info.way == "eager":
+                return _Launch(differentiable.step, differentiable.step, boxes + given), seeds
+            return self._traced(Function(differentiable.step, boxes + given)), seeds
+
+    def _like(self, value: Any, seed: int) -> Any:
+        return self.tensor(TensorSpec(tuple(value.shape), self.dtype(value)), seed)
+
+    def _walk(self, differentiable: _Differentiable, boxes: tuple[Any, ...], seeds: tuple[Any, ...]) -> Launch:
+        """One forward pass on a tape that is kept; each launch walks it back. Of a traced function the way back is a
+        graph as well, which is traced by the first walk."""
+        start = time.perf_counter()
+        forward: Any = differentiable.forward
+        if self._info.way != "eager":
+            forward = tf.function(forward, autograph=False, jit_compile=self._info.way == "xla")
+        with tf.GradientTape(persistent=True) as tape:
+            values = [box.value for box in boxes]
+            variables = [values[i] for i in differentiable.wanted]
+            tape.watch(variables)
+            outputs = forward(*values)
+
+        def walk(*gradients: Any) -> tuple[Any, ...]:
+            return differentiable.gradients(tape, outputs, variables, gradients)
+
+        launch = _Launch(walk, walk, seeds)
+        found, kernels = _with_graphs(launch)
+        _on_this_device(found)
+        if self._info.way != "eager":
+            launch.compilation = Compilation(
+                cold=time.perf_counter() - start,
+                graphs=2,
+                operators=differentiable.operators,
+                kernels=("XLA",) if self._info.way == "xla" else kernels,
+                cache="none",
+            )
+        return launch
+
+    def count(self, launch: Launch, reads: Sequence[Any]) -> Counted:
+        """Bytes only: nobody counts what a call of TensorFlow computes."""
+        given = [_nbytes(value) for value in _flat(launch()) if isinstance(value, tf.Tensor)]
+        read = {id(value): _nbytes(value) for value in map(_open, reads)}
+        return Counted(Cost(None, sum(read.values()), sum(given)))
+
+    def available_bytes(self) -> int | None:
+        return int(psutil.virtual_memory().available)
+
+    def classify(self, error: Exception) -> Status | None:
+        text = str(error).lower()
+        out = isinstance(error, MemoryError | tf.errors.ResourceExhaustedError)
+        if out or any(part in text for part in _OUT_OF_MEMORY):
+            return "oom"
+        absent = isinstance(error, NotImplementedError | tf.errors.UnimplementedError | tf.errors.NotFoundError)
+        return "skipped" if absent or any(part in text for part in _NOT_THERE) else None
+
+
+class _Launch:
+    """Calls with what the boxes hold now."""
+
+    compilation: Compilation | None = None
+
+    def __init__(self, call: Callable[..., Any], run: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.call = call
+        """As Python, for whoever differentiates it."""
+        self._run = run
+        self.arguments = arguments
+        self.reads = arguments
+        self.leaves = tuple(box for box in arguments if box.value.dtype.is_floating)
+
+    def __call__(self) -> Any:
+        return self._run(*[box.value for box in self.arguments])
+
+
+class _Differentiable:
+    """A function whose gradients a tape computes. A sparse gradient (that of a lookup) is made dense, which is what
+    the catalogue means by one; that is part of the launch."""
+
+    def __init__(self, launch: _Launch, wanted: Sequence[int], some: bool) -> None:
+        self._call = launch.call
+        # What was laid out beforehand for the forward pass is laid out by the pass here: its gradient goes back that way.
+        self._lay = [getattr(box, "lay", None) for box in launch.arguments]
+        self._some = some
+        self.wanted = list(wanted)
+        self.operators = launch.compilation.operators if launch.compilation else ()
+        self.roots = [i for i, out in enumerate(_flat(launch())) if out.dtype.is_floating]
+        if not self.roots:
+            raise Unsupported("no output of this implementation has a gradient")
+
+    def forward(self, *values: Any) -> list[Any]:
+        laid = [lay(value) if lay else value for lay, value in zip(self._lay, values, strict=True)]
+        outputs = _flat(self._call(*laid))
+        return [outputs[i] for i in self.roots]
+
+    def step(self, *values: Any) -> tuple[Any, ...]:
+        values, seeds = values[: len(self._lay)], values[len(self._lay) :]
+        variables = [values[i] for i in self.wanted]
+        with tf.GradientTape() as tape:
+            tape.watch(variables)
+            outputs = self.forward(*values)
+        return self.gradients(tape, outputs, variables, seeds)
+
+    def gradients(self, tape: Any, outputs: Any, variables: Any, seeds: Any) -> tuple[Any, ...]:
+        try:
+            found = tape.gradient(outputs, variables, output_gradients=list(seeds))
+        except LookupError as error:  # its registry of gradients has none for an operator
+            raise Unsupported(f"TensorFlow: {error}") from None
+        if self._some:
+            found = [gradient for gradient in found if gradient is not None]
+        if any(gradient is None for gradient in found):
+            raise Unsupported("TensorFlow has no gradient of one of these inputs")
+        return tuple(tf.convert_to_tensor(gradient) for gradient in found)
+
+
+def _open(value: Any) -> Any:
+    return value.value if isinstance(value, Held) else value
+
+
+def _flat(outputs: Any) -> list[Any]:
+    return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
+
+
+def _nbytes(value: Any) -> int:
+    return int(np.prod(value.shape)) * int(value.dtype.size)
+
+
+def _function(call: Any) -> Function:
+    """A call with tensors somewhere in its arguments, as a function of these."""
+    parts: list[Any] = [getattr(call, "args", ()), getattr(call, "keywords", {})]
+    boxes = tuple(box for box in tf.nest.flatten(parts) if isinstance(box, Held))
+
+    def function(*values: Any) -> Any:
+        following = iter(values)
+        args, keywords = tf.nest.map_structure(
+            lambda leaf: next(following) if isinstance(leaf, Held) else leaf, parts
+        )
+        return call.func(*args, **keywords)
+
+    return Function(function if boxes else call, boxes)
+
+
+def _is_constant(graph: Any) -> bool:
+    """Whether nothing that comes out depends on the values of what goes in, nor is drawn anew."""
+    seen, found = set(), [tensor.op for tensor in graph.outputs]
+    while found:
+        op = found.pop()
+        if op.type == "Placeholder" or (op.op_def is not None and op.op_def.is_stateful):
+            return False
+        if op.type not in _SHAPE_ONLY and op.name not in seen:
+            seen.add(op.name)
+            found += [tensor.op for tensor in op.inputs]
+    return True
+
+
+def _with_graphs(launch: _Launch) -> tuple[Any, tuple[str, ...]]:
+    """What a call returns, and the kinds of nodes that its graphs have been optimized to."""
+    state = context.context()
+    state.enable_graph_collection()
+    try:
+        outputs = launch()
+        graphs = state.export_run_metadata().function_graphs
+    finally:
+        state.disable_graph_collection()
+    nodes = [node for graph in graphs for node in graph.post_optimization_graph.node]
+    elsewhere = {node.device for node in nodes if node.device and not node.device.endswith("CPU:0")}
+    if elsewhere:
+        raise Unsupported(f"TensorFlow has placed a part of it on {', '.join(sorted(elsewhere))}")
+    return outputs, _kinds(node.op for node in nodes)
+
+
+def _kinds(names: Iterator[str]) -> tuple[str, ...]:
+    return tuple(name for name in dict.fromkeys(names) if name not in _SCAFFOLD)
+
+
+def _on_this_device(outputs: Any) -> None:
+    for value in _flat(outputs):
+        place = getattr(value, "device", "") or ""
+        if isinstance(value, tf.Tensor) and not place.endswith("CPU:0"):
+            raise Unsupported(f"TensorFlow has computed an output on {place}, not on the CPU")

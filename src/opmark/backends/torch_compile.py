@@ -1,0 +1,204 @@
+"""PyTorch, compiled: what the eager backends launch goes through torch.compile, as a whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from types import BuiltinMethodType, FunctionType, MethodType
+from typing import Any
+
+import torch
+
+from opmark.backends import torch_inductor as inductor
+from opmark.backends.torch_eager import TorchBackend
+from opmark.errors import Unsupported
+from opmark.interfaces import BackendInfo, Counted
+from opmark.schema import Compilation, Launch
+
+# So many cases are remembered; their code takes memory.
+_MOST = 32
+# A graph of the device is recorded at the second call, after one that only allocates.
+_CALLS_TO_RECORD = 3
+
+
+class Compiled(partial[Any]):
+    """A compiled launch, called like an eager one."""
+
+    compilation: Compilation | None = None
+    eager: Launch
+    """What was compiled."""
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What is known of launches that differ in their data only."""
+
+    call: Callable[..., Any]
+    compilation: Compilation
+    changes: tuple[str, ...]
+    """Inputs that a call writes to."""
+
+
+class TorchCompileBackend(TorchBackend):
+    def __init__(self, info: BackendInfo, threads: int) -> None:
+        super().__init__(info, threads)
+        self._mode = info.way
+        self._made: dict[Any, _Made] = {}
+        inductor.set_up()
+
+    def why_unavailable(self) -> str | None:
+        if reason := super().why_unavailable():
+            return reason
+        if self._device == "cpu" and not shutil.which(_cxx()):
+            return f"torch.compile needs a C++ compiler, and there is no {_cxx()} here"
+        if self._device == "cuda" and find_spec("triton") is None:
+            return "torch.compile needs Triton on a GPU, and that is not installed"
+        return None
+
+    def environment(self) -> dict[str, Any]:
+        facts = {"mode": self._mode, "compile_threads": torch._inductor.config.compile_threads}
+        if self._device == "cpu":
+            facts["cxx"] = _version_of_cxx()
+        else:
+            facts["cudagraphs"] = self._mode == "max-autotune" and "but not where backward is timed alone"
+        return super().environment() | facts
+
+    def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
+        launch, key = _plain(built), ("forward", *_kind(built))
+        if self._graphs_of_the_device("forward"):
+            for tensor in inputs.values():  # or each call would copy them to where the graph has its own
+                torch._dynamo.mark_static_address(tensor)
+
+        def run(call: Any) -> Any:
+            return call(launch)
+
+        made = self._found(key, run, "forward", inputs)
+        compiled = Compiled(made.call, launch)
+        compiled.__dict__.update(getattr(built, "__dict__", {}), eager=built, compilation=made.compilation)
+        if hasattr(built, "flat"):
+            compiled.flat = partial(type(built).flat, compiled)  # type: ignore[attr-defined]
+        return compiled
+
+    def backward(
+        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
+    ) -> tuple[Launch, Sequence[Any]]:
+        """Compiled again, with gradients: what is saved for the way back changes what is made of the way there."""
+        phase = "both" if forward else "backward"
+        one = launch.args[0] if _is_flat(launch) else launch
+        walk = partial(super().backward, inputs=inputs, seed=seed, forward=forward, some=some)
+
+        def whole(call: Any) -> Launch:
+            compiled = Compiled(call, *one.args)
+            compiled.__dict__.update(one.__dict__)
+            return partial(launch.func, compiled) if _is_flat(launch) else compiled
+
+        def run(call: Any) -> Any:
+            return walk(whole(call))[0]()
+
+        for tensor in inputs:
+            tensor.requires_grad_(True)
+        made = self._found((phase, *_kind(one.eager)), run, phase, {})
+        with inductor.compiling():
+            back, seeds = walk(whole(made.call))
+        told = Compiled(back.func, *back.args, **back.keywords) if isinstance(back, partial) else Compiled(back)
+        told.compilation = made.compilation
+        return told, seeds
+
+    def count(self, launch: Launch, reads: Sequence[Any]) -> Counted:
+        return super().count(getattr(launch, "eager", launch), reads)
+
+    def _graphs_of_the_device(self, phase: str) -> bool:
+        return self._device == "cuda" and self._mode == "max-autotune" and phase != "backward"
+
+    def _found(self, key: Any, run: inductor.Run, phase: str, inputs: Mapping[str, Any]) -> _Made:
+        """Compiled for launches of this kind, now or before; this one has been called, and needs nothing more."""
+        calls = _CALLS_TO_RECORD if self._graphs_of_the_device(phase) else 1
+        made = self._made.get(key)
+        if made is not None:
+            kept = self._copies({name: inputs[name] for name in made.changes})
+            try:
+                with torch._dynamo.config.patch(error_on_recompile=True), inductor.compiling():
+                    for _ in range(calls):
+                        run(made.call)
+            except torch._dynamo.exc.RecompileError:
+                made = None  # not of the same kind after all
+            self._restore(inputs, kept)
+        return made or self._make(key, run, phase, inputs, calls)
+
+    def _make(self, key: Any, run: inductor.Run, phase: str, inputs: Mapping[str, Any], calls: int) -> _Made:
+        if len(self._made) >= _MOST:
+            self._made.clear()
+            inductor.forget()
+        # A graph of the device is for one walk back after each walk there.
+        mode = self._mode + ("-no-cudagraphs" if phase == "backward" and self._mode == "max-autotune" else "")
+        kept = self._copies(inputs)
+        call, compilation = inductor.compiled(mode, run, self.synchronize, calls)
+        changes = tuple(name for name, copy in kept.items() if not _same(copy, inputs[name]))
+        self._restore(inputs, {name: kept[name] for name in changes})
+        self._made[key] = _Made(call, compilation, changes)
+        return self._made[key]
+
+    def _copies(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Where there is room: being compiled, a launch is called, and it may change them."""
+        need, free = sum(tensor.nbytes for tensor in inputs.values()), self.available_bytes()
+        if free is not None and need > free // 2:
+            return {}
+        return {name: tensor.detach().clone() for name, tensor in inputs.items()}
+
+    def _restore(self, inputs: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+        for name, copy in kept.items():
+            self.copy_into(inputs[name], copy)
+
+
+def _plain(built: Any) -> Any:
+    """As a type that torch.compile looks into."""
+    return partial(built.func, *built.args, **built.keywords) if isinstance(built, partial) else built
+
+
+def _is_flat(launch: Any) -> bool:
+    return isinstance(launch, partial) and not isinstance(launch, Compiled)
+
+
+def _kind(value: Any) -> tuple[Any, ...]:
+    """What two launches have in common that may share their code: everything but the data of tensors."""
+    if isinstance(value, torch.Tensor):
+        return (value.dtype, tuple(value.shape), value.stride(), value.device, value.requires_grad)
+    if isinstance(value, partial):
+        return ("partial", _kind(value.func), _kind(value.args), _kind(value.keywords))
+    if isinstance(value, MethodType):
+        return ("method", value.__func__.__code__, _kind(value.__self__))
+    if isinstance(value, BuiltinMethodType):
+        bound = value.__self__
+        return ("builtin", value.__qualname__, _kind(bound) if isinstance(bound, torch.Tensor) else None)
+    if isinstance(value, FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        return ("function", value.__code__, _kind(cells), _kind(value.__defaults__ or ()))
+    if isinstance(value, list | tuple):
+        return (type(value), *map(_kind, value))
+    if isinstance(value, dict):
+        return ("dict", *((repr(key), _kind(item)) for key, item in value.items()))
+    if isinstance(value, torch.nn.Module):
+        return (type(value), repr(value), *(_kind(tensor) for tensor in value.state_dict().values()))
+    plain = isinstance(value, bool | int | float | complex | str | torch.dtype | torch.device | None)
+    return (type(value), repr(value) if plain else "")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """To the last bit, NaN or not."""
+    if one.layout != torch.strided or not one.is_contiguous() or not other.is_contiguous():
+        return bool(torch.equal(one, other))
+    return bool(torch.equal(one.reshape(-1).view(torch.uint8), other.detach().reshape(-1).view(torch.uint8)))
+
+
+def _cxx() -> str:
+    return os.environ.get("CXX", "g++")
+
+
+def _version_of_cxx() -> str:
+    found = subprocess.run([_cxx(), "--version"], capture_output=True, text=True, check=False)
+    return found.stdout.partition("\n")[0]

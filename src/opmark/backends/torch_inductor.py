@@ -1,0 +1,195 @@
+"""torch.compile, asked what it does: what it was given, what it made of it, how long that took with empty caches and
+with filled ones. Its caches are of this process alone."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+from unittest.mock import patch
+
+# Inductor compiles in processes of its own, which would still be there while something is measured. Read once.
+os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+
+import psutil
+import torch
+import torch._dynamo
+import torch._inductor.compile_fx as compile_fx
+from torch._dynamo.utils import counters
+from torch._inductor.cpu_vec_isa import pick_vec_isa
+from torch._inductor.graph import GraphLowering
+from torch._inductor.utils import clear_caches
+from torch.overrides import _pop_mode_temporarily
+
+from opmark.errors import Unsupported
+from opmark.schema import Compilation
+
+_PREFIX = "opmark-inductor-"
+_KERNELS = re.compile(
+    r"^(\w+) = async_compile\.|\bextern_kernels\.(\w+)\(|= (?:torch\.ops\.)?((?:aten|mkldnn|quantized|onednn)\.[\w.]+)\(",
+    re.MULTILINE,
+)
+# One piece of code may be compiled for so many cases before torch refuses; they are forgotten long before that.
+_RECOMPILE_LIMIT = 256
+
+Run = Callable[[Callable[..., Any]], Any]
+"""Calls, in full, what is to be compiled: run(compiled)."""
+
+
+def set_up() -> None:
+    """From now on nothing is compiled, and nothing falls back to eager, without an error that says so."""
+    torch._dynamo.config.recompile_limit = _RECOMPILE_LIMIT
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+    torch._dynamo.config.suppress_errors = False
+    # A graph that is walked back many times has to keep what it has saved.
+    torch._functorch.config.donated_buffer = False
+    torch.compiler.set_stance("fail_on_recompile")
+
+
+def compiled(mode: str, run: Run, synchronize: Callable[[], Any], calls: int) -> tuple[Any, Compilation]:
+    """(the compiled function of a launch, what it took): once with empty caches, once more with what is left of that.
+
+    Everything is compiled after so many calls.
+    """
+    _fresh_caches()
+    told = Recording(mode)
+    with told.listening():
+        cold = _seconds(told, run, synchronize, calls)[1]
+    if not told.graphs:
+        raise Unsupported(f"torch.compile left it to eager: {told.why_not()}")
+    again = Recording(mode)
+    with again.listening():
+        call, cached = _seconds(again, run, synchronize, calls)
+    return call, Compilation(
+        cold,
+        cached,
+        graphs=told.graphs,
+        breaks=tuple(told.breaks),
+        operators=tuple(told.operators),
+        kernels=tuple(told.kernels),
+        cache="FX graph cache" if again.hits else "none: the FX graph cache does not take it",
+    )
+
+
+def _seconds(told: Recording, run: Run, synchronize: Callable[[], Any], calls: int) -> tuple[Any, float]:
+    """(the compiled function, seconds of the first calls beyond what calls take later on)."""
+    call, taken = told.function(), []
+    for _ in range(calls + 2):
+        started = time.perf_counter()
+        run(call)
+        synchronize()
+        taken.append(time.perf_counter() - started)
+    return call, max(0.0, sum(taken[:calls]) - calls * min(taken[calls:]))
+
+
+class Recording(torch._TorchCompileInductorWrapper):  # type: ignore[misc]
+    """Inductor in a mode of its own, with notes of what it was given and what it made of it."""
+
+    def __init__(self, mode: str) -> None:
+        super().__init__(mode, None, False)
+        self.graphs = 0
+        self.hits = 0
+        self.operators: dict[str, None] = {}
+        self.kernels: dict[str, None] = {}
+        self.breaks: list[str] = []
+
+    def __call__(self, model: Any, inputs: Any, **options: Any) -> Any:
+        if any(node.op.startswith("call") for node in model.graph.nodes):
+            self.graphs += 1
+        return super().__call__(model, inputs, **options)
+
+    def function(self) -> Any:
+        """A function of a launch, with code of its own: torch counts and forgets by code."""
+        own = FunctionType(_call.__code__.replace(), globals(), "call")
+        return torch._dynamo.optimize(backend=self, dynamic=False)(own)
+
+    def why_not(self) -> str:
+        return "; ".join(self.breaks) or "it found nothing to compile"
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        counters.clear()
+        inner = compile_fx._compile_fx_inner
+
+        def lower(model: Any, *arguments: Any, **options: Any) -> Any:
+            self.operators.update(dict.fromkeys(_operators(model)))
+            return inner(model, *arguments, **options)
+
+        def made(code: str) -> None:
+            self.kernels.update(dict.fromkeys(next(filter(None, found)) for found in _KERNELS.findall(code)))
+
+        with (
+            patch.object(compile_fx, "_compile_fx_inner", lower),
+            patch.object(GraphLowering, "save_output_code", made),
+            compiling(),
+        ):
+            yield
+        self.hits = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
+        self.breaks = [_first_line(why) for why, times in counters["graph_break"].items() for _ in range(times)]
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Where something may be compiled: apart from the mode that places new tensors, which no launch is called in."""
+    with torch.compiler.set_stance("default"):
+        if torch._C._len_torch_function_stack():
+            with _pop_mode_temporarily():
+                yield
+        else:
+            yield
+
+
+def forget() -> None:
+    """Everything that was compiled; what is called after this is compiled anew."""
+    torch._dynamo.reset()
+
+
+def _call(launch: Any) -> Any:
+    return launch()
+
+
+def _operators(model: Any) -> Iterator[str]:
+    """What a graph calls, as it was before it was taken apart."""
+    for node in model.graph.nodes:
+        if node.op == "call_function":
+            yield str(node.meta.get("original_aten") or node.target)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else "no reason given"
+
+
+_root: Path | None = None
+_used = 0
+
+
+def _fresh_caches() -> None:
+    """A folder that nobody has used before, so that cold is cold."""
+    global _root, _used
+    if _root is None:
+        # Which instructions the compiler may use is found out once for a machine: that is no part of any operator.
+        pick_vec_isa()
+        _root = _new_root()
+    _used += 1
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(_root / str(_used))
+    os.environ["TRITON_CACHE_DIR"] = str(_root / str(_used) / "triton")
+    clear_caches()
+
+
+def _new_root() -> Path:
+    """Removed at the end; of processes that were killed, what they have left is removed here."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        owner = left.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdigit() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    return root

@@ -1,0 +1,62 @@
+"""Rows for MXNet: a function of `mxnet.nd`, one of `mxnet.np`, or a few of them put together.
+
+Both work on the same memory. `mxnet.np` is taken where it has what the older interface lacks: truth values, results
+without axes, whole numbers that stay whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from opmark.implementations._rows import calls
+from opmark.interfaces import Function
+from opmark.registry import resolve
+from opmark.schema import Implementation, Params
+
+
+def nd(name: str, *inputs: str, fixed: Mapping[str, Any] | None = None, **params: str) -> Implementation:
+    """Calls `mxnet.nd.NAME` with these inputs, and with keywords from parameters."""
+    return calls(f"mxnet.nd.{name}", *inputs, fixed=fixed, **params)
+
+
+def np(name: str, *inputs: str, fixed: Mapping[str, Any] | None = None, **params: str) -> Implementation:
+    """The same with `mxnet.np.NAME`."""
+    made, path = calls(f"mxnet.np.{name}", *inputs, fixed=fixed, **params), f"mxnet.np.{name}"
+
+    def build(p: Params, **tensors: Any) -> Function:
+        built: Function = made.build(p, **{key: face(tensor) for key, tensor in tensors.items()})
+        return built
+
+    return Implementation("mxnet", build, path=path)
+
+
+def row(function: Callable[..., Any], path: str = "", *, faces: bool = False) -> Implementation:
+    """A few functions: `function(mxnet, p, **inputs)`. With `faces`, inputs are arrays of `mxnet.np`."""
+
+    def build(p: Params, **tensors: Any) -> Function:
+        mxnet, names = resolve("mxnet"), tuple(tensors)
+
+        def call(*values: Any) -> Any:
+            return function(mxnet, p, **dict(zip(names, values, strict=True)))
+
+        return Function(call, tuple(map(face, tensors.values()) if faces else tensors.values()))
+
+    return Implementation("mxnet", build, path=path)
+
+
+def np_row(function: Callable[..., Any], path: str = "") -> Implementation:
+    """`function(mxnet, p, **inputs)` of arrays of `mxnet.np`."""
+    return row(function, path, faces=True)
+
+
+def face(tensor: Any) -> Any:
+    """The array of `mxnet.np` over the memory of a tensor; the backend differentiates by it."""
+    other = tensor.as_np_ndarray()
+    other.face_of = tensor
+    return other
+
+
+def whole(value: Any) -> Any:
+    """Indices as whole numbers: `mxnet.nd` gives places as floats."""
+    return value.astype("int64")

@@ -1,0 +1,113 @@
+"""One element of a tensor in, one element out: functions and activations."""
+
+from __future__ import annotations
+
+from math import log, pi
+from typing import Any
+
+from opmark.implementations.onnx._graph import Pen, graph, node
+from opmark.schema import Params
+
+_NODES = {
+    "abs": "Abs", "negative": "Neg", "sign": "Sign", "identity": "Identity", "reciprocal": "Reciprocal",
+    "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "sin": "Sin", "cos": "Cos", "tan": "Tan", "arcsin": "Asin",
+    "arccos": "Acos", "arctan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh", "arcsinh": "Asinh",
+    "arccosh": "Acosh", "arctanh": "Atanh", "erf": "Erf", "ceil": "Ceil", "floor": "Floor", "round": "Round",
+    "relu": "Relu", "sigmoid": "Sigmoid", "softsign": "Softsign", "selu": "Selu", "mish": "Mish",
+    "hardswish": "HardSwish",
+}  # fmt: skip
+
+
+def silu(g: Pen, x: str) -> Any:
+    return g.Mul(x, g.Sigmoid(x))
+
+
+def gelu(g: Pen, x: str, approximate: str = "none") -> Any:
+    return g.Gelu(x, approximate=approximate)
+
+
+def log1p(g: Pen, x: str) -> Any:
+    return g.Log(g.Add(x, 1.0))
+
+
+def _trunc(g: Pen, x: str) -> Any:
+    return g.Mul(g.Sign(x), g.Floor(g.Abs(x)))
+
+
+def _sinc(g: Pen, p: Params, x: str) -> Any:
+    turned = g.Mul(x, pi)
+    return g.Where(g.Equal(x, 0.0), 1.0, g.Div(g.Sin(turned), turned))
+
+
+def _softplus(g: Pen, p: Params, x: str) -> Any:
+    if p["beta"] == 1.0:
+        return g.Softplus(x)
+    return g.Div(g.Softplus(g.Mul(x, p["beta"])), p["beta"])
+
+
+def _nan_to_num(g: Pen, p: Params, x: str) -> Any:
+    """Clip's own limits are those of the type."""
+    largest = {"float64": 1.7976931348623157e308, "float32": 3.4028234663852886e38, "float16": 65504.0}
+    if p["dtype"] not in largest:
+        largest[p["dtype"]] = 3.3895313892515355e38
+    finite = g.Where(g.IsNaN(x), 0.0, x)
+    return g.Clip(finite, -largest[p["dtype"]], largest[p["dtype"]])
+
+
+def _glu(gate: Any) -> Any:
+    """The halves of the last axis: what `gate` makes of the first, times the second."""
+
+    def draw(g: Pen, p: Params, x: str) -> Any:
+        first, second = g.Split(x, outputs=2, axis=-1, num_outputs=2)
+        return g.Mul(gate(g, first), second)
+
+    return graph(draw)
+
+
+def _plain_glu(g: Pen, p: Params, x: str) -> Any:
+    first, second = g.Split(x, outputs=2, axis=-1, num_outputs=2)
+    return g.Mul(first, g.Sigmoid(second))
+
+
+IMPLEMENTATIONS = {
+    **{name: node(kind, "x") for name, kind in _NODES.items()},
+    "square": graph(lambda g, p, x: g.Mul(x, x)),
+    "rsqrt": graph(lambda g, p, x: g.Reciprocal(g.Sqrt(x))),
+    "cbrt": graph(lambda g, p, x: g.Mul(g.Sign(x), g.Pow(g.Abs(x), 1 / 3))),
+    "rcbrt": graph(lambda g, p, x: g.Mul(g.Sign(x), g.Pow(g.Abs(x), -1 / 3))),
+    "exp2": graph(lambda g, p, x: g.Pow(g.constant(2.0, g.dtype(x)), x)),
+    "expm1": graph(lambda g, p, x: g.Sub(g.Exp(x), 1.0)),
+    "log2": graph(lambda g, p, x: g.Div(g.Log(x), log(2))),
+    "log10": graph(lambda g, p, x: g.Div(g.Log(x), log(10))),
+    "log1p": graph(lambda g, p, x: log1p(g, x)),
+    "logit": graph(lambda g, p, x: g.Log(g.Div(x, g.Sub(1.0, x)))),
+    "degrees": graph(lambda g, p, x: g.Mul(x, 180 / pi)),
+    "radians": graph(lambda g, p, x: g.Mul(x, pi / 180)),
+    "sinc": graph(_sinc),
+    "erfc": graph(lambda g, p, x: g.Sub(1.0, g.Erf(x))),
+    "clip": graph(lambda g, p, x: g.Clip(x, p["low"], p["high"]), path="onnx.Clip"),
+    "nan_to_num": graph(_nan_to_num),
+    "trunc": graph(lambda g, p, x: _trunc(g, x)),
+    "frac": graph(lambda g, p, x: g.Sub(x, _trunc(g, x))),
+    "relu6": graph(lambda g, p, x: g.Clip(x, 0.0, 6.0), path="onnx.Clip"),
+    "hardtanh": graph(lambda g, p, x: g.Clip(x, p["min_val"], p["max_val"]), path="onnx.Clip"),
+    "leaky_relu": node("LeakyRelu", "x", alpha="negative_slope"),
+    "elu": node("Elu", "x", alpha="alpha"),
+    "celu": node("Celu", "x", alpha="alpha"),
+    "gelu": node("Gelu", "x", approximate="approximate"),
+    "hard_sigmoid": node("HardSigmoid", "x", fixed={"alpha": 1 / 6, "beta": 0.5}),
+    "softshrink": node("Shrink", "x", lambd="lambd", bias="lambd"),
+    "hardshrink": node("Shrink", "x", lambd="lambd", fixed={"bias": 0.0}),
+    "silu": graph(lambda g, p, x: silu(g, x)),
+    "log_sigmoid": graph(lambda g, p, x: g.Log(g.Sigmoid(x))),
+    "softplus": graph(_softplus, path="onnx.Softplus"),
+    "tanhshrink": graph(lambda g, p, x: g.Sub(x, g.Tanh(x))),
+    "threshold": graph(lambda g, p, x: g.Where(g.Greater(x, p["threshold"]), x, p["value"])),
+    "prelu": graph(
+        lambda g, p, x, weight: g.PRelu(x, g.Reshape(weight, [-1, *[1] * (len(p["shape"]) - 2)])), path="onnx.PRelu"
+    ),
+    "glu": graph(_plain_glu),
+    "swiglu": _glu(silu),
+    "geglu": _glu(gelu),
+    "reglu": _glu(lambda g, x: g.Relu(x)),
+}

@@ -1,0 +1,75 @@
+"""Activations, softmax and its kin, gated activations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opmark.implementations._rows import calls
+from opmark.implementations.tensorflow._rows import of
+from opmark.schema import Implementation, Params
+
+
+def _elu(tf: Any, p: Params, x: Any) -> Any:
+    """TensorFlow's has no alpha; Keras scales the negative part like this."""
+    y = tf.nn.elu(x)
+    return y if p["alpha"] == 1 else tf.where(x > 0, y, p["alpha"] * y)
+
+
+def _celu(tf: Any, p: Params, x: Any) -> Any:
+    return tf.nn.elu(x) if p["alpha"] == 1 else p["alpha"] * tf.nn.elu(x / p["alpha"])
+
+
+def _softplus(tf: Any, p: Params, x: Any) -> Any:
+    return tf.math.softplus(x) if p["beta"] == 1 else tf.math.softplus(p["beta"] * x) / p["beta"]
+
+
+def _prelu(tf: Any, p: Params, x: Any, weight: Any) -> Any:
+    slope = tf.reshape(weight, (-1, *[1] * (len(x.shape) - 2)))
+    return tf.where(x > 0, x, slope * x)
+
+
+def _masked_softmax(tf: Any, p: Params, x: Any, mask: Any) -> Any:
+    return tf.nn.softmax(tf.where(mask, x, tf.constant(float("-inf"), x.dtype)), axis=p["axis"])
+
+
+def _gated(activation: str) -> Implementation:
+    """The first half through an activation, times the second."""
+
+    def function(tf: Any, p: Params, x: Any) -> Any:
+        gate, value = tf.split(x, 2, axis=-1)
+        return getattr(tf.nn, activation)(gate) * value
+
+    return of(function)
+
+
+def _glu(tf: Any, p: Params, x: Any) -> Any:
+    value, gate = tf.split(x, 2, axis=-1)
+    return value * tf.sigmoid(gate)
+
+
+IMPLEMENTATIONS = {
+    **{name: calls(f"tensorflow.nn.{name}", "x") for name in ("relu", "relu6", "selu", "silu", "sigmoid", "softsign")},
+    "leaky_relu": calls("tensorflow.nn.leaky_relu", "x", alpha="negative_slope"),
+    "elu": of(_elu, "tensorflow.nn.elu"),
+    "celu": of(_celu),
+    "gelu": of(lambda tf, p, x: tf.nn.gelu(x, approximate=p["approximate"] == "tanh"), "tensorflow.nn.gelu"),
+    "mish": of(lambda tf, p, x: x * tf.tanh(tf.math.softplus(x))),
+    "hard_sigmoid": of(lambda tf, p, x: tf.nn.relu6(x + 3) / 6),
+    "hardswish": of(lambda tf, p, x: x * tf.nn.relu6(x + 3) / 6),
+    "log_sigmoid": calls("tensorflow.math.log_sigmoid", "x"),
+    "softplus": of(_softplus, "tensorflow.math.softplus"),
+    "tanhshrink": of(lambda tf, p, x: x - tf.tanh(x)),
+    "hardtanh": calls("tensorflow.clip_by_value", "x", clip_value_min="min_val", clip_value_max="max_val"),
+    "softshrink": of(lambda tf, p, x: tf.sign(x) * tf.nn.relu(tf.abs(x) - p["lambd"])),
+    "hardshrink": of(lambda tf, p, x: tf.where(tf.abs(x) > p["lambd"], x, tf.zeros_like(x))),
+    "threshold": of(lambda tf, p, x: tf.where(x > p["threshold"], x, tf.cast(p["value"], x.dtype))),
+    "prelu": of(_prelu),
+    "softmax": calls("tensorflow.nn.softmax", "x", axis="axis"),
+    "log_softmax": calls("tensorflow.nn.log_softmax", "x", axis="axis"),
+    "softmin": of(lambda tf, p, x: tf.nn.softmax(-x, axis=p["axis"])),
+    "masked_softmax": of(_masked_softmax),
+    "glu": of(_glu),
+    "geglu": _gated("gelu"),
+    "swiglu": _gated("silu"),
+    "reglu": _gated("relu"),
+}

@@ -1,0 +1,101 @@
+"""Element by element: arithmetic, powers, trigonometry, special functions, comparisons, logic, bits."""
+
+from __future__ import annotations
+
+from math import log, pi
+from typing import Any
+
+from opmark.implementations._rows import calls
+from opmark.implementations.tensorflow._rows import of
+from opmark.schema import Implementation, Params
+
+# The operator's name where TensorFlow's is another.
+_UNARY = {
+    **{name: name for name in (
+        "abs", "negative", "sign", "reciprocal", "square", "sqrt", "rsqrt", "exp", "expm1", "log", "log1p", "sin", "cos",
+        "tan", "sinh", "cosh", "tanh", "erf", "erfc", "erfinv", "digamma", "ceil", "floor", "round",
+    )},
+    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
+    "gammaln": "lgamma", "isfinite": "is_finite", "isinf": "is_inf", "isnan": "is_nan",
+}  # fmt: skip
+_BINARY = {
+    **{name: name for name in (
+        "add", "maximum", "minimum", "atan2", "equal", "not_equal", "greater", "greater_equal", "less", "less_equal",
+    )},
+    "sub": "subtract", "mul": "multiply", "div": "divide", "power": "pow", "floor_divide": "floordiv",
+    "mod": "floormod",
+}  # fmt: skip
+_BITS = {
+    **{f"bitwise_{name}": f"bitwise_{name}" for name in ("and", "or", "xor")},
+    "bitwise_left_shift": "left_shift",
+    "bitwise_right_shift": "right_shift",
+}
+
+
+def copied(tf: Any, p: Params, x: Any) -> Any:
+    """`tf.identity` hands out the same memory; this is TensorFlow's operator that does not."""
+    return tf.raw_ops.DeepCopy(x=x)
+
+
+def _trunc(tf: Any, p: Params, x: Any) -> Any:
+    """TensorFlow has a rounding towards zero only in its NumPy clothes, which do the same."""
+    return tf.where(x < 0, tf.math.ceil(x), tf.math.floor(x))
+
+
+def _cast(tf: Any, p: Params, x: Any) -> Any:
+    """A cast to the same type is none."""
+    return copied(tf, p, x) if p["to"] == p["dtype"] else tf.cast(x, p["to"])
+
+
+def _nan_to_num(tf: Any, p: Params, x: Any) -> Any:
+    return tf.clip_by_value(tf.where(tf.math.is_nan(x), tf.zeros_like(x), x), x.dtype.min, x.dtype.max)
+
+
+def _logaddexp(tf: Any, p: Params, x: Any, y: Any) -> Any:
+    return tf.maximum(x, y) + tf.math.log1p(tf.exp(-tf.abs(x - y)))
+
+
+def _sinc(tf: Any, p: Params, x: Any) -> Any:
+    turned = pi * x
+    return tf.where(tf.equal(x, 0), tf.ones_like(x), tf.sin(turned) / turned)
+
+
+def _logical(name: str) -> Implementation:
+    """Whatever is not zero is true; its functions take truth values only."""
+
+    def function(tf: Any, p: Params, **tensors: Any) -> Any:
+        return getattr(tf.math, name)(*(tf.cast(tensor, tf.bool) for tensor in tensors.values()))
+
+    return of(function, f"tensorflow.math.{name}")
+
+
+IMPLEMENTATIONS = {
+    **{name: calls(f"tensorflow.math.{function}", "x") for name, function in _UNARY.items()},
+    **{name: calls(f"tensorflow.math.{function}", "x", "y") for name, function in _BINARY.items()},
+    **{name: calls(f"tensorflow.bitwise.{function}", "x", "y") for name, function in _BITS.items()},
+    "bitwise_not": calls("tensorflow.bitwise.invert", "x"),
+    **{name: _logical(name) for name in ("logical_and", "logical_or", "logical_xor", "logical_not")},
+    "identity": of(copied, "tensorflow.raw_ops.DeepCopy"),
+    "cast": of(_cast, "tensorflow.cast"),
+    "cbrt": of(lambda tf, p, x: tf.sign(x) * tf.pow(tf.abs(x), 1 / 3)),
+    "rcbrt": of(lambda tf, p, x: tf.sign(x) * tf.pow(tf.abs(x), -1 / 3)),
+    "exp2": of(lambda tf, p, x: tf.pow(tf.cast(2, x.dtype), x)),
+    "log2": of(lambda tf, p, x: tf.math.log(x) * (1 / log(2))),
+    "log10": of(lambda tf, p, x: tf.math.log(x) * (1 / log(10))),
+    "logit": of(lambda tf, p, x: tf.math.log(x / (1 - x))),
+    "degrees": of(lambda tf, p, x: x * (180 / pi)),
+    "radians": of(lambda tf, p, x: x * (pi / 180)),
+    "sinc": of(_sinc),
+    "gamma": of(lambda tf, p, x: tf.exp(tf.math.lgamma(x))),
+    "trunc": of(_trunc),
+    "frac": of(lambda tf, p, x: x - _trunc(tf, p, x)),
+    "clip": calls("tensorflow.clip_by_value", "x", clip_value_min="low", clip_value_max="high"),
+    "nan_to_num": of(_nan_to_num),
+    "fmod": of(lambda tf, p, x, y: tf.truncatemod(x, y), "tensorflow.truncatemod"),
+    "hypot": of(lambda tf, p, x, y: tf.sqrt(tf.square(x) + tf.square(y))),
+    "logaddexp": of(_logaddexp),
+    "lerp": of(lambda tf, p, x, y: x + p["weight"] * (y - x)),
+    "add_n": of(lambda tf, p, **xs: tf.add_n(list(xs.values())), "tensorflow.add_n"),
+    "addcmul": of(lambda tf, p, x, y, z: x + p["value"] * y * z),
+    "addcdiv": of(lambda tf, p, x, y, z: x + p["value"] * y / z),
+}

@@ -1,0 +1,156 @@
+"""Along an axis: sums, extremes and where they are, scans, sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opmark.implementations._rows import calls
+from opmark.implementations.tensorflow._rows import of
+from opmark.schema import Implementation, Params
+
+
+def _reduces(function: str, prepared: Callable[[Any, Any], Any] | None = None) -> Implementation:
+    """`tf.reduce_...`, of what `prepared(tf, x)` makes of x."""
+
+    def call(tf: Any, p: Params, x: Any) -> Any:
+        values = prepared(tf, x) if prepared else x
+        return getattr(tf.math, function)(values, axis=p["axis"], keepdims=p["keepdims"])
+
+    return of(call, f"tensorflow.math.{function}" if prepared is None else "")
+
+
+def _wide(tf: Any, x: Any) -> Any:
+    """Whole numbers are added up in 64 bits."""
+    return tf.cast(x, tf.int64) if x.dtype.is_integer else x
+
+
+def _missing(with_: float) -> Callable[[Any, Any], Any]:
+    return lambda tf, x: tf.where(tf.math.is_nan(x), tf.cast(with_, x.dtype), x)
+
+
+def _nanmean(tf: Any, p: Params, x: Any) -> Any:
+    along = {"axis": p["axis"], "keepdims": p["keepdims"]}
+    there = tf.math.logical_not(tf.math.is_nan(x))
+    return tf.reduce_sum(_missing(0.0)(tf, x), **along) / tf.reduce_sum(tf.cast(there, x.dtype), **along)
+
+
+def _variance(tf: Any, p: Params, x: Any) -> Any:
+    """TensorFlow's divides by the length."""
+    found = tf.math.reduce_variance(x, axis=p["axis"], keepdims=p["keepdims"])
+    n = x.shape[p["axis"]]
+    return found * (n / (n - p["correction"])) if p["correction"] else found
+
+
+def _place(function: str) -> Callable[..., Any]:
+    def call(tf: Any, p: Params, x: Any) -> Any:
+        found = getattr(tf.math, function)(x, axis=p["axis"], output_type=tf.int64)
+        return tf.expand_dims(found, p["axis"]) if p["keepdims"] else found
+
+    return call
+
+
+def _with_place(value: str, place: str) -> Implementation:
+    def call(tf: Any, p: Params, x: Any) -> Any:
+        found = getattr(tf.math, value)(x, axis=p["axis"], keepdims=p["keepdims"])
+        return found, _place(place)(tf, p, x)
+
+    return of(call)
+
+
+def _last(tf: Any, p: Params, x: Any) -> Any:
+    """With the axis at the end, where TensorFlow's functions that pick and sort want it."""
+    rank = len(x.shape)
+    return x if p["axis"] % rank == rank - 1 else tf.experimental.numpy.moveaxis(x, p["axis"], -1)
+
+
+def _back(tf: Any, p: Params, x: Any, rank: int) -> Any:
+    return x if p["axis"] % rank == rank - 1 else tf.experimental.numpy.moveaxis(x, -1, p["axis"])
+
+
+def _kth(tf: Any, p: Params, x: Any, k: int) -> Any:
+    """The k-th smallest: the last of the k largest of the negated."""
+    values, places = tf.math.top_k(-_last(tf, p, x), k=k)
+    found = -values[..., k - 1], tf.cast(places[..., k - 1], tf.int64)
+    return tuple(tf.expand_dims(each, p["axis"]) for each in found) if p["keepdims"] else found
+
+
+def _sort(tf: Any, p: Params, x: Any) -> Any:
+    """TensorFlow sorts values or gives indices; who wants both fetches the values by the indices."""
+    places = _argsort(tf, p, x)
+    axis, rank = p["axis"] % len(x.shape), len(x.shape)
+    values = tf.gather(_last(tf, p, x), _last(tf, {"axis": axis}, places), axis=-1, batch_dims=rank - 1)
+    return _back(tf, p, values, rank), places
+
+
+def _argsort(tf: Any, p: Params, x: Any) -> Any:
+    direction = "DESCENDING" if p["descending"] else "ASCENDING"
+    return tf.cast(tf.argsort(x, axis=p["axis"], direction=direction), tf.int64)
+
+
+def _topk(tf: Any, p: Params, x: Any) -> Any:
+    values, places = tf.math.top_k(x if p["largest"] else -x, k=p["k"], index_type=tf.int64)
+    return values if p["largest"] else -values, places
+
+
+def _diff(tf: Any, p: Params, x: Any) -> Any:
+    axis, n = p["axis"] % len(x.shape), x.shape[p["axis"]]
+    before = (slice(None),) * axis
+    return x[(*before, slice(1, n))] - x[(*before, slice(0, n - 1))]
+
+
+def _multi_sum_sq(tf: Any, p: Params, **xs: Any) -> Any:
+    wide = (tf.cast(x, tf.float32) if x.dtype.size < 4 else x for x in xs.values())
+    return tf.stack([tf.reduce_sum(tf.square(x)) for x in wide])
+
+
+def _all_finite(tf: Any, p: Params, **xs: Any) -> Any:
+    each = [tf.reduce_all(tf.math.is_finite(x)) for x in xs.values()]
+    return each[0] if len(each) == 1 else tf.reduce_all(tf.stack(each))
+
+
+def _moments(tf: Any, p: Params, x: Any) -> Any:
+    rank = len(x.shape)
+    mean, variance = tf.nn.moments(x, axes=list(range(rank - p["axes"], rank)) if p["axes"] else list(range(rank)))
+    return variance, mean
+
+
+IMPLEMENTATIONS = {
+    "reduce_sum": of(
+        lambda tf, p, x: tf.reduce_sum(_wide(tf, x), axis=p["axis"], keepdims=p["keepdims"]),
+        "tensorflow.math.reduce_sum",
+    ),
+    "reduce_mean": _reduces("reduce_mean"),
+    "prod": _reduces("reduce_prod"),
+    "logsumexp": _reduces("reduce_logsumexp"),
+    "amax": _reduces("reduce_max"),
+    "amin": _reduces("reduce_min"),
+    "any": _reduces("reduce_any", lambda tf, x: tf.cast(x, tf.bool)),
+    "all": _reduces("reduce_all", lambda tf, x: tf.cast(x, tf.bool)),
+    "nansum": _reduces("reduce_sum", _missing(0.0)),
+    "nanprod": _reduces("reduce_prod", _missing(1.0)),
+    "nanmean": of(_nanmean),
+    "var": of(_variance, "tensorflow.math.reduce_variance"),
+    "std": of(lambda tf, p, x: tf.sqrt(_variance(tf, p, x))),
+    "norm": calls("tensorflow.norm", "x", ord="ord", axis="axis", keepdims="keepdims"),
+    "reduce_max": _with_place("reduce_max", "argmax"),
+    "reduce_min": _with_place("reduce_min", "argmin"),
+    "argmax": of(_place("argmax"), "tensorflow.math.argmax"),
+    "argmin": of(_place("argmin"), "tensorflow.math.argmin"),
+    "count_nonzero": calls("tensorflow.math.count_nonzero", "x", axis="axis"),
+    "all_finite": of(_all_finite),
+    "multi_all_finite": of(_all_finite),
+    "multi_sum_sq": of(_multi_sum_sq),
+    "moments": of(_moments, "tensorflow.nn.moments"),
+    "trace": calls("tensorflow.linalg.trace", "x"),
+    "sumlogdiag": of(lambda tf, p, x: tf.reduce_sum(tf.math.log(tf.linalg.diag_part(x)), axis=-1)),
+    "median": of(lambda tf, p, x: _kth(tf, p, x, (x.shape[p["axis"]] - 1) // 2 + 1)),
+    "kthvalue": of(lambda tf, p, x: _kth(tf, p, x, p["k"])),
+    "sort": of(_sort),
+    "argsort": of(_argsort, "tensorflow.argsort"),
+    "topk": of(_topk, "tensorflow.math.top_k"),
+    "cumsum": calls("tensorflow.math.cumsum", "x", axis="axis"),
+    "cumprod": calls("tensorflow.math.cumprod", "x", axis="axis"),
+    "logcumsumexp": calls("tensorflow.math.cumulative_logsumexp", "x", axis="axis"),
+    "diff": of(_diff),
+}

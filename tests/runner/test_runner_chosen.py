@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from opmark import api
+from opmark.errors import UnknownName, UserError
+from opmark.hardware import presence
+from opmark.registry import backend
+from opmark.runner.chosen import backends_for
+
+
+def test_all_is_what_can_run_here_with_the_rest_named() -> None:
+    names, absent = backends_for(["all"])
+    assert {"numpy-cpu", "torch-cpu"} <= set(names)
+    assert not {"null", "null-device", "torch-accelerator"} & set(names)
+    left = " ".join(absent)
+    assert "without torch-mps: an Apple GPU needs macOS" in left or sys.platform == "darwin"
+
+
+def test_a_pattern_takes_variants_too() -> None:
+    names, _ = backends_for(["openvino-cpu*"])
+    assert names == ["openvino-cpu", "openvino-cpu/throughput"]
+
+
+def test_a_pattern_that_matches_nothing_is_a_mistake() -> None:
+    with pytest.raises(UnknownName, match="no backend named"):
+        backends_for(["nothing*"])
+
+
+def test_what_is_named_is_taken_whether_it_can_run_or_not() -> None:
+    assert backends_for(["torch-cuda", "torch-cuda"]) == (["torch-cuda"], ())
+
+
+def test_interpreters_multiply_backends() -> None:
+    names, _ = backends_for(["numpy-cpu", "torch-cpu"], ["a", "b"])
+    assert names == ["numpy-cpu@a", "numpy-cpu@b", "torch-cpu@a", "torch-cpu@b"]
+    with pytest.raises(UserError, match="has its interpreter already"):
+        backends_for(["numpy-cpu@a"], ["b"])
+
+
+def test_where_nothing_of_a_pattern_can_run_its_reasons_are_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "opmark.runner.chosen.why_no_device", lambda device: "no such thing" if device == "cuda" else None
+    )
+    with pytest.raises(UserError, match="torch-cuda: no such thing"):
+        backends_for(["torch-cud*"])
+
+
+def test_a_variant_is_part_of_the_name() -> None:
+    throughput = backend("openvino-cpu/throughput")
+    assert (throughput.name, throughput.way) == ("openvino-cpu/throughput", "throughput")
+    assert backend("openvino-cpu").way == "latency"
+    assert backend("openvino-cpu/latency").name == "openvino-cpu"  # the plain name, so that both are one column
+    with pytest.raises(UnknownName, match="no variant of openvino-cpu named `fast`"):
+        backend("openvino-cpu/fast")
+    with pytest.raises(UnknownName):
+        backend("numpy-cpu/fast")
+    with pytest.raises(UserError, match="no interpreter behind the @"):
+        backend("numpy-cpu@")
+
+
+def test_what_a_pattern_leaves_out_is_said() -> None:
+    plan = api.plan("add", backend=["numpy*", "torch-m*"][0], effort="quick")
+    assert plan.notes == ()
+    assert any("torch-mps" in note for note in api.plan("add", backend="all", effort="quick").notes)
+
+
+def test_a_device_is_certainly_not_here_only_where_no_driver_made_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence.sys, "platform", "linux")
+    monkeypatch.setattr(presence, "_FILES", {"cuda": ("/dev/null",), "xpu": ("/dev/no-such-file",)})
+    assert presence.why_no_device("cuda") is None
+    assert "/dev/no-such-file" in str(presence.why_no_device("xpu"))
+    assert presence.why_no_device("npu") is None

@@ -13,9 +13,12 @@ from typing import Any
 from msgspec import convert
 from msgspec.structs import replace
 
+from opmark.analysis.rank import rank as rank_runs
+from opmark.analysis.rank import read, source_of
 from opmark.errors import UnknownName, UserError
 from opmark.frameworks.coverage import coverage as framework_coverage
-from opmark.frameworks.opinfo import PREFIX as OPINFO_PREFIX
+from opmark.frameworks.coverage import last_of_most
+from opmark.frameworks.matrix import matrix
 from opmark.guests.environments import Guest, found, interpreter_for, remove
 from opmark.guests.environments import create as create_guest
 from opmark.guests.recipes import SUPPORT, Recipe, recipe_for, recipes
@@ -47,10 +50,12 @@ from opmark.schema import (
     Run,
     Workload,
 )
-from opmark.schema.coverage import Coverage
+from opmark.schema.coverage import Coverage, Matrix
 from opmark.schema.noise import NoiseFloor
 from opmark.schema.peaks import Peaks, chip, kept_under
+from opmark.schema.ranking import Ranking
 from opmark.store import memory
+from opmark.store.find import find_run, noise_of, noise_under
 from opmark.store.location import store_path
 from opmark.units import counted
 from opmark.workloads.expand import cases_of, expand
@@ -59,8 +64,6 @@ from opmark.workloads.select import Selection
 DEFAULT_EFFORT = "standard"
 DEFAULT_TIMEOUT = 60.0
 LONGEST_TIMEOUT = 1e6
-# A run with at least so many operators of a framework's database was about all of them.
-_MOST_OF_THEM = 500
 
 PathLike = str | os.PathLike[str]
 
@@ -270,7 +273,7 @@ def noise_floor(
         this = new_run(Plan((), ()), "noise")
         floor, environments, records = self_test(backend or default_backends()[0], threads, processes, timeout, say)
         _store_all(store, this, environments, records)
-        store.keep("noise", f"{floor.backend} on {kept_under(environments[0].facts)}", this.started, floor)
+        store.keep("noise", noise_under(floor.backend, environments[0].facts), this.started, floor)
     say(f"stored as run {this.id} in {store_path(db)}")
     return floor
 
@@ -317,26 +320,19 @@ def _store_all(store: Store, run: Run, environments: Iterable[Environment], reco
 def show(run: str | None = None, *, db: PathLike | None = None) -> Result:
     """A stored run: the last one, or one by its id (or the beginning of it) or its label."""
     with closing(open_store(db)) as store:
-        this = _find_run(store, run)
+        this = find_run(store, run)
         return _result(store, this, store.records(this.id), db)
 
 
-def _find_run(store: Store, name: str | None) -> Run:
-    known = store.runs()
-    if not known:
-        raise UserError("the store holds no run yet", "`opmark run --suite quick` makes one")
-    if name is None:
-        return known[0]
-    for run in known:
-        if name in (run.id, run.label):
-            return run
-    starting = [run for run in known if run.id.startswith(name)]
-    if len(starting) == 1:
-        return starting[0]
-    if starting:
-        listed = ", ".join(run.id for run in starting[:5])
-        raise UserError(f"`{name}` begins {len(starting)} runs: {listed}", "give more of the id, or a label")
-    raise UnknownName("run", name, [run.label for run in known if run.label] + [run.id for run in known])
+def rank(runs: str | Sequence[str] = (), *, by: str = "case", db: PathLike | None = None) -> Ranking:
+    """Which implementation wins where, over stored runs, or all of them; `choose` of it is for programs."""
+    with closing(open_store(db)) as store:
+        return rank_runs(source_of(store, [find_run(store, run) for run in _many(runs)] or store.runs()), by)
+
+
+def read_ranking(path: PathLike) -> Ranking:
+    """What `opmark rank -o FILE` wrote."""
+    return read(Path(path))
 
 
 def list_(
@@ -361,15 +357,18 @@ def list_(
 
 def coverage(framework: str = "torch", *, db: PathLike | None = None) -> Coverage:
     """Which operators of a framework can be measured and how; with what became of them in the last run that tried."""
-    path = store_path(db)
-    if framework != "torch" or not path.exists():
+    if framework != "torch" or not store_path(db).exists():
         return framework_coverage(framework)
     with closing(open_store(db)) as store:
-        for run in store.runs():
-            records = [r for r in store.records(run.id) if r.task.case.op.startswith(OPINFO_PREFIX)]
-            if len({record.task.case.op for record in records}) >= _MOST_OF_THEM:
-                return framework_coverage(framework, run.id, records)
-    return framework_coverage(framework)
+        return framework_coverage(framework, *last_of_most(store))
+
+
+def coverage_matrix(*, db: PathLike | None = None) -> Matrix:
+    """Which operators of the catalogue every backend has; with what stored runs have verified of them."""
+    if not store_path(db).exists():
+        return matrix()
+    with closing(open_store(db)) as store:
+        return matrix(store.records(run.id) for run in store.runs())
 
 
 def describe(op: str) -> Operator:
@@ -391,9 +390,10 @@ def _result(store: Store, run: Run, records: list[Record], db: PathLike | None) 
 
 
 def _known(store: Store, facts: dict[str, Any]) -> Known:
-    """What was measured of a chip, and what its datasheet says."""
+    """What was measured of a chip and of its noise, and what its datasheet says."""
     measured = store.kept("peaks", kept_under(facts))
-    return Known(convert(measured, Peaks) if measured else None, datasheet(chip(facts), facts.get("threads")))
+    known = convert(measured, Peaks) if measured else None
+    return Known(known, datasheet(chip(facts), facts.get("threads")), noise_of(store, facts))
 
 
 def _many(value: str | Sequence[str]) -> list[str]:

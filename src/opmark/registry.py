@@ -62,7 +62,8 @@ def operator(name: str) -> Operator:
     known, other = catalogue(), aliases()
     found = known.get(name) or other.get(name) or _of_a_family(name)
     if found is None and set(name) & set(".:"):
-        frameworks = ", ".join(sorted({info.framework for info in backends().values() if info.computes}))
+        takes = {info.framework for info in backends().values() if info.computes and info.callables}
+        frameworks = ", ".join(sorted(takes))
         raise UserError(
             f"no callable named `{name}` can be had",
             f"a callable is named with a framework that has a backend ({frameworks}), as in torch.add, or as "

@@ -64,7 +64,7 @@ def prepared_of(live: Backend, name: str, phase: Phase = "forward", **call: Any)
 )
 def test_a_callable_is_for_the_framework_whose_tensors_it_takes(name: str, frameworks: set[str]) -> None:
     found = operator(name)
-    assert {implementation.framework for implementation in found.implementations} - {"jax"} == frameworks
+    assert {implementation.framework for implementation in found.implementations} - {"jax", "tensorflow", "mxnet"} == frameworks
     assert {implementation.path for implementation in found.implementations} == {name}
     assert (found.name, found.foreign, found.presets) == (name, True, {})
 
@@ -86,7 +86,7 @@ def test_a_name_whose_framework_has_no_backend_is_the_users_mistake() -> None:
     with pytest.raises(UserError) as caught:
         registry.operator("os.system")
     assert "no callable named `os.system`" in caught.value.message
-    assert "numpy, torch" in str(caught.value.hint)
+    assert "jax, mxnet, numpy, tensorflow, torch" in str(caught.value.hint)
 
 
 def test_planning_a_callable_imports_no_framework() -> None:

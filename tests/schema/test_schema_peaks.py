@@ -65,6 +65,7 @@ def test_a_memory_that_nobody_knows_is_not_guessed_from_a_cache(nbytes: int, col
 def test_what_computes_is_the_gpu_if_there_is_one() -> None:
     assert chip({"gpu": "Fast 9000", "cpu": "Slow 1"}) == "Fast 9000"
     assert chip({"cpu": "Slow 1"}) == "Slow 1"
+    assert chip({"chip": "NPU-1", "device": "npu", "cpu": "Slow 1"}) == "NPU-1", "a device that is no GPU"
     assert chip({"gpu": None, "cpu": ""}) == "unknown"
 
 

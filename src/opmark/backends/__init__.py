@@ -121,6 +121,7 @@ def _onnxruntime(device: str, summary: str) -> BackendInfo:
         environ=_THREADS,
         differentiates=False,
         compiles=True,
+        callables=False,
         guest="onnxruntime",
     )
 
@@ -140,6 +141,7 @@ OPENVINO_CPU = BackendInfo(
     environ=_THREADS,
     differentiates=False,
     compiles=True,
+    callables=False,
     guest="openvino",
     variants=("latency", "throughput"),
 )
@@ -159,6 +161,7 @@ def _tvm(device: str, summary: str) -> BackendInfo:
         environ={**_THREADS, "TVM_NUM_THREADS": "{threads}", "TVM_BIND_THREADS": "0"},
         differentiates=False,
         compiles=True,
+        callables=False,
         guest="tvm",
     )
 
@@ -205,5 +208,6 @@ TRITON_CUDA = BackendInfo(
     install="pip install triton",
     environ=_THREADS,
     compiles=True,
+    callables=False,
     differentiates=False,
 )

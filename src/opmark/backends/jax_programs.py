@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
+from operator import methodcaller
 from typing import Any
 
 import jax
@@ -72,7 +73,7 @@ class Program:
 def waiting(run: Any) -> Callable[[Any], Any]:
     """What waits for the outputs of a program and gives them back; for a single one without a walk through a tree."""
     single = jax.tree_util.treedef_is_leaf(run.out_tree)
-    wait: Callable[[Any], Any] = jax.Array.block_until_ready if single else jax.block_until_ready
+    wait: Callable[[Any], Any] = methodcaller("block_until_ready") if single else jax.block_until_ready
     return wait
 
 

@@ -75,7 +75,7 @@ class MxnetBackend(HostBackend):
 
     def poison(self, value: Any) -> None:
         kind = np.dtype(value.dtype)
-        value[()] = np.nan if kind.kind == "f" else np.iinfo(kind).max if kind.kind in "iu" else True
+        value[()] = np.nan if kind.kind == "f" else np.iinfo(kind).max if kind.kind in "iu" else 1
 
     def copy_into(self, target: Any, source: Any) -> None:
         source.copyto(target)

@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any
 
 import torch
 
 from opmark.backends import torch_inductor as inductor
 from opmark.backends.torch_eager import TorchBackend
-from opmark.errors import Unsupported
+from opmark.backends.torch_kind import kind
 from opmark.interfaces import BackendInfo, Counted
 from opmark.schema import Compilation, Launch
 
@@ -69,7 +68,7 @@ class TorchCompileBackend(TorchBackend):
         return super().environment() | facts
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
-        launch, key = _plain(built), ("forward", *_kind(built))
+        launch, key = _plain(built), ("forward", *kind(built))
         if self._graphs_of_the_device("forward"):
             for tensor in inputs.values():  # or each call would copy them to where the graph has its own
                 torch._dynamo.mark_static_address(tensor)
@@ -102,7 +101,7 @@ class TorchCompileBackend(TorchBackend):
 
         for tensor in inputs:
             tensor.requires_grad_(True)
-        made = self._found((phase, *_kind(one.eager)), run, phase, {})
+        made = self._found((phase, *kind(one.eager)), run, phase, {})
         with inductor.compiling():
             back, seeds = walk(whole(made.call))
         told = Compiled(back.func, *back.args, **back.keywords) if isinstance(back, partial) else Compiled(back)
@@ -137,7 +136,7 @@ class TorchCompileBackend(TorchBackend):
         # A graph of the device is for one walk back after each walk there.
         mode = self._mode + ("-no-cudagraphs" if phase == "backward" and self._mode == "max-autotune" else "")
         kept = self._copies(inputs)
-        call, compilation = inductor.compiled(mode, run, self.synchronize, calls)
+        call, compilation = inductor.compiled(mode, self._device, run, self.synchronize, calls)
         changes = tuple(name for name, copy in kept.items() if not _same(copy, inputs[name]))
         self._restore(inputs, {name: kept[name] for name in changes})
         self._made[key] = _Made(call, compilation, changes)
@@ -162,30 +161,6 @@ def _plain(built: Any) -> Any:
 
 def _is_flat(launch: Any) -> bool:
     return isinstance(launch, partial) and not isinstance(launch, Compiled)
-
-
-def _kind(value: Any) -> tuple[Any, ...]:
-    """What two launches have in common that may share their code: everything but the data of tensors."""
-    if isinstance(value, torch.Tensor):
-        return (value.dtype, tuple(value.shape), value.stride(), value.device, value.requires_grad)
-    if isinstance(value, partial):
-        return ("partial", _kind(value.func), _kind(value.args), _kind(value.keywords))
-    if isinstance(value, MethodType):
-        return ("method", value.__func__.__code__, _kind(value.__self__))
-    if isinstance(value, BuiltinMethodType):
-        bound = value.__self__
-        return ("builtin", value.__qualname__, _kind(bound) if isinstance(bound, torch.Tensor) else None)
-    if isinstance(value, FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        return ("function", value.__code__, _kind(cells), _kind(value.__defaults__ or ()))
-    if isinstance(value, list | tuple):
-        return (type(value), *map(_kind, value))
-    if isinstance(value, dict):
-        return ("dict", *((repr(key), _kind(item)) for key, item in value.items()))
-    if isinstance(value, torch.nn.Module):
-        return (type(value), repr(value), *(_kind(tensor) for tensor in value.state_dict().values()))
-    plain = isinstance(value, bool | int | float | complex | str | torch.dtype | torch.device | None)
-    return (type(value), repr(value) if plain else "")
 
 
 def _same(one: Any, other: Any) -> bool:

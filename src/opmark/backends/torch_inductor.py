@@ -3,15 +3,12 @@ with filled ones. Its caches are of this process alone."""
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import cache, partial
 from types import FunctionType
 from typing import Any
 from unittest.mock import patch
@@ -19,7 +16,6 @@ from unittest.mock import patch
 # Inductor compiles in processes of its own, which would still be there while something is measured. Read once.
 os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
 
-import psutil
 import torch
 import torch._dynamo
 import torch._inductor.compile_fx as compile_fx
@@ -29,10 +25,10 @@ from torch._inductor.graph import GraphLowering
 from torch._inductor.utils import clear_caches
 from torch.overrides import _pop_mode_temporarily
 
+from opmark.backends import _folders
 from opmark.errors import Unsupported
 from opmark.schema import Compilation
 
-_PREFIX = "opmark-inductor-"
 _KERNELS = re.compile(
     r"^(\w+) = async_compile\.|\bextern_kernels\.(\w+)\(|= (?:torch\.ops\.)?((?:aten|mkldnn|quantized|onednn)\.[\w.]+)\(",
     re.MULTILINE,
@@ -54,11 +50,12 @@ def set_up() -> None:
     torch.compiler.set_stance("fail_on_recompile")
 
 
-def compiled(mode: str, run: Run, synchronize: Callable[[], Any], calls: int) -> tuple[Any, Compilation]:
+def compiled(mode: str, device: str, run: Run, synchronize: Callable[[], Any], calls: int) -> tuple[Any, Compilation]:
     """(the compiled function of a launch, what it took): once with empty caches, once more with what is left of that.
 
     Everything is compiled after so many calls.
     """
+    _warm_up(device)
     _fresh_caches()
     told = Recording(mode)
     with told.listening():
@@ -167,29 +164,18 @@ def _first_line(text: str) -> str:
     return text.strip().splitlines()[0] if text.strip() else "no reason given"
 
 
-_root: Path | None = None
-_used = 0
+@cache
+def _warm_up(device: str) -> None:
+    """What the first compilation of a process takes beyond its own work is no part of any operator: which instructions
+    there are, headers, modules that are loaded late. torch keeps some of it in a folder of the machine."""
+    pick_vec_isa()
+    _fresh_caches()
+    with compiling():
+        Recording("default").function()(partial(torch.neg, torch.zeros(64, device=device)))
 
 
 def _fresh_caches() -> None:
-    """A folder that nobody has used before, so that cold is cold."""
-    global _root, _used
-    if _root is None:
-        # Which instructions the compiler may use is found out once for a machine: that is no part of any operator.
-        pick_vec_isa()
-        _root = _new_root()
-    _used += 1
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(_root / str(_used))
-    os.environ["TRITON_CACHE_DIR"] = str(_root / str(_used) / "triton")
+    folder = _folders.fresh()
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+    os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
     clear_caches()
-
-
-def _new_root() -> Path:
-    """Removed at the end; of processes that were killed, what they have left is removed here."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        owner = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdigit() and not psutil.pid_exists(int(owner)):
-            shutil.rmtree(left, ignore_errors=True)
-    root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
-    return root

@@ -105,6 +105,7 @@ def run(
     db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, run nothing.")] = False,
+    long: Annotated[bool, typer.Option("--long", help="A row a task, also where backends stand side by side.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record.")] = False,
 ) -> None:
     """Measure operators; print a table, store a run."""
@@ -126,10 +127,10 @@ def run(
         return
     asked |= {name: given[name] for name in ("timeout", "compile_timeout", "label", "db", "resume")}
     asked["profile"] = profiling(profiler, program, arguments, command, folder, seen, batch, within)
-    _measure(asked, as_json=as_json)
+    _measure(asked, as_json=as_json, long=long)
 
 
-def _measure(asked: dict[str, Any], *, as_json: bool) -> None:
+def _measure(asked: dict[str, Any], *, as_json: bool, long: bool) -> None:
     from opmark import api
     from opmark.cli.progress import Progress
 
@@ -140,7 +141,7 @@ def _measure(asked: dict[str, Any], *, as_json: bool) -> None:
             progress.interrupted()
             raise typer.Exit(130) from None
     if not as_json:
-        print_records(result.records, result.peaks)
+        print_records(result.records, result.peaks, long=long)
     api.talk(f"stored as run {result.run.id} in {result.db}")
     if not any(record.status == "ok" for record in result.records):
         api.talk("nothing was measured")

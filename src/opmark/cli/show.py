@@ -7,12 +7,16 @@ from typing import Annotated
 
 import typer
 
-from opmark.cli.output import print_json_lines, print_records
+from opmark.cli.output import console, print_json_lines, print_records
 
 
 def show(
     run: Annotated[str | None, typer.Argument(help="Id (or its beginning) or label. [default: the last run]")] = None,
     db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
+    long: Annotated[bool, typer.Option("--long", help="A row a task, also where backends stand side by side.")] = False,
+    numerics: Annotated[
+        bool, typer.Option("--numerics", help="How far results are from the float64 reference, instead of times.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record.")] = False,
 ) -> None:
     """Print a stored run."""
@@ -25,5 +29,9 @@ def show(
     api.talk(f"run {result.run.id}{named} of {result.run.started}{unfinished}")
     if as_json:
         print_json_lines(result.rows())
+    elif numerics:
+        from opmark.report.numerics import print_numerics
+
+        print_numerics(result.records, console())
     else:
-        print_records(result.records, result.peaks)
+        print_records(result.records, result.peaks, long=long)

@@ -55,7 +55,7 @@ def _frameworks(name: str) -> tuple[str, ...]:
     """Whose tensors it takes: by the first word; a function of one's own takes those of any."""
     if _SCHEMA.fullmatch(name):
         return ("torch",)
-    known = {info.framework: None for info in backends().values() if info.computes}
+    known = {info.framework: None for info in backends().values() if info.computes and info.callables}
     if _OWN.fullmatch(name):
         return tuple(known)
     first = name.partition(".")[0]

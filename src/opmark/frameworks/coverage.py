@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from opmark.errors import UnknownName
 from opmark.frameworks.opinfo import PREFIX, entries
+from opmark.interfaces import Store
 from opmark.registry import candidates, catalogue
 from opmark.schema import Record
 from opmark.schema.coverage import Coverage, Covered
 
 FRAMEWORKS = ("torch", "numpy")
+# A run with at least so many operators of a framework's database was about all of them.
+_MOST_OF_THEM = 500
 
 
 def coverage(framework: str, run: str = "", records: Sequence[Record] = ()) -> Coverage:
@@ -19,6 +22,15 @@ def coverage(framework: str, run: str = "", records: Sequence[Record] = ()) -> C
         raise UnknownName("framework", framework, FRAMEWORKS)
     found = _torch(_outcomes(records)) if framework == "torch" else _numpy()
     return Coverage(framework, found, run)
+
+
+def last_of_most(store: Store) -> tuple[str, list[Record]]:
+    """The newest run of nearly all operators of the framework's database, and its records of them; or nothing."""
+    for run in store.runs():
+        records = [record for record in store.records(run.id) if record.task.case.op.startswith(PREFIX)]
+        if len({record.task.case.op for record in records}) >= _MOST_OF_THEM:
+            return run.id, records
+    return "", []
 
 
 def _curated(framework: str) -> dict[str, list[str]]:

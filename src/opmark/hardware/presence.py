@@ -7,8 +7,8 @@ from pathlib import Path
 
 # A driver that is loaded has made one of these. Under WSL one file stands for every GPU.
 _FILES = {
-    "cuda": ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg"),
-    "xpu": ("/dev/dri", "/dev/dxg"),
+    "cuda": ("an NVIDIA or AMD GPU", ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")),
+    "xpu": ("an Intel GPU", ("/dev/dri", "/dev/dxg")),
 }
 
 
@@ -16,7 +16,7 @@ def why_no_device(device: str) -> str | None:
     """None where it may be here, or where nobody knows."""
     if device == "mps" and sys.platform != "darwin":
         return "an Apple GPU needs macOS"
-    files = _FILES.get(device, ())
-    if sys.platform != "linux" or not files or any(Path(file).exists() for file in files):
+    if device not in _FILES or sys.platform != "linux":
         return None
-    return f"no driver of a {device} device is loaded here (none of {', '.join(files)})"
+    what, files = _FILES[device]
+    return None if any(Path(file).exists() for file in files) else f"no driver of {what} is loaded here"

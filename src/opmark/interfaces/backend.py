@@ -61,6 +61,8 @@ class BackendInfo:
     """What an implementation builds is compiled before it is launched: that has a time and a time-out of its own."""
     also: tuple[str, ...] = ()
     """Frameworks whose implementations it takes where its own has none, in this order."""
+    callables: bool = True
+    """Whether any function of its framework can be called on its tensors; not so of one that takes graphs."""
     guest: str = ""
     """The environment that has its framework where this interpreter has not: `opmark env create NAME`."""
     variants: tuple[str, ...] = ()

@@ -54,17 +54,16 @@ def several_backends(records: Iterable[Record]) -> bool:
 
 
 def lines(records: Sequence[Record], known: Mapping[str, Known]) -> list[Line]:
-    """In the order of the plan: that of the backend that ran the most, since what cannot run is recorded out of turn."""
+    """In the order of the backend that ran the most of them: what cannot run is recorded out of turn."""
     grouped: dict[str, dict[Column, Row]] = {}
+    ran: dict[Column, list[str]] = {}
     for row in rows(records):
         task = row.record.task
         alike = content_id([task.case.id, task.settings.mode, task.settings.seed, task.settings.effort])
-        grouped.setdefault(alike, {})[Column(task.backend, way(task), task.settings.threads)] = row
-    ran: dict[Column, list[str]] = {}
-    for alike, cells in grouped.items():
-        for column, row in cells.items():
-            if row.record.status != "skipped":
-                ran.setdefault(column, []).append(alike)
+        column = Column(task.backend, way(task), task.settings.threads)
+        grouped.setdefault(alike, {})[column] = row
+        if row.record.status != "skipped":
+            ran.setdefault(column, []).append(alike)
     planned = max(ran.values(), key=len, default=[])
     return [_line(grouped[alike], known) for alike in dict.fromkeys((*planned, *grouped))]
 

@@ -27,7 +27,8 @@ def _host(facts: dict[str, Any]) -> Text:
 def _backends(backends: list[Availability]) -> Table:
     table = plain_table("backend", "runs here")
     for backend in backends:
-        versions = [f"{key} {backend.facts[key]}" for key in ("numpy", "torch", "cuda", "gpu") if key in backend.facts]
+        keys = ("numpy", "torch", "cuda", "gpu", "chip")
+        versions = [f"{key} {backend.facts[key]}" for key in keys if key in backend.facts]
         state = Text("yes" + (f", {', '.join(versions)}" if versions else ""), style="green")
         table.add_row(Text(backend.name), Text(f"no: {backend.reason}", style="yellow") if backend.reason else state)
     return table

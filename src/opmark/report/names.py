@@ -8,12 +8,16 @@ from opmark.errors import UserError
 from opmark.registry import backend_or_none
 from opmark.registry import operator as find_operator
 from opmark.report.rows import Row
-from opmark.schema import Param, Record, Task
+from opmark.schema import Case, Param, Record, Task
 from opmark.schema.shown import shown
 
 
 def parameters(record: Record) -> str:
-    return shown(record.task.case, _params(record.task.case.op), record.called)
+    return case_parameters(record.task.case, record.called)
+
+
+def case_parameters(case: Case, called: str = "") -> str:
+    return shown(case, _params(case.op), called)
 
 
 def _params(name: str) -> dict[str, Param]:
@@ -33,9 +37,13 @@ def where(row: Row) -> str:
 
 def way(task: Task) -> str:
     """The implementation, where the framework has several."""
-    own = backend_or_none(task.backend)
-    plain = not task.implementation or (own is not None and task.implementation in (*own.frameworks, own.name))
-    return "" if plain else f"/{task.implementation}"
+    return way_of(task.backend, task.implementation)
+
+
+def way_of(backend: str, implementation: str) -> str:
+    own = backend_or_none(backend)
+    plain = not implementation or (own is not None and implementation in (*own.frameworks, own.name))
+    return "" if plain else f"/{implementation}"
 
 
 def named(found: Sequence[Row]) -> str:

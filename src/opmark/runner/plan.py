@@ -54,11 +54,12 @@ def make_plan(
     tasks, skipped = [], []
     for name in dict.fromkeys(backends):
         info = find_backend(name)
+        missing = why_missing(info)
         for setting in settings:
             if by_device and info.device != "cpu" and setting.process >= DEVICE_PROCESSES[setting.effort]:
                 continue
             for case in cases:
-                for planned in _planned(case, info, setting):
+                for planned in _planned(case, info, setting, missing):
                     if isinstance(planned, Record):
                         skipped.append(planned)
                     else:
@@ -79,7 +80,7 @@ def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementati
     return registered(operator, info) or (() if info.computes else (NOTHING,))
 
 
-def _planned(case: Case, info: BackendInfo, settings: Settings) -> Iterator[Task | Record]:
+def _planned(case: Case, info: BackendInfo, settings: Settings, missing: str | None) -> Iterator[Task | Record]:
     """A task for each implementation, or the record of why there is none."""
     operator = find_operator(case.op)
     found = implementations(operator, info)
@@ -89,7 +90,7 @@ def _planned(case: Case, info: BackendInfo, settings: Settings) -> Iterator[Task
     for implementation in found:
         task = Task(case, info.name, implementation.label, settings)
         try:
-            reason = _why_not(case, operator, info) or ""
+            reason = missing or _why_not(case, operator, info) or ""
         except Exception as error:  # noqa: BLE001 - the functions of a stranger's operator may raise anything
             broken = f"operator `{operator.name}` is broken: {type(error).__name__}: {error}"
             yield Record(task, "error", broken)
@@ -98,9 +99,6 @@ def _planned(case: Case, info: BackendInfo, settings: Settings) -> Iterator[Task
 
 
 def _why_not(case: Case, operator: Operator, info: BackendInfo) -> str | None:
-    missing = why_missing(info)
-    if missing:
-        return missing
     named = {case.params[param.name] for param in operator.params if param.kind == "dtype"}
     named |= {spec.dtype for spec in operator.inputs(case.params).values()}
     lacking = sorted(named - info.dtypes)

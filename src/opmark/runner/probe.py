@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 from opmark.guests.place import why_missing
+from opmark.hardware.presence import why_no_device
 from opmark.interfaces import BackendInfo
 from opmark.registry import backends
 from opmark.runner.process import WorkerDied, WorkerProcess
@@ -22,7 +23,7 @@ def probe(infos: Iterable[BackendInfo] | None = None) -> list[Availability]:
 
 
 def _ask(info: BackendInfo) -> Availability:
-    missing = why_missing(info)
+    missing = why_missing(info) or why_no_device(info.device)
     if missing:
         return Availability(info.name, info.summary, missing)
     with closing(WorkerProcess(info, threads=1)) as worker:

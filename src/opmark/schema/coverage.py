@@ -48,3 +48,39 @@ class Coverage(Struct, frozen=True):
 
     def uncovered(self) -> list[Covered]:
         return [covered for covered in self.operators if covered.reason]
+
+
+class Implemented(Struct, frozen=True):
+    """An operator of the catalogue, and what computes it."""
+
+    op: str
+    category: str
+    differentiable: bool
+    backends: dict[str, list[str]]
+    """Labels of its implementations, by the backends that have any."""
+    lacks: dict[str, str] = {}
+    """Why a backend that has an implementation cannot run it, where that is known beforehand."""
+    verified: dict[str, list[str]] = {}
+    """Phases in which a stored run found its result right, by backend."""
+
+
+class Matrix(Struct, frozen=True):
+    """Operators x backends, told without importing a framework."""
+
+    backends: dict[str, str]
+    """What computes, by name, with the name that it has without its device: `torch-cpu` is `torch`."""
+    differentiate: list[str]
+    """Those of them that can run a backward phase."""
+    operators: list[Implemented]
+    runs: int = 0
+    """Stored ones that were looked at."""
+
+    def forward(self, backend: str) -> frozenset[str]:
+        return frozenset(one.op for one in self.operators if backend in one.backends and backend not in one.lacks)
+
+    def backward(self, backend: str) -> frozenset[str]:
+        gradients = {one.op for one in self.operators if one.differentiable}
+        return self.forward(backend) & gradients if backend in self.differentiate else frozenset()
+
+    def verified(self, backend: str, phase: str) -> frozenset[str]:
+        return frozenset(one.op for one in self.operators if phase in one.verified.get(backend, ()))

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from opmark.errors import Unsupported
 from opmark.implementations.mxnet._rows import nd, row
 from opmark.schema import Params
 
 
 def _batch_norm(mx: Any, p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any) -> Any:
-    """MXNet keeps what its momentum says of the old, torch's says how much of the new is taken."""
+    """MXNet's momentum says how much of the old is kept, the catalogue's how much of the new is taken."""
     how = {"eps": p["eps"], "momentum": 1 - p["momentum"], "fix_gamma": False, "use_global_stats": not p["training"]}
+    normal = mx.nd.BatchNorm(x, weight, bias, running_mean, running_var, **how)
     if not p["training"]:
-        return mx.nd.BatchNorm(x, weight, bias, running_mean, running_var, **how)
-    with mx.autograd.train_mode():
-        return mx.nd.BatchNorm(x, weight, bias, running_mean, running_var, **how)
+        return normal
+    if not mx.autograd.is_recording():
+        raise Unsupported("MXNet updates the running statistics on the way back: in training it has no forward alone")
+    return normal, running_mean, running_var
+
+
+def _group_norm(mx: Any, p: Params, x: Any, weight: Any, bias: Any) -> Any:
+    """MXNet scales a group, and not a channel: that is done afterwards."""
+    ones, zeros = mx.nd.ones((p["groups"],), dtype=x.dtype), mx.nd.zeros((p["groups"],), dtype=x.dtype)
+    normal, spread = mx.nd.GroupNorm(x, ones, zeros, num_groups=p["groups"], eps=p["eps"]), (-1,) + (1,) * (x.ndim - 2)
+    return mx.nd.broadcast_add(mx.nd.broadcast_mul(normal, weight.reshape(spread)), bias.reshape(spread))
 
 
 def _rms(mx: Any, p: Params, x: Any, weight: Any) -> Any:
@@ -43,7 +53,7 @@ def _add_layer_norm(mx: Any, p: Params, x: Any, residual: Any, weight: Any, bias
 
 IMPLEMENTATIONS = {
     "batch_norm": row(_batch_norm, "mxnet.nd.BatchNorm"),
-    "group_norm": nd("GroupNorm", "x", "weight", "bias", num_groups="groups", eps="eps"),
+    "group_norm": row(_group_norm, "mxnet.nd.GroupNorm"),
     "instance_norm": nd("InstanceNorm", "x", "weight", "bias", eps="eps"),
     "layer_norm": nd("LayerNorm", "x", "weight", "bias", eps="eps"),
     "l2_normalize": nd("L2Normalization", "x", mode="mode", eps="eps"),

@@ -41,8 +41,17 @@ def _norm(mx: Any, p: Params, x: Any) -> Any:
 
 
 def _moments(mx: Any, p: Params, x: Any) -> Any:
-    axes = tuple(range(-(p["axes"] or len(p["shape"])), 0))
-    return mx.np.var(x, axis=axes), mx.np.mean(x, axis=axes)
+    last = p["axes"] or len(p["shape"])
+    mean, var = mx.nd.moments(x, axes=tuple(range(-last, 0)))
+    return (var, mean) if last < len(p["shape"]) else (var.reshape(()), mean.reshape(()))
+
+
+def _var(mx: Any, p: Params, x: Any) -> Any:
+    """By moments: the gradient of `mxnet.np.var` is zero."""
+    n = p["shape"][p["axis"]]
+    var = mx.nd.moments(x, axes=(p["axis"],), keepdims=p["keepdims"])[1]
+    var = var if p["correction"] == 0 else var * (n / (n - p["correction"]))
+    return var if p["keepdims"] or len(p["shape"]) > 1 else var.reshape(())
 
 
 def _place(name: str) -> Any:
@@ -138,11 +147,11 @@ IMPLEMENTATIONS = {
     "nansum": np_row(lambda mx, p, x: mx.np.sum(_without_nan(mx, x, 0.0), **_along(p))),
     "nanprod": np_row(lambda mx, p, x: mx.np.prod(_without_nan(mx, x, 1.0), **_along(p))),
     "nanmean": np_row(_nanmean),
-    "var": np("var", "x", ddof="correction", **AXIS),
-    "std": np("std", "x", ddof="correction", **AXIS),
+    "var": row(_var, "mxnet.nd.moments"),
+    "std": row(lambda mx, p, x: mx.nd.sqrt(_var(mx, p, x))),
     "norm": row(_norm, "mxnet.nd.norm"),
     "logsumexp": np_row(_logsumexp),
-    "moments": np_row(_moments),
+    "moments": row(_moments, "mxnet.nd.moments"),
     "amax": np("max", "x", **AXIS),
     "amin": np("min", "x", **AXIS),
     "reduce_max": _extreme("max"),
@@ -165,6 +174,6 @@ IMPLEMENTATIONS = {
     "nonzero": np_row(lambda mx, p, x: mx.npx.nonzero(x), "mxnet.npx.nonzero"),
     "histogram": row(_histogram, "mxnet.nd.histogram"),
     "bincount": np_row(_bincount, "mxnet.np.bincount"),
-    "cumsum": np("cumsum", "x", axis="axis"),
+    "cumsum": np_row(lambda mx, p, x: mx.np.cumsum(x, axis=p["axis"] % x.ndim), "mxnet.np.cumsum"),
     "diff": np_row(_diff, "mxnet.np.diff"),
 }

@@ -79,6 +79,11 @@ class Pen:
         self._dtypes[name] = dtype
         return name
 
+    def typed(self, name: str, dtype: str) -> str:
+        """What nobody could tell from the inputs of its node."""
+        self._dtypes[name] = dtype
+        return name
+
     def _sources(self, kind: str, inputs: tuple[Any, ...]) -> list[str]:
         """The inputs by name, with what is no name made a constant."""
         like = [name for name in inputs[1 if kind == "Where" else 0 :] if isinstance(name, str) and name]
@@ -93,7 +98,7 @@ class Pen:
             return str(attributes["to"])
         told = _TYPES.get(kind, 0)
         told = told[place] if isinstance(told, tuple) else told
-        return told if isinstance(told, str) else self._dtypes[sources[told]]
+        return told if isinstance(told, str) else self._dtypes[sources[told]] if sources else ""
 
 
 def element_type(dtype: str) -> int:

@@ -2,23 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from opmark.interfaces import Function
+from opmark.interfaces import Function, Held
 from opmark.registry import resolve
 from opmark.schema import Implementation, Params
 
+TRANSPOSED = "nhwc with transposes"
+"""The name of an implementation that moves the channels to the end and back inside of what is timed: the catalogue has
+them second, and this function of TensorFlow has no kernel for that on a CPU."""
 
-def of(function: Callable[..., Any], path: str = "", name: str = "") -> Implementation:
-    """function(tf, p, **inputs): a few functions of TensorFlow put together, or one whose arguments need a word."""
+Lay = Callable[..., Any]
+
+
+class Laid(Held):
+    """A weight in the layout that TensorFlow's users keep it in, laid out anew only when there are other data in the
+    place that it comes from: not at every call."""
+
+    __slots__ = ("_laid", "_seen", "lay", "source")
+
+    def __init__(self, source: Held, lay: Callable[[Any], Any]) -> None:
+        self.source = source
+        self.lay = lay
+        self._seen = source.value
+        self._laid = lay(source.value)
+
+    @property
+    def value(self) -> Any:
+        if self.source.value is not self._seen:
+            self._seen = self.source.value
+            self._laid = self.lay(self._seen)
+        return self._laid
+
+
+def of(
+    function: Callable[..., Any], path: str = "", name: str = "", lay: Mapping[str, Lay] | None = None
+) -> Implementation:
+    """function(tf, p, **inputs): a few functions of TensorFlow put together, or one whose arguments need a word.
+
+    `lay`: by input, lay(tf, p, value) that is done beforehand. The backend goes back through it for a gradient.
+    """
+    laid = dict(lay or {})
 
     def build(p: Params, **tensors: Any) -> Function:
         tf, names = resolve("tensorflow"), tuple(tensors)
+        held = {**tensors, **{name: Laid(tensors[name], partial(one, tf, p)) for name, one in laid.items()}}
 
         def call(*values: Any) -> Any:
             return function(tf, p, **dict(zip(names, values, strict=True)))
 
-        return Function(call, tuple(tensors.values()))
+        return Function(call, tuple(held.values()))
 
     return Implementation("tensorflow", build, name, path)

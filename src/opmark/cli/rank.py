@@ -1,0 +1,34 @@
+"""opmark rank"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opmark.cli.output import console, write_out
+
+
+def rank(
+    runs: Annotated[
+        list[str] | None, typer.Argument(help="Ids (or their beginnings) or labels. [default: every run of the store]")
+    ] = None,
+    by: Annotated[str, typer.Option(help="operator, dtype, size, case.")] = "operator",
+    db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the JSON to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for a program to choose by.")] = False,
+) -> None:
+    """Which implementation wins where: of what was measured and verified, by chip, phase and threads."""
+    import msgspec
+
+    from opmark import api
+    from opmark.report.ranking import ranking_text
+
+    found = api.rank(runs or (), by=by, db=db)
+    if as_json or output:
+        write_out(msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n", output)
+        if output:
+            api.talk(f"wrote {len(found.cases)} cases to {output}")
+    if not as_json:
+        console().print(ranking_text(found, by))

@@ -1,0 +1,54 @@
+"""Operators x backends: what has an implementation where, and what stored runs have verified of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from opmark.interfaces import BackendInfo
+from opmark.registry import DRILL, backends, catalogue, implementations
+from opmark.schema import Operator, Record
+from opmark.schema.coverage import Implemented, Matrix
+
+
+def matrix(runs: Iterable[Sequence[Record]] = ()) -> Matrix:
+    """From the registry alone. What fails on purpose, and backends that compute nothing, are no part of it."""
+    infos = [info for info in backends().values() if info.computes]
+    number, verified = 0, {}
+    for number, records in enumerate(runs, 1):  # noqa: B007 - counted here, since there may be too many to keep
+        _note(records, verified)
+    listed = [operator for operator in catalogue().values() if operator.category != DRILL]
+    return Matrix(
+        {info.name: info.name.removesuffix(f"-{info.device}") for info in infos},
+        [info.name for info in infos if info.differentiates],
+        [_implemented(operator, infos, verified.get(operator.name, {})) for operator in listed],
+        number,
+    )
+
+
+def _note(records: Sequence[Record], verified: dict[str, dict[str, list[str]]]) -> None:
+    """By operator and backend; a variant, or another interpreter, is the same backend."""
+    for record in records:
+        task, check = record.task, record.verification
+        if record.status == "ok" and check is not None and check.checked != "none":
+            name = task.backend.partition("@")[0].partition("/")[0]
+            phases = verified.setdefault(task.case.op, {}).setdefault(name, [])
+            if task.case.phase not in phases:
+                phases.append(task.case.phase)
+
+
+def _implemented(operator: Operator, infos: Sequence[BackendInfo], verified: Mapping[str, list[str]]) -> Implemented:
+    labels = {info.name: [one.label for one in implementations(operator, info)] for info in infos}
+    lacking = {info.name: reason for info in infos if (reason := _lacks(info).get(operator.name)) and labels[info.name]}
+    return Implemented(
+        operator.name,
+        operator.category,
+        bool(operator.gradients),
+        {name: found for name, found in labels.items() if found},
+        lacking,
+        dict(verified),
+    )
+
+
+def _lacks(info: BackendInfo) -> Mapping[str, str]:
+    """Operators that an engine is known not to take, with the reason."""
+    return getattr(info, "lacks", None) or {}

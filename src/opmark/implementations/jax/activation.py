@@ -1,0 +1,67 @@
+"""Activations, gated ones and softmax: those of jax.nn, and what it lacks in the way that its users write it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opmark.implementations._rows import calls
+from opmark.implementations.jax._modules import jnp, nn, row
+from opmark.schema import Implementation, Params
+
+_NN = {
+    **{name: f"jax.nn.{name}" for name in (
+        "relu", "relu6", "selu", "silu", "mish", "hard_sigmoid", "sigmoid", "log_sigmoid", "glu",
+    )},
+    "hardswish": "jax.nn.hard_swish",
+    "softsign": "jax.nn.soft_sign",
+}  # fmt: skip
+
+
+def _prelu(p: Params, x: Any, weight: Any) -> Any:
+    """A slope a channel, which is the second axis."""
+    slope = weight.reshape(weight.shape + (1,) * (x.ndim - 2))
+    return jnp.where(x > 0, x, slope * x)
+
+
+def _gelu(p: Params, x: Any) -> Any:
+    return nn.gelu(x, approximate=p["approximate"] == "tanh")
+
+
+def _hardtanh(p: Params, x: Any) -> Any:
+    return nn.hard_tanh(x) if (p["min_val"], p["max_val"]) == (-1, 1) else jnp.clip(x, p["min_val"], p["max_val"])
+
+
+def _softshrink(p: Params, x: Any) -> Any:
+    return jnp.sign(x) * nn.relu(jnp.abs(x) - p["lambd"])
+
+
+def _gated(activate: Callable[[Any], Any]) -> Implementation:
+    def call(p: Params, x: Any) -> Any:
+        gate, value = jnp.split(x, 2, axis=-1)
+        return activate(gate) * value
+
+    return row(call)
+
+
+IMPLEMENTATIONS = {
+    **{name: calls(path, "x") for name, path in _NN.items()},
+    "leaky_relu": calls("jax.nn.leaky_relu", "x", negative_slope="negative_slope"),
+    "prelu": row(_prelu),
+    "elu": calls("jax.nn.elu", "x", alpha="alpha"),
+    "celu": calls("jax.nn.celu", "x", alpha="alpha"),
+    "gelu": row(_gelu, "jax.nn.gelu"),
+    "softplus": row(lambda p, x: nn.softplus(p["beta"] * x) / p["beta"], "jax.nn.softplus"),
+    "tanhshrink": row(lambda p, x: x - jnp.tanh(x)),
+    "hardtanh": row(_hardtanh, "jax.nn.hard_tanh"),
+    "softshrink": row(_softshrink),
+    "hardshrink": row(lambda p, x: jnp.where(jnp.abs(x) > p["lambd"], x, 0)),
+    "threshold": row(lambda p, x: jnp.where(x > p["threshold"], x, p["value"])),
+    "swiglu": _gated(lambda x: nn.silu(x)),
+    "geglu": _gated(lambda x: nn.gelu(x, approximate=False)),
+    "reglu": _gated(lambda x: nn.relu(x)),
+    "softmax": calls("jax.nn.softmax", "x", axis="axis"),
+    "log_softmax": calls("jax.nn.log_softmax", "x", axis="axis"),
+    "softmin": row(lambda p, x: nn.softmax(-x, axis=p["axis"]), "jax.nn.softmax"),
+    "masked_softmax": row(lambda p, x, mask: nn.softmax(x, axis=p["axis"], where=mask), "jax.nn.softmax"),
+}

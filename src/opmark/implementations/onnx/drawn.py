@@ -1,0 +1,110 @@
+"""Random values, and what leaves some of the others out.
+
+The nodes have no seed: every call draws anew. What has no inputs is nothing that an engine could compute beforehand.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+from opmark.implementations.onnx._graph import Pen, element_type, graph
+from opmark.schema import Implementation, Params
+
+_SATURATION = -1.7580993408473766
+"""The value that SELU never falls below."""
+
+
+def _uniform(g: Pen, dtype: str, shape: Any, low: float = 0.0, high: float = 1.0) -> Any:
+    drawn = g.RandomUniform(dtype=element_type(dtype), shape=list(shape), low=low, high=high)
+    return g.typed(drawn, dtype)
+
+
+def _normal(g: Pen, dtype: str, shape: Any, mean: float = 0.0, std: float = 1.0) -> Any:
+    drawn = g.RandomNormal(dtype=element_type(dtype), shape=list(shape), mean=mean, scale=std)
+    return g.typed(drawn, dtype)
+
+
+def _waiting(g: Pen, dtype: str, shape: Any) -> Any:
+    """Exponentially distributed: minus the logarithm of what is uniform and never zero."""
+    return g.Neg(g.Log(g.Sub(1.0, _uniform(g, dtype, shape))))
+
+
+def _each(p: Params) -> list[int]:
+    return [p["draws"], p["distributions"]]
+
+
+def _sample_uniform(g: Pen, p: Params, low: str, high: str) -> Any:
+    return g.Add(low, g.Mul(g.Sub(high, low), _uniform(g, p["dtype"], _each(p))))
+
+
+def _sample_normal(g: Pen, p: Params, mean: str, std: str) -> Any:
+    return g.Add(mean, g.Mul(std, _normal(g, p["dtype"], _each(p))))
+
+
+def _randint(g: Pen, p: Params) -> Any:
+    drawn = g.Floor(_uniform(g, "float64", p["shape"], float(p["low"]), float(p["high"])))
+    return g.Cast(drawn, to=p["dtype"])
+
+
+def _multinomial(g: Pen, p: Params, weights: str) -> Any:
+    return g.typed(g.Multinomial(g.Log(weights), dtype=element_type("int64"), sample_size=p["draws"]), "int64")
+
+
+def _order(g: Pen, n: int) -> Any:
+    """The places of random numbers in order: any permutation is as likely as another."""
+    return g.TopK(_uniform(g, "float64", [n]), [n], outputs=2, axis=0)[1]
+
+
+def _randperm(g: Pen, p: Params) -> Any:
+    order = _order(g, p["elements"])
+    return order if p["dtype"] == "int64" else g.Cast(order, to=p["dtype"])
+
+
+def _dropout(g: Pen, x: str, rate: float) -> Any:
+    return g.Dropout(x, rate, g.constant(True, "bool"))
+
+
+def _left_out(*, alpha: bool, channels: bool) -> Implementation:
+    """Whole channels, or what becomes SELU's saturation: neither is ONNX's Dropout."""
+
+    def draw(g: Pen, p: Params, x: str) -> Any:
+        shape, keep = list(p["shape"]), 1 - p["p"]
+        factor, shift, other = 1 / keep, 0.0, 0.0
+        if alpha:
+            factor = 1 / sqrt(keep * (1 + p["p"] * _SATURATION**2))
+            shift = -factor * _SATURATION * p["p"]
+            other = factor * _SATURATION + shift
+        about = [*shape[:2], *[1] * (len(shape) - 2)] if channels else shape
+        dropped = g.Less(_uniform(g, "float32", about), p["p"])
+        scaled = g.Mul(x, factor)
+        return g.Where(dropped, other, g.Add(scaled, shift) if alpha else scaled)
+
+    return graph(draw)
+
+
+def _bias_dropout_add(g: Pen, p: Params, x: str, bias: str, residual: str) -> Any:
+    return g.Add(_dropout(g, g.Add(x, bias), p["p"]), residual)
+
+
+IMPLEMENTATIONS = {
+    "random_uniform": graph(lambda g, p: _uniform(g, p["dtype"], p["shape"], p["low"], p["high"]),
+                            path="onnx.RandomUniform"),
+    "random_normal": graph(lambda g, p: _normal(g, p["dtype"], p["shape"], p["mean"], p["std"]),
+                           path="onnx.RandomNormal"),
+    "random_exponential": graph(lambda g, p: g.Div(_waiting(g, p["dtype"], p["shape"]), p["rate"])),
+    "random_randint": graph(_randint),
+    "sample_uniform": graph(_sample_uniform),
+    "sample_normal": graph(_sample_normal),
+    "sample_exponential": graph(lambda g, p, rate: g.Div(_waiting(g, p["dtype"], _each(p)), rate)),
+    "bernoulli": graph(lambda g, p, x: g.Bernoulli(x), path="onnx.Bernoulli"),
+    "multinomial": graph(_multinomial, path="onnx.Multinomial"),
+    "randperm": graph(_randperm),
+    "shuffle": graph(lambda g, p, x: g.Gather(x, _order(g, p["shape"][0]))),
+    "dropout": graph(lambda g, p, x: _dropout(g, x, p["p"]), path="onnx.Dropout"),
+    "alpha_dropout": _left_out(alpha=True, channels=False),
+    "dropout2d": _left_out(alpha=False, channels=True),
+    "feature_alpha_dropout": _left_out(alpha=True, channels=True),
+    "softmax_dropout": graph(lambda g, p, x: _dropout(g, g.Softmax(x, axis=-1), p["p"])),
+    "bias_dropout_add": graph(_bias_dropout_add),
+}  # fmt: skip

@@ -1,0 +1,148 @@
+"""Convolutions. Images stay as the catalogue has them, channels second, which TensorFlow's CPU kernels take where oneDNN
+provides them: float32 and bfloat16. Filters are laid out beforehand as TensorFlow's users keep them (height, width, in,
+out); on the way back their gradient is transposed inside of the launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from opmark.errors import Unsupported
+from opmark.implementations.tensorflow._rows import TRANSPOSED, of
+from opmark.schema import Implementation, Params
+
+_FORMATS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+_LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
+
+
+def _filter(tf: Any, p: Params, weight: Any) -> Any:
+    """[out, in, ...] to [..., in, out]; of a transposed convolution [in, out, ...] to [..., out, in]."""
+    return tf.transpose(weight, (*range(2, len(weight.shape)), 1, 0))
+
+
+def _depthwise_filter(tf: Any, p: Params, weight: Any) -> Any:
+    """[channels x multiplier, 1, height, width] to [height, width, channels, multiplier]."""
+    apart = tf.reshape(weight, (p["channels"], p["multiplier"], *p["kernel"]))
+    return tf.transpose(apart, (2, 3, 0, 1))
+
+
+def _window(p: Params) -> tuple[int, int, int]:
+    return p.get("stride", 1), p.get("padding", 0), p.get("dilation", 1)
+
+
+def _around(tf: Any, x: Any, padding: int, last: bool) -> tuple[Any, str]:
+    """Zeros around the image for a function that knows SAME and VALID only."""
+    edges = [[padding, padding]] * (len(x.shape) - 2)
+    none = [0, 0]
+    return tf.pad(x, [none, *edges, none] if last else [none, none, *edges]), "VALID"
+
+
+def _padded(tf: Any, p: Params, x: Any, dims: int, last: bool) -> tuple[Any, Any]:
+    """The image, and what `padding` to call with: explicit where the function takes it."""
+    stride, padding, dilation = _window(p)
+    if padding == 0:
+        return x, "VALID"
+    if dims == 2:
+        edges = [[padding, padding]] * 2
+        return x, [[0, 0], *edges, [0, 0]] if last else [[0, 0], [0, 0], *edges]
+    if stride == 1 and all(2 * padding == dilation * (k - 1) for k in p["kernel"]):
+        return x, "SAME"
+    return _around(tf, x, padding, last)
+
+
+def _convolved(tf: Any, p: Params, x: Any, weight: Any, dims: int, last: bool = False) -> Any:
+    stride, _, dilation = _window(p)
+    x, padding = _padded(tf, p, x, dims, last)
+    function = getattr(tf.nn, f"conv{dims}d")
+    steps = [1] * (dims + 2)
+    strides, dilations = ([s if _spatial(i, dims, last) else 1 for i, _ in enumerate(steps)] for s in (stride, dilation))
+    if dims == 1:
+        strides, dilations = stride, dilation
+    layout = (_LAST if last else _FORMATS)[dims]
+    return function(x, weight, strides, padding, data_format=layout, dilations=dilations)
+
+
+def _spatial(axis: int, dims: int, last: bool) -> bool:
+    return 0 < axis <= dims if last else axis > 1
+
+
+def _conv(dims: int) -> Implementation:
+    def function(tf: Any, p: Params, x: Any, weight: Any) -> Any:
+        return _convolved(tf, p, x, weight, dims)
+
+    return of(function, f"tensorflow.nn.conv{dims}d", lay={"weight": _filter})
+
+
+def _conv_last(dims: int) -> Implementation:
+    """For the types that oneDNN has not."""
+    to_last = (0, *range(2, dims + 2), 1)
+    back = (0, dims + 1, *range(1, dims + 1))
+
+    def function(tf: Any, p: Params, x: Any, weight: Any) -> Any:
+        return tf.transpose(_convolved(tf, p, tf.transpose(x, to_last), weight, dims, last=True), back)
+
+    return of(function, name=TRANSPOSED, lay={"weight": _filter})
+
+
+def _depthwise(tf: Any, p: Params, x: Any, weight: Any) -> Any:
+    stride, padding, dilation = _window(p)
+    edges: Any = [[0, 0], [0, 0], [padding, padding], [padding, padding]] if padding else "VALID"
+    if stride > 1 and dilation > 1:
+        raise Unsupported("TensorFlow's has no stride with a dilation")
+    dilations = [dilation, dilation] if dilation > 1 else None
+    if dilations and padding:
+        x, edges = _around(tf, x, padding, last=False)
+    return tf.nn.depthwise_conv2d(x, weight, [1, 1, stride, stride], edges, data_format="NCHW", dilations=dilations)
+
+
+def _transposed(dims: int) -> Implementation:
+    def function(tf: Any, p: Params, x: Any, weight: Any) -> Any:
+        if p["groups"] > 1 or p["dilation"] > 1:
+            raise Unsupported("TensorFlow's transposed convolutions have neither groups nor dilation on a CPU")
+        stride, cut, more = p["stride"], p["padding"], p["output_padding"]
+        out = [(n - 1) * stride + k + more - 2 * cut for n, k in zip(p["image"], p["kernel"], strict=True)]
+        padding = _sides(p, out)
+        strides = stride if dims == 1 else [1, 1, *[stride] * dims]
+        shape = [p["batch"], p["out_channels"], *out]
+        return getattr(tf.nn, f"conv{dims}d_transpose")(
+            x, weight, shape, strides, padding, data_format=_FORMATS[dims]
+        )
+
+    return of(function, f"tensorflow.nn.conv{dims}d_transpose", lay={"weight": _filter})
+
+
+def _sides(p: Params, out: Sequence[int]) -> str:
+    """SAME and VALID are the only words that the kernels understand."""
+    if p["padding"] == p["output_padding"] == 0:
+        return "VALID"
+    if not p["output_padding"] and all(-(-m // p["stride"]) == n for m, n in zip(out, p["image"], strict=True)):
+        return "SAME"
+    raise Unsupported("TensorFlow's CPU kernels know a padding of SAME and VALID only, and this is neither")
+
+
+def _fused(normalised: bool, relu: bool) -> Callable[..., Any]:
+    def function(tf: Any, p: Params, x: Any, weight: Any, **vectors: Any) -> Any:
+        found = _convolved(tf, p, x, weight, 2)
+        if normalised:
+            names = ("gamma", "beta", "mean", "var")
+            wide = [tf.cast(vectors[name], tf.float32) for name in names]
+            found = tf.compat.v1.nn.fused_batch_norm(
+                found, *wide, epsilon=p["eps"], data_format="NCHW", is_training=False
+            )[0]
+        else:
+            found = tf.nn.bias_add(found, vectors["bias"], data_format="NCHW")
+        return tf.nn.relu(found) if relu else found
+
+    return function
+
+
+IMPLEMENTATIONS = {
+    **{f"conv{dims}d": (_conv(dims), _conv_last(dims)) for dims in (1, 2, 3)},
+    "grouped_conv2d": _conv(2),
+    "pointwise_conv2d": _conv(2),
+    "depthwise_conv2d": of(_depthwise, "tensorflow.nn.depthwise_conv2d", lay={"weight": _depthwise_filter}),
+    **{f"conv_transpose{dims}d": _transposed(dims) for dims in (1, 2, 3)},
+    "conv_relu": of(_fused(normalised=False, relu=True), lay={"weight": _filter}),
+    "conv_bn": of(_fused(normalised=True, relu=False), lay={"weight": _filter}),
+    "conv_bn_relu": of(_fused(normalised=True, relu=True), lay={"weight": _filter}),
+}

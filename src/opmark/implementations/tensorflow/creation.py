@@ -1,0 +1,81 @@
+"""New tensors. A function would compute what depends on no input once and for all: these run eagerly only, and what
+draws anew at every call runs both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opmark.implementations._rows import calls
+from opmark.implementations.tensorflow._rows import of
+from opmark.schema import Params
+
+
+def _full(tf: Any, p: Params) -> Any:
+    return tf.fill(p["shape"], tf.cast(p["value"], p["dtype"]))
+
+
+def _arange(tf: Any, p: Params) -> Any:
+    """It ends half a step behind the last element: the end itself is a matter of rounding."""
+    start, step, n = p["start"], p["step"], p["elements"]
+    dtype = tf.as_dtype(p["dtype"])
+    if dtype.is_integer:
+        start, step = int(start), int(step)
+        return tf.range(start, start + step * n, step, dtype=dtype)
+    return tf.range(start, start + step * (n - 0.5), step, dtype=dtype)
+
+
+def _linspace(tf: Any, p: Params) -> Any:
+    return tf.linspace(tf.cast(p["start"], p["dtype"]), tf.cast(p["stop"], p["dtype"]), p["elements"])
+
+
+def _dropout(tf: Any, p: Params, x: Any) -> Any:
+    return tf.nn.dropout(x, rate=p["p"])
+
+
+def _dropout2d(tf: Any, p: Params, x: Any) -> Any:
+    """One decision for each channel of each image."""
+    return tf.nn.dropout(x, rate=p["p"], noise_shape=(*x.shape[:2], *[1] * (len(x.shape) - 2)))
+
+
+def _bernoulli(tf: Any, p: Params, x: Any) -> Any:
+    return tf.cast(tf.random.uniform(x.shape) < tf.cast(x, tf.float32), x.dtype)
+
+
+def _exponential(tf: Any, p: Params) -> Any:
+    """By its inverse distribution function, of values above 0."""
+    return -tf.math.log1p(-tf.random.uniform(p["shape"], dtype=p["dtype"])) / p["rate"]
+
+
+def _multinomial(tf: Any, p: Params, weights: Any) -> Any:
+    return tf.random.categorical(tf.math.log(weights), p["draws"])
+
+
+IMPLEMENTATIONS = {
+    "zeros": calls("tensorflow.zeros", shape="shape", dtype="dtype"),
+    "ones": calls("tensorflow.ones", shape="shape", dtype="dtype"),
+    "full": of(_full, "tensorflow.fill"),
+    "zeros_like": calls("tensorflow.zeros_like", "x"),
+    "ones_like": calls("tensorflow.ones_like", "x"),
+    "full_like": of(lambda tf, p, x: tf.fill(x.shape, tf.cast(p["value"], x.dtype)), "tensorflow.fill"),
+    "arange": of(_arange, "tensorflow.range"),
+    "linspace": of(_linspace, "tensorflow.linspace"),
+    "logspace": of(lambda tf, p: tf.pow(tf.cast(10, p["dtype"]), _linspace(tf, p))),
+    "eye": calls("tensorflow.eye", num_rows="rows", num_columns="columns", dtype="dtype"),
+    "dropout": of(_dropout, "tensorflow.nn.dropout"),
+    "dropout2d": of(_dropout2d, "tensorflow.nn.dropout"),
+    "softmax_dropout": of(lambda tf, p, x: _dropout(tf, p, tf.nn.softmax(x))),
+    "bias_dropout_add": of(lambda tf, p, x, bias, residual: residual + _dropout(tf, p, x + bias)),
+    "random_uniform": calls("tensorflow.random.uniform", shape="shape", minval="low", maxval="high", dtype="dtype"),
+    "random_normal": calls("tensorflow.random.normal", shape="shape", mean="mean", stddev="std", dtype="dtype"),
+    "random_randint": calls("tensorflow.random.uniform", shape="shape", minval="low", maxval="high", dtype="dtype"),
+    "random_exponential": of(_exponential),
+    "random_poisson": calls("tensorflow.random.poisson", shape="shape", lam="rate", dtype="dtype"),
+    "random_gamma": of(
+        lambda tf, p: tf.random.gamma(p["shape"], p["alpha"], 1 / p["scale"], dtype=p["dtype"]),
+        "tensorflow.random.gamma",
+    ),
+    "bernoulli": of(_bernoulli),
+    "multinomial": of(_multinomial, "tensorflow.random.categorical"),
+    "shuffle": calls("tensorflow.random.shuffle", "x"),
+    "randperm": of(lambda tf, p: tf.random.shuffle(tf.range(p["elements"], dtype=p["dtype"]))),
+}

@@ -1,0 +1,131 @@
+"""Normalisation along the last axis and by channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from opmark.errors import Unsupported
+from opmark.implementations.tensorflow._rows import TRANSPOSED, of
+from opmark.schema import Params
+
+
+def _wide(tf: Any, x: Any) -> Any:
+    """16 bits are normalised in 32, as Keras does."""
+    return tf.cast(x, tf.float32) if x.dtype.size < 4 else x
+
+
+def _normal(tf: Any, p: Params, x: Any, axes: Sequence[int]) -> Any:
+    mean, variance = tf.nn.moments(x, axes=list(axes), keepdims=True)
+    return (x - mean) * tf.math.rsqrt(variance + p["eps"])
+
+
+def _layer_norm(tf: Any, p: Params, x: Any, weight: Any, bias: Any) -> Any:
+    """TensorFlow itself has no function for it: moments, then the formula that batch_norm has too."""
+    wide = _wide(tf, x)
+    mean, variance = tf.nn.moments(wide, axes=[-1], keepdims=True)
+    offset, scale = tf.cast(bias, wide.dtype), tf.cast(weight, wide.dtype)
+    return tf.cast(tf.nn.batch_normalization(wide, mean, variance, offset, scale, p["eps"]), x.dtype)
+
+
+def _rms_norm(tf: Any, p: Params, x: Any, weight: Any) -> Any:
+    wide = _wide(tf, x)
+    found = wide * tf.math.rsqrt(tf.reduce_mean(tf.square(wide), axis=-1, keepdims=True) + p["eps"])
+    return tf.cast(found * tf.cast(weight, wide.dtype), x.dtype)
+
+
+def _add_rms_norm(tf: Any, p: Params, x: Any, residual: Any, weight: Any) -> Any:
+    added = x + residual
+    return _rms_norm(tf, p, added, weight), added
+
+
+def _head_rms_norm(tf: Any, p: Params, x: Any, weight: Any) -> Any:
+    heads = p["norm_heads"] or p["heads"] - p["norm_start"]
+    return _rms_norm(tf, p, x[:, p["norm_start"] : p["norm_start"] + heads], weight)
+
+
+def _spread(tf: Any, vector: Any, x: Any) -> Any:
+    """One value a channel, so that it can be multiplied with x."""
+    return tf.reshape(tf.cast(vector, x.dtype), (-1, *[1] * (len(x.shape) - 2)))
+
+
+def _group_norm(groups: Callable[[Params], int]) -> Callable[..., Any]:
+    def function(tf: Any, p: Params, x: Any, weight: Any, bias: Any) -> Any:
+        rows = tf.reshape(_wide(tf, x), (x.shape[0], groups(p), -1))
+        normal = tf.reshape(_normal(tf, p, rows, [-1]), x.shape)
+        return tf.cast(normal * _spread(tf, weight, normal) + _spread(tf, bias, normal), x.dtype)
+
+    return function
+
+
+def _batch_norm(
+    tf: Any, p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any
+) -> Any:
+    """The fused function of images; other shapes and float64, which it does not know, by moments. Tensors cannot be
+    changed: the running statistics come out as new ones."""
+    if len(x.shape) != 4 or p["dtype"] == "float64":
+        return _batch_norm_by_moments(tf, p, x, weight, bias, running_mean, running_var)
+    vectors = [tf.cast(vector, tf.float32) for vector in (weight, bias, running_mean, running_var)]
+    found = tf.compat.v1.nn.fused_batch_norm(
+        x, *vectors, epsilon=p["eps"], data_format="NCHW", is_training=p["training"],
+        exponential_avg_factor=p["momentum"],
+    )  # fmt: skip
+    return tuple(found) if p["training"] else found[0]
+
+
+def _batch_norm_by_moments(
+    tf: Any, p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any
+) -> Any:
+    wide = _wide(tf, x)
+    mean, variance = (tf.cast(vector, wide.dtype) for vector in (running_mean, running_var))
+    others = [0, *range(2, len(x.shape))]
+    if p["training"]:
+        mean, variance = tf.nn.moments(wide, axes=others)
+    vectors = (_spread(tf, vector, wide) for vector in (mean, variance, bias, weight))
+    y = tf.cast(tf.nn.batch_normalization(wide, *vectors, p["eps"]), x.dtype)
+    if not p["training"]:
+        return y
+    n, momentum = x.shape.num_elements() // x.shape[1], p["momentum"]
+    old = (tf.cast(vector, wide.dtype) for vector in (running_mean, running_var))
+    new = (mean, variance * (n / (n - 1)))
+    return y, *((1 - momentum) * before + momentum * now for before, now in zip(old, new, strict=True))
+
+
+def _l2_normalize(tf: Any, p: Params, x: Any) -> Any:
+    """Its epsilon is that of the square."""
+    rank = len(x.shape)
+    axes = {"channel": [1], "instance": list(range(1, rank)), "spatial": list(range(2, rank))}[p["mode"]]
+    return tf.math.l2_normalize(x, axis=axes, epsilon=p["eps"] ** 2)
+
+
+def _weight_norm(tf: Any, p: Params, v: Any, g: Any) -> Any:
+    return tf.math.l2_normalize(v, axis=list(range(1, len(v.shape)))) * g
+
+
+def _lrn(tf: Any, p: Params, x: Any) -> Any:
+    """TensorFlow has the channels last, of images only, and an odd number of neighbours."""
+    if p["size"] % 2 == 0 or len(x.shape) != 4 or p["dtype"] == "float64":
+        raise Unsupported("TensorFlow's has an odd size, four axes and no float64")
+    found = tf.nn.local_response_normalization(
+        tf.transpose(x, (0, 2, 3, 1)), p["size"] // 2, p["k"], p["alpha"] / p["size"], p["beta"]
+    )
+    return tf.transpose(found, (0, 3, 1, 2))
+
+
+def _add_layer_norm(tf: Any, p: Params, x: Any, residual: Any, weight: Any, bias: Any) -> Any:
+    return _layer_norm(tf, p, x + residual, weight, bias)
+
+
+IMPLEMENTATIONS = {
+    "layer_norm": of(_layer_norm),
+    "add_layer_norm": of(_add_layer_norm),
+    "rms_norm": of(_rms_norm),
+    "add_rms_norm": of(_add_rms_norm),
+    "head_rms_norm": of(_head_rms_norm),
+    "group_norm": of(_group_norm(lambda p: int(p["groups"]))),
+    "instance_norm": of(_group_norm(lambda p: int(p["shape"][1]))),
+    "batch_norm": of(_batch_norm, "tensorflow.compat.v1.nn.fused_batch_norm"),
+    "l2_normalize": of(_l2_normalize, "tensorflow.math.l2_normalize"),
+    "weight_norm": of(_weight_norm),
+    "lrn": of(_lrn, "tensorflow.nn.local_response_normalization", name=TRANSPOSED),
+}

@@ -1,0 +1,108 @@
+"""Pooling and resizing. Pools take the channels second where oneDNN has a kernel (float32, bfloat16); resizing functions
+of TensorFlow have them last only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opmark.errors import Unsupported
+from opmark.implementations.tensorflow._rows import TRANSPOSED, of
+from opmark.schema import Implementation, Params
+
+_FORMATS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+
+def _pooled(tf: Any, p: Params, x: Any, kind: str, outside: float = 0.0) -> Any:
+    """Its pools know no padding of so many elements: they are put around the image before."""
+    dims = len(p["kernel"])
+    if p.get("padding"):
+        edge = [p["padding"], p["padding"]]
+        x = tf.pad(x, [[0, 0], [0, 0], *[edge] * dims], constant_values=tf.cast(outside, x.dtype))
+    if p.get("dilation", 1) > 1:
+        if p["stride"] > 1:
+            raise Unsupported("TensorFlow's pools have no stride with a dilation")
+        return tf.nn.pool(
+            x, p["kernel"], kind.upper(), padding="VALID", dilations=[p["dilation"]] * dims, data_format=_FORMATS[dims]
+        )
+    function = getattr(tf.nn, f"{kind}_pool{dims}d")
+    return function(x, list(p["kernel"]), p["stride"], "VALID", data_format=_FORMATS[dims])
+
+
+def _max(tf: Any, p: Params, x: Any) -> Any:
+    return _pooled(tf, p, x, "max", float("-inf"))
+
+
+def _avg(tf: Any, p: Params, x: Any) -> Any:
+    if p["padding"] and not p["count_include_pad"]:
+        raise Unsupported("TensorFlow leaves padding out of a mean only where it is SAME")
+    return _pooled(tf, p, x, "avg")
+
+
+def _elements(p: Params) -> int:
+    n = 1
+    for k in p["kernel"]:
+        n *= int(k)
+    return n
+
+
+def _lp(tf: Any, p: Params, x: Any) -> Any:
+    """The mean of powers, times their number, and the root of it."""
+    power = p["norm_type"]
+    raised = tf.square(x) if power == 2 else tf.pow(tf.abs(x), power)
+    total = _pooled(tf, p, raised, "avg") * _elements(p)
+    return tf.sqrt(total) if power == 2 else tf.pow(total, 1 / power)
+
+
+def _whole(function: str, dims: int) -> Implementation:
+    axes = list(range(2, dims + 2))
+
+    def call(tf: Any, p: Params, x: Any) -> Any:
+        return getattr(tf.math, function)(x, axis=axes, keepdims=True)
+
+    return of(call, f"tensorflow.math.{function}")
+
+
+def _last(resize: Callable[..., Any]) -> Implementation:
+    def function(tf: Any, p: Params, x: Any) -> Any:
+        found = resize(tf, p, tf.transpose(x, (0, 2, 3, 1)))
+        return tf.cast(tf.transpose(found, (0, 3, 1, 2)), x.dtype)
+
+    return of(function, "tensorflow.image.resize", name=TRANSPOSED)
+
+
+def _nearest(tf: Any, p: Params, x: Any) -> Any:
+    return tf.image.resize(x, p["out"], "nearest")
+
+
+def _bilinear(tf: Any, p: Params, x: Any) -> Any:
+    """Aligned corners are left over in the functions of its first version."""
+    if p["align_corners"]:
+        return tf.compat.v1.image.resize_bilinear(x, p["out"], align_corners=True)
+    return tf.image.resize(x, p["out"], "bilinear")
+
+
+def _repeated(dims: int) -> Implementation:
+    """Whole multiples, each element repeated: TensorFlow has no nearest neighbours over one or three axes."""
+
+    def function(tf: Any, p: Params, x: Any) -> Any:
+        for axis, (n, out) in enumerate(zip(p["image"], p["out"], strict=True), 2):
+            x = tf.repeat(x, out // n, axis=axis)
+        return x
+
+    return of(function)
+
+
+IMPLEMENTATIONS = {
+    **{f"max_pool{dims}d": of(_max, f"tensorflow.nn.max_pool{dims}d") for dims in (1, 2, 3)},
+    **{f"avg_pool{dims}d": of(_avg, f"tensorflow.nn.avg_pool{dims}d") for dims in (1, 2, 3)},
+    **{f"sum_pool{dims}d": of(lambda tf, p, x: _pooled(tf, p, x, "avg") * _elements(p)) for dims in (1, 2, 3)},
+    **{f"lp_pool{dims}d": of(_lp) for dims in (1, 2, 3)},
+    **{f"global_{kind}_pool{dims}d": _whole(function, dims)
+       for kind, function in (("max", "reduce_max"), ("avg", "reduce_mean"), ("sum", "reduce_sum"))
+       for dims in (1, 2, 3)},
+    "upsample_nearest2d": _last(_nearest),
+    "upsample_bilinear2d": _last(_bilinear),
+    "upsample_nearest1d": _repeated(1),
+    "upsample_nearest3d": _repeated(3),
+}  # fmt: skip

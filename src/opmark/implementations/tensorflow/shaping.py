@@ -1,0 +1,168 @@
+"""Elements in other places: shapes, axes, slices, joins, padding, triangles. A view of torch's is one in TensorFlow only
+where the memory stays in order (reshape, and what is made of it); everything else is a copy there."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from opmark.errors import Unsupported
+from opmark.implementations._rows import calls
+from opmark.implementations.tensorflow._rows import of
+from opmark.schema import Params
+
+
+def _transposed(tf: Any, p: Params, x: Any) -> Any:
+    return tf.transpose(x, p["axes"] or None)
+
+
+def _swapped(tf: Any, p: Params, x: Any) -> Any:
+    axes = list(range(len(x.shape)))
+    one, other = p["axis1"], p["axis2"]
+    axes[one], axes[other] = axes[other], axes[one]
+    return tf.transpose(x, axes)
+
+
+def _taken(x: Any, axis: int, begin: int, end: int, step: int = 1) -> Any:
+    return x[(*[slice(None)] * (axis % len(x.shape)), slice(begin, end, step))]
+
+
+def _narrow(tf: Any, p: Params, x: Any) -> Any:
+    return _taken(x, p["axis"], p["start"], p["start"] + p["length"])
+
+
+def _select(tf: Any, p: Params, x: Any) -> Any:
+    return x[(*[slice(None)] * (p["axis"] % len(x.shape)), p["index"])]
+
+
+def _tile(tf: Any, p: Params, x: Any) -> Any:
+    """As many repetitions as axes: missing ones in front are 1, and more make new axes."""
+    rank = max(len(p["reps"]), len(x.shape))
+    x = tf.reshape(x, [1] * (rank - len(x.shape)) + list(x.shape))
+    return tf.tile(x, [1] * (rank - len(p["reps"])) + list(p["reps"]))
+
+
+def _shuffled(tf: Any, p: Params, x: Any) -> Any:
+    n, channels, *image = x.shape
+    apart = tf.reshape(x, (n, p["groups"], channels // p["groups"], *image))
+    return tf.reshape(tf.transpose(apart, (0, 2, 1, *range(3, len(apart.shape)))), x.shape)
+
+
+def _to_space(tf: Any, p: Params, x: Any) -> Any:
+    """TensorFlow's own has the channels last on a CPU, and one order only: two reshapes and a transposition."""
+    (n, c, h, w), b = x.shape, p["block"]
+    left = c // (b * b)
+    crd = p["order"] == "crd"
+    apart = tf.reshape(x, (n, left, b, b, h, w) if crd else (n, b, b, left, h, w))
+    return tf.reshape(tf.transpose(apart, (0, 1, 4, 2, 5, 3) if crd else (0, 3, 4, 1, 5, 2)), (n, left, h * b, w * b))
+
+
+def _to_depth(tf: Any, p: Params, x: Any) -> Any:
+    (n, c, h, w), b = x.shape, p["block"]
+    apart = tf.reshape(x, (n, c, h // b, b, w // b, b))
+    axes = (0, 1, 3, 5, 2, 4) if p["order"] == "crd" else (0, 3, 5, 1, 2, 4)
+    return tf.reshape(tf.transpose(apart, axes), (n, c * b * b, h // b, w // b))
+
+
+def _pad(tf: Any, p: Params, x: Any) -> Any:
+    if p["mode"] not in ("constant", "reflect"):
+        raise Unsupported(f"tf.pad has no mode for `{p['mode']}`")
+    padded = list(map(list, zip(p["before"], p["after"], strict=True)))
+    widths = [[0, 0]] * (len(x.shape) - len(padded)) + padded
+    if p["mode"] == "reflect":
+        return tf.pad(x, widths, mode="REFLECT")
+    return tf.pad(x, widths, constant_values=tf.cast(p["value"], x.dtype))
+
+
+def _tril(tf: Any, p: Params, x: Any) -> Any:
+    return tf.linalg.band_part(x, -1, p["k"]) if p["k"] >= 0 else tf.experimental.numpy.tril(x, p["k"])
+
+
+def _triu(tf: Any, p: Params, x: Any) -> Any:
+    return tf.linalg.band_part(x, -p["k"], -1) if p["k"] <= 0 else tf.experimental.numpy.triu(x, p["k"])
+
+
+def _triangle(p: Params) -> Any:
+    """Where the elements of a triangle are in a matrix as one row."""
+    rows, columns = (np.triu_indices if p["upper"] else np.tril_indices)(p["n"])
+    return rows * p["n"] + columns
+
+
+def _extract(tf: Any, p: Params, x: Any) -> Any:
+    return tf.gather(tf.reshape(x, (p["batch"], -1)), _triangle(p), axis=1)
+
+
+def _make(tf: Any, p: Params, x: Any) -> Any:
+    """By fetching: what lies outside fetches a zero that is put in front."""
+    source = np.zeros(p["n"] ** 2, np.int64)
+    source[_triangle(p)] = np.arange(1, x.shape[1] + 1)
+    fetched = tf.gather(tf.pad(x, [[0, 0], [1, 0]]), source, axis=1)
+    return tf.reshape(fetched, (p["batch"], p["n"], p["n"]))
+
+
+def _frames(tf: Any, p: Params, x: Any) -> Any:
+    axis, rank = p["axis"] % len(x.shape), len(x.shape)
+    found = tf.signal.frame(x, p["length"], p["step"], axis=axis)
+    return found if axis == rank - 1 else tf.experimental.numpy.moveaxis(found, axis + 1, -1)
+
+
+def _chunk(tf: Any, p: Params, x: Any) -> Any:
+    n = x.shape[p["axis"]]
+    each = -(-n // p["parts"])
+    return tuple(tf.split(x, [min(each, n - start) for start in range(0, n, each)], axis=p["axis"]))
+
+
+def _split_copy(tf: Any, p: Params, x: Any) -> Any:
+    if prod(x.shape[: p["axis"] % len(x.shape)]) == 1:
+        raise Unsupported("TensorFlow splits along the first axis without a copy")
+    return tuple(tf.split(x, p["parts"], axis=p["axis"]))
+
+
+def _block_diag(tf: Any, p: Params, **xs: Any) -> Any:
+    blocks = [tf.linalg.LinearOperatorFullMatrix(x) for x in xs.values()]
+    return tf.linalg.LinearOperatorBlockDiag(blocks).to_dense()
+
+
+IMPLEMENTATIONS = {
+    "reshape": calls("tensorflow.reshape", "x", shape="target"),
+    "flatten": of(lambda tf, p, x: tf.reshape(x, (x.shape[0], -1)), "tensorflow.reshape"),
+    "expand_dims": calls("tensorflow.expand_dims", "x", axis="axis"),
+    "squeeze": calls("tensorflow.squeeze", "x", axis="axis"),
+    "transpose": of(_transposed, "tensorflow.transpose"),
+    "permute": of(_transposed, "tensorflow.transpose"),
+    "swapaxes": of(_swapped, "tensorflow.transpose"),
+    "flip": of(lambda tf, p, x: tf.reverse(x, [p["axis"]]), "tensorflow.reverse"),
+    "roll": calls("tensorflow.roll", "x", shift="shift", axis="axis"),
+    "rot90": of(lambda tf, p, x: tf.experimental.numpy.rot90(x, p["k"], axes=(-2, -1))),
+    "tile": of(_tile, "tensorflow.tile"),
+    "repeat": calls("tensorflow.repeat", "x", repeats="repeats", axis="axis"),
+    "broadcast_to": calls("tensorflow.broadcast_to", "x", shape="target"),
+    "broadcast_copy": calls("tensorflow.broadcast_to", "x", shape="target"),
+    "channel_shuffle": of(_shuffled),
+    "depth_to_space": of(_to_space),
+    "space_to_depth": of(_to_depth),
+    "diag": calls("tensorflow.linalg.diag_part", "x", k="k"),
+    "diagonal": calls("tensorflow.linalg.diag_part", "x", k="k"),
+    "diag_embed": calls("tensorflow.linalg.diag", "x", k="k"),
+    "tril": of(_tril, "tensorflow.linalg.band_part"),
+    "triu": of(_triu, "tensorflow.linalg.band_part"),
+    "extract_triangle": of(_extract),
+    "make_triangle": of(_make),
+    "slice": of(lambda tf, p, x: _taken(x, p["axis"], p["begin"], p["end"], p["step"])),
+    "narrow": of(_narrow),
+    "select": of(_select),
+    "unfold": of(_frames, "tensorflow.signal.frame"),
+    "pad": of(_pad, "tensorflow.pad"),
+    "shape_array": of(lambda tf, p, x: tf.shape(x, out_type=tf.int64), "tensorflow.shape"),
+    "size_array": of(lambda tf, p, x: tf.size(x, out_type=tf.int64), "tensorflow.size"),
+    "concat": of(lambda tf, p, **xs: tf.concat(list(xs.values()), axis=p["axis"]), "tensorflow.concat"),
+    "stack": of(lambda tf, p, **xs: tf.stack(list(xs.values()), axis=p["axis"]), "tensorflow.stack"),
+    "split": of(lambda tf, p, x: tuple(tf.split(x, p["parts"], axis=p["axis"])), "tensorflow.split"),
+    "split_copy": of(_split_copy, "tensorflow.split"),
+    "chunk": of(_chunk, "tensorflow.split"),
+    "unbind": of(lambda tf, p, x: tuple(tf.unstack(x, axis=p["axis"])), "tensorflow.unstack"),
+    "meshgrid": of(lambda tf, p, x, y: tuple(tf.meshgrid(x, y, indexing="ij")), "tensorflow.meshgrid"),
+    "block_diag": of(_block_diag),
+}

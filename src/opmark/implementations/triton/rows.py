@@ -1,0 +1,50 @@
+"""Which operators have a kernel here, and what the operator's parameters mean for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from opmark.schema import Implementation, Launch, Params
+
+
+def _add(p: Params, x: Any, y: Any) -> Launch:
+    from opmark.implementations.triton._kernels_add import add
+
+    return partial(add, x, y, p["y"])
+
+
+def _softmax(p: Params, x: Any) -> Launch:
+    from opmark.implementations.triton._kernels_softmax import softmax
+
+    return partial(softmax, x, p["axis"] % x.ndim)
+
+
+def _layer_norm(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
+    from opmark.implementations.triton._kernels_norm import layer_norm
+
+    return partial(layer_norm, x, weight, bias, p["eps"])
+
+
+def _rms_norm(p: Params, x: Any, weight: Any) -> Launch:
+    from opmark.implementations.triton._kernels_norm import rms_norm
+
+    return partial(rms_norm, x, weight, p["eps"])
+
+
+def _matmul(p: Params, a: Any, b: Any) -> Launch:
+    from opmark.implementations.triton._kernels_matmul import matmul
+
+    return partial(matmul, a, b)
+
+
+_BUILDS: Mapping[str, Callable[..., Launch]] = {
+    "add": _add,
+    "softmax": _softmax,
+    "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "matmul": _matmul,
+}
+IMPLEMENTATIONS = {name: Implementation("triton", build) for name, build in _BUILDS.items()}
+"""Found by the registry."""

@@ -24,7 +24,7 @@ test-guests: $(VENV)/.installed-dev  ## the same of TensorFlow and MXNet, in env
 	@for guest in tensorflow mxnet; do \
 	  $(BIN)/opmark env list --json | grep -q "\"name\":\"$$guest\"" || $(BIN)/opmark env create $$guest || exit 1; \
 	done
-	$(BIN)/python -m pytest --override-ini "addopts=--import-mode=importlib -ra" tests/guest
+	$(BIN)/python -m pytest tests/guest
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

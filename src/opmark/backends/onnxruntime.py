@@ -249,7 +249,9 @@ class OnnxRuntimeBackend(HostBackend):
         if strays:
             raise Unsupported(f"{self._provider} has no kernel for {', '.join(strays)}: the CPU would compute it")
         return tuple(
-            f"{event['args']['op_name']} (inserted)" if event["name"].startswith(_INSERTED) else event["args"]["op_name"]
+            f"{event['args']['op_name']} (inserted)"
+            if event["name"].startswith(_INSERTED)
+            else event["args"]["op_name"]
             for event in sorted(ran, key=lambda event: event["ts"])
         )
 

@@ -229,7 +229,7 @@ class _Differentiable:
 
     def __init__(self, launch: _Launch, wanted: Sequence[int], some: bool) -> None:
         self._call = launch.call
-        # What was laid out beforehand for the forward pass is laid out by the pass here: its gradient goes back that way.
+        # What is laid out beforehand for a forward pass is laid out by the pass here, and its gradient back.
         self._lay = [getattr(box, "lay", None) for box in launch.arguments]
         self._some = some
         self.wanted = list(wanted)
@@ -282,9 +282,7 @@ def _function(call: Any) -> Function:
 
     def function(*values: Any) -> Any:
         following = iter(values)
-        args, keywords = tf.nest.map_structure(
-            lambda leaf: next(following) if isinstance(leaf, Held) else leaf, parts
-        )
+        args, keywords = tf.nest.map_structure(lambda leaf: next(following) if isinstance(leaf, Held) else leaf, parts)
         return call.func(*args, **keywords)
 
     return Function(function if boxes else call, boxes)

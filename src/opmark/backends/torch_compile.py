@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from types import BuiltinMethodType
 from typing import Any
 
 import torch
@@ -87,24 +88,18 @@ class TorchCompileBackend(TorchBackend):
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
     ) -> tuple[Launch, Sequence[Any]]:
         """Compiled again, with gradients: what is saved for the way back changes what is made of the way there."""
-        phase = "both" if forward else "backward"
-        one = launch.args[0] if _is_flat(launch) else launch
+        phase, of = "both" if forward else "backward", _Parts.of(launch)
         walk = partial(super().backward, inputs=inputs, seed=seed, forward=forward, some=some)
 
-        def whole(call: Any) -> Launch:
-            compiled = Compiled(call, *one.args)
-            compiled.__dict__.update(one.__dict__)
-            return partial(launch.func, compiled) if _is_flat(launch) else compiled
-
         def run(call: Any) -> Any:
-            return walk(whole(call))[0]()
+            return walk(of.through(call))[0]()
 
         for tensor in inputs:
             tensor.requires_grad_(True)
-        made = self._found((phase, *kind(one.eager)), run, phase, {})
+        made = self._found((phase, *kind(of.one.eager)), run, phase, {})
         with inductor.compiling():
-            back, seeds = walk(whole(made.call))
-        told = Compiled(back.func, *back.args, **back.keywords) if isinstance(back, partial) else Compiled(back)
+            back, seeds = walk(of.through(made.call))
+        told = Compiled(back)
         told.compilation = made.compilation
         return told, seeds
 
@@ -155,12 +150,35 @@ class TorchCompileBackend(TorchBackend):
 
 
 def _plain(built: Any) -> Any:
-    """As a type that torch.compile looks into."""
-    return partial(built.func, *built.args, **built.keywords) if isinstance(built, partial) else built
+    """As something that torch.compile looks into: neither a subclass of `partial` nor a method that a tensor is bound
+    to, whose function takes the tensor instead."""
+    if not isinstance(built, partial):
+        return partial(*_unbound(built)) if isinstance(built, BuiltinMethodType) else built
+    return partial(*_unbound(built.func), *built.args, **built.keywords)
 
 
-def _is_flat(launch: Any) -> bool:
-    return isinstance(launch, partial) and not isinstance(launch, Compiled)
+def _unbound(function: Any) -> tuple[Any, ...]:
+    owner = getattr(function, "__self__", None)
+    bound = isinstance(function, BuiltinMethodType) and isinstance(owner, torch.Tensor)
+    return (getattr(type(owner), function.__name__), owner) if bound else (function,)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A compiled launch, and what is made of its result."""
+
+    one: Compiled
+    flat: Callable[[Any], Any] | None
+
+    @classmethod
+    def of(cls, launch: Any) -> _Parts:
+        return cls(launch, None) if isinstance(launch, Compiled) else cls(launch.args[0], launch.func)
+
+    def through(self, call: Any) -> Launch:
+        """The same by another compiled function."""
+        other = Compiled(call, *self.one.args)
+        other.__dict__.update(self.one.__dict__)
+        return partial(self.flat, other) if self.flat else other
 
 
 def _same(one: Any, other: Any) -> bool:

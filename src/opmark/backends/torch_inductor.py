@@ -30,9 +30,11 @@ from opmark.errors import Unsupported
 from opmark.schema import Compilation
 
 _KERNELS = re.compile(
-    r"^(\w+) = async_compile\.|\bextern_kernels\.(\w+)\(|= (?:torch\.ops\.)?((?:aten|mkldnn|quantized|onednn)\.[\w.]+)\(",
+    r"^(\w+) = async_compile\.|\bextern_kernels\.(\w+)\(|"
+    r"= (?:torch\.ops\.)?((?:aten|mkldnn|quantized|onednn)\.[\w.]+)\(",
     re.MULTILINE,
 )
+_EXPLAINS = "Explanation:"
 # One piece of code may be compiled for so many cases before torch refuses; they are forgotten long before that.
 _RECOMPILE_LIMIT = 256
 
@@ -130,7 +132,7 @@ class Recording(torch._TorchCompileInductorWrapper):  # type: ignore[misc]
         ):
             yield
         self.hits = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
-        self.breaks = [_first_line(why) for why, times in counters["graph_break"].items() for _ in range(times)]
+        self.breaks = [_reason(why) for why, times in counters["graph_break"].items() for _ in range(times)]
 
 
 @contextmanager
@@ -160,8 +162,11 @@ def _operators(model: Any) -> Iterator[str]:
             yield str(node.meta.get("original_aten") or node.target)
 
 
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0] if text.strip() else "no reason given"
+def _reason(text: str) -> str:
+    """The first line of a long message, and the one that explains it."""
+    lines = [line.strip() for line in text.strip().splitlines()] or ["no reason given"]
+    explained = next((line for line in lines[1:] if line.startswith(_EXPLAINS)), "")
+    return lines[0] + (f": {explained.removeprefix(_EXPLAINS).strip()}" if explained else "")
 
 
 @cache

@@ -28,7 +28,7 @@ class _Made:
 
 
 class TritonBackend(TorchBackend):
-    """A kernel is compiled, and tuned where it has something to choose from, at its first launch: here, in `compile`."""
+    """A kernel is compiled, and tuned where it has something to choose from, at its first launch: in `compile`."""
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
@@ -52,6 +52,7 @@ class TritonBackend(TorchBackend):
     def _compiled(self, built: Launch) -> _Made:
         """Once with empty caches, once more with what is left on disk; what was tuned stays tuned."""
         folder = _folders.fresh()
+        triton.runtime.driver.active.get_current_device()  # what Triton builds for itself is no part of any kernel
         self._forget()
         with _compiled_kernels() as found:
             cold = self._seconds(built, folder)

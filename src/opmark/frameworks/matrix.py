@@ -13,8 +13,10 @@ from opmark.schema.coverage import Implemented, Matrix
 def matrix(runs: Iterable[Sequence[Record]] = ()) -> Matrix:
     """From the registry alone. What fails on purpose, and backends that compute nothing, are no part of it."""
     infos = [info for info in backends().values() if info.computes]
-    number, verified = 0, {}
-    for number, records in enumerate(runs, 1):  # noqa: B007 - counted here, since there may be too many to keep
+    verified: dict[str, dict[str, list[str]]] = {}
+    number = 0
+    for records in runs:
+        number += 1
         _note(records, verified)
     listed = [operator for operator in catalogue().values() if operator.category != DRILL]
     return Matrix(

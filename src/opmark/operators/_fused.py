@@ -19,6 +19,9 @@ from opmark.schema import Implementation, Launch, Params
 Chain = Callable[[Params], Callable[..., Any]]
 """chain(params) -> a function of the inputs, in their order; torch is imported inside."""
 
+# What torch says where a backend that compiles everything itself has set it to compile nothing else.
+_COMPILING_IS_LEFT_TO_THE_BACKEND = "stance is 'fail_on_recompile'"
+
 
 def unfused(chain: Chain) -> Implementation:
     def build(p: Params, **tensors: Any) -> Launch:
@@ -39,6 +42,10 @@ def compiled(chain: Chain) -> Implementation:
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, OSError, ImportError) as error:
+            if _COMPILING_IS_LEFT_TO_THE_BACKEND in str(error):
+                raise Unsupported(
+                    "it is compiled already: measure it on an eager backend (torch-cpu, torch-cuda)"
+                ) from None
             raise Unsupported(f"torch.compile fails here: {_first_line(error)}") from error
         return partial(call, *tensors.values())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -37,20 +37,18 @@ Columns = dict[str, list[str]]
 
 def matrix_text(found: Matrix) -> Group:
     columns = _columns(found)
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("category")
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))  # ten heads and more have to fit
+    table.add_column("category", no_wrap=True)
     for head in ("all", *columns):
         table.add_column(head.replace("-", "-\n"), justify="right", overflow="fold", vertical="bottom")
     categories: dict[str, set[str]] = {}
     for one in found.operators:
         categories.setdefault(one.category, set()).add(one.op)
     for name in sorted(categories):
-        among = categories[name]
-        table.add_row(
-            name, str(len(among)), *_counts(columns, lambda backend, among=among: found.forward(backend) & among)
-        )
+        table.add_row(name, str(len(categories[name])), *_counts(columns, found.forward, categories[name]))
+    everything = {one.op for one in found.operators}
     for name, total, of in _totals(found):
-        table.add_row(Text(name, style="bold"), total, *_counts(columns, of))
+        table.add_row(Text(name, style="bold"), total, *_counts(columns, of, everything))
     return Group(table, Text(), *map(Text, _legend(found, columns)))
 
 
@@ -63,26 +61,29 @@ def _columns(found: Matrix) -> Columns:
     return {(plain if plains.count(plain) == 1 else names[0]): names for (plain, _, _), names in alike.items()}
 
 
-def _counts(columns: Columns, of: Callable[[str], frozenset[str]]) -> Iterator[str]:
+def _counts(columns: Columns, of: Callable[[str], frozenset[str]], among: set[str]) -> Iterator[str]:
     """Of a column, what any of its backends has."""
     for names in columns.values():
-        number = len(frozenset().union(*map(of, names)))
+        number = len(among.intersection(frozenset().union(*map(of, names))))
         yield str(number) if number else "-"
 
 
 def _totals(found: Matrix) -> Iterator[tuple[str, str, Callable[[str], frozenset[str]]]]:
     yield "forward", str(len(found.operators)), found.forward
+    if found.runs:
+        yield "  verified", "", lambda backend: found.verified(backend, "forward")
     yield "backward", str(sum(one.differentiable for one in found.operators)), found.backward
     if found.runs:
-        yield "verified forward", "", lambda backend: found.verified(backend, "forward")
-        yield "verified backward", "", lambda backend: found.verified(backend, "backward")
+        yield "  verified", "", lambda backend: found.verified(backend, "backward")
 
 
 def _legend(found: Matrix, columns: Columns) -> Iterator[str]:
-    for head, names in columns.items():
-        if names != [head]:
-            yield f"{head}: {', '.join(names)}"
+    yield "columns: " + ", ".join(_backends(head, names) for head, names in columns.items())
     if found.runs:
         yield f"verified: in {counted(found.runs, 'stored run')}, on any of the backends of a column"
     else:
         yield "no stored runs; `opmark run --op '*' --size small --effort quick --backend NAME` tries every operator"
+
+
+def _backends(head: str, names: Sequence[str]) -> str:
+    return head if names == [head] else f"{head} ({', '.join(name.removeprefix(f'{head}-') for name in names)})"

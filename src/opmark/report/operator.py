@@ -13,8 +13,9 @@ from rich.text import Text
 from opmark import units
 from opmark.interfaces import BackendInfo
 from opmark.registry import backends, implementations
+from opmark.report.overrides import implementations_table, steps
 from opmark.report.tables import plain_table
-from opmark.schema import Cost, Implementation, Operator, Param
+from opmark.schema import Cost, Operator, Param
 from opmark.schema.dtype import is_float
 
 
@@ -34,7 +35,20 @@ def operator_view(operator: Operator) -> dict[str, Any]:
         "rules": [{"param": rule.param, "must": rule.says} for rule in operator.rules],
         "presets": {size: _preset(operator, size) for size in operator.presets},
         "implementations": {info.name: _labels(operator, info) for info in backends().values()},
+        "override_order": {info.name: _order(operator, info) for info in backends().values()},
     }
+
+
+def _order(operator: Operator, info: BackendInfo) -> list[dict[str, Any]]:
+    """Where a backend looks for implementations, in this order; those of the first that has any are taken."""
+    return [
+        {
+            "framework": step.framework,
+            "taken": step.taken,
+            "implementations": [{"label": one.label, "source": one.source, "path": one.path} for one in step.found],
+        }
+        for step in steps(operator, info)
+    ]
 
 
 def _param(param: Param) -> dict[str, Any]:
@@ -70,7 +84,7 @@ def operator_text(operator: Operator) -> Group:
         *_marks(operator),
         Text(),
         *_work(operator),
-        _implementations(operator),
+        implementations_table(operator),
         Text(),
         Text(
             "measured: device_time, device_span, latency, host_time, throughput on a device, latency elsewhere; "
@@ -149,18 +163,3 @@ def _tolerances(operator: Operator) -> Text:
         return Text("has to equal the reference exactly")
     listed = ", ".join(f"{name} {near:g} x |expected| + {far:.2g} x rms" for name, (near, far) in bounds.items())
     return Text(f"may differ from the float64 reference (typical size) by {listed}; integers by nothing")
-
-
-def _implementations(operator: Operator) -> Table:
-    table = plain_table("backend", "implementations")
-    for info in backends().values():
-        labels = [_sourced(one) for one in implementations(operator, info)]
-        labels = labels or (["any"] if not info.computes else ["none"])
-        table.add_row(Text(info.name), Text(", ".join(labels)))
-    return table
-
-
-def _sourced(implementation: Implementation) -> str:
-    """Its label; where another package has brought it, with that."""
-    brought = implementation.source != "opmark"
-    return f"{implementation.label} (from {implementation.source})" if brought else implementation.label

@@ -13,7 +13,7 @@ OPSET = 21
 """What every engine here reads."""
 _IR = 10
 
-_TRUTHS = "And Equal Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Not Or Xor".split()
+_TRUTHS = ["And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Xor"]
 _TYPES: dict[str, str | int | tuple[str | int, ...]] = {
     **dict.fromkeys(_TRUTHS, "bool"),
     **dict.fromkeys(("ArgMax", "ArgMin", "NonZero", "Shape", "Size"), "int64"),

@@ -65,6 +65,12 @@ def _dropout(g: Pen, x: str, rate: float) -> Any:
     return g.Dropout(x, rate, g.constant(True, "bool"))
 
 
+def _bernoulli(g: Pen, p: Params, x: str) -> Any:
+    """Not ONNX's Bernoulli: engines that know no kernel for it take ONNX's own formula, in which 1 is what is
+    drawn with the probability that x leaves over."""
+    return g.Cast(g.Less(g.RandomUniformLike(x), x), to=p["dtype"])
+
+
 def _left_out(*, alpha: bool, channels: bool) -> Implementation:
     """Whole channels, or what becomes SELU's saturation: neither is ONNX's Dropout."""
 
@@ -84,7 +90,9 @@ def _left_out(*, alpha: bool, channels: bool) -> Implementation:
 
 
 def _bias_dropout_add(g: Pen, p: Params, x: str, bias: str, residual: str) -> Any:
-    return g.Add(_dropout(g, g.Add(x, bias), p["p"]), residual)
+    """Written out: ONNX Runtime takes a Dropout out of a model even where it is told to train, unless it comes last."""
+    dropped = g.Less(_uniform(g, "float32", p["shape"]), p["p"])
+    return g.Add(g.Where(dropped, 0.0, g.Mul(g.Add(x, bias), 1 / (1 - p["p"]))), residual)
 
 
 IMPLEMENTATIONS = {
@@ -97,7 +105,7 @@ IMPLEMENTATIONS = {
     "sample_uniform": graph(_sample_uniform),
     "sample_normal": graph(_sample_normal),
     "sample_exponential": graph(lambda g, p, rate: g.Div(_waiting(g, p["dtype"], _each(p)), rate)),
-    "bernoulli": graph(lambda g, p, x: g.Bernoulli(x), path="onnx.Bernoulli"),
+    "bernoulli": graph(_bernoulli),
     "multinomial": graph(_multinomial, path="onnx.Multinomial"),
     "randperm": graph(_randperm),
     "shuffle": graph(lambda g, p, x: g.Gather(x, _order(g, p["shape"][0]))),

@@ -1,6 +1,6 @@
-"""Convolutions. Images stay as the catalogue has them, channels second, which TensorFlow's CPU kernels take where oneDNN
-provides them: float32 and bfloat16. Filters are laid out beforehand as TensorFlow's users keep them (height, width, in,
-out); on the way back their gradient is transposed inside of the launch."""
+"""Convolutions. Images stay as the catalogue has them, channels second, which TensorFlow takes on a CPU where oneDNN
+has the kernels: float32 and bfloat16. Filters are laid out beforehand as TensorFlow's users keep them, height, width,
+in, out; on the way back their gradient is transposed inside of the launch."""
 
 from __future__ import annotations
 
@@ -53,17 +53,11 @@ def _padded(tf: Any, p: Params, x: Any, dims: int, last: bool) -> tuple[Any, Any
 def _convolved(tf: Any, p: Params, x: Any, weight: Any, dims: int, last: bool = False) -> Any:
     stride, _, dilation = _window(p)
     x, padding = _padded(tf, p, x, dims, last)
-    function = getattr(tf.nn, f"conv{dims}d")
-    steps = [1] * (dims + 2)
-    strides, dilations = ([s if _spatial(i, dims, last) else 1 for i, _ in enumerate(steps)] for s in (stride, dilation))
-    if dims == 1:
-        strides, dilations = stride, dilation
+    steps: list[Any] = [stride, dilation]
+    if dims > 1:
+        steps = [[1, *[step] * dims, 1] if last else [1, 1, *[step] * dims] for step in steps]
     layout = (_LAST if last else _FORMATS)[dims]
-    return function(x, weight, strides, padding, data_format=layout, dilations=dilations)
-
-
-def _spatial(axis: int, dims: int, last: bool) -> bool:
-    return 0 < axis <= dims if last else axis > 1
+    return getattr(tf.nn, f"conv{dims}d")(x, weight, steps[0], padding, data_format=layout, dilations=steps[1])
 
 
 def _conv(dims: int) -> Implementation:
@@ -104,9 +98,7 @@ def _transposed(dims: int) -> Implementation:
         padding = _sides(p, out)
         strides = stride if dims == 1 else [1, 1, *[stride] * dims]
         shape = [p["batch"], p["out_channels"], *out]
-        return getattr(tf.nn, f"conv{dims}d_transpose")(
-            x, weight, shape, strides, padding, data_format=_FORMATS[dims]
-        )
+        return getattr(tf.nn, f"conv{dims}d_transpose")(x, weight, shape, strides, padding, data_format=_FORMATS[dims])
 
     return of(function, f"tensorflow.nn.conv{dims}d_transpose", lay={"weight": _filter})
 

@@ -12,8 +12,8 @@ from opmark.schema import Implementation, Params
 # The operator's name where TensorFlow's is another.
 _UNARY = {
     **{name: name for name in (
-        "abs", "negative", "sign", "reciprocal", "square", "sqrt", "rsqrt", "exp", "expm1", "log", "log1p", "sin", "cos",
-        "tan", "sinh", "cosh", "tanh", "erf", "erfc", "erfinv", "digamma", "ceil", "floor", "round",
+        "abs", "negative", "sign", "reciprocal", "square", "sqrt", "rsqrt", "exp", "expm1", "log", "log1p", "sin",
+        "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc", "erfinv", "digamma", "ceil", "floor", "round",
     )},
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
     "gammaln": "lgamma", "isfinite": "is_finite", "isinf": "is_inf", "isnan": "is_nan",

@@ -30,14 +30,14 @@ def _rows(function: str) -> Any:
 
     def call(tf: Any, p: Params, x: Any, index: Any, src: Any = None) -> Any:
         axis = p.get("axis", 0) % len(x.shape)
-        first = (lambda t: t) if axis == 0 else (lambda t: tf.experimental.numpy.moveaxis(t, axis, 0))
-        x = first(x)
         if src is None:
-            src = tf.fill((index.shape[0], *x.shape[1:]), tf.cast(p["value"], x.dtype))
-        else:
-            src = first(src)
-        found = getattr(tf, function)(x, index[:, None], src)
-        return found if axis == 0 else tf.experimental.numpy.moveaxis(found, 0, axis)
+            sizes = [index.shape[0] if i == axis else n for i, n in enumerate(x.shape)]
+            src = tf.fill(sizes, tf.cast(p["value"], x.dtype))
+        scatter = getattr(tf, function)
+        if axis == 0:
+            return scatter(x, index[:, None], src)
+        move = tf.experimental.numpy.moveaxis
+        return move(scatter(move(x, axis, 0), index[:, None], move(src, axis, 0)), 0, axis)
 
     return of(call, f"tensorflow.{function}")
 

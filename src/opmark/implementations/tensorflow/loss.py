@@ -57,7 +57,7 @@ def _right(tf: Any, x: Any, target: Any) -> Any:
 
 
 def _multi_margin(tf: Any, p: Params, x: Any, target: Any) -> Any:
-    """The right class loses the margin against itself, which is taken off again."""
+    """The right class would lose the margin against itself: it is left out."""
     lost = tf.nn.relu(p["margin"] - _right(tf, x, target)[:, None] + x)
     return tf.reduce_mean(tf.where(tf.one_hot(target, x.shape[1], True, False), tf.zeros_like(lost), lost), axis=1)
 
@@ -81,9 +81,7 @@ IMPLEMENTATIONS = {
     "smooth_l1_loss": _reduced(lambda tf, p, x, target: _smooth(tf, tf.abs(x - target), p["beta"])),
     "smooth_l1": _reduced(lambda tf, p, x: _smooth(tf, tf.abs(x), p["sigma"] ** -2)),
     "huber_loss": _reduced(_huber),
-    "bce_loss": _reduced(
-        lambda tf, p, x, target: -(target * tf.math.log(x) + (1 - target) * tf.math.log1p(-x))
-    ),
+    "bce_loss": _reduced(lambda tf, p, x, target: -(target * tf.math.log(x) + (1 - target) * tf.math.log1p(-x))),
     "bce_with_logits": _reduced(_bce_with_logits, "tensorflow.nn.sigmoid_cross_entropy_with_logits"),
     "multilabel_soft_margin_loss": _reduced(
         lambda tf, p, x, target: tf.reduce_mean(_bce_with_logits(tf, p, x, target), axis=1)
@@ -95,12 +93,8 @@ IMPLEMENTATIONS = {
     ),
     "soft_margin_loss": _reduced(lambda tf, p, x, target: tf.math.softplus(-target * x)),
     "hinge_loss": _reduced(lambda tf, p, x, target: tf.nn.relu(p["margin"] - x * target)),
-    "hinge_embedding_loss": _reduced(
-        lambda tf, p, x, target: tf.where(target > 0, x, tf.nn.relu(p["margin"] - x))
-    ),
-    "margin_ranking_loss": _reduced(
-        lambda tf, p, x, other, target: tf.nn.relu(p["margin"] - target * (x - other))
-    ),
+    "hinge_embedding_loss": _reduced(lambda tf, p, x, target: tf.where(target > 0, x, tf.nn.relu(p["margin"] - x))),
+    "margin_ranking_loss": _reduced(lambda tf, p, x, other, target: tf.nn.relu(p["margin"] - target * (x - other))),
     "scaled_loss": _reduced(lambda tf, p, x: x * p["grad_scale"]),
     "cross_entropy": _reduced(_cross_entropy, "tensorflow.nn.sparse_softmax_cross_entropy_with_logits"),
     "nll_loss": _reduced(lambda tf, p, x, target: -_right(tf, x, target)),

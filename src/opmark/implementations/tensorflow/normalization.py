@@ -58,9 +58,7 @@ def _group_norm(groups: Callable[[Params], int]) -> Callable[..., Any]:
     return function
 
 
-def _batch_norm(
-    tf: Any, p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any
-) -> Any:
+def _batch_norm(tf: Any, p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any) -> Any:
     """The fused function of images; other shapes and float64, which it does not know, by moments. Tensors cannot be
     changed: the running statistics come out as new ones."""
     if len(x.shape) != 4 or p["dtype"] == "float64":

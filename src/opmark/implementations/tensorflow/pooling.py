@@ -1,5 +1,5 @@
-"""Pooling and resizing. Pools take the channels second where oneDNN has a kernel (float32, bfloat16); resizing functions
-of TensorFlow have them last only."""
+"""Pooling and resizing. Pools take the channels second where oneDNN has a kernel (float32, bfloat16); TensorFlow's
+functions that resize have them last only."""
 
 from __future__ import annotations
 

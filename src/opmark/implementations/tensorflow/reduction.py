@@ -94,9 +94,9 @@ def _topk(tf: Any, p: Params, x: Any) -> Any:
 
 
 def _diff(tf: Any, p: Params, x: Any) -> Any:
-    axis, n = p["axis"] % len(x.shape), x.shape[p["axis"]]
-    before = (slice(None),) * axis
-    return x[(*before, slice(1, n))] - x[(*before, slice(0, n - 1))]
+    others = [slice(None)] * (p["axis"] % len(x.shape))
+    behind, before = (*others, slice(1, None)), (*others, slice(None, -1))
+    return x[behind] - x[before]
 
 
 def _multi_sum_sq(tf: Any, p: Params, **xs: Any) -> Any:

@@ -1,5 +1,5 @@
-"""Elements in other places: shapes, axes, slices, joins, padding, triangles. A view of torch's is one in TensorFlow only
-where the memory stays in order (reshape, and what is made of it); everything else is a copy there."""
+"""Elements in other places: shapes, axes, slices, joins, padding, triangles. A view of torch's is one of TensorFlow's
+only where the memory stays in order (reshape, and what is made of it); everything else is a copy there."""
 
 from __future__ import annotations
 
@@ -25,16 +25,13 @@ def _swapped(tf: Any, p: Params, x: Any) -> Any:
     return tf.transpose(x, axes)
 
 
-def _taken(x: Any, axis: int, begin: int, end: int, step: int = 1) -> Any:
-    return x[(*[slice(None)] * (axis % len(x.shape)), slice(begin, end, step))]
+def _at(x: Any, axis: int, place: Any) -> Any:
+    where = (*[slice(None)] * (axis % len(x.shape)), place)
+    return x[where]
 
 
 def _narrow(tf: Any, p: Params, x: Any) -> Any:
-    return _taken(x, p["axis"], p["start"], p["start"] + p["length"])
-
-
-def _select(tf: Any, p: Params, x: Any) -> Any:
-    return x[(*[slice(None)] * (p["axis"] % len(x.shape)), p["index"])]
+    return _at(x, p["axis"], slice(p["start"], p["start"] + p["length"]))
 
 
 def _tile(tf: Any, p: Params, x: Any) -> Any:
@@ -150,9 +147,9 @@ IMPLEMENTATIONS = {
     "triu": of(_triu, "tensorflow.linalg.band_part"),
     "extract_triangle": of(_extract),
     "make_triangle": of(_make),
-    "slice": of(lambda tf, p, x: _taken(x, p["axis"], p["begin"], p["end"], p["step"])),
+    "slice": of(lambda tf, p, x: _at(x, p["axis"], slice(p["begin"], p["end"], p["step"]))),
     "narrow": of(_narrow),
-    "select": of(_select),
+    "select": of(lambda tf, p, x: _at(x, p["axis"], p["index"])),
     "unfold": of(_frames, "tensorflow.signal.frame"),
     "pad": of(_pad, "tensorflow.pad"),
     "shape_array": of(lambda tf, p, x: tf.shape(x, out_type=tf.int64), "tensorflow.shape"),

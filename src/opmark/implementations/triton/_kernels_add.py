@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """x + y, y as large as x or broadcast over it."""
 
 from __future__ import annotations
@@ -14,14 +15,11 @@ _STEPS = {"same": (0, 0), "row": (0, 1), "column": (1, 0), "scalar": (0, 0)}
 
 
 @triton.jit
-def add_kernel(x, y, out, n, columns, down, right, SAME: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def add_kernel(x, y, out, n, columns, down, right, SAME: tl.constexpr, BLOCK: tl.constexpr):
     """`down`, `right`: how far y goes with a row and with a column of x."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
-    if SAME:
-        of_y = at
-    else:
-        of_y = at // columns * down + at % columns * right
+    of_y = at if SAME else at // columns * down + at % columns * right
     total = tl.load(x + at, mask=inside) + tl.load(y + of_y, mask=inside)
     tl.store(out + at, total, mask=inside)
 

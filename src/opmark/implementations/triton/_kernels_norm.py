@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """layer_norm and rms_norm along the last axis, computed in float32 or wider. A row that fits into registers is read
 once; a longer one is read again for each sum and for the result. A number that is not a constant would be a float32.
 """
@@ -21,7 +22,7 @@ _LONG = 4096
 @triton.jit
 def layer_norm_rows(
     x, weight, bias, out, rows, columns, EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
-):  # type: ignore[no-untyped-def]  # noqa: E501
+):
     """Whole rows at once."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
@@ -37,7 +38,7 @@ def layer_norm_rows(
 
 
 @triton.jit
-def layer_norm_long(x, weight, bias, out, columns, EPS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def layer_norm_long(x, weight, bias, out, columns, EPS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
     """A program a row, in pieces."""
     start = tl.program_id(0).to(tl.int64) * columns
     total = tl.zeros([BLOCK], WIDE)
@@ -62,7 +63,7 @@ def layer_norm_long(x, weight, bias, out, columns, EPS: tl.constexpr, WIDE: tl.c
 @triton.jit
 def rms_norm_rows(
     x, weight, out, rows, columns, EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
-):  # type: ignore[no-untyped-def]
+):
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     inside = (row < rows) & (column < columns)
@@ -73,7 +74,7 @@ def rms_norm_rows(
 
 
 @triton.jit
-def rms_norm_long(x, weight, out, columns, EPS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def rms_norm_long(x, weight, out, columns, EPS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
     start = tl.program_id(0).to(tl.int64) * columns
     squares = tl.zeros([BLOCK], WIDE)
     for first in range(0, columns, BLOCK):

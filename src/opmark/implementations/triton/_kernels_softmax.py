@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """exp(x) over its sum along an axis. A row that fits into registers is read once; a longer one, or one that is not
 contiguous, twice: first for its maximum and its sum at once, then for the result."""
 
@@ -18,7 +19,7 @@ _PER_WARP = 512
 
 
 @triton.jit
-def softmax_rows(x, out, rows, columns, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def softmax_rows(x, out, rows, columns, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """Whole rows at once."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
@@ -32,7 +33,7 @@ def softmax_rows(x, out, rows, columns, WIDE: tl.constexpr, ROWS: tl.constexpr, 
 
 
 @triton.jit
-def softmax_online(x, out, n, inner, WIDE: tl.constexpr, BLOCK: tl.constexpr, INNER: tl.constexpr):  # type: ignore[no-untyped-def]
+def softmax_online(x, out, n, inner, WIDE: tl.constexpr, BLOCK: tl.constexpr, INNER: tl.constexpr):
     """x as [outer, n, inner], along n: the sum is put right whenever a larger maximum turns up."""
     start = tl.program_id(0).to(tl.int64) * n * inner
     beside = tl.program_id(1) * INNER + tl.arange(0, INNER)[None, :]

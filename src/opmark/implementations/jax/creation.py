@@ -1,0 +1,34 @@
+"""New tensors whose values do not depend on data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opmark.implementations._rows import calls
+from opmark.implementations.jax._modules import jnp, row
+from opmark.schema import Params
+from opmark.schema.dtype import is_float
+
+
+def _full(p: Params) -> Any:
+    return jnp.full(p["shape"], p["value"], p["dtype"])
+
+
+def _arange(p: Params) -> Any:
+    """Up to half a step beyond the last element: rounding then cannot make it one more or one less."""
+    start, step = p["start"], p["step"]
+    if not is_float(p["dtype"]):
+        start, step = int(start), int(step)
+    stop = start + step * (p["elements"] - 1) + (step / 2 if is_float(p["dtype"]) else (1 if step > 0 else -1))
+    return jnp.arange(start, stop, step, dtype=p["dtype"])
+
+
+IMPLEMENTATIONS = {
+    "zeros": calls("jax.numpy.zeros", shape="shape", dtype="dtype"),
+    "ones": calls("jax.numpy.ones", shape="shape", dtype="dtype"),
+    "full": row(_full, "jax.numpy.full"),
+    "arange": row(_arange, "jax.numpy.arange"),
+    "linspace": calls("jax.numpy.linspace", start="start", stop="stop", num="elements", dtype="dtype"),
+    "logspace": calls("jax.numpy.logspace", start="start", stop="stop", num="elements", dtype="dtype"),
+    "eye": calls("jax.numpy.eye", N="rows", M="columns", dtype="dtype"),
+}

@@ -1,0 +1,105 @@
+"""Elements by index: taken, put and added; masks, searches and counts.
+
+Where a result is as long as the data say, JAX is told the length beforehand, as it has to be to compile.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from opmark.implementations._rows import calls
+from opmark.implementations.jax._modules import jnp, row
+from opmark.schema import Params
+
+
+def _along(p: Params, index: Any, rank: int) -> tuple[Any, ...]:
+    """Places of an index that stands along one axis, with every other axis counted through."""
+    axis = p["axis"] % rank
+    grid = jnp.meshgrid(*(jnp.arange(n) for n in index.shape), indexing="ij", sparse=True)
+    return tuple(index if i == axis else places for i, places in enumerate(grid))
+
+
+def _rows(p: Params, rank: int, index: Any) -> tuple[Any, ...]:
+    return (*(slice(None),) * (p["axis"] % rank), index)
+
+
+def _gather_rows(p: Params, x: Any, index: Any) -> Any:
+    """One index a row, expanded along it, as gather takes it."""
+    axis = p["axis"] % x.ndim
+    shape = tuple(p["indices"] if i == axis else 1 for i in range(x.ndim))
+    return jnp.take_along_axis(x, index.reshape(shape), axis=axis)
+
+
+def _pick(p: Params, x: Any, index: Any) -> Any:
+    found = jnp.take_along_axis(x, jnp.expand_dims(index, p["axis"]), axis=p["axis"])
+    return found if p["keepdims"] else jnp.squeeze(found, p["axis"])
+
+
+def _index_fill(p: Params, x: Any, index: Any) -> Any:
+    return x.at[_rows(p, x.ndim, index)].set(p["value"])
+
+
+def _chosen(p: Params) -> int:
+    return round(p["density"] * prod(p["shape"]))
+
+
+def _masked_select(p: Params, x: Any, mask: Any) -> Any:
+    return x[jnp.nonzero(mask, size=_chosen(p))]
+
+
+def _nonzero(p: Params, x: Any) -> Any:
+    return jnp.stack(jnp.nonzero(x, size=_chosen(p)), axis=1)
+
+
+def _searchsorted(p: Params, table: Any, values: Any) -> Any:
+    return jnp.searchsorted(table, values, side="right" if p["right"] else "left").astype("int64")
+
+
+def _histogram(p: Params, x: Any) -> Any:
+    return jnp.histogram(x, p["bins"], (-1.0, 1.0))[0].astype(x.dtype)
+
+
+def _sequence_mask(p: Params, x: Any, lengths: Any) -> Any:
+    behind = jnp.arange(p["steps"])[:, None] >= lengths
+    return jnp.where(behind[..., None], p["value"], x)
+
+
+def _sequence_reverse(p: Params, x: Any, lengths: Any) -> Any:
+    steps = jnp.arange(p["steps"])[:, None]
+    source = jnp.where(steps < lengths, lengths - 1 - steps, steps)
+    return jnp.take_along_axis(x, source[..., None], axis=0)
+
+
+def _ravel(p: Params, index: Any) -> Any:
+    return jnp.ravel_multi_index(tuple(index), tuple(p["shape"]), mode="clip")
+
+
+IMPLEMENTATIONS = {
+    "embedding": calls("jax.numpy.take", "weight", "indices", fixed={"axis": 0}),
+    "hash_table": calls("jax.numpy.take", "table", "indices", fixed={"axis": 0}),
+    "index_select": calls("jax.numpy.take", "x", "index", axis="axis"),
+    "take": calls("jax.numpy.take", "x", "index", axis="axis"),
+    "take_flat": calls("jax.numpy.take", "x", "index"),
+    "gather": calls("jax.numpy.take_along_axis", "x", "index", axis="axis"),
+    "take_along_axis": calls("jax.numpy.take_along_axis", "x", "index", axis="axis"),
+    "gather_rows": row(_gather_rows, "jax.numpy.take_along_axis"),
+    "pick": row(_pick, "jax.numpy.take_along_axis"),
+    "gather_nd": row(lambda p, x, index: x[tuple(index)]),
+    "ravel_multi_index": row(_ravel, "jax.numpy.ravel_multi_index"),
+    "unravel_index": row(lambda p, index: jnp.unravel_index(index, tuple(p["shape"])), "jax.numpy.unravel_index"),
+    "scatter": row(lambda p, x, index, src: x.at[_along(p, index, x.ndim)].set(src)),
+    "scatter_add": row(lambda p, x, index, src: x.at[_along(p, index, x.ndim)].add(src)),
+    "index_add": row(lambda p, x, index, src: x.at[_rows(p, x.ndim, index)].add(src)),
+    "index_put": row(lambda p, x, index, src: x.at[index].set(src)),
+    "index_fill": row(_index_fill),
+    "masked_select": row(_masked_select),
+    "nonzero": row(_nonzero, "jax.numpy.nonzero"),
+    "searchsorted": row(_searchsorted, "jax.numpy.searchsorted"),
+    "bincount": calls("jax.numpy.bincount", "x", minlength="bins", length="bins"),
+    "histogram": row(_histogram, "jax.numpy.histogram"),
+    "isin": calls("jax.numpy.isin", "x", "candidates"),
+    "sequence_mask": row(_sequence_mask),
+    "sequence_last": row(lambda p, x, lengths: x[lengths - 1, jnp.arange(p["batch"])]),
+    "sequence_reverse": row(_sequence_reverse),
+}

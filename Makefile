@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Packages come from wherever pip is set up to get them; torch is pinned there, see constraints.txt.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test test-docs test-frameworks test-guests lint types bench clean
+.PHONY: run test test-docs test-frameworks test-plugin test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
@@ -26,18 +26,33 @@ test-guests: $(VENV)/.installed-dev  ## the same of TensorFlow and MXNet, in env
 	done
 	$(BIN)/python -m pytest tests/guest
 
+PLUGIN := plugins/opmark-example-npu
+# Apart from $(VENV): what is installed there would show up in every other test.
+PLUGIN_VENV := .venv-plugin
+
+test-plugin: $(PLUGIN_VENV)/.installed  ## a vendor's package outside of src, installed beside opmark without any framework
+	cd $(PLUGIN) && $(CURDIR)/$(PLUGIN_VENV)/bin/python -m pytest
+
+# The tests install the package themselves, into environments that see this one: what it needs is all that is here.
+$(PLUGIN_VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv --clear $(PLUGIN_VENV)
+	$(PLUGIN_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --editable . 'pip>=22.3' 'hatchling>=1.25' 'pytest>=8' 'pytest-timeout>=2.3'
+	@touch $@
+
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
+	$(BIN)/mypy $(PLUGIN)/src
 
 bench: $(VENV)/.installed-dev  ## what opmark itself costs; results are kept in benchmarks/README.md
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(PLUGIN_VENV) .mypy_cache .ruff_cache .pytest_cache
 
 # A stamp and not the interpreter: a virtual environment whose making was interrupted has one too.
 $(VENV)/.made:

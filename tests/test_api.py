@@ -19,6 +19,7 @@ from opmark.cli.coverage import coverage as coverage_command
 from opmark.cli.describe import describe as describe_command
 from opmark.cli.doctor import doctor as doctor_command
 from opmark.cli.list_ import list_ as list_command
+from opmark.cli.rank import rank as rank_command
 from opmark.cli.run import run as run_command
 from opmark.cli.show import show as show_command
 from opmark.errors import StoreError, UnknownName, UserError
@@ -48,7 +49,7 @@ NOTHING = (None, (), "", {}, [])
 PROFILE = {"profiler": "profiler", "program": "bin", "arguments": "args", "command": "command", "folder": "folder",
            "seen": "iterations", "batch": "batch", "within": "timeout"}  # fmt: skip
 
-ONLY_COMMAND = {"dry_run", "as_json", "l2", "markdown", *PROFILE}
+ONLY_COMMAND = {"dry_run", "as_json", "l2", "markdown", "long", "numerics", "output", *PROFILE}
 ONLY_LIBRARY = {"on_start", "on_record", "on_environment", "say", "profile"}
 
 
@@ -140,6 +141,7 @@ def test_every_round_of_processes_is_in_a_fresh_one(db: Path) -> None:
         (describe_command, opmark.describe),
         (list_command, opmark.list),
         (coverage_command, api.coverage),
+        (rank_command, opmark.rank),
     ],
 )
 def test_the_other_commands_have_the_names_and_defaults_of_their_functions(command: Any, function: Any) -> None:

@@ -519,3 +519,63 @@ def test_a_module_that_lacks_something_says_what_and_not_that_it_is_missing_itse
     site.install("needy", "", {"needy_module.py": "import no_such_need\ndef f(): pass\n"})
     with pytest.raises(ModuleNotFoundError, match="no_such_need"):
         registry.resolve("needy_module.f")
+
+
+# Implementations from tables.
+
+TABLE = """
+    from opmark.schema import Implementation
+
+    def build(p, x):
+        return lambda: x
+
+    IMPLEMENTATIONS = {rows}
+"""
+
+
+def table(site, name: str, rows: str, package: str = "strange-table") -> None:
+    module = package.replace("-", "_")
+    site.install(
+        package, f"[opmark.implementations]\n{name} = {module}\n", {f"{module}.py": TABLE.replace("{rows}", rows)}
+    )
+
+
+def taken(backend: str) -> list[tuple[str, str]]:
+    found = registry.implementations(registry.operator("softmax"), registry.backend(backend))
+    return [(one.label, one.source) for one in found]
+
+
+def test_a_table_of_a_stranger_is_taken_like_ours(site) -> None:
+    table(site, "strange", "{'softmax': Implementation('numpy', build, 'mine')}")
+    assert taken("numpy-cpu") == [("numpy", "opmark"), ("mine", "strange-table")]
+
+
+def test_what_is_made_for_a_backend_alone_goes_before_its_framework(site) -> None:
+    table(site, "strange", "{'softmax': Implementation('numpy-cpu', build, 'mine')}")
+    assert taken("numpy-cpu") == [("mine", "strange-table")]
+    assert taken("torch-cpu") == [("torch", "opmark")]
+
+
+def test_a_row_that_is_none_is_named_and_left_out(site, capsys) -> None:
+    table(site, "strange", "{'softmax': 3, 'exp': (Implementation('numpy', build, 'mine'),)}")
+    assert taken("numpy-cpu") == [("numpy", "opmark")]
+    assert "`strange` of `strange-table`" in (said := capsys.readouterr().err)
+    assert "`softmax`: expected Implementation, got int" in said
+
+
+def test_a_table_that_is_called_after_a_framework_holds_nothing_else(site, capsys) -> None:
+    table(site, "jax", "{'softmax': Implementation('numpy', build, 'mine')}")
+    assert taken("numpy-cpu") == [("numpy", "opmark")]
+    assert "strange_table" not in sys.modules  # nobody asked for jax
+    registry.implementation_tables()
+    assert "`softmax` is for numpy, and it is called after jax; give it another name" in capsys.readouterr().err
+
+
+def test_a_table_that_cannot_be_read_takes_nothing_with_it(site, capsys) -> None:
+    table(site, "strange", "1 / 0")
+    assert taken("numpy-cpu") == [("numpy", "opmark")]
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_every_row_of_ours_is_about_an_operator() -> None:
+    assert registry.implementation_tables().keys() <= registry.catalogue().keys()

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from opmark.api import (
         calibrate,
         coverage,
-        coverage_matrix,
         describe,
         export,
         export_workload,
@@ -38,7 +37,6 @@ _PUBLIC = {
     "Entry": "opmark.schema:Entry",
     "Workload": "opmark.schema:Workload",
     "coverage": "opmark.api:coverage",
-    "coverage_matrix": "opmark.api:coverage_matrix",
     "describe": "opmark.api:describe",
     "doctor": "opmark.runner.doctor:doctor",
     "export": "opmark.api:export",
@@ -63,7 +61,6 @@ __all__ = [
     "Workload",
     "calibrate",
     "coverage",
-    "coverage_matrix",
     "describe",
     "doctor",
     "export",

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 from msgspec import convert
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from opmark.analysis.rank import rank as rank_runs
 from opmark.analysis.rank import read, source_of
 from opmark.errors import UnknownName, UserError
 from opmark.frameworks.coverage import coverage as framework_coverage
-from opmark.frameworks.coverage import last_of_most
+from opmark.frameworks.coverage import grouping, last_of_most
 from opmark.frameworks.matrix import matrix
 from opmark.guests.environments import Guest, found, interpreter_for, remove
 from opmark.guests.environments import create as create_guest
@@ -324,10 +324,10 @@ def show(run: str | None = None, *, db: PathLike | None = None) -> Result:
         return _result(store, this, store.records(this.id), db)
 
 
-def rank(runs: str | Sequence[str] = (), *, by: str = "case", db: PathLike | None = None) -> Ranking:
+def rank(runs: str | Sequence[str] | None = None, *, by: str = "operator", db: PathLike | None = None) -> Ranking:
     """Which implementation wins where, over stored runs, or all of them; `choose` of it is for programs."""
     with closing(open_store(db)) as store:
-        return rank_runs(source_of(store, [find_run(store, run) for run in _many(runs)] or store.runs()), by)
+        return rank_runs(source_of(store, [find_run(store, run) for run in _many(runs or ())] or store.runs()), by)
 
 
 def read_ranking(path: PathLike) -> Ranking:
@@ -355,20 +355,18 @@ def list_(
     raise UnknownName("listing", kind, ("ops", "suites", "backends", "quantities", "hardware"))
 
 
-def coverage(framework: str = "torch", *, db: PathLike | None = None) -> Coverage:
-    """Which operators of a framework can be measured and how; with what became of them in the last run that tried."""
-    if framework != "torch" or not store_path(db).exists():
-        return framework_coverage(framework)
-    with closing(open_store(db)) as store:
-        return framework_coverage(framework, *last_of_most(store))
+@overload
+def coverage(framework: str = ..., *, by: Literal["framework"] = ..., db: PathLike | None = ...) -> Coverage: ...
+@overload
+def coverage(framework: str = ..., *, by: str, db: PathLike | None = ...) -> Coverage | Matrix: ...
+def coverage(framework: str = "torch", *, by: str = "framework", db: PathLike | None = None) -> Coverage | Matrix:
+    """Which operators of a framework can be measured and how; by `backend`, which of the catalogue each backend has.
 
-
-def coverage_matrix(*, db: PathLike | None = None) -> Matrix:
-    """Which operators of the catalogue every backend has; with what stored runs have verified of them."""
-    if not store_path(db).exists():
-        return matrix()
-    with closing(open_store(db)) as store:
-        return matrix(store.records(run.id) for run in store.runs())
+    With what became of them in stored runs."""
+    with closing(open_store(db) if store_path(db).exists() else memory.MemoryStore()) as store:
+        if grouping(by) == "backend":
+            return matrix(store)
+        return framework_coverage(framework, *last_of_most(store, framework))
 
 
 def describe(op: str) -> Operator:

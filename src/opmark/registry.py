@@ -160,33 +160,56 @@ def backend_or_none(name: str) -> BackendInfo | None:
 
 def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementation, ...]:
     """What computes an operator on a backend: of the first of its frameworks that has any."""
-    known = candidates(operator)
+    known = candidates(operator, info.frameworks)
     for framework in info.frameworks:
         if found := tuple(one for one in known if one.framework == framework):
             return found
     return ()
 
 
-def candidates(operator: Operator) -> tuple[Implementation, ...]:
-    """Everything that computes an operator, on whatever backend: what stands beside it, then what was registered."""
-    return operator.implementations + implementation_tables().get(operator.name, ())
+def candidates(operator: Operator, frameworks: tuple[str, ...] | None = None) -> tuple[Implementation, ...]:
+    """Everything that computes an operator, or what does so in these frameworks: what stands beside it, then what was
+    registered.
+
+    Two of one framework run beside each other, so they need two names: the second one gets that of its package.
+    """
+    found = list(operator.implementations)
+    for one in implementation_tables(frameworks).get(operator.name, ()):
+        taken = {(other.framework, other.label) for other in found}
+        found.append(replace(one, name=f"{one.label}-{one.source}") if (one.framework, one.label) in taken else one)
+    return tuple(found)
 
 
 @cache
-def implementation_tables() -> dict[str, tuple[Implementation, ...]]:
+def implementation_tables(frameworks: tuple[str, ...] | None = None) -> dict[str, tuple[Implementation, ...]]:
     """By operator. An entry point names a module or a package; `IMPLEMENTATIONS` of each module is taken, a mapping of
-    operators' names to an implementation or several."""
+    operators' names to an implementation or several.
+
+    One that is called after a framework holds implementations for that one alone, and is read only where it is asked
+    for: there are thousands of rows.
+    """
     found: dict[str, tuple[Implementation, ...]] = {}
+    named = {framework for info in backends().values() for framework in info.frameworks}
     for entry in _entries(IMPLEMENTATIONS_GROUP):
-        for name, made in _loaded(entry, lambda entry: list(_implementations(import_module(entry.value)))) or ():
-            several = made if isinstance(made, tuple) else (made,)
-            wrong = [one for one in several if not isinstance(one, Implementation)]
-            if wrong:
-                _warn(entry, f"`{name}`: expected Implementation, got {type(wrong[0]).__name__}")
-            else:
-                source = entry.dist.name if entry.dist else entry.value
-                found[name] = found.get(name, ()) + tuple(replace(one, source=source) for one in several)
+        only = entry.name if entry.name in named else None
+        if frameworks is None or only is None or only in frameworks:
+            for name, several in _rows(entry, only):
+                found[name] = found.get(name, ()) + several
     return found
+
+
+def _rows(entry: EntryPoint, only: str | None) -> Iterator[tuple[str, tuple[Implementation, ...]]]:
+    source = entry.dist.name if entry.dist else entry.value
+    for name, made in _loaded(entry, lambda entry: list(_implementations(import_module(entry.value)))) or ():
+        several = made if isinstance(made, tuple) else (made,)
+        wrong = next((one for one in several if not isinstance(one, Implementation)), None)
+        astray = next((one for one in several if only and one is not wrong and one.framework != only), None)
+        if wrong is not None:
+            _warn(entry, f"`{name}`: expected Implementation, got {type(wrong).__name__}")
+        elif astray is not None:
+            _warn(entry, f"`{name}` is for {astray.framework}, and it is called after {only}; give it another name")
+        else:
+            yield name, tuple(replace(one, source=source) for one in several)
 
 
 @cache

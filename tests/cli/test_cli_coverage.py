@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from opmark import api
 from opmark.frameworks.opinfo import PREFIX, entries
-from opmark.schema import EFFORTS, Case, Phase, Record, Run, Settings, Status, Task
+from opmark.schema import EFFORTS, Case, Phase, Record, Run, Settings, Status, Task, Verification
 
 Command = Callable[..., Any]
 
@@ -119,9 +120,38 @@ def test_numpy_has_no_database_and_needs_no_store(main: Command, db: Path) -> No
     assert not db.exists()
 
 
+@needs_torch
+def test_a_run_of_torch_is_none_of_numpy(main: Command, sweep: Path) -> None:
+    (found,) = main("coverage", "numpy", "--json").objects
+    assert found["run"] == ""
+
+
 def test_an_unknown_framework_is_the_users_mistake(main: Command) -> None:
     done = main("coverage", "numby")
     assert done.code == 2
     assert done.out == ""
     assert done.line("error:") == "no framework named `numby`"
     assert "`numpy`" in done.line("hint:")
+
+
+def test_by_backend_the_whole_catalogue_is_counted_and_asking_makes_no_store(main: Command, db: Path) -> None:
+    done = main("coverage", "--by", "backend")
+    assert done.code == 0
+    assert "category" in done.out
+    assert "torch (" in done.out
+    assert not db.exists()
+
+
+def test_by_backend_stored_runs_are_told(main: Command, db: Path) -> None:
+    right = replace(record("add"), verification=Verification("full"))
+    keep(db, SWEEP, [replace(right, task=replace(right.task, case=Case.of("add", {}, "forward")))])
+    (found,) = main("coverage", "--by", "backend", "--json").objects
+    assert found["runs"] == 1
+    assert found["backends"]["torch-cpu"]["verified_forward"] == 1
+    assert next(one for one in found["details"] if one["op"] == "add")["verified"] == {"torch-cpu": ["forward"]}
+
+
+def test_what_cannot_be_grouped_by_is_the_users_mistake(main: Command) -> None:
+    done = main("coverage", "--by", "backed")
+    assert (done.code, done.line("error:")) == (2, "no grouping named `backed`")
+    assert "`backend`" in done.line("hint:")

@@ -52,3 +52,26 @@ def test_showing_changes_nothing(main: Command, db: Path) -> None:
     for _ in range(2):
         assert main("show").code == 0
     assert db.read_bytes() == before
+
+
+def test_several_backends_stand_side_by_side_unless_the_long_table_is_asked_for(main: Command) -> None:
+    asked = ("exp", "add", "--size", "small", "--effort", "quick", "--backend", "null,null-device")
+    ran = main("run", *asked)
+    assert ran.out.splitlines()[0].split() == ["case", "null", "null-device"]
+    assert main("show").out == ran.out
+    long = main("show", "--long").out
+    assert long.splitlines()[0].split()[:3] == ["operator", "parameters", "backend"]
+    again = main("run", *asked, "--long").out
+    assert again.splitlines()[0] == long.splitlines()[0]
+
+
+def test_numerics_are_shown_where_they_are_asked_for(main: Command) -> None:
+    main("run", "exp", "--size", "small", "--effort", "quick", "--backend", "numpy-cpu", "--processes", "1")
+    done = main("show", "--numerics")
+    assert done.code == 0
+    assert done.out.splitlines()[0].startswith("exp ")
+    assert "max ulp" in done.out.splitlines()[1]
+    assert done.out.splitlines()[2].startswith("numpy-cpu")
+    (record,) = main("show", "--json").objects
+    assert record["verification"]["numerics"][0]["max_ulp"] > 0
+    assert "compilation" in record

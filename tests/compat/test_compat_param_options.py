@@ -50,6 +50,10 @@ def test_the_defaults_are_those_of_param() -> None:
         (["--cuda-l2-cache", "off"], "cache", ["warm"]),
         (["--cuda-l2-cache", "off", "-d", "cuda", "--exec-mode", "continuous"], "cache", ["warm"]),
         (["--cuda-graph", "-d", "cuda"], "timer", "graph"),
+        (["--pt2-model"], "backend", "torch-compile-cpu"),
+        (["--pt2-model", "-d", "cuda"], "backend", "torch-compile-cuda"),
+        (["--pt2-model", "-d", "torch-cuda"], "backend", "torch-compile-cuda"),
+        (["--pt2-model", "-d", "torch-compile-cpu"], "backend", "torch-compile-cpu"),
         (["--threads", "2"], "threads", 2),
         (["--seed", "3"], "seed", 3),
         (["--timeout", "5"], "timeout", 5.0),
@@ -108,7 +112,8 @@ def test_a_device_that_is_none_is_a_mistake(text: str, said: str, hint: str) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-c", "x.json", "--pt2-model"], "yet"),
+        (["-c", "x.json", "--pt2-model", "-d", "mps"], "no backend compiles"),
+        (["-c", "x.json", "--pt2-model", "-d", "numpy-cpu"], "no backend compiles"),
         (["-c", "x.json", "--et"], "yet"),
         (["-c", "x.json", "--cupti-profiler"], "not yet"),
         (["-c", "x.json", "--cupti-profiler-metrics", "a,b"], "not yet"),

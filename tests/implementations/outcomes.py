@@ -11,9 +11,10 @@ from opmark.schema import Record
 
 
 def covered(backend: str) -> list[str]:
-    """The operators that a backend has an implementation of."""
+    """The operators that a backend has an implementation of and takes."""
     info = find_backend(backend)
-    return [name for name, op in catalogue().items() if implementations(op, info) and op.category != "diagnostics"]
+    known = [name for name, op in catalogue().items() if implementations(op, info) and op.category != "diagnostics"]
+    return [name for name in known if name not in info.lacks]
 
 
 def outcomes(backend: str, names: Sequence[str] = (), phase: str = "forward") -> dict[str, list[Record]]:

@@ -31,7 +31,7 @@ def make_record() -> Callable[..., Record]:
         case = Case.of(op, operator(op).complete(given) if known else given, phase, ("llm",), wrt)
         named = {name: fields.pop(name) for name in ("process", "mode") if name in fields}
         settings = Settings(fields.pop("threads", 2), "quick", EFFORTS["quick"], **named)
-        task = Task(case, fields.pop("backend", "null"), "null", settings)
+        task = Task(case, fields.pop("backend", "null"), fields.pop("implementation", "null"), settings)
         status = fields.pop("status", "ok")
         cautions = tuple(fields.pop("cautions", ()))
         if status == "ok":

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from opmark.report.console import print_records
 from opmark.report.names import parameters
-from opmark.schema import Caution, Measurement, Memory, Record
+from opmark.schema import Caution, Compilation, Measurement, Memory, Record
 
 MakeRecord = Callable[..., Record]
 MakeMeasurement = Callable[..., Measurement]
@@ -407,3 +407,11 @@ def test_a_narrow_terminal_has_the_gain_too(make_record: MakeRecord, printed: Pr
     assert "gain 1.00x" in found
     assert "gain 2.00x" in found
     assert "torch-cpu/fused ×2" in found
+
+
+def test_compiling_has_a_column_where_something_was_compiled(make_record: MakeRecord, printed: Printed) -> None:
+    records = [by("torch", make_record(compilation=Compilation(cold=2.1))), by("torch", make_record(), "numpy-cpu")]
+    text = printed(records)
+    assert text.splitlines()[0].split() == [*COLUMNS[:7], "compile", *COLUMNS[7:]]
+    assert [row.get("compile", "") for row in cells_of(text)] == ["2.10 s", ""]
+    assert "compile 2.10 s" in words(printed(records, width=60))

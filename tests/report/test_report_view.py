@@ -11,7 +11,7 @@ import pytest
 
 from opmark.report.rows import Row
 from opmark.report.view import view
-from opmark.schema import Caution, Conditions, CrossCheck, Kernel, Measurement, Reading, Record
+from opmark.schema import Caution, Compilation, Conditions, CrossCheck, Kernel, Measurement, Reading, Record
 
 MakeRecord = Callable[..., Record]
 MakeMeasurement = Callable[..., Measurement]
@@ -161,3 +161,11 @@ def test_several_processes_are_one_view(make_record: MakeRecord, make_measuremen
 def test_gradients_of_some_inputs_and_the_mode_are_told(make_record: MakeRecord) -> None:
     seen = view_of(make_record(phase="backward", wrt=("b",), mode="discrete"))
     assert (seen["phase"], seen["wrt"], seen["mode"]) == ("backward", ["b"], "discrete")
+
+
+def test_compiling_is_apart_from_running_and_of_several_processes_the_median(make_record: MakeRecord) -> None:
+    times = ((1.0, 0.1), (3.0, None), (2.0, 0.3))
+    records = [make_record(process=i, compilation=Compilation(*both, graphs=1)) for i, both in enumerate(times)]
+    found = view_of(*records)["compilation"]
+    assert (found["cold"], found["cached"], found["graphs"]) == (2.0, 0.2, 1)
+    assert view_of(make_record())["compilation"] is None

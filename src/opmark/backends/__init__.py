@@ -1,5 +1,6 @@
 """The backends that ship, described without importing a framework. The classes are loaded in worker processes."""
 
+from opmark.backends import lacks
 from opmark.interfaces import BackendInfo
 from opmark.schema.dtype import FLOATS, INTS
 
@@ -134,7 +135,7 @@ OPENVINO_CPU = BackendInfo(
     framework="onnx",
     device="cpu",
     summary="OpenVINO on the CPU, from ONNX models",
-    dtypes=_TORCH_DTYPES,
+    dtypes=_TORCH_DTYPES - {"float64"},  # which it computes in float32
     loads="opmark.backends.openvino:OpenVinoBackend",
     requires="openvino",
     install="pip install 'opmark[openvino]'",
@@ -144,6 +145,7 @@ OPENVINO_CPU = BackendInfo(
     callables=False,
     guest="openvino",
     variants=("latency", "throughput"),
+    lacks=lacks.OPENVINO,
 )
 
 
@@ -163,6 +165,7 @@ def _tvm(device: str, summary: str) -> BackendInfo:
         compiles=True,
         callables=False,
         guest="tvm",
+        lacks=lacks.TVM,
     )
 
 

@@ -96,6 +96,8 @@ class JaxBackend(HostBackend):
         if not isinstance(built, Function):
             launch: Launch = built
             return launch
+        for place in built.state:
+            place.value = jax.device_put(place.value, self._device)
         places = (*built.arguments, *built.state)
         run, compilation = self._programs.compiled(built.call, values(places))
         self._refuse_elsewhere(run)
@@ -170,13 +172,13 @@ class JaxBackend(HostBackend):
         run, before = self._programs.compiled(pull_back, values(launch.places))
         _, pull, _ = run(*values(launch.places))
         kept, shape = jax.tree.flatten(pull)
+        places, count = (*map(Held, kept), *seeds), len(kept)
 
         def back(*given: Any) -> Any:
-            return jax.tree.unflatten(shape, given[: len(kept)])(given[len(kept) :])
+            return jax.tree.unflatten(shape, given[:count])(given[count:])
 
-        places = (*map(Held, kept), *seeds)
         run, after = self._programs.compiled(back, values(places))
-        whole = replace(after, cold=before.cold + after.cold)
+        whole = replace(after, cold=before.cold + after.cold, cached=(before.cached or 0) + (after.cached or 0))
         return Program(run, places, waiting(run), whole, launch.function)
 
     def _like(self, value: Any, seed: int) -> Any:
@@ -185,7 +187,7 @@ class JaxBackend(HostBackend):
     def available_bytes(self) -> int | None:
         if self._info.device == "cpu":
             return int(psutil.virtual_memory().available)
-        told = self._device.memory_stats() or {}
+        told = {} if self.why_unavailable() else self._device.memory_stats() or {}
         return int(told["bytes_limit"] - told["bytes_in_use"]) if "bytes_limit" in told else None
 
     def classify(self, error: Exception) -> Status | None:
@@ -195,11 +197,6 @@ class JaxBackend(HostBackend):
         if isinstance(error, NotImplementedError) or any(part in text for part in _NOT_THERE):
             return "skipped"
         return None
-
-    def forget(self) -> None:
-        """Everything that was compiled: the next time is cold."""
-        self._programs.forget()
-        jax.clear_caches()  # type: ignore[no-untyped-call]
 
 
 def _open(value: Any) -> Any:

@@ -11,7 +11,6 @@ from operator import methodcaller
 from typing import Any
 
 import jax
-from msgspec.structs import replace
 
 from opmark.errors import Unsupported
 from opmark.interfaces import Function, Held
@@ -21,7 +20,10 @@ from opmark.schema import Compilation
 _KEPT = 64
 # What an optimised program holds besides work.
 _NO_WORK = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast"})
-_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%([\w.\-]+) = .*?[\]})] ([\w\-]+)\(", re.MULTILINE)
+_INSTRUCTION = re.compile(
+    r'^\s*(?:ROOT )?%(?P<name>[\w.\-]+) = .*?[\]})] (?P<what>[\w\-]+)\((?:.*custom_call_target="(?P<target>[^"]+)")?',
+    re.MULTILINE,
+)
 # Calls of functions within functions: what they hold is looked at, and not they themselves.
 _WRAPPERS = frozenset({"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat"})
 
@@ -32,24 +34,27 @@ class Programs:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, tuple[Any, Compilation]] = OrderedDict()
 
-    def compiled(self, function: Callable[..., Any], values: Sequence[Any]) -> tuple[Any, Compilation]:
-        """(what runs it, what this took). Inputs that it does not use stay inputs, so that the text shows them all."""
+    def compiled(self, function: Callable[..., Any], given: Sequence[Any]) -> tuple[Any, Compilation]:
+        """(what runs it, what that took when it was compiled). Inputs that it does not use stay inputs, so that the
+        text shows them all."""
         start = time.perf_counter()
-        traced = jax.jit(function, keep_unused=True).trace(*values)
-        lowered = traced.lower()
+        traced, lowered = _lowered(function, given)
         key = sha256(f"{lowered.as_text()}\n{lowered.out_tree}".encode()).hexdigest()
-        kept = self._kept.get(key)
-        run = kept[0] if kept else lowered.compile()
-        took = time.perf_counter() - start
-        compilation = replace(kept[1], cold=took) if kept else _compilation(took, traced, run)
-        self._kept[key] = run, compilation
+        if key not in self._kept:
+            run = lowered.compile()
+            cold = time.perf_counter() - start
+            start = time.perf_counter()
+            _lowered(function, given)[1].compile()  # out of what JAX has kept
+            self._kept[key] = run, _compilation(cold, time.perf_counter() - start, traced, run)
         self._kept.move_to_end(key)
         while len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
-        return run, compilation
+        return self._kept[key]
 
-    def forget(self) -> None:
-        self._kept.clear()
+
+def _lowered(function: Callable[..., Any], given: Sequence[Any]) -> tuple[Any, Any]:
+    traced = jax.jit(function, keep_unused=True).trace(*given)
+    return traced, traced.lower()
 
 
 class Program:
@@ -126,11 +131,12 @@ def pulled(function: Function, wanted: Sequence[Held]) -> Callable[..., Any]:
     return call
 
 
-def _compilation(took: float, traced: Any, run: Any) -> Compilation:
+def _compilation(cold: float, cached: float, traced: Any, run: Any) -> Compilation:
     operators = tuple(dict.fromkeys(_primitives(traced.jaxpr.jaxpr)))
     if callbacks := [name for name in operators if "callback" in name]:
         raise Unsupported(f"JAX leaves a part of this to Python ({callbacks[0]}): it would not be XLA that is timed")
-    return Compilation(took, graphs=1, operators=operators, kernels=_kernels(run.as_text()), cache="in-memory")
+    kernels = _kernels(run.as_text())
+    return Compilation(cold, cached, graphs=1, operators=operators, kernels=kernels, cache="in-memory")
 
 
 def _primitives(jaxpr: Any) -> Iterator[str]:
@@ -145,8 +151,12 @@ def _primitives(jaxpr: Any) -> Iterator[str]:
 
 
 def _kernels(text: str | None) -> tuple[str, ...]:
-    """The instructions of the optimised program that do something; `constant` where there is nothing left to do."""
+    """The instructions of the optimised program that do something; first `constant` where no input has a part in it."""
     if not text or "ENTRY" not in text:
         return ()
-    found = _INSTRUCTION.findall(text[text.index("ENTRY") :])
-    return tuple(name for name, what in found if what not in _NO_WORK) or ("constant",) * bool(found)
+    entry = text[text.index("ENTRY") :]
+    found = [*_INSTRUCTION.finditer(entry)]
+    working = [one["target"] or one["name"] for one in found if one["what"] not in _NO_WORK]
+    names = [re.escape(one["name"]) for one in found if one["what"] == "parameter"]
+    used = any(len(re.findall(rf"%{name}(?![\w.\-])", entry)) > 1 for name in names)
+    return (*(() if used else ("constant",)), *dict.fromkeys(working))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import ceil
@@ -20,7 +21,7 @@ from opmark.schema.dtype import is_float
 # MXNet has one type of error; these parts of messages say what it is about.
 _OUT_OF_MEMORY = ("failed to allocate", "out of memory", "std::bad_alloc", "cannot allocate memory")
 _NOT_THERE = ("not supported", "unsupported", "does not support", "not implemented", "unknown type enum",
-              "larger than 2^31 elements", "only supports", "is not registered")  # fmt: skip
+              "larger than 2^31 elements", "only supports", "non-differentiable")  # fmt: skip
 
 
 class MxnetBackend(HostBackend):
@@ -47,7 +48,8 @@ class MxnetBackend(HostBackend):
             "features": ", ".join(sorted(f.name for f in mx.runtime.feature_list() if f.enabled)),
             "mkldnn": mx.runtime.Features().is_enabled("MKLDNN"),
             "blas": config().decode() if config is not None else "unknown",
-            "bulk": mx.engine.set_bulk_size(mx.engine.set_bulk_size(0)),
+            "workers": int(os.environ.get("MXNET_CPU_WORKER_NTHREADS", "1")),
+            "engine": os.environ.get("MXNET_ENGINE_TYPE", "ThreadedEnginePerDevice"),
         }
 
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
@@ -58,7 +60,7 @@ class MxnetBackend(HostBackend):
         return _Call(built) if isinstance(built, Function) else super().compile(built, inputs)
 
     def dtype(self, value: Any) -> str:
-        return np.dtype(value.dtype).name
+        return str(np.dtype(value.dtype))
 
     def to_numpy(self, value: Any) -> Any:
         array = value.asnumpy()
@@ -74,11 +76,17 @@ class MxnetBackend(HostBackend):
         return flat if step == 1 else flat[::step]
 
     def poison(self, value: Any) -> None:
-        kind = np.dtype(value.dtype)
-        value[()] = np.nan if kind.kind == "f" else np.iinfo(kind).max if kind.kind in "iu" else 1
+        """By an operator: what oneDNN made lies in an order of its own, into which nothing is copied."""
+        dtype = np.dtype(value.dtype)
+        if dtype.kind == "f":
+            value *= np.nan
+        else:
+            most = np.iinfo(dtype).max if dtype.kind in "iu" else 1
+            mx.nd.array(np.full(value.shape, most, dtype), dtype=dtype).copyto(value.as_nd_ndarray())
 
     def copy_into(self, target: Any, source: Any) -> None:
-        source.copyto(target)
+        # By an operator: oneDNN may have put a weight into an order of its own, into which nothing else is copied.
+        mx.nd.identity(source.as_nd_ndarray(), out=target.as_nd_ndarray())
 
     def overwrite(self, nbytes: int) -> Launch:
         scratch = mx.nd.zeros((nbytes,), dtype="uint8")
@@ -92,7 +100,7 @@ class MxnetBackend(HostBackend):
     ) -> tuple[Launch, Sequence[Any]]:
         """One graph, kept. Each launch walks it back and writes the same gradients anew, as MXNet does: nothing adds
         up or grows."""
-        launch, variables, gradients = _watched(launch, inputs)
+        launch, gradients = _watched(launch, inputs)
         outputs = _recorded(launch)
         roots = [i for i, out in enumerate(outputs) if is_float(self.dtype(out)) and _is_recorded(out)]
         if not roots:
@@ -142,22 +150,24 @@ class _Call:
         return tuple(found) if isinstance(found, list) else found
 
 
-def _watched(launch: Launch, inputs: Sequence[Any]) -> tuple[Launch, list[Any], list[Any]]:
-    """The same call on other handles of the same memory, marked as variables; they, and where their gradients go.
+def _watched(launch: Launch, inputs: Sequence[Any]) -> tuple[Launch, list[Any]]:
+    """The same call on other handles of the same memory, marked as variables; and where their gradients go.
 
     Marking the inputs themselves would tear them out of the graph that an earlier call has recorded. An argument may be
     an input, or the array of `mxnet.np` over its memory.
     """
     whole = isinstance(launch, _Call)
     arguments = list(launch.arguments) if isinstance(launch, _Call) else list(inputs)
-    places = [i for tensor in inputs for i, a in enumerate(arguments) if a is tensor or getattr(a, "face_of", None) is tensor]
+    places = [
+        i for tensor in inputs for i, a in enumerate(arguments) if a is tensor or getattr(a, "face_of", None) is tensor
+    ]
     variables = [_handle(arguments[i]) if whole else arguments[i] for i in places]
     gradients = [mx.nd.zeros_like(v.as_nd_ndarray()) for v in variables]
     mx.autograd.mark_variables(variables, [_alike(g, v) for g, v in zip(gradients, variables, strict=True)])
     if isinstance(launch, _Call):
         taken = dict(zip(places, variables, strict=True))
         launch = _Call(Function(launch.function, tuple(taken.get(i, a) for i, a in enumerate(arguments))))
-    return launch, variables, gradients
+    return launch, gradients
 
 
 def _handle(tensor: Any) -> Any:
@@ -179,7 +189,7 @@ def _is_recorded(output: Any) -> bool:
     try:
         mx.autograd.backward([output], retain_graph=True)
     except mx.MXNetError as error:
-        if "computational graph" in str(error):
+        if any(part in str(error) for part in ("not in a computational graph", "no inputs in computation graph")):
             return False
         raise
     return True

@@ -6,22 +6,20 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from ctypes import c_char
-from math import ceil, prod
+from hashlib import sha256
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import onnxruntime as ort
-import psutil
-from msgspec.structs import replace
 from onnx import TensorProto, helper
 
-from opmark.backends.numpy_cpu import NumpyBackend
+from opmark.backends.engines import EngineBackend, node_types, numpy_dtype, values
 from opmark.errors import Unsupported
-from opmark.interfaces import BackendInfo, HostBackend
+from opmark.interfaces import BackendInfo
 from opmark.schema import Compilation, Launch, Status, TensorSpec
-from opmark.schema.dtype import is_float
 
 # As ONNX Runtime spells them, where that is not as opmark does.
 _SPELLED = {
@@ -42,7 +40,7 @@ _PROVIDERS: dict[str, list[Any]] = {
     "cuda": [("CUDAExecutionProvider", {"use_tf32": "0"}), "CPUExecutionProvider"],
 }
 # Parts of messages by which it says that a node has no kernel for a type, or that ONNX has no such node.
-_NOT_THERE = ("not_implemented", "not implemented", "of input parameter", "of output parameter", "unsupported type")
+_NOT_THERE = ("not_implemented", "not implemented", "of input parameter", "does not support", "is not supported")
 _OUT_OF_MEMORY = ("failed to allocate memory", "out of memory", "bad allocation")
 # How it names the casts around a node that has no kernel for 16 bits and is computed in float32 instead.
 _INSERTED = "InsertedPrecisionFreeCast"
@@ -62,7 +60,7 @@ class Tensor:
 
     def array(self) -> Any:
         """On a CPU the memory itself; of a device a copy."""
-        dtype = helper.tensor_dtype_to_np_dtype(_element(self.dtype))
+        dtype = numpy_dtype(self.dtype)
         if not prod(self.shape):
             return np.empty(self.shape, dtype)
         if self.value.device_name() != "cpu":
@@ -102,7 +100,7 @@ def _model(nodes: list[Any], inputs: list[Any], output: str) -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-class OnnxRuntimeBackend(HostBackend):
+class OnnxRuntimeBackend(EngineBackend):
     """Inputs and outputs stay bound to the session: a call copies nothing, and allocates nothing that has a fixed size.
 
     A run is waited for on a device too: that is what ONNX Runtime does unless it is told not to.
@@ -110,7 +108,6 @@ class OnnxRuntimeBackend(HostBackend):
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
-        self._numpy = NumpyBackend(info, threads)
         self._provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}[info.device]
         self._kernels: dict[bytes, tuple[str, ...]] = {}
 
@@ -137,44 +134,33 @@ class OnnxRuntimeBackend(HostBackend):
         }
 
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
-        kind = _element(spec.dtype)
-        native = helper.tensor_dtype_to_np_dtype(kind)
-        known = native.isbuiltin == 1
-        drawn = self._numpy.tensor(spec if known else replace(spec, dtype="float32"), seed)
-        made = Tensor(self._empty(spec.shape, kind))
-        made.fill(np.ascontiguousarray(drawn.astype(native, copy=False)))
+        made = Tensor(self._empty(spec.shape, _element(spec.dtype)))
+        made.fill(np.ascontiguousarray(values(spec, seed)))
         return made
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
-        model = built.model({name: (tensor.shape, tensor.dtype) for name, tensor in inputs.items()})
+        model = self.model(built, inputs)
         data = model.SerializeToString()
         start = time.perf_counter()
         session = ort.InferenceSession(data, self._options(), providers=_PROVIDERS[self._info.device])
         cold = time.perf_counter() - start
-        if data not in self._kernels:
-            self._kernels[data] = self._profiled(data, inputs)
-        operators = tuple(node.op_type for node in model.graph.node)
-        compilation = Compilation(cold, operators=operators, kernels=self._kernels[data], graphs=1, cache="none")
+        kernels = self._kernels_of(data, inputs)
+        compilation = Compilation(cold, operators=node_types(model), kernels=kernels, graphs=1, cache="none")
         return Run(session, self._bound(session, inputs), compilation)
 
     def dtype(self, value: Any) -> str:
         return str(value.dtype)
 
-    def to_numpy(self, value: Any) -> Any:
-        array = value.array() if isinstance(value, Tensor) else value
-        return array.astype(np.float64) if is_float(str(value.dtype)) else array
+    def array(self, value: Any) -> Any:
+        return value.array() if isinstance(value, Tensor) else value
 
     def deferred(self, value: Any) -> str | None:
         return None if isinstance(value, Tensor) else f"a {type(value).__name__}, which ONNX Runtime has not made"
 
-    def thin(self, value: Any, most: int) -> Any:
-        flat = value.array().reshape(-1)
-        return flat[:: max(1, ceil(flat.size / most))]
-
     def poison(self, value: Any) -> None:
-        array = np.array(value.array())
-        worst = np.nan if is_float(value.dtype) else 1 if value.dtype == "bool" else np.iinfo(array.dtype).max
-        value.fill(np.full_like(array, worst))
+        worst = np.array(value.array())
+        super().poison(worst)
+        value.fill(worst)
 
     def copy_into(self, target: Any, source: Any) -> None:
         target.fill(source.array())
@@ -182,17 +168,12 @@ class OnnxRuntimeBackend(HostBackend):
     def overwrite(self, nbytes: int) -> Launch:
         """On a CPU not by a session: its threads would still be waiting for work when the timed one starts."""
         if self._info.device == "cpu":
-            return self._numpy.overwrite(nbytes)
+            return super().overwrite(nbytes)
         scratch = self.tensor(TensorSpec((nbytes // 4,), "float32"), 0)
         return Run(session := self._small(nbytes // 4), self._bound(session, {"x": scratch}))
 
-    def backward(
-        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
-    ) -> tuple[Launch, Sequence[Any]]:
-        raise Unsupported("ONNX Runtime runs models forwards only")
-
     def available_bytes(self) -> int | None:
-        return int(psutil.virtual_memory().available) if self._info.device == "cpu" else None
+        return super().available_bytes() if self._info.device == "cpu" else None
 
     def classify(self, error: Exception) -> Status | None:
         text = str(error).lower()
@@ -235,6 +216,13 @@ class OnnxRuntimeBackend(HostBackend):
                 binding.bind_output(output.name, self._info.device)
         return binding
 
+    def _kernels_of(self, data: bytes, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+        """Found out once for each model: several launches are made of one."""
+        mark = sha256(data).digest()
+        if mark not in self._kernels:
+            self._kernels[mark] = self._profiled(data, inputs)
+        return self._kernels[mark]
+
     def _profiled(self, data: bytes, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         """The kernels of one call, from a session of its own: what is timed is never profiled."""
         with TemporaryDirectory() as folder:
@@ -276,6 +264,11 @@ class Run:
     def _given(self) -> Any:
         outputs = tuple(Tensor(value) for value in self._binding.get_outputs())
         return outputs if len(outputs) > 1 else outputs[0]
+
+
+def _kernel(event: Mapping[str, Any]) -> str:
+    kind = str(event["args"]["op_name"])
+    return f"{kind} (inserted)" if event["name"].startswith(_INSERTED) else kind
 
 
 def _onnx_version() -> str:

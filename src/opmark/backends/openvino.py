@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import openvino as ov
 
-from opmark.backends.engines import EngineBackend, node_types, numpy_dtype
+from opmark.backends.engines import EngineBackend, node_types, numpy_dtype, values
 from opmark.errors import Unsupported
 from opmark.interfaces import BackendInfo
 from opmark.schema import Compilation, Launch, Status, TensorSpec
@@ -23,9 +23,14 @@ _TYPES = {
 }  # fmt: skip
 _NAMES = {kind: dtype for dtype, kind in _TYPES.items()}
 _BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "f8e4m3": 8, "f8e5m2": 8}
+_PORTS = frozenset({"Input", "Output", "Const"})
 # Layers that only move, so that their precision is that of what passes through.
-_MOVES = frozenset({"Input", "Output", "Const", "Reorder", "Convert", "Reshape"})
-_SAYS_NOTHING = ("Exception from", "Check '", "FrontEnd API failed", "Model wasn't fully", "Summary:", "To facilitate")
+_MOVES = _PORTS | {"Reorder", "Convert", "Reshape"}
+_DRAWS = ("Random", "Multinomial", "Bernoulli")
+_SAYS_NOTHING = (
+    "Exception from", "Check '", "FrontEnd API failed", "Model wasn't", "Summary:", "To facilitate", "While valid",
+    "Conversion is failed",
+)  # fmt: skip
 # The engine's own request, without the layer in Python that looks for inputs among the arguments of every call, which
 # takes longer than a small operator.
 _ENGINE: Any = ov.InferRequest.__bases__[0]
@@ -77,15 +82,17 @@ class OpenVinoBackend(EngineBackend):
 
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
         made = ov.Tensor(getattr(ov.Type, _TYPES[spec.dtype]), ov.Shape(spec.shape))
-        self.array(made)[...] = self.drawn(spec, seed)
+        self.array(made)[...] = values(spec, seed)
         return made
+
+    def dtype(self, value: Any) -> str:
+        return str(value.dtype) if isinstance(value, np.ndarray) else _NAMES[value.element_type.to_string()]
 
     def array(self, value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return value
         self.synchronize()
-        kind = numpy_dtype(_NAMES[value.element_type.to_string()])
-        return value.data.view(kind)  # it shows a bfloat16 as a float16 with the same bits
+        return value.data.view(numpy_dtype(self.dtype(value)))  # it shows bfloat16 as float16 with the same bits
 
     def synchronize(self) -> None:
         while self._flying:
@@ -105,12 +112,13 @@ class OpenVinoBackend(EngineBackend):
         self._refuse_other_threads(compiled)
         layers = _layers(compiled)
         _refuse_folded(compiled)
+        _refuse_drawn_once(node_types(model), layers)
         _refuse_less_precision(read, layers)
         compilation = Compilation(
             cold=cold,
             graphs=1,
             operators=node_types(model),
-            kernels=tuple(f"{kind} {how}" for kind, how, _ in layers if kind not in _MOVES),
+            kernels=tuple(f"{kind} {how}" for kind, how, _ in layers if kind not in _PORTS),
             cache="none",
         )
         if not self.asynchronous:
@@ -133,7 +141,8 @@ class _Request:
         self.compilation = compilation
         self._request = compiled.create_infer_request()
         for port in compiled.inputs:
-            self._request.set_tensor(port, inputs[port.get_any_name()])
+            (name,) = port.get_names() & inputs.keys()  # it may have names of nodes that were left out as well
+            self._request.set_tensor(port, inputs[name])
         for port in compiled.outputs:
             if port.partial_shape.is_static:
                 self._request.set_tensor(port, ov.Tensor(port.element_type, port.shape))
@@ -204,13 +213,19 @@ def _refuse_folded(compiled: Any) -> None:
         queue, seen = [result], {result.get_friendly_name()}
         while queue:
             node = queue.pop()
-            if node.get_type_name() == "Parameter":
+            if node.get_type_name() == "Parameter" or _text(node.get_rt_info(), "layerType") not in _MOVES:
                 break
             before = [value.get_node() for value in node.input_values()]
             queue += [one for one in before if one.get_friendly_name() not in seen]
             seen |= {one.get_friendly_name() for one in before}
         else:
             raise Unsupported("OpenVINO computes it while compiling: no call does any work")
+
+
+def _refuse_drawn_once(operators: tuple[str, ...], layers: list[tuple[str, str, str]]) -> None:
+    """Random numbers that only meet constants are folded like these."""
+    if any(one.startswith(_DRAWS) for one in operators) and not any(kind.startswith(_DRAWS) for kind, _, _ in layers):
+        raise Unsupported("OpenVINO draws its random numbers while compiling: every call gives the same ones")
 
 
 def _refuse_less_precision(read: Any, layers: list[tuple[str, str, str]]) -> None:
@@ -238,5 +253,5 @@ def _out_of_memory(error: Exception) -> bool:
 def _words(error: Exception) -> str:
     """What it says, without the places in its source and the advertisement."""
     lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
-    said = [line for line in lines if not line.startswith(_SAYS_NOTHING)]
+    said = [line for line in lines if not line.startswith(_SAYS_NOTHING) and not line.endswith("with a message:")]
     return "; ".join(said or lines)[:400]

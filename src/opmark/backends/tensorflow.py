@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -23,6 +25,7 @@ _NOT_THERE = (
     "no opkernel",
     "could not find device",
     "not in list of allowed values",
+    "accepted dtypes are",
     "only supports",
     "not supported",
     "unsupported",
@@ -31,6 +34,9 @@ _NOT_THERE = (
     "detected unsupported operations",
 )
 _OUT_OF_MEMORY = ("oom when allocating", "out of memory", "bad_alloc", "failed to allocate memory")
+# What stands around the reason in a message: where a node was traced, and names of functions that nobody knows.
+_STACK = ("Graph execution error", "Detected at node", "File ", "[[", "<stack traces")
+_MARKS = re.compile(r"\{\{[^}]*\}\}|\[Op:[^\]]*\]( name:.*)?")
 # What a graph consists of besides operators, and what looks at the shape of its input only.
 _SCAFFOLD = frozenset({"Placeholder", "_Arg", "_Retval", "Const", "Identity", "NoOp"})
 _SHAPE_ONLY = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
@@ -77,11 +83,26 @@ class TensorFlowBackend(HostBackend):
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
         function = built if isinstance(built, Function) else _function(built)
-        if self._info.way == "eager":
+        with self._said_plainly():
+            if self._info.way != "eager":
+                return self._traced(function)
             launch = _Launch(function.call, function.call, function.arguments)
             _on_this_device(launch())
             return launch
-        return self._traced(function)
+
+    @contextmanager
+    def _said_plainly(self) -> Iterator[None]:
+        """What TensorFlow lacks, without the stack of Python that it puts in front of its reason."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            if self.classify(error) != "skipped":
+                raise
+            raise Unsupported(f"TensorFlow: {_reason(error)}") from None
+        except LookupError as error:
+            if type(error) is not LookupError:  # which only its registry of gradients raises
+                raise
+            raise Unsupported(f"TensorFlow: {str(error).partition('. ')[0]}") from None
 
     def _traced(self, function: Function) -> _Launch:
         """Traced, then run once: a graph is optimized when it first runs."""
@@ -93,8 +114,8 @@ class TensorFlowBackend(HostBackend):
         graph = concrete.graph
         if _is_constant(graph):
             raise Unsupported(
-                f"its result depends on no input: a {self._info.way} computes it once, when it is made (the variant "
-                "`eager` computes it at every call)"
+                "its result depends on no input: what is traced computes it once, when it is made; the variant `eager` "
+                "computes it at every call"
             )
         launch = _Launch(function.call, concrete, function.arguments)
         outputs, kernels = _with_graphs(launch)
@@ -103,7 +124,7 @@ class TensorFlowBackend(HostBackend):
             cold=time.perf_counter() - start,
             graphs=1,
             operators=_kinds(op.type for op in graph.get_operations()),
-            kernels=("XLA",) if xla else kernels,
+            kernels=() if xla else kernels,
             cache="none",
         )
         return launch
@@ -131,10 +152,10 @@ class TensorFlowBackend(HostBackend):
         target.value = source.value
 
     def overwrite(self, nbytes: int) -> Launch:
+        """Read, then written: to memory that the allocator hands out again after every call."""
         with self.placing():
-            scratch = tf.Variable(tf.zeros((nbytes,), tf.uint8))
-        one = tf.constant(1, tf.uint8)
-        return lambda: scratch.assign_add(one, read_value=False)
+            scratch = tf.zeros((nbytes,), tf.uint8)
+        return partial(tf.bitwise.invert, scratch)
 
     def backward(
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
@@ -145,11 +166,12 @@ class TensorFlowBackend(HostBackend):
         wanted = [i for box in inputs for i, other in enumerate(boxes) if other is box]
         if len(wanted) < len(inputs):
             raise Unsupported("this implementation does not take every input whose gradient is wanted")
-        differentiable = _Differentiable(launch, wanted, some)
+        with self.placing(), self._said_plainly():
+            differentiable = _Differentiable(launch, wanted, some)
         outputs = _flat(launch())
         seeds = [self._like(out, seed + i) if i in differentiable.roots else None for i, out in enumerate(outputs)]
         given = tuple(box for box in seeds if box is not None)
-        with self.placing():
+        with self.placing(), self._said_plainly():
             if not forward:
                 return self._walk(differentiable, boxes, given), seeds
             if self._info.way == "eager":
@@ -183,7 +205,7 @@ class TensorFlowBackend(HostBackend):
                 cold=time.perf_counter() - start,
                 graphs=2,
                 operators=differentiable.operators,
-                kernels=("XLA",) if self._info.way == "xla" else kernels,
+                kernels=() if self._info.way == "xla" else kernels,
                 cache="none",
             )
         return launch
@@ -235,8 +257,19 @@ class _Differentiable:
         self.wanted = list(wanted)
         self.operators = launch.compilation.operators if launch.compilation else ()
         self.roots = [i for i, out in enumerate(_flat(launch())) if out.dtype.is_floating]
+        if len(self.roots) > 1:
+            self.roots = self._connected([getattr(box, "source", box).value for box in launch.arguments])
         if not self.roots:
             raise Unsupported("no output of this implementation has a gradient")
+
+    def _connected(self, values: Sequence[Any]) -> list[int]:
+        """The outputs that depend on what is wanted: running statistics, for instance, do not."""
+        variables = [values[i] for i in self.wanted]
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(variables)
+            outputs = self.forward(*values)
+        found = [tape.gradient(out, variables) for out in outputs]
+        return [i for i, some in zip(self.roots, found, strict=True) if any(each is not None for each in some)]
 
     def forward(self, *values: Any) -> list[Any]:
         laid = [lay(value) if lay else value for lay, value in zip(self._lay, values, strict=True)]
@@ -252,15 +285,18 @@ class _Differentiable:
         return self.gradients(tape, outputs, variables, seeds)
 
     def gradients(self, tape: Any, outputs: Any, variables: Any, seeds: Any) -> tuple[Any, ...]:
-        try:
-            found = tape.gradient(outputs, variables, output_gradients=list(seeds))
-        except LookupError as error:  # its registry of gradients has none for an operator
-            raise Unsupported(f"TensorFlow: {error}") from None
+        found = tape.gradient(outputs, variables, output_gradients=list(seeds))
         if self._some:
             found = [gradient for gradient in found if gradient is not None]
         if any(gradient is None for gradient in found):
             raise Unsupported("TensorFlow has no gradient of one of these inputs")
         return tuple(tf.convert_to_tensor(gradient) for gradient in found)
+
+
+def _reason(error: Any) -> str:
+    lines = (line.strip() for line in str(error).splitlines())
+    said = [line for line in lines if line and not line.startswith(_STACK)]
+    return _MARKS.sub("", said[0] if said else type(error).__name__).strip()
 
 
 def _open(value: Any) -> Any:

@@ -32,6 +32,8 @@ class Compiled(partial[Any]):
     compilation: Compilation | None = None
     eager: Launch
     """What was compiled."""
+    make_eager: Callable[[], Launch] | None = None
+    """Makes the same without a compiler, of a backward pass."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,11 @@ class TorchCompileBackend(TorchBackend):
         if self._device == "cpu":
             facts["cxx"] = _version_of_cxx()
         else:
-            facts["cudagraphs"] = self._mode == "max-autotune" and "but not where backward is timed alone"
+            facts["cudagraphs"] = [p for p in ("forward", "backward", "both") if self._graphs_of_the_device(p)]
         return super().environment() | facts
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
-        launch, key = _plain(built), ("forward", *kind(built))
+        launch, key = _plain(built), ("forward", kind(built))
         if self._graphs_of_the_device("forward"):
             for tensor in inputs.values():  # or each call would copy them to where the graph has its own
                 torch._dynamo.mark_static_address(tensor)
@@ -90,21 +92,25 @@ class TorchCompileBackend(TorchBackend):
         """Compiled again, with gradients: what is saved for the way back changes what is made of the way there."""
         phase, of = "both" if forward else "backward", _Parts.of(launch)
         walk = partial(super().backward, inputs=inputs, seed=seed, forward=forward, some=some)
+        steps = self._graphs_of_the_device(phase)
 
         def run(call: Any) -> Any:
-            return walk(of.through(call))[0]()
+            return walk(of.through(call, steps=steps))[0]()
 
         for tensor in inputs:
             tensor.requires_grad_(True)
-        made = self._found((phase, *kind(of.one.eager)), run, phase, {})
+        made = self._found((phase, kind(of.one.eager)), run, phase, {})
         with inductor.compiling():
-            back, seeds = walk(of.through(made.call))
+            back, seeds = walk(of.through(made.call, steps=steps))
         told = Compiled(back)
         told.compilation = made.compilation
+        told.make_eager = lambda: walk(of.eager())[0]
         return told, seeds
 
     def count(self, launch: Launch, reads: Sequence[Any]) -> Counted:
-        return super().count(getattr(launch, "eager", launch), reads)
+        """torch counts calls of operators; compiled code makes none."""
+        assert isinstance(launch, Compiled)
+        return super().count(launch.make_eager() if launch.make_eager else launch.eager, reads)
 
     def _graphs_of_the_device(self, phase: str) -> bool:
         return self._device == "cuda" and self._mode == "max-autotune" and phase != "backward"
@@ -130,10 +136,10 @@ class TorchCompileBackend(TorchBackend):
             inductor.forget()
         # A graph of the device is for one walk back after each walk there.
         mode = self._mode + ("-no-cudagraphs" if phase == "backward" and self._mode == "max-autotune" else "")
-        kept = self._copies(inputs)
+        kept, versions = self._copies(inputs), {name: tensor._version for name, tensor in inputs.items()}
         call, compilation = inductor.compiled(mode, self._device, run, self.synchronize, calls)
-        changes = tuple(name for name, copy in kept.items() if not _same(copy, inputs[name]))
-        self._restore(inputs, {name: kept[name] for name in changes})
+        changes = tuple(name for name, tensor in inputs.items() if tensor._version != versions[name])
+        self._restore(inputs, {name: copy for name, copy in kept.items() if name in changes})
         self._made[key] = _Made(call, compilation, changes)
         return self._made[key]
 
@@ -152,9 +158,10 @@ class TorchCompileBackend(TorchBackend):
 def _plain(built: Any) -> Any:
     """As something that torch.compile looks into: neither a subclass of `partial` nor a method that a tensor is bound
     to, whose function takes the tensor instead."""
-    if not isinstance(built, partial):
-        return partial(*_unbound(built)) if isinstance(built, BuiltinMethodType) else built
-    return partial(*_unbound(built.func), *built.args, **built.keywords)
+    function, *owner = _unbound(built.func if isinstance(built, partial) else built)
+    if isinstance(built, partial):
+        return partial(function, *owner, *built.args, **built.keywords)
+    return partial(function, *owner) if owner else built
 
 
 def _unbound(function: Any) -> tuple[Any, ...]:
@@ -174,18 +181,20 @@ class _Parts:
     def of(cls, launch: Any) -> _Parts:
         return cls(launch, None) if isinstance(launch, Compiled) else cls(launch.args[0], launch.func)
 
-    def through(self, call: Any) -> Launch:
-        """The same by another compiled function."""
-        other = Compiled(call, *self.one.args)
+    def eager(self) -> Launch:
+        return partial(self.flat, self.one.eager) if self.flat else self.one.eager
+
+    def through(self, call: Any, *, steps: bool) -> Launch:
+        """The same by another compiled function. `steps`: each call begins a step of training."""
+        other = Compiled(_step, call, *self.one.args) if steps else Compiled(call, *self.one.args)
         other.__dict__.update(self.one.__dict__)
         return partial(self.flat, other) if self.flat else other
 
 
-def _same(one: Any, other: Any) -> bool:
-    """To the last bit, NaN or not."""
-    if one.layout != torch.strided or not one.is_contiguous() or not other.is_contiguous():
-        return bool(torch.equal(one, other))
-    return bool(torch.equal(one.reshape(-1).view(torch.uint8), other.detach().reshape(-1).view(torch.uint8)))
+def _step(call: Any, launch: Any) -> Any:
+    """A graph of the device may then reuse the memory of the step before, whose results nobody needs any more."""
+    torch.compiler.cudagraph_mark_step_begin()
+    return call(launch)
 
 
 def _cxx() -> str:

@@ -13,20 +13,18 @@ from types import FunctionType
 from typing import Any
 from unittest.mock import patch
 
-# Inductor compiles in processes of its own, which would still be there while something is measured. Read once.
-os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-
 import torch
 import torch._dynamo
 import torch._inductor.compile_fx as compile_fx
 from torch._dynamo.utils import counters
 from torch._inductor.cpu_vec_isa import pick_vec_isa
+from torch._inductor.exc import InductorError
 from torch._inductor.graph import GraphLowering
 from torch._inductor.utils import clear_caches
 from torch.overrides import _pop_mode_temporarily
 
 from opmark.backends import _folders
-from opmark.errors import Unsupported
+from opmark.errors import TaskError, Unsupported
 from opmark.schema import Compilation
 
 _KERNELS = re.compile(
@@ -34,6 +32,7 @@ _KERNELS = re.compile(
     r"= (?:torch\.ops\.)?((?:aten|mkldnn|quantized|onednn)\.[\w.]+)\(",
     re.MULTILINE,
 )
+_GLUE = re.compile(r"^with_effects|^<|_tokens?\.")
 _EXPLAINS = "Explanation:"
 # One piece of code may be compiled for so many cases before torch refuses; they are forgotten long before that.
 _RECOMPILE_LIMIT = 256
@@ -44,6 +43,8 @@ Run = Callable[[Callable[..., Any]], Any]
 
 def set_up() -> None:
     """From now on nothing is compiled, and nothing falls back to eager, without an error that says so."""
+    # In this process: those that inductor would start to compile in would still be there while something is measured.
+    torch._inductor.config.compile_threads = 1
     torch._dynamo.config.recompile_limit = _RECOMPILE_LIMIT
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     torch._dynamo.config.suppress_errors = False
@@ -74,7 +75,7 @@ def compiled(mode: str, device: str, run: Run, synchronize: Callable[[], Any], c
         breaks=tuple(told.breaks),
         operators=tuple(told.operators),
         kernels=tuple(told.kernels),
-        cache="FX graph cache" if again.hits else "none: the FX graph cache does not take it",
+        cache=again.cache(),
     )
 
 
@@ -110,6 +111,12 @@ class Recording(torch._TorchCompileInductorWrapper):  # type: ignore[misc]
         own = FunctionType(_call.__code__.replace(), globals(), "call")
         return torch._dynamo.optimize(backend=self, dynamic=False)(own)
 
+    def cache(self) -> str:
+        """What made it short."""
+        if not self.graphs:  # behind a graph break, functions are compiled by themselves, and found again
+            return "code in memory"
+        return "FX graph cache" if self.hits else "none: the FX graph cache does not take it"
+
     def why_not(self) -> str:
         return "; ".join(self.breaks) or "it found nothing to compile"
 
@@ -129,10 +136,12 @@ class Recording(torch._TorchCompileInductorWrapper):  # type: ignore[misc]
             patch.object(compile_fx, "_compile_fx_inner", lower),
             patch.object(GraphLowering, "save_output_code", made),
             compiling(),
+            _telling(),
         ):
             yield
         self.hits = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
-        self.breaks = [_reason(why) for why, times in counters["graph_break"].items() for _ in range(times)]
+        # Counted once for each function that it happened inside of: by what is said, each is there once.
+        self.breaks = [_reason(why) for why in counters["graph_break"]]
 
 
 @contextmanager
@@ -146,6 +155,19 @@ def compiling() -> Iterator[None]:
             yield
 
 
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Inductor's failures, with what it was about: it says that on a later line."""
+    try:
+        yield
+    except InductorError as error:
+        lines = [line.strip() for line in str(error).splitlines()]
+        about = next((line.removeprefix("target:").strip() for line in lines if line.startswith("target:")), "")
+        if about:
+            raise Unsupported(f"inductor cannot lower {about}: {lines[0]}") from error
+        raise TaskError(f"inductor fails: {lines[0]}") from error
+
+
 def forget() -> None:
     """Everything that was compiled; what is called after this is compiled anew."""
     torch._dynamo.reset()
@@ -156,10 +178,11 @@ def _call(launch: Any) -> Any:
 
 
 def _operators(model: Any) -> Iterator[str]:
-    """What a graph calls, as it was before it was taken apart."""
+    """What a graph calls, as it was before it was taken apart; without what only holds it together."""
     for node in model.graph.nodes:
-        if node.op == "call_function":
-            yield str(node.meta.get("original_aten") or node.target)
+        name = str(node.meta.get("original_aten") or node.target)
+        if node.op == "call_function" and not _GLUE.search(name):
+            yield name
 
 
 def _reason(text: str) -> str:
@@ -173,7 +196,8 @@ def _reason(text: str) -> str:
 def _warm_up(device: str) -> None:
     """What the first compilation of a process takes beyond its own work is no part of any operator: which instructions
     there are, headers, modules that are loaded late. torch keeps some of it in a folder of the machine."""
-    pick_vec_isa()
+    if device == "cpu":
+        pick_vec_isa()
     _fresh_caches()
     with compiling():
         Recording("default").function()(partial(torch.neg, torch.zeros(64, device=device)))

@@ -2,42 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any
 
 import torch
 
+_DEEPEST = 12
+"""Something that holds itself would never end."""
 
-def kind(value: Any) -> tuple[Any, ...]:
+
+def kind(value: Any, deep: int = _DEEPEST) -> Any:
     """Equal for launches of the same function on tensors of the same shapes, types and places, with the same numbers
-    beside them. What it cannot look into counts by its type: whoever shares code has to notice a difference."""
+    beside them. Nothing else is equal to what it cannot look into."""
     if isinstance(value, torch.Tensor):
         return (value.dtype, tuple(value.shape), _strides(value), value.device, value.requires_grad)
-    if isinstance(value, partial):
-        return ("partial", kind(value.func), kind(value.args), kind(value.keywords))
-    if isinstance(value, MethodType):
-        return ("method", value.__func__, kind(value.__self__))
-    if isinstance(value, BuiltinMethodType):
-        bound = value.__self__
-        return ("builtin", value.__qualname__, kind(bound) if isinstance(bound, torch.Tensor) else ())
-    if isinstance(value, FunctionType):
-        return ("function", value.__code__, kind(_captured(value)), kind(value.__defaults__ or ()))
+    if isinstance(value, bool | int | float | complex | str | torch.dtype | torch.device | None):
+        return (type(value), repr(value))
+    parts = _parts(value) if deep else None
+    if parts is None:
+        return _Itself(value)
+    return (type(value), *(part if isinstance(part, _Itself) else kind(part, deep - 1) for part in parts))
+
+
+def _parts(value: Any) -> Iterable[Any] | None:
+    """What a thing is made of; None for what cannot be taken apart."""
     if isinstance(value, list | tuple):
-        return (type(value), *map(kind, value))
+        return value
     if isinstance(value, dict):
-        return ("dict", *((repr(key), kind(item)) for key, item in value.items()))
+        return [part for key, item in value.items() for part in (repr(key), item)]
+    if isinstance(value, partial):
+        return (value.func, value.args, value.keywords)
+    if isinstance(value, MethodType):
+        return (_Itself(value.__func__), value.__self__)
+    if isinstance(value, BuiltinMethodType):
+        return (value.__qualname__, value.__self__) if isinstance(value.__self__, torch.Tensor) else None
+    if isinstance(value, FunctionType):
+        held = [cell.cell_contents for cell in value.__closure__ or ()]
+        return (_Itself(value.__code__), held, value.__defaults__, value.__kwdefaults__)
     if isinstance(value, torch.nn.Module):
-        return (type(value), repr(value), *(kind(tensor) for tensor in value.state_dict().values()))
-    plain = isinstance(value, bool | int | float | complex | str | torch.dtype | torch.device | None)
-    return (type(value), repr(value) if plain else "")
+        return (repr(value), *value.state_dict().values())
+    own = type(value).__module__.partition(".")[0] not in ("torch", "builtins", "numpy") and hasattr(value, "__dict__")
+    return (vars(value),) if own and not isinstance(value, type) else None
+
+
+class _Itself:
+    """Equal to the same object only, also where that has equality of its own, or no hash."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and other._value is self._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
 
 
 def _strides(tensor: Any) -> tuple[int, ...]:
     return tuple(tensor.stride()) if tensor.layout == torch.strided else ()
-
-
-def _captured(function: FunctionType) -> list[Any]:
-    """What a closure holds; a function that holds itself would never end."""
-    held = [cell.cell_contents for cell in function.__closure__ or ()]
-    return [type(item) if item is function else item for item in held]

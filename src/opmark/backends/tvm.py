@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from opmark.backends.engines import EngineBackend, node_types
+from opmark.backends.engines import EngineBackend, node_types, values
 from opmark.errors import Unsupported
 from opmark.interfaces import BackendInfo
 from opmark.schema import Compilation, Launch, Status, TensorSpec
@@ -40,6 +40,7 @@ with _without("torch"):
     from tvm.target import codegen
 
 _OUT_OF_MEMORY = ("out of memory", "bad_alloc", "cannot allocate")
+_IN_PYTHON = "relax.run."
 _ARCHITECTURE = "sm_90"  # where there is no GPU to ask
 
 
@@ -78,7 +79,10 @@ class TvmBackend(EngineBackend):
         }
 
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
-        return tvm.runtime.tensor(self.drawn(spec, seed), self._device)
+        return tvm.runtime.tensor(values(spec, seed), self._device)
+
+    def dtype(self, value: Any) -> str:
+        return str(value.dtype)
 
     def array(self, value: Any) -> Any:
         """A copy: NumPy takes no bfloat16 as it lies, and nothing from a GPU."""
@@ -113,7 +117,7 @@ class TvmBackend(EngineBackend):
             kernels=_kernels(lowered),
             cache="none",
         )
-        _refuse_empty(lowered)
+        _refuse_what_tvm_does_not_compute(lowered)
         arguments = [inputs[name] for name in (value.name for value in model.graph.input)]
         return _Call(machine["main"], arguments, len(model.graph.output), compilation)
 
@@ -158,14 +162,23 @@ def _threads() -> int:
 
 def _kernels(module: Any) -> tuple[str, ...]:
     return tuple(
-        variable.name_hint for variable, function in module.functions.items() if isinstance(function, tvm.tirx.PrimFunc)
+        str(variable.name_hint)
+        for variable, function in module.functions.items()
+        if isinstance(function, tvm.tirx.PrimFunc)
     )
 
 
-def _refuse_empty(module: Any) -> None:
-    """What depends on no input is computed while compiling, and what changes nothing is left out."""
-    main = module["main"]
-    if not relax.analysis.free_vars(main.body) or not relax.analysis.get_var2val(main):
+def _refuse_what_tvm_does_not_compute(module: Any) -> None:
+    """What depends on no input is computed while compiling, what changes nothing is left out, and a few operators are
+    handed to NumPy."""
+    main, called = module["main"], list[str]()
+    relax.analysis.post_order_visit(
+        main, lambda node: called.append(str(node.global_symbol)) if isinstance(node, relax.ExternFunc) else None
+    )
+    python = [name for name in called if name.startswith(_IN_PYTHON)]
+    if python:
+        raise Unsupported(f"TVM leaves it to NumPy ({', '.join(python)})")
+    if not relax.analysis.free_vars(main.body) or not any(block.bindings for block in main.body.blocks):
         raise Unsupported("TVM computes it while compiling, or leaves it out: no call does any work")
 
 

@@ -24,11 +24,12 @@ def rank(
 
     from opmark import api
     from opmark.report.ranking import ranking_text
+    from opmark.units import counted
 
-    found = api.rank(runs or (), by=by, db=db)
+    found = api.rank(runs, by=by, db=db)
     if as_json or output:
         write_out(msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n", output)
         if output:
-            api.talk(f"wrote {len(found.cases)} cases to {output}")
+            api.talk(f"wrote {counted(len(found.cases), 'case')} to {output}")
     if not as_json:
         console().print(ranking_text(found, by))

@@ -14,6 +14,14 @@ from opmark.schema.coverage import Coverage, Covered
 FRAMEWORKS = ("torch", "numpy")
 # A run with at least so many operators of a framework's database was about all of them.
 _MOST_OF_THEM = 500
+_BY = ("framework", "backend")
+
+
+def grouping(by: str) -> str:
+    """What coverage may be told by."""
+    if by not in _BY:
+        raise UnknownName("grouping", by, _BY)
+    return by
 
 
 def coverage(framework: str, run: str = "", records: Sequence[Record] = ()) -> Coverage:
@@ -24,9 +32,9 @@ def coverage(framework: str, run: str = "", records: Sequence[Record] = ()) -> C
     return Coverage(framework, found, run)
 
 
-def last_of_most(store: Store) -> tuple[str, list[Record]]:
-    """The newest run of nearly all operators of the framework's database, and its records of them; or nothing."""
-    for run in store.runs():
+def last_of_most(store: Store, framework: str) -> tuple[str, list[Record]]:
+    """The newest run of nearly all operators of a framework's database, and its records of them; or nothing."""
+    for run in store.runs() if framework == "torch" else ():
         records = [record for record in store.records(run.id) if record.task.case.op.startswith(PREFIX)]
         if len({record.task.case.op for record in records}) >= _MOST_OF_THEM:
             return run.id, records

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from opmark.interfaces import BackendInfo
+from opmark.interfaces import BackendInfo, Store
 from opmark.registry import DRILL, backends, catalogue, implementations
 from opmark.schema import Operator, Record
 from opmark.schema.coverage import Implemented, Matrix
 
 
-def matrix(runs: Iterable[Sequence[Record]] = ()) -> Matrix:
-    """From the registry alone. What fails on purpose, and backends that compute nothing, are no part of it."""
+def matrix(store: Store) -> Matrix:
+    """From the registry and what is stored. What fails on purpose, and what computes nothing, is no part of it."""
     infos = [info for info in backends().values() if info.computes]
-    verified: dict[str, dict[str, list[str]]] = {}
-    number = 0
-    for records in runs:
-        number += 1
-        _note(records, verified)
+    runs, verified = store.runs(), dict[str, dict[str, list[str]]]()
+    for run in runs:
+        _note(store.records(run.id), verified)
     listed = [operator for operator in catalogue().values() if operator.category != DRILL]
     return Matrix(
         {info.name: info.name.removesuffix(f"-{info.device}") for info in infos},
         [info.name for info in infos if info.differentiates],
         [_implemented(operator, infos, verified.get(operator.name, {})) for operator in listed],
-        number,
+        len(runs),
     )
 
 

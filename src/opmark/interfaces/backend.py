@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,6 +61,8 @@ class BackendInfo:
     """What an implementation builds is compiled before it is launched: that has a time and a time-out of its own."""
     also: tuple[str, ...] = ()
     """Frameworks whose implementations it takes where its own has none, in this order."""
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """Operators that its framework's table has, for other engines, and that this one is known not to take: why."""
     callables: bool = True
     """Whether any function of its framework can be called on its tensors; not so of one that takes graphs."""
     guest: str = ""

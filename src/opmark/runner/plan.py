@@ -90,7 +90,8 @@ def _planned(case: Case, info: BackendInfo, settings: Settings, missing: str | N
     for implementation in found:
         task = Task(case, info.name, implementation.label, settings)
         try:
-            reason = missing or _why_not(case, operator, info) or ""
+            lack = info.lacks.get(operator.name) if implementation.framework == info.framework else None
+            reason = missing or lack or _why_not(case, operator, info) or ""
         except Exception as error:  # noqa: BLE001 - the functions of a stranger's operator may raise anything
             broken = f"operator `{operator.name}` is broken: {type(error).__name__}: {error}"
             yield Record(task, "error", broken)

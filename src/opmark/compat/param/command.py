@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from opmark.result import Result
 
 _NOT_YET = {
-    "pt2_model": ("--pt2-model: operators cannot be compiled with torch.compile yet", "leave it out: they run eager"),
     "et": ("--et: execution traces cannot be written yet", "-p writes a trace of the run for Perfetto"),
     "cupti_profiler": ("--cupti-profiler: not yet", "--ncu collects the same metrics, kernel by kernel"),
     "cupti_profiler_metrics": ("--cupti-profiler-metrics: not yet", "--ncu with --ncu-args-file collects metrics"),

@@ -25,6 +25,8 @@ class Options:
     cuda_l2_cache: bool = True
     """False: a GPU's caches are overwritten before each call."""
     cuda_graph: bool = False
+    pt2_model: bool = False
+    """Compiled with torch.compile before it is timed."""
     resume_id: str | None = None
     stop_id: str | None = None
     threads: int = 1
@@ -51,7 +53,7 @@ class Options:
         return ["forward", "backward"] if self.backward else ["forward"]
 
     def target(self) -> Device:
-        return device_of(self.device)
+        return device_of(self.device, compiled=self.pt2_model)
 
     def asked(self, target: Device) -> dict[str, Any]:
         """Warm-up alone still needs a sample, which nobody is shown then."""
@@ -100,6 +102,7 @@ class Options:
             "cuda_l2_cache": self.cuda_l2_cache,
             "resume_op_run_id": self.resume_id,
             "stop_op_run_id": self.stop_id,
+            "pt2_model": self.pt2_model,
             "cuda_graph": self.cuda_graph,
         }
 

@@ -38,7 +38,7 @@ def _how_it_is_measured(made: argparse.ArgumentParser) -> None:
     add("--exec-mode", nargs="?", const="discrete", default="discrete", choices=MODES,
         help="One call at a time; back to back; back to back with events around each. [discrete]")  # fmt: skip
     add("--cuda-graph", action="store_true", help="Capture the calls as a CUDA graph and time its replay.")
-    add("--pt2-model", action="store_true", help="Compile with torch.compile: not yet.")
+    add("--pt2-model", action="store_true", help="Compile with torch.compile, which is not timed.")
 
 
 def _profilers(made: argparse.ArgumentParser) -> None:

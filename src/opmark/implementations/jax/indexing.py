@@ -41,7 +41,7 @@ def _index_fill(p: Params, x: Any, index: Any) -> Any:
 
 
 def _chosen(p: Params) -> int:
-    return round(p["density"] * prod(p["shape"]))
+    return max(1, int(prod(p["shape"]) * p["density"]))
 
 
 def _masked_select(p: Params, x: Any, mask: Any) -> Any:
@@ -50,6 +50,11 @@ def _masked_select(p: Params, x: Any, mask: Any) -> Any:
 
 def _nonzero(p: Params, x: Any) -> Any:
     return jnp.stack(jnp.nonzero(x, size=_chosen(p)), axis=1)
+
+
+def _unique(p: Params, x: Any) -> Any:
+    size = max(1, x.size // p["repeats"])
+    return jnp.unique(x, return_inverse=p["inverse"], return_counts=p["counts"], size=size)
 
 
 def _searchsorted(p: Params, table: Any, values: Any) -> Any:
@@ -95,6 +100,7 @@ IMPLEMENTATIONS = {
     "index_fill": row(_index_fill),
     "masked_select": row(_masked_select),
     "nonzero": row(_nonzero, "jax.numpy.nonzero"),
+    "unique": row(_unique, "jax.numpy.unique"),
     "searchsorted": row(_searchsorted, "jax.numpy.searchsorted"),
     "bincount": calls("jax.numpy.bincount", "x", minlength="bins", length="bins"),
     "histogram": row(_histogram, "jax.numpy.histogram"),

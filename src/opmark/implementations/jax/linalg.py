@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from opmark.errors import Unsupported
 from opmark.implementations._rows import calls
 from opmark.implementations.jax._modules import jnp, lax, linalg, row
 from opmark.schema import Params
@@ -22,8 +23,19 @@ def _lstsq(p: Params, a: Any, b: Any) -> Any:
 
 
 def _cholesky_inverse(p: Params, a: Any) -> Any:
-    unit = jnp.broadcast_to(jnp.eye(p["n"], dtype=a.dtype), a.shape)
-    return linalg.cho_solve((a, True), unit)
+    """Its gradient is zero in the upper half, which it does not read; the catalogue's is that of a product of all."""
+    from jax import custom_jvp
+
+    @custom_jvp
+    def inverse(a: Any) -> Any:
+        unit = jnp.broadcast_to(jnp.eye(p["n"], dtype=a.dtype), a.shape)
+        return linalg.cho_solve((a, True), unit)
+
+    @inverse.defjvp
+    def refuse(primals: Any, tangents: Any) -> Any:
+        raise Unsupported("the gradient of jax.scipy.linalg.cho_solve leaves out the upper half of the factor")
+
+    return inverse(a)
 
 
 def _trmm(p: Params, a: Any, b: Any) -> Any:

@@ -60,3 +60,12 @@ def face(tensor: Any) -> Any:
 def whole(value: Any) -> Any:
     """Indices as whole numbers: `mxnet.nd` gives places as floats."""
     return value.astype("int64")
+
+
+def built(function: Callable[..., Any], path: str = "") -> Implementation:
+    """For what writes to memory that is there: `function(mxnet, p, **inputs)` gives the call, its tensors bound."""
+
+    def build(p: Params, **tensors: Any) -> Function:
+        return Function(function(resolve("mxnet"), p, **tensors), ())
+
+    return Implementation("mxnet", build, path=path)

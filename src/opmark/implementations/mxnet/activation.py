@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from opmark.implementations.mxnet._rows import nd, row
+from opmark.implementations.mxnet._rows import nd, np_row, row
 from opmark.schema import Params
 
 
@@ -64,7 +64,7 @@ def _glu(mx: Any, p: Params, x: Any) -> Any:
 
 
 def _masked_softmax(mx: Any, p: Params, x: Any, mask: Any) -> Any:
-    return mx.nd.softmax(mx.nd.where(mask, x, mx.nd.full(x.shape, float("-inf"), dtype=x.dtype)), axis=p["axis"])
+    return mx.npx.softmax(mx.np.where(mask, x, mx.np.full_like(x, float("-inf"))), axis=p["axis"])
 
 
 IMPLEMENTATIONS = {
@@ -89,7 +89,7 @@ IMPLEMENTATIONS = {
     "hardshrink": row(_hardshrink),
     "threshold": row(_threshold),
     **{name: nd(name, "x", axis="axis") for name in ("softmax", "log_softmax", "softmin")},
-    "masked_softmax": row(_masked_softmax, "mxnet.nd.softmax"),
+    "masked_softmax": np_row(_masked_softmax, "mxnet.npx.softmax"),
     "glu": row(_glu),
     "swiglu": _gated(lambda mx, gate: gate * mx.nd.sigmoid(gate)),
     "geglu": _gated(lambda mx, gate: mx.nd.LeakyReLU(gate, act_type="gelu")),

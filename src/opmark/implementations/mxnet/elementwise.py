@@ -48,7 +48,6 @@ def _cast(mx: Any, p: Params, x: Any) -> Any:
     return mx.nd.cast(x, dtype=p["to"])
 
 
-
 def _truth(name: str) -> Any:
     """`mxnet.nd` answers in the type of its inputs; whoever wants truth values compares."""
 

@@ -50,7 +50,11 @@ def _correlation(mx: Any, p: Params, x: Any, y: Any) -> Any:
 
 def _pool(kind: str) -> Any:
     def call(mx: Any, p: Params, x: Any) -> Any:
-        how = {"kernel": tuple(p["kernel"]), "stride": _each(p, "stride"), "pad": _each(p, "padding", 0)}
+        how: dict[str, Any] = {
+            "kernel": tuple(p["kernel"]),
+            "stride": _each(p, "stride"),
+            "pad": _each(p, "padding", 0),
+        }
         if p.get("dilation", 1) != 1:
             raise Unsupported("MXNet's pooling has no dilation")
         if kind == "avg":
@@ -59,7 +63,7 @@ def _pool(kind: str) -> Any:
             if p["norm_type"] not in (1, 2, 3):
                 raise Unsupported("MXNet pools by the norms 1, 2 and 3")
             how["p_value"] = int(p["norm_type"])
-        return mx.nd.Pooling(x, pool_type=kind, **how)
+        return mx.nd.Pooling(x, kernel=tuple(p["kernel"]), pool_type=kind, **how)
 
     return row(call, "mxnet.nd.Pooling")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from opmark.errors import Unsupported
 from opmark.implementations.mxnet._rows import nd, np, np_row, row
 from opmark.schema import Params
 
@@ -85,7 +86,9 @@ def _triangular(name: str) -> Any:
 
 def _trian(name: str) -> Any:
     def call(mx: Any, p: Params, x: Any) -> Any:
-        return getattr(mx.nd.linalg, name)(x, lower=not p["upper"])
+        if p["upper"]:
+            raise Unsupported("MXNet packs upper triangles in the order of the lower ones")
+        return getattr(mx.nd.linalg, name)(x)
 
     return row(call, f"mxnet.nd.linalg.{name}")
 

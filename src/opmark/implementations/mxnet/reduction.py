@@ -9,11 +9,14 @@ from opmark.implementations.mxnet._rows import np, np_row, row, whole
 from opmark.schema import Params
 from opmark.schema.dtype import is_float
 
-AXIS = {"axis": "axis", "keepdims": "keepdims"}
-
 
 def _along(p: Params) -> dict[str, Any]:
     return {"axis": p["axis"], "keepdims": p["keepdims"]}
+
+
+def _less(p: Params, result: Any) -> Any:
+    """`mxnet.nd` leaves an axis of length 1 where none is left."""
+    return result if p["keepdims"] or len(p["shape"]) > 1 else result.reshape(())
 
 
 def _sum(mx: Any, p: Params, x: Any) -> Any:
@@ -37,7 +40,7 @@ def _logsumexp(mx: Any, p: Params, x: Any) -> Any:
 
 
 def _norm(mx: Any, p: Params, x: Any) -> Any:
-    return mx.nd.norm(x, ord=p["ord"], **_along(p))
+    return _less(p, mx.nd.norm(x, ord=p["ord"], **_along(p)))
 
 
 def _moments(mx: Any, p: Params, x: Any) -> Any:
@@ -51,14 +54,14 @@ def _var(mx: Any, p: Params, x: Any) -> Any:
     n = p["shape"][p["axis"]]
     var = mx.nd.moments(x, axes=(p["axis"],), keepdims=p["keepdims"])[1]
     var = var if p["correction"] == 0 else var * (n / (n - p["correction"]))
-    return var if p["keepdims"] or len(p["shape"]) > 1 else var.reshape(())
+    return _less(p, var)
 
 
 def _place(name: str) -> Any:
     """Places come as floats, in which not every place exists."""
 
     def call(mx: Any, p: Params, x: Any) -> Any:
-        return whole(getattr(mx.nd, name)(x, **_along(p)))
+        return whole(_less(p, getattr(mx.nd, name)(x, **_along(p))))
 
     return row(call, f"mxnet.nd.{name}")
 
@@ -67,7 +70,8 @@ def _extreme(name: str) -> Any:
     """Value and place: two passes, as MXNet has no function for both."""
 
     def call(mx: Any, p: Params, x: Any) -> Any:
-        return getattr(mx.nd, name)(x, **_along(p)), whole(getattr(mx.nd, f"arg{name}")(x, **_along(p)))
+        value, place = (_less(p, getattr(mx.nd, kind)(x, **_along(p))) for kind in (name, f"arg{name}"))
+        return value, whole(place)
 
     return row(call)
 
@@ -111,7 +115,7 @@ def _topk(mx: Any, p: Params, x: Any) -> Any:
 def _kth(mx: Any, p: Params, x: Any, k: int) -> Any:
     values, places = mx.nd.topk(x, axis=p["axis"], k=k, ret_typ="both", is_ascend=True, dtype="int64")
     found = [mx.nd.slice_axis(part, axis=p["axis"], begin=k - 1, end=k) for part in (values, places)]
-    return found if p["keepdims"] else [mx.nd.squeeze(part, axis=p["axis"]) for part in found]
+    return found if p["keepdims"] else [_less(p, mx.nd.squeeze(part, axis=p["axis"])) for part in found]
 
 
 def _median(mx: Any, p: Params, x: Any) -> Any:
@@ -142,8 +146,8 @@ def _diff(mx: Any, p: Params, x: Any) -> Any:
 
 IMPLEMENTATIONS = {
     "reduce_sum": np_row(_sum, "mxnet.np.sum"),
-    "reduce_mean": np("mean", "x", **AXIS),
-    "prod": np("prod", "x", **AXIS),
+    "reduce_mean": np("mean", "x", axis="axis", keepdims="keepdims"),
+    "prod": np("prod", "x", axis="axis", keepdims="keepdims"),
     "nansum": np_row(lambda mx, p, x: mx.np.sum(_without_nan(mx, x, 0.0), **_along(p))),
     "nanprod": np_row(lambda mx, p, x: mx.np.prod(_without_nan(mx, x, 1.0), **_along(p))),
     "nanmean": np_row(_nanmean),
@@ -152,8 +156,8 @@ IMPLEMENTATIONS = {
     "norm": row(_norm, "mxnet.nd.norm"),
     "logsumexp": np_row(_logsumexp),
     "moments": row(_moments, "mxnet.nd.moments"),
-    "amax": np("max", "x", **AXIS),
-    "amin": np("min", "x", **AXIS),
+    "amax": np("max", "x", axis="axis", keepdims="keepdims"),
+    "amin": np("min", "x", axis="axis", keepdims="keepdims"),
     "reduce_max": _extreme("max"),
     "reduce_min": _extreme("min"),
     "argmax": _place("argmax"),

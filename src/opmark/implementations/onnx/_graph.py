@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from opmark.errors import Unsupported
 from opmark.schema import Implementation, Params
 
 OPSET = 21
@@ -49,6 +50,8 @@ class Pen:
             from onnx import helper
 
             sources = self._sources(kind, inputs)
+            if sources and sources[0] and self._dtypes[sources[0]] == "float64":
+                _refuse_rounded(kind, attributes)
             names = [f"{kind}_{next(self._numbers)}" for _ in range(outputs)]
             for i, name in enumerate(names):
                 self._dtypes[name] = self._given(kind, i, sources, attributes)
@@ -99,6 +102,15 @@ class Pen:
         told = _TYPES.get(kind, 0)
         told = told[place] if isinstance(told, tuple) else told
         return told if isinstance(told, str) else self._dtypes[sources[told]] if sources else ""
+
+
+def _refuse_rounded(kind: str, attributes: Mapping[str, Any]) -> None:
+    """ONNX keeps a number of a node in 32 bits. What is added before a root is so small that it does not matter."""
+    from struct import pack, unpack
+
+    for name, value in attributes.items():
+        if name != "epsilon" and isinstance(value, float) and unpack("f", pack("f", value))[0] != value:
+            raise Unsupported(f"{name}={value:g} of ONNX's {kind} is a float32: as a float64 it is another number")
 
 
 def element_type(dtype: str) -> int:

@@ -45,6 +45,21 @@ def _softplus(g: Pen, p: Params, x: str) -> Any:
     return g.Div(g.Softplus(g.Mul(x, p["beta"])), p["beta"])
 
 
+def _celu(g: Pen, p: Params, x: str) -> Any:
+    """ONNX has it for float32 only; elu it has for others too."""
+    if p["dtype"] == "float32":
+        return g.Celu(x, alpha=p["alpha"])
+    return g.Mul(g.Elu(g.Div(x, p["alpha"]), alpha=1.0), p["alpha"])
+
+
+def _shrink(g: Pen, x: str, edge: float, by: float) -> Any:
+    """Of float64 not by the node: ONNX Runtime computes it in float32 whatever comes."""
+    if g.dtype(x) != "float64":
+        return g.Shrink(x, lambd=edge, bias=by)
+    small = g.LessOrEqual(g.Abs(x), edge)
+    return g.Where(small, 0.0, g.Sub(x, g.Mul(g.Sign(x), by)) if by else x)
+
+
 def _nan_to_num(g: Pen, p: Params, x: str) -> Any:
     """Clip's own limits are those of the type."""
     largest = {"float64": 1.7976931348623157e308, "float32": 3.4028234663852886e38, "float16": 65504.0}
@@ -93,11 +108,11 @@ IMPLEMENTATIONS = {
     "hardtanh": graph(lambda g, p, x: g.Clip(x, p["min_val"], p["max_val"]), path="onnx.Clip"),
     "leaky_relu": node("LeakyRelu", "x", alpha="negative_slope"),
     "elu": node("Elu", "x", alpha="alpha"),
-    "celu": node("Celu", "x", alpha="alpha"),
+    "celu": graph(_celu, path="onnx.Celu"),
     "gelu": node("Gelu", "x", approximate="approximate"),
     "hard_sigmoid": node("HardSigmoid", "x", fixed={"alpha": 1 / 6, "beta": 0.5}),
-    "softshrink": node("Shrink", "x", lambd="lambd", bias="lambd"),
-    "hardshrink": node("Shrink", "x", lambd="lambd", fixed={"bias": 0.0}),
+    "softshrink": graph(lambda g, p, x: _shrink(g, x, p["lambd"], p["lambd"]), path="onnx.Shrink"),
+    "hardshrink": graph(lambda g, p, x: _shrink(g, x, p["lambd"], 0.0), path="onnx.Shrink"),
     "silu": graph(lambda g, p, x: silu(g, x)),
     "log_sigmoid": graph(lambda g, p, x: g.Log(g.Sigmoid(x))),
     "softplus": graph(_softplus, path="onnx.Softplus"),

@@ -10,7 +10,7 @@ from opmark.implementations.onnx.products import attention, causal, shared
 from opmark.schema import Params
 
 
-def _keys(g: Pen, p: Params, cache: str, table: str, kv_len: int) -> str:
+def _keys(g: Pen, p: Params, cache: str, table: str, kv_len: int) -> Any:
     """[batch, head, token, element], out of rows or of pages."""
     if not p["block_size"]:
         return cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from math import pi
 from typing import Any
 
@@ -70,6 +71,14 @@ def _finite(g: Pen, x: str) -> Any:
     return g.Not(g.Or(g.IsInf(x), g.IsNaN(x)))
 
 
+def _add_n(g: Pen, p: Params, **terms: str) -> Any:
+    """ONNX has a sum of many for floating-point numbers only."""
+    if is_float(p["dtype"]):
+        return g.Sum(*terms.values())
+    first, *others = terms.values()
+    return reduce(g.Add, others, first) if others else g.Identity(first)
+
+
 def _cast(g: Pen, p: Params, x: str) -> Any:
     """A copy where the type stays: a Cast to the same type would be taken out."""
     return g.Identity(x) if p["to"] == p["dtype"] else g.Cast(x, to=p["to"])
@@ -87,7 +96,7 @@ IMPLEMENTATIONS = {
     "lerp": graph(lambda g, p, x, y: g.Add(x, g.Mul(g.Sub(y, x), p["weight"]))),
     "addcmul": graph(lambda g, p, x, y, z: g.Add(x, g.Mul(g.Mul(y, z), p["value"]))),
     "addcdiv": graph(lambda g, p, x, y, z: g.Add(x, g.Mul(g.Div(y, z), p["value"]))),
-    "add_n": graph(lambda g, p, **terms: g.Sum(*terms.values()), path="onnx.Sum"),
+    "add_n": graph(_add_n, path="onnx.Sum"),
     "logical_and": _logical("And"),
     "logical_or": _logical("Or"),
     "logical_xor": _logical("Xor"),

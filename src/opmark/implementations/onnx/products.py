@@ -28,7 +28,7 @@ def _linear_add(g: Pen, p: Params, x: str, weight: str, other: str) -> Any:
 
 
 def _addmm(g: Pen, p: Params, c: str, a: str, b: str) -> Any:
-    return g.Gemm(a, b, c, alpha=p["alpha"], beta=p["beta"])
+    return g.Gemm(a, b, c, alpha=float(p["alpha"]), beta=float(p["beta"]))
 
 
 def _baddbmm(g: Pen, p: Params, c: str, a: str, b: str) -> Any:

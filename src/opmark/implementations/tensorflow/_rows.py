@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from opmark.errors import Unsupported
 from opmark.interfaces import Function, Held
 from opmark.registry import resolve
 from opmark.schema import Implementation, Params
@@ -35,6 +36,19 @@ class Laid(Held):
             self._seen = self.source.value
             self._laid = self.lay(self._seen)
         return self._laid
+
+
+def undifferentiated(tf: Any, function: Callable[..., Any], value: Any, why: str) -> Any:
+    """function(value), whose gradient is asked for in vain: TensorFlow has one, but not of the catalogue's function."""
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def call(value: Any) -> Any:
+        def refuse(*gradients: Any) -> Any:
+            raise Unsupported(why)
+
+        return function(value), refuse
+
+    return call(value)
 
 
 def of(

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import pi
 from typing import Any
 
 from opmark.implementations._rows import calls
 from opmark.implementations.tensorflow._rows import of
 from opmark.schema import Implementation, Params
+
+
+def _leaky_relu(tf: Any, p: Params, x: Any) -> Any:
+    """TensorFlow's keeps the slope in 32 bits, which is not enough for float64."""
+    slope = p["negative_slope"]
+    return tf.where(x > 0, x, slope * x) if x.dtype == tf.float64 else tf.nn.leaky_relu(x, alpha=slope)
+
+
+def gelu(tf: Any, x: Any, approximate: bool = False) -> Any:
+    """TensorFlow's has its constants in 32 bits: in float64 the formula is written out."""
+    if x.dtype != tf.float64:
+        return tf.nn.gelu(x, approximate=approximate)
+    if approximate:
+        return 0.5 * x * (1 + tf.tanh((2 / pi) ** 0.5 * (x + 0.044715 * tf.pow(x, 3))))
+    return 0.5 * x * tf.math.erfc(-x * 0.5**0.5)
 
 
 def _elu(tf: Any, p: Params, x: Any) -> Any:
@@ -32,12 +49,12 @@ def _masked_softmax(tf: Any, p: Params, x: Any, mask: Any) -> Any:
     return tf.nn.softmax(tf.where(mask, x, tf.constant(float("-inf"), x.dtype)), axis=p["axis"])
 
 
-def _gated(activation: str) -> Implementation:
+def _gated(activation: Callable[[Any, Any], Any]) -> Implementation:
     """The first half through an activation, times the second."""
 
     def function(tf: Any, p: Params, x: Any) -> Any:
         gate, value = tf.split(x, 2, axis=-1)
-        return getattr(tf.nn, activation)(gate) * value
+        return activation(tf, gate) * value
 
     return of(function)
 
@@ -49,10 +66,10 @@ def _glu(tf: Any, p: Params, x: Any) -> Any:
 
 IMPLEMENTATIONS = {
     **{name: calls(f"tensorflow.nn.{name}", "x") for name in ("relu", "relu6", "selu", "silu", "sigmoid", "softsign")},
-    "leaky_relu": calls("tensorflow.nn.leaky_relu", "x", alpha="negative_slope"),
+    "leaky_relu": of(_leaky_relu, "tensorflow.nn.leaky_relu"),
     "elu": of(_elu, "tensorflow.nn.elu"),
     "celu": of(_celu),
-    "gelu": of(lambda tf, p, x: tf.nn.gelu(x, approximate=p["approximate"] == "tanh"), "tensorflow.nn.gelu"),
+    "gelu": of(lambda tf, p, x: gelu(tf, x, p["approximate"] == "tanh"), "tensorflow.nn.gelu"),
     "mish": of(lambda tf, p, x: x * tf.tanh(tf.math.softplus(x))),
     "hard_sigmoid": of(lambda tf, p, x: tf.nn.relu6(x + 3) / 6),
     "hardswish": of(lambda tf, p, x: x * tf.nn.relu6(x + 3) / 6),
@@ -69,7 +86,7 @@ IMPLEMENTATIONS = {
     "softmin": of(lambda tf, p, x: tf.nn.softmax(-x, axis=p["axis"])),
     "masked_softmax": of(_masked_softmax),
     "glu": of(_glu),
-    "geglu": _gated("gelu"),
-    "swiglu": _gated("silu"),
-    "reglu": _gated("relu"),
+    "geglu": _gated(gelu),
+    "swiglu": _gated(lambda tf, gate: tf.nn.silu(gate)),
+    "reglu": _gated(lambda tf, gate: tf.nn.relu(gate)),
 }

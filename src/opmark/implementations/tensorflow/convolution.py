@@ -30,24 +30,32 @@ def _window(p: Params) -> tuple[int, int, int]:
     return p.get("stride", 1), p.get("padding", 0), p.get("dilation", 1)
 
 
-def _around(tf: Any, x: Any, padding: int, last: bool) -> tuple[Any, str]:
-    """Zeros around the image for a function that knows SAME and VALID only."""
-    edges = [[padding, padding]] * (len(x.shape) - 2)
-    none = [0, 0]
-    return tf.pad(x, [none, *edges, none] if last else [none, none, *edges]), "VALID"
+def _edges(padding: int, dims: int, last: bool) -> list[list[int]]:
+    edges = [[padding, padding]] * dims
+    return [[0, 0], *edges, [0, 0]] if last else [[0, 0], [0, 0], *edges]
 
 
-def _padded(tf: Any, p: Params, x: Any, dims: int, last: bool) -> tuple[Any, Any]:
-    """The image, and what `padding` to call with: explicit where the function takes it."""
+def _is_same(p: Params) -> bool:
+    """Whether the padding is what TensorFlow calls SAME: as many windows as strides fit, the zeros shared by both
+    sides. Its kernels of gradients know no other for these images."""
     stride, padding, dilation = _window(p)
+    for n, k in zip(p["image"], p["kernel"], strict=True):
+        total = max((-(-n // stride) - 1) * stride + dilation * (k - 1) + 1 - n, 0)
+        if total != 2 * padding:
+            return False
+    return True
+
+
+def _padded(tf: Any, p: Params, x: Any, dims: int, last: bool = False, explicit: bool = True) -> tuple[Any, Any]:
+    """The image, and what `padding` to call with. Zeros are put around the image only for a function that knows no
+    number of them."""
+    padding = _window(p)[1]
     if padding == 0:
         return x, "VALID"
-    if dims == 2:
-        edges = [[padding, padding]] * 2
-        return x, [[0, 0], *edges, [0, 0]] if last else [[0, 0], [0, 0], *edges]
-    if stride == 1 and all(2 * padding == dilation * (k - 1) for k in p["kernel"]):
+    if _is_same(p):
         return x, "SAME"
-    return _around(tf, x, padding, last)
+    edges = _edges(padding, dims, last)
+    return (x, edges) if explicit and dims == 2 else (tf.pad(x, edges), "VALID")
 
 
 def _convolved(tf: Any, p: Params, x: Any, weight: Any, dims: int, last: bool = False) -> Any:
@@ -79,14 +87,12 @@ def _conv_last(dims: int) -> Implementation:
 
 
 def _depthwise(tf: Any, p: Params, x: Any, weight: Any) -> Any:
-    stride, padding, dilation = _window(p)
-    edges: Any = [[0, 0], [0, 0], [padding, padding], [padding, padding]] if padding else "VALID"
+    stride, _, dilation = _window(p)
     if stride > 1 and dilation > 1:
         raise Unsupported("TensorFlow's has no stride with a dilation")
     dilations = [dilation, dilation] if dilation > 1 else None
-    if dilations and padding:
-        x, edges = _around(tf, x, padding, last=False)
-    return tf.nn.depthwise_conv2d(x, weight, [1, 1, stride, stride], edges, data_format="NCHW", dilations=dilations)
+    x, padding = _padded(tf, p, x, 2, explicit=dilations is None)
+    return tf.nn.depthwise_conv2d(x, weight, [1, 1, stride, stride], padding, data_format="NCHW", dilations=dilations)
 
 
 def _transposed(dims: int) -> Implementation:

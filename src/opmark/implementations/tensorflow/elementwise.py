@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import log, pi
 from typing import Any
 
+from opmark.errors import Unsupported
 from opmark.implementations._rows import calls
 from opmark.implementations.tensorflow._rows import of
 from opmark.schema import Implementation, Params
@@ -22,8 +23,7 @@ _BINARY = {
     **{name: name for name in (
         "add", "maximum", "minimum", "atan2", "equal", "not_equal", "greater", "greater_equal", "less", "less_equal",
     )},
-    "sub": "subtract", "mul": "multiply", "div": "divide", "power": "pow", "floor_divide": "floordiv",
-    "mod": "floormod",
+    "sub": "subtract", "mul": "multiply", "div": "divide", "power": "pow", "mod": "floormod",
 }  # fmt: skip
 _BITS = {
     **{f"bitwise_{name}": f"bitwise_{name}" for name in ("and", "or", "xor")},
@@ -60,6 +60,12 @@ def _sinc(tf: Any, p: Params, x: Any) -> Any:
     return tf.where(tf.equal(x, 0), tf.ones_like(x), tf.sin(turned) / turned)
 
 
+def _floordiv(tf: Any, p: Params, x: Any, y: Any) -> Any:
+    if x.dtype.is_floating and x.dtype.size < 4:
+        raise Unsupported("TensorFlow rounds a quotient to 16 bits before it rounds it down, which is another number")
+    return tf.math.floordiv(x, y)
+
+
 def _logical(name: str) -> Implementation:
     """Whatever is not zero is true; its functions take truth values only."""
 
@@ -75,6 +81,7 @@ IMPLEMENTATIONS = {
     **{name: calls(f"tensorflow.bitwise.{function}", "x", "y") for name, function in _BITS.items()},
     "bitwise_not": calls("tensorflow.bitwise.invert", "x"),
     **{name: _logical(name) for name in ("logical_and", "logical_or", "logical_xor", "logical_not")},
+    "floor_divide": of(_floordiv, "tensorflow.math.floordiv"),
     "identity": of(copied, "tensorflow.raw_ops.DeepCopy"),
     "cast": of(_cast, "tensorflow.cast"),
     "cbrt": of(lambda tf, p, x: tf.sign(x) * tf.pow(tf.abs(x), 1 / 3)),

@@ -6,7 +6,8 @@ from typing import Any
 
 from opmark.errors import Unsupported
 from opmark.implementations._rows import calls
-from opmark.implementations.tensorflow._rows import of
+from opmark.implementations.tensorflow._rows import of, undifferentiated
+from opmark.implementations.tensorflow.activation import gelu
 from opmark.schema import Params
 
 
@@ -108,8 +109,18 @@ def _lq(tf: Any, p: Params, a: Any) -> Any:
     return tf.linalg.matrix_transpose(q), tf.linalg.matrix_transpose(r)
 
 
+_LOWER = "TensorFlow's gradient is that of the lower triangle alone"
+
+
 def _cholesky_inverse(tf: Any, p: Params, a: Any) -> Any:
-    return tf.linalg.cholesky_solve(a, tf.eye(p["n"], batch_shape=[a.shape[0]], dtype=a.dtype))
+    def function(a: Any) -> Any:
+        return tf.linalg.cholesky_solve(a, tf.eye(p["n"], batch_shape=[a.shape[0]], dtype=a.dtype))
+
+    return undifferentiated(tf, function, a, _LOWER)
+
+
+def _eigvalsh(tf: Any, p: Params, a: Any) -> Any:
+    return undifferentiated(tf, tf.linalg.eigvalsh, a, _LOWER)
 
 
 IMPLEMENTATIONS = {
@@ -123,7 +134,7 @@ IMPLEMENTATIONS = {
     "linear_no_bias": of(lambda tf, p, x, weight: _linear(tf, x, weight), "tensorflow.matmul"),
     "linear_relu": of(lambda tf, p, x, weight, bias: tf.nn.relu(_biased(tf, x, weight, bias))),
     "linear_gelu": of(
-        lambda tf, p, x, weight, bias: tf.nn.gelu(_biased(tf, x, weight, bias), p["approximate"] == "tanh")
+        lambda tf, p, x, weight, bias: gelu(tf, _biased(tf, x, weight, bias), p["approximate"] == "tanh")
     ),
     "linear_add": of(lambda tf, p, x, weight, other: other + _linear(tf, x, weight)),
     "grouped_gemm": of(_grouped),
@@ -143,7 +154,6 @@ IMPLEMENTATIONS = {
     "rotary_embedding": of(_rotary),
     **{name: calls(f"tensorflow.linalg.{function}", "a") for name, function in {
         "det": "det", "slogdet": "slogdet", "inverse": "inv", "cholesky": "cholesky", "qr": "qr",
-        "eigvalsh": "eigvalsh",
     }.items()},
     "svdvals": calls("tensorflow.linalg.svd", "a", fixed={"compute_uv": False}),
     "solve": calls("tensorflow.linalg.solve", "a", "b"),
@@ -155,5 +165,6 @@ IMPLEMENTATIONS = {
     "syrk": of(lambda tf, p, a: tf.matmul(a, a, transpose_b=True), "tensorflow.matmul"),
     "matrix_power": of(_power),
     "lq": of(_lq),
+    "eigvalsh": of(_eigvalsh, "tensorflow.linalg.eigvalsh"),
     "cholesky_inverse": of(_cholesky_inverse),
 }  # fmt: skip

@@ -68,7 +68,9 @@ def _batch_norm(tf: Any, p: Params, x: Any, weight: Any, bias: Any, running_mean
         x, *vectors, epsilon=p["eps"], data_format="NCHW", is_training=p["training"],
         exponential_avg_factor=p["momentum"],
     )  # fmt: skip
-    return tuple(found) if p["training"] else found[0]
+    if not p["training"]:
+        return found[0]
+    return found[0], *map(tf.stop_gradient, found[1:])
 
 
 def _batch_norm_by_moments(
@@ -86,7 +88,8 @@ def _batch_norm_by_moments(
     n, momentum = x.shape.num_elements() // x.shape[1], p["momentum"]
     old = (tf.cast(vector, wide.dtype) for vector in (running_mean, running_var))
     new = (mean, variance * (n / (n - 1)))
-    return y, *((1 - momentum) * before + momentum * now for before, now in zip(old, new, strict=True))
+    updated = ((1 - momentum) * before + momentum * now for before, now in zip(old, new, strict=True))
+    return y, *map(tf.stop_gradient, updated)
 
 
 def _l2_normalize(tf: Any, p: Params, x: Any) -> Any:

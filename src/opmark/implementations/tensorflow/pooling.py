@@ -13,30 +13,43 @@ from opmark.schema import Implementation, Params
 _FORMATS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
-def _pooled(tf: Any, p: Params, x: Any, kind: str, outside: float = 0.0) -> Any:
+_LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
+
+
+def _pooled(tf: Any, p: Params, x: Any, kind: str, outside: float = 0.0, last: bool = False) -> Any:
     """Its pools know no padding of so many elements: they are put around the image before."""
     dims = len(p["kernel"])
     if p.get("padding"):
-        edge = [p["padding"], p["padding"]]
-        x = tf.pad(x, [[0, 0], [0, 0], *[edge] * dims], constant_values=tf.cast(outside, x.dtype))
+        edges = [[p["padding"], p["padding"]]] * dims
+        widths = [[0, 0], *edges, [0, 0]] if last else [[0, 0], [0, 0], *edges]
+        x = tf.pad(x, widths, constant_values=tf.cast(outside, x.dtype))
+    layout = (_LAST if last else _FORMATS)[dims]
     if p.get("dilation", 1) > 1:
         if p["stride"] > 1:
             raise Unsupported("TensorFlow's pools have no stride with a dilation")
-        return tf.nn.pool(
-            x, p["kernel"], kind.upper(), padding="VALID", dilations=[p["dilation"]] * dims, data_format=_FORMATS[dims]
-        )
-    function = getattr(tf.nn, f"{kind}_pool{dims}d")
-    return function(x, list(p["kernel"]), p["stride"], "VALID", data_format=_FORMATS[dims])
+        dilations = [p["dilation"]] * dims
+        return tf.nn.pool(x, p["kernel"], kind.upper(), padding="VALID", dilations=dilations, data_format=layout)
+    return getattr(tf.nn, f"{kind}_pool{dims}d")(x, list(p["kernel"]), p["stride"], "VALID", data_format=layout)
 
 
-def _max(tf: Any, p: Params, x: Any) -> Any:
-    return _pooled(tf, p, x, "max", float("-inf"))
+def _max(tf: Any, p: Params, x: Any, last: bool = False) -> Any:
+    return _pooled(tf, p, x, "max", float("-inf"), last)
 
 
-def _avg(tf: Any, p: Params, x: Any) -> Any:
+def _avg(tf: Any, p: Params, x: Any, last: bool = False) -> Any:
     if p["padding"] and not p["count_include_pad"]:
         raise Unsupported("TensorFlow leaves padding out of a mean only where it is SAME")
-    return _pooled(tf, p, x, "avg")
+    return _pooled(tf, p, x, "avg", last=last)
+
+
+def _both_layouts(function: Callable[..., Any], stem: str, dims: int) -> tuple[Implementation, Implementation]:
+    """With the channels second, and with them last: for the types, and the gradients, that oneDNN has not."""
+    to_last, back = (0, *range(2, dims + 2), 1), (0, dims + 1, *range(1, dims + 1))
+
+    def transposing(tf: Any, p: Params, x: Any) -> Any:
+        return tf.transpose(function(tf, p, tf.transpose(x, to_last), last=True), back)
+
+    return of(function, f"tensorflow.nn.{stem}{dims}d"), of(transposing, name=TRANSPOSED)
 
 
 def _elements(p: Params) -> int:
@@ -77,6 +90,8 @@ def _nearest(tf: Any, p: Params, x: Any) -> Any:
 
 def _bilinear(tf: Any, p: Params, x: Any) -> Any:
     """Aligned corners are left over in the functions of its first version."""
+    if p["dtype"] == "float64":
+        raise Unsupported("TensorFlow interpolates in float32")
     if p["align_corners"]:
         return tf.compat.v1.image.resize_bilinear(x, p["out"], align_corners=True)
     return tf.image.resize(x, p["out"], "bilinear")
@@ -94,8 +109,8 @@ def _repeated(dims: int) -> Implementation:
 
 
 IMPLEMENTATIONS = {
-    **{f"max_pool{dims}d": of(_max, f"tensorflow.nn.max_pool{dims}d") for dims in (1, 2, 3)},
-    **{f"avg_pool{dims}d": of(_avg, f"tensorflow.nn.avg_pool{dims}d") for dims in (1, 2, 3)},
+    **{f"max_pool{dims}d": _both_layouts(_max, "max_pool", dims) for dims in (1, 2, 3)},
+    **{f"avg_pool{dims}d": _both_layouts(_avg, "avg_pool", dims) for dims in (1, 2, 3)},
     **{f"sum_pool{dims}d": of(lambda tf, p, x: _pooled(tf, p, x, "avg") * _elements(p)) for dims in (1, 2, 3)},
     **{f"lp_pool{dims}d": of(_lp) for dims in (1, 2, 3)},
     **{f"global_{kind}_pool{dims}d": _whole(function, dims)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from opmark.errors import Unsupported
 from opmark.implementations._rows import calls
 from opmark.implementations.tensorflow._rows import of
 from opmark.schema import Implementation, Params
@@ -89,14 +90,21 @@ def _argsort(tf: Any, p: Params, x: Any) -> Any:
 
 
 def _topk(tf: Any, p: Params, x: Any) -> Any:
-    values, places = tf.math.top_k(x if p["largest"] else -x, k=p["k"], index_type=tf.int64)
-    return values if p["largest"] else -values, places
+    """It could give indices of 64 bits itself, but has no gradient then."""
+    values, places = tf.math.top_k(x if p["largest"] else -x, k=p["k"])
+    return values if p["largest"] else -values, tf.cast(places, tf.int64)
 
 
 def _diff(tf: Any, p: Params, x: Any) -> Any:
     others = [slice(None)] * (p["axis"] % len(x.shape))
     behind, before = (*others, slice(1, None)), (*others, slice(None, -1))
     return x[behind] - x[before]
+
+
+def _logcumsumexp(tf: Any, p: Params, x: Any) -> Any:
+    if x.dtype.size < 4:
+        raise Unsupported("TensorFlow adds up in 16 bits here: no digits are left")
+    return tf.math.cumulative_logsumexp(x, axis=p["axis"])
 
 
 def _multi_sum_sq(tf: Any, p: Params, **xs: Any) -> Any:
@@ -151,6 +159,6 @@ IMPLEMENTATIONS = {
     "topk": of(_topk, "tensorflow.math.top_k"),
     "cumsum": calls("tensorflow.math.cumsum", "x", axis="axis"),
     "cumprod": calls("tensorflow.math.cumprod", "x", axis="axis"),
-    "logcumsumexp": calls("tensorflow.math.cumulative_logsumexp", "x", axis="axis"),
+    "logcumsumexp": of(_logcumsumexp, "tensorflow.math.cumulative_logsumexp"),
     "diff": of(_diff),
 }

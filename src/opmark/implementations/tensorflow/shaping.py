@@ -118,8 +118,12 @@ def _split_copy(tf: Any, p: Params, x: Any) -> Any:
 
 
 def _block_diag(tf: Any, p: Params, **xs: Any) -> Any:
-    blocks = [tf.linalg.LinearOperatorFullMatrix(x) for x in xs.values()]
-    return tf.linalg.LinearOperatorBlockDiag(blocks).to_dense()
+    """Zeros on both sides of each, then one below the other."""
+    width, start, rows = sum(x.shape[1] for x in xs.values()), 0, []
+    for x in xs.values():
+        rows.append(tf.pad(x, [[0, 0], [start, width - start - x.shape[1]]]))
+        start += x.shape[1]
+    return tf.concat(rows, axis=0)
 
 
 IMPLEMENTATIONS = {
@@ -153,7 +157,7 @@ IMPLEMENTATIONS = {
     "unfold": of(_frames, "tensorflow.signal.frame"),
     "pad": of(_pad, "tensorflow.pad"),
     "shape_array": of(lambda tf, p, x: tf.shape(x, out_type=tf.int64), "tensorflow.shape"),
-    "size_array": of(lambda tf, p, x: tf.size(x, out_type=tf.int64), "tensorflow.size"),
+    "size_array": of(lambda tf, p, x: tf.reshape(tf.size(x, out_type=tf.int64), [1]), "tensorflow.size"),
     "concat": of(lambda tf, p, **xs: tf.concat(list(xs.values()), axis=p["axis"]), "tensorflow.concat"),
     "stack": of(lambda tf, p, **xs: tf.stack(list(xs.values()), axis=p["axis"]), "tensorflow.stack"),
     "split": of(lambda tf, p, x: tuple(tf.split(x, p["parts"], axis=p["axis"])), "tensorflow.split"),

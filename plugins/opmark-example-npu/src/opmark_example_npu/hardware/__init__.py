@@ -1,0 +1,1 @@
+"""What the maker publishes of the chip: every `*.yaml` here is read, by the entry-point group `opmark.hardware`."""

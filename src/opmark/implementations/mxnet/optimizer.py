@@ -1,0 +1,152 @@
+"""Steps of optimizers: MXNet's own, over the weights and states that they are given.
+
+The second phase of LAMB on 16-bit weights is left out: MXNet 1.9.1 leaves the float32 copy of the weights as it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opmark.errors import Unsupported
+from opmark.implementations.mxnet._rows import built
+from opmark.schema import Implementation, Params
+
+RENAMED = {"eps": "epsilon"}
+_OURS = ("shape", "count", "dtype")
+
+
+def _keywords(p: Params, *without: str) -> dict[str, Any]:
+    return {RENAMED.get(name, name): v for name, v in p.items() if name not in (*_OURS, *without)}
+
+
+def _step(name: str, *, clip: str = "clip_gradient") -> Implementation:
+    """A function of that name of (weight, gradient, states), which writes over all but the gradient."""
+
+    def build(mx: Any, p: Params, weight: Any, grad: Any, **states: Any) -> Any:
+        function, how = getattr(mx.nd, name), _keywords(p)
+        if "clip_gradient" in how:
+            how[clip] = how.pop("clip_gradient")
+
+        def call() -> Any:
+            function(weight, grad, *states.values(), out=weight, **how)
+            return weight, *states.values()
+
+        return call if states else lambda: function(weight, grad, out=weight, **how)
+
+    return built(build, f"mxnet.nd.{name}")
+
+
+def _mixed(name: str) -> Implementation:
+    """The same of a float32 copy of 16-bit weights, which are written and not read."""
+
+    def build(mx: Any, p: Params, grad: Any, **states: Any) -> Any:
+        _only_half(p)
+        function, how, weight = getattr(mx.nd, name), _keywords(p), mx.nd.zeros(grad.shape, dtype=grad.dtype)
+
+        def call() -> Any:
+            function(weight, grad, *states.values(), out=weight, **how)
+            return weight, *states.values()
+
+        return call
+
+    return built(build, f"mxnet.nd.{name}")
+
+
+def _only_half(p: Params) -> None:
+    if p["dtype"] != "float16":
+        raise Unsupported("MXNet's 16-bit weights are float16")
+
+
+def _adamw(mixed: bool) -> Implementation:
+    """MXNet's rate of the step is `eta`; its `lr` leaves the decay out."""
+
+    def build(mx: Any, p: Params, grad: Any, **others: Any) -> Any:
+        if mixed:
+            _only_half(p)
+        weight = mx.nd.zeros(grad.shape, dtype=grad.dtype) if mixed else others.pop("weight")
+        function = mx.nd.contrib.mp_adamw_update if mixed else mx.nd.contrib.adamw_update
+        rescale = mx.nd.array([p["rescale_grad"]], dtype="float32" if mixed else p["dtype"])
+        how = _keywords(p, "lr", "rescale_grad") | {"lr": 1.0, "eta": p["lr"]}
+
+        def call() -> Any:
+            function(weight, grad, *others.values(), rescale, out=weight, **how)
+            return weight, *others.values()
+
+        return call
+
+    return built(build, "mxnet.nd.contrib.mp_adamw_update" if mixed else "mxnet.nd.contrib.adamw_update")
+
+
+def _phase1(mixed: bool) -> Implementation:
+    def build(mx: Any, p: Params, weight: Any, grad: Any, mean: Any, var: Any) -> Any:
+        how = _keywords(p)
+        if not mixed:
+            return lambda: (mx.nd.lamb_update_phase1(weight, grad, mean, var, **how), mean, var)
+        _only_half(p)
+        short = weight.astype("float16")
+        return lambda: (mx.nd.mp_lamb_update_phase1(short, grad, mean, var, weight, **how), mean, var)
+
+    return built(build, "mxnet.nd.mp_lamb_update_phase1" if mixed else "mxnet.nd.lamb_update_phase1")
+
+
+def _phase2(mx: Any, p: Params, weight: Any, g: Any, r1: Any, r2: Any) -> Any:
+    how = _keywords(p)
+    return lambda: mx.nd.lamb_update_phase2(weight, g, r1, r2, out=weight, **how)
+
+
+BOUNDS = ("lr", "lower_bound", "upper_bound")
+
+
+def _lamb(mx: Any, p: Params, weight: Any, grad: Any, mean: Any, var: Any) -> Any:
+    """As `mxnet.optimizer.LAMB` does it."""
+    first, second = _keywords(p, *BOUNDS), {name: p[name] for name in BOUNDS}
+
+    def call() -> Any:
+        g = mx.nd.lamb_update_phase1(weight, grad, mean, var, **first)
+        mx.nd.lamb_update_phase2(weight, g, weight.norm(), g.norm(), out=weight, **second)
+        return weight, mean, var
+
+    return call
+
+
+def _many(name: str, *, mixed: bool = False) -> Implementation:
+    """One call for many tensors: slices of what comes in, over the same memory."""
+
+    def build(mx: Any, p: Params, grad: Any, **others: Any) -> Any:
+        if mixed:
+            _only_half(p)
+        weight = mx.nd.zeros(grad.shape, dtype=grad.dtype) if mixed else others.pop("weight")
+        parts = [[tensor[i] for tensor in (weight, grad, *others.values())] for i in range(p["count"])]
+        flat, outs = [tensor for part in parts for tensor in part], [part[0] for part in parts]
+        how = _keywords(p, "lr", "wd") | {name: (p[name[:-1]],) * p["count"] for name in ("lrs", "wds")}
+        function = getattr(mx.nd, name)
+
+        def call() -> Any:
+            function(*flat, out=outs, num_weights=p["count"], **how)
+            return (weight, *others.values()) if others else weight
+
+        return call
+
+    return built(build, f"mxnet.nd.{name}")
+
+
+def _lars(mx: Any, p: Params, **tensors: Any) -> Any:
+    how = {name: p[name] for name in ("eta", "eps", "rescale_grad")}
+    return lambda: mx.nd.multi_lars(*tensors.values(), **how)
+
+
+IMPLEMENTATIONS = {
+    **{name: _step(name) for name in ("sgd_update", "sgd_mom_update", "nag_mom_update", "adam_update", "ftrl_update",
+                                      "rmsprop_update", "rmspropalex_update", "signsgd_update", "signum_update")},
+    "ftml_update": _step("ftml_update", clip="clip_grad"),
+    **{name: _mixed(name) for name in ("mp_sgd_update", "mp_sgd_mom_update", "mp_nag_mom_update")},
+    "adamw_update": _adamw(mixed=False),
+    "mp_adamw_update": _adamw(mixed=True),
+    "lamb_update_phase1": _phase1(mixed=False),
+    "mp_lamb_update_phase1": _phase1(mixed=True),
+    "lamb_update_phase2": built(_phase2, "mxnet.nd.lamb_update_phase2"),
+    "lamb_update": built(_lamb),
+    **{name: _many(name) for name in ("multi_sgd_update", "multi_sgd_mom_update")},
+    **{name: _many(name, mixed=True) for name in ("multi_mp_sgd_update", "multi_mp_sgd_mom_update")},
+    "multi_lars": built(_lars, "mxnet.nd.multi_lars"),
+}  # fmt: skip

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,12 @@ CUDA = backend("tvm-cuda")
 
 
 @pytest.fixture(scope="module")
-def live() -> Any:
-    return INFO.load(threads=1)
+def live() -> Iterator[Any]:
+    """As in a worker: when its threads start, TVM binds them, and the one that asked, to cores of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TVM_BIND_THREADS", "0")
+        patch.setenv("TVM_NUM_THREADS", "1")
+        yield INFO.load(threads=1)
 
 
 def _spec(dtype: str, shape: tuple[int, ...] = (8, 8)) -> TensorSpec:
@@ -136,7 +140,7 @@ def test_threads_are_what_was_asked_for_and_torch_is_left_out() -> None:
 
 def test_what_it_reports(live: Any) -> None:
     told = live.environment()
-    assert told["schedule"] == "none"
+    assert (told["schedule"], told["threads"]) == ("none", 1)
     assert told["tvm-ffi"]
     assert '"kind":"llvm"' in told["target"]
 

@@ -137,7 +137,7 @@ def test_a_file_is_never_written_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--framework", "mxnet"], "no backend runs mxnet on a cpu"),
+        (["--framework", "mxnet", "--ctx", "gpu"], "no backend runs mxnet on a gpu"),
         (["--ctx", "tpu"], "ctx: expected cpu, gpu"),
         (["--dtype", "float31"], "no data type named `float31`"),
         (["--category", "gem"], "no category of opperf named `gem`"),

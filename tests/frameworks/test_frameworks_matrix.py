@@ -56,9 +56,8 @@ def test_the_reference_frameworks_have_everything() -> None:
 
 
 def test_what_an_engine_is_known_not_to_take_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    info = backends()["torch-cpu"]
-    object.__setattr__(copy := dataclasses.replace(info), "lacks", {"exp": "not here"})
-    monkeypatch.setattr(module, "backends", lambda: {"torch-cpu": copy})
+    engine = dataclasses.replace(backends()["torch-cpu"], lacks={"exp": "not here"})
+    monkeypatch.setattr(module, "backends", lambda: {"torch-cpu": engine})
     found = empty()
     assert "exp" not in found.forward("torch-cpu")
     assert next(one for one in found.operators if one.op == "exp").lacks == {"torch-cpu": "not here"}

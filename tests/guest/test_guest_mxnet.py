@@ -213,6 +213,14 @@ def test_more_elements_than_this_build_can_count_are_skipped() -> None:
     assert record.status in ("skipped", "oom")
 
 
+def test_a_callable_of_the_framework_is_counted_and_a_view_is_told() -> None:
+    (record,) = run("mxnet.nd.softsign", args=["8x64 float32"], size=())
+    assert record.cost is not None
+    assert (record.cost.bytes_read, record.cost.bytes_written) == (8 * 64 * 4, 8 * 64 * 4)
+    (record,) = run("mxnet.nd.reshape", args=["8x64 float32"], kwargs={"shape": [64, 8]}, size=())
+    assert (record.status, record.view) == ("ok", True)
+
+
 # -- opperf
 
 

@@ -62,8 +62,8 @@ def test_what_is_said_to_be_lacking_is_refused_when_it_is_tried() -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_is_verified_too(dtype: str) -> None:
     ran = api.run(
-        list(NARROW), backend=BACKEND, size="small", params={"dtype": dtype}, samples=1, warmup=0, processes=1, threads=1,
-        db=":memory:", say=lambda _: None,
+        list(NARROW), backend=BACKEND, size="small", params={"dtype": dtype}, samples=1, warmup=0, processes=1,
+        threads=1, db=":memory:", say=lambda _: None,
     )  # fmt: skip
     assert {record.task.case.op: record.status for record in ran.records} == dict.fromkeys(NARROW, "ok")
 

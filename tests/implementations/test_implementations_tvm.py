@@ -1,6 +1,6 @@
 """Every operator of the ONNX table that TVM takes, verified; some of them run in a worker; and what it does not take.
 
-Compiling takes TVM up to seconds, and a task compiles several times: so most rows are verified here, each compiled once.
+Compiling takes TVM up to seconds, and a task compiles several times: most rows are verified here, each compiled once.
 """
 
 from __future__ import annotations

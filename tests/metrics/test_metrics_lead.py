@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opmark.metrics.lead import ASSUMED_FLOOR, Contender, Key, leads, ordered, shared_key, verified, winner
+from opmark.metrics.lead import (
+    ASSUMED_FLOOR,
+    DISTURBED,
+    DISTURBED_FLOOR,
+    Contender,
+    Key,
+    leads,
+    ordered,
+    shared_key,
+    verified,
+    winner,
+)
 from opmark.schema import EFFORTS, Case, Caution, Measurement, Record, Settings, Task, Verification
 from opmark.schema.measurement import PREEMPTED
 
@@ -51,6 +62,14 @@ def test_a_measured_floor_takes_the_place_of_the_assumed_one() -> None:
     assert leads(first._replace(floor=quiet), second, LATENCY)
     assert not leads(first._replace(floor=loud), once(1.3), LATENCY)
     assert not leads(first._replace(floor=quiet), second._replace(floor=loud), LATENCY), "the larger one counts"
+
+
+@pytest.mark.parametrize("code", sorted(DISTURBED))
+def test_on_a_machine_that_was_not_quiet_the_difference_must_be_larger(code: str) -> None:
+    least, doubt = 1 + 2 * DISTURBED_FLOOR, (Caution(code, "m"),)
+    assert not leads(once(1.0, cautions=doubt), once(least * 0.99), LATENCY)
+    assert not leads(once(1.0), once(least * 0.99, cautions=doubt), LATENCY)
+    assert leads(once(1.0, cautions=doubt), once(least * 1.01, cautions=doubt), LATENCY)
 
 
 def test_noisy_samples_need_a_larger_difference() -> None:

@@ -179,6 +179,7 @@ def test_a_doubtful_number_says_so(timed: Timed) -> None:
     assert row(text) == ["1.00 ms !!", "1.50 ms *!", "9.00 ms"]
     assert "! noisy: matmul on jax: it spreads" in text
     assert "  hint: wait" in text
+    assert "!! the number is the scheduler's" in text
 
 
 def test_what_was_measured_differently_is_not_compared(

@@ -29,7 +29,7 @@ def stranger(monkeypatch: pytest.MonkeyPatch) -> BackendInfo:
     tables["exp"] = (*tables.get("exp", ()), THEIRS)
     monkeypatch.setattr("opmark.report.overrides.backends", lambda: known)
     monkeypatch.setattr("opmark.report.operator.backends", lambda: known)
-    monkeypatch.setattr(registry, "implementation_tables", lambda: tables)
+    monkeypatch.setattr(registry, "implementation_tables", lambda frameworks=None: tables)
     return NPU
 
 
@@ -69,3 +69,10 @@ def test_exactly_one_framework_is_taken_where_there_is_any() -> None:
 def test_a_backend_without_an_implementation_says_none_and_one_that_computes_nothing_any() -> None:
     assert line("softmax", "null")[1] == "any"
     assert line("fault", "jax-cpu")[1] == "none"
+
+
+def test_what_an_engine_does_not_take_is_none_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = dataclasses.replace(backend("torch-cpu"), lacks={"softmax": "not in this engine"})
+    monkeypatch.setattr("opmark.report.overrides.backends", lambda: {"torch-cpu": engine})
+    assert line("softmax", "torch-cpu")[1] == "none: not in this engine"
+    assert line("exp", "torch-cpu")[1] == "torch"

@@ -14,14 +14,17 @@ import numpy as np
 import psutil
 
 from opmark.errors import Unsupported
-from opmark.interfaces import BackendInfo, Function, HostBackend, drawn
-from opmark.schema import Launch, Status, TensorSpec
+from opmark.interfaces import BackendInfo, Counted, Function, HostBackend, drawn
+from opmark.schema import Cost, Launch, Status, TensorSpec
 from opmark.schema.dtype import is_float
 
 # MXNet has one type of error; these parts of messages say what it is about.
 _OUT_OF_MEMORY = ("failed to allocate", "out of memory", "std::bad_alloc", "cannot allocate memory")
-_NOT_THERE = ("not supported", "unsupported", "does not support", "not implemented", "unknown type enum",
-              "larger than 2^31 elements", "only supports", "non-differentiable")  # fmt: skip
+_NOT_THERE = (
+    "not supported", "unsupported", "does not support", "not implemented", "not implmented", "unknown type enum",
+    "larger than 2^31 elements", "only supports", "only support float", "only supported by", "natively supported",
+    "requires uniform type", "data type do not match", "type inconsistent", "non-differentiable",
+)  # fmt: skip
 
 
 class MxnetBackend(HostBackend):
@@ -120,6 +123,18 @@ class MxnetBackend(HostBackend):
     def _like(self, value: Any, seed: int) -> Any:
         return _alike(self.tensor(TensorSpec(tuple(value.shape), self.dtype(value)), seed), value)
 
+    def count(self, launch: Launch, reads: Sequence[Any]) -> Counted:
+        """Bytes only: nobody counts what MXNet computes."""
+        found, taken = launch(), {id(tensor): tensor for tensor in reads if isinstance(tensor, mx.nd.NDArray)}
+        given = [
+            out for out in (found if isinstance(found, list | tuple) else [found]) if isinstance(out, mx.nd.NDArray)
+        ]
+        places = {_address(tensor) for tensor in taken.values()}
+        written = sum(map(_nbytes, (out for out in given if _address(out) not in places)))
+        if not written:
+            return Counted(None, view=bool(given))
+        return Counted(Cost(None, sum(map(_nbytes, taken.values())), written))
+
     def available_bytes(self) -> int | None:
         return int(psutil.virtual_memory().available)
 
@@ -136,6 +151,18 @@ class MxnetBackend(HostBackend):
         except mx.MXNetError:
             self.synchronize()
         return True
+
+
+def _nbytes(tensor: Any) -> int:
+    return int(tensor.size) * np.dtype(tensor.dtype).itemsize
+
+
+def _address(tensor: Any) -> int | None:
+    """Where its data lies, once it is there."""
+    tensor.wait_to_read()
+    place = ctypes.c_void_p()
+    mx.base.check_call(mx.base._LIB.MXNDArrayGetData(tensor.handle, ctypes.byref(place)))
+    return place.value
 
 
 class _Call:

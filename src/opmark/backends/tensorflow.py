@@ -36,10 +36,16 @@ _NOT_THERE = (
 _OUT_OF_MEMORY = ("oom when allocating", "out of memory", "bad_alloc", "failed to allocate memory")
 # What stands around the reason in a message: where a node was traced, and names of functions that nobody knows.
 _STACK = ("Graph execution error", "Detected at node", "File ", "[[", "<stack traces")
-_MARKS = re.compile(r"\{\{[^}]*\}\}|\[Op:[^\]]*\]( name:.*)?")
+_MARKS = re.compile(r"\{\{[^}]*\}\}|\[Op:[^\]]*\]( name:.*)?|graph __inference\w*\[[^\]]*\] ")
 # What a graph consists of besides operators, and what looks at the shape of its input only.
 _SCAFFOLD = frozenset({"Placeholder", "_Arg", "_Retval", "Const", "Identity", "NoOp"})
 _SHAPE_ONLY = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
+
+
+_ONCE = (
+    "its result depends on no input: what is traced computes it once, when it is made; the variant `eager` computes it "
+    "at every call"
+)
 
 
 class TensorFlowBackend(HostBackend):
@@ -111,20 +117,18 @@ class TensorFlowBackend(HostBackend):
         specs = [tf.TensorSpec(box.value.shape, box.value.dtype) for box in function.arguments]
         # Rows have no Python branches over tensors for AutoGraph to rewrite.
         concrete = tf.function(function.call, autograph=False, jit_compile=xla).get_concrete_function(*specs)
-        graph = concrete.graph
-        if _is_constant(graph):
-            raise Unsupported(
-                "its result depends on no input: what is traced computes it once, when it is made; the variant `eager` "
-                "computes it at every call"
-            )
         launch = _Launch(function.call, concrete, function.arguments)
-        outputs, kernels = _with_graphs(launch)
+        if _is_constant(concrete.graph):
+            raise Unsupported(_ONCE)
+        outputs, nodes = _with_graphs(launch)
         _on_this_device(outputs)
+        if _is_folded(nodes):
+            raise Unsupported(_ONCE)
         launch.compilation = Compilation(
             cold=time.perf_counter() - start,
             graphs=1,
-            operators=_kinds(op.type for op in graph.get_operations()),
-            kernels=() if xla else kernels,
+            operators=_kinds(op.type for op in concrete.graph.get_operations()),
+            kernels=() if xla else _kinds(node.op for node in nodes),
             cache="none",
         )
         return launch
@@ -198,14 +202,14 @@ class TensorFlowBackend(HostBackend):
             return differentiable.gradients(tape, outputs, variables, gradients)
 
         launch = _Launch(walk, walk, seeds)
-        found, kernels = _with_graphs(launch)
+        found, nodes = _with_graphs(launch)
         _on_this_device(found)
         if self._info.way != "eager":
             launch.compilation = Compilation(
                 cold=time.perf_counter() - start,
-                graphs=2,
+                graphs=1,
                 operators=differentiable.operators,
-                kernels=() if self._info.way == "xla" else kernels,
+                kernels=() if self._info.way == "xla" else _kinds(node.op for node in nodes),
                 cache="none",
             )
         return launch
@@ -296,7 +300,9 @@ class _Differentiable:
 def _reason(error: Any) -> str:
     lines = (line.strip() for line in str(error).splitlines())
     said = [line for line in lines if line and not line.startswith(_STACK)]
-    return _MARKS.sub("", said[0] if said else type(error).__name__).strip()
+    if not said:
+        return type(error).__name__
+    return _MARKS.sub("", " ".join(said[:2]) if said[0].endswith(":") else said[0]).strip()
 
 
 def _open(value: Any) -> Any:
@@ -337,8 +343,15 @@ def _is_constant(graph: Any) -> bool:
     return True
 
 
-def _with_graphs(launch: _Launch) -> tuple[Any, tuple[str, ...]]:
-    """What a call returns, and the kinds of nodes that its graphs have been optimized to."""
+def _is_folded(nodes: Sequence[Any]) -> bool:
+    """Whether optimizing has left nothing of a graph but constants that are handed out."""
+    constants = {node.name for node in nodes if node.op == "Const"}
+    results = [node.input[0].partition(":")[0] for node in nodes if node.op == "_Retval"]
+    return bool(results) and constants.issuperset(results)
+
+
+def _with_graphs(launch: _Launch) -> tuple[Any, list[Any]]:
+    """What a call returns, and the nodes that its graphs have been optimized to."""
     state = context.context()
     state.enable_graph_collection()
     try:
@@ -350,7 +363,7 @@ def _with_graphs(launch: _Launch) -> tuple[Any, tuple[str, ...]]:
     elsewhere = {node.device for node in nodes if node.device and not node.device.endswith("CPU:0")}
     if elsewhere:
         raise Unsupported(f"TensorFlow has placed a part of it on {', '.join(sorted(elsewhere))}")
-    return outputs, _kinds(node.op for node in nodes)
+    return outputs, nodes
 
 
 def _kinds(names: Iterator[str]) -> tuple[str, ...]:

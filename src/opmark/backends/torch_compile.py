@@ -24,6 +24,8 @@ from opmark.schema import Compilation, Launch
 _MOST = 32
 # A graph of the device is recorded at the second call, after one that only allocates.
 _CALLS_TO_RECORD = 3
+# What a launch of a framework's own function has beside its call.
+_OF_A_FOREIGN_CALL = ("reads", "leaves", "described", "outputs")
 
 
 class Compiled(partial[Any]):
@@ -81,7 +83,10 @@ class TorchCompileBackend(TorchBackend):
 
         made = self._found(key, run, "forward", inputs)
         compiled = Compiled(made.call, launch)
-        compiled.__dict__.update(getattr(built, "__dict__", {}), eager=built, compilation=made.compilation)
+        compiled.eager, compiled.compilation = built, made.compilation
+        for name in _OF_A_FOREIGN_CALL:
+            if hasattr(built, name):
+                setattr(compiled, name, getattr(built, name))
         if hasattr(built, "flat"):
             compiled.flat = partial(type(built).flat, compiled)  # type: ignore[attr-defined]
         return compiled
@@ -136,12 +141,20 @@ class TorchCompileBackend(TorchBackend):
             inductor.forget()
         # A graph of the device is for one walk back after each walk there.
         mode = self._mode + ("-no-cudagraphs" if phase == "backward" and self._mode == "max-autotune" else "")
-        kept, versions = self._copies(inputs), {name: tensor._version for name, tensor in inputs.items()}
+        kept = self._copies(inputs)
         call, compilation = inductor.compiled(mode, self._device, run, self.synchronize, calls)
-        changes = tuple(name for name, tensor in inputs.items() if tensor._version != versions[name])
-        self._restore(inputs, {name: copy for name, copy in kept.items() if name in changes})
+        changes = self._changes(partial(run, call), inputs, kept)
         self._made[key] = _Made(call, compilation, changes)
         return self._made[key]
+
+    def _changes(self, launch: Launch, inputs: Mapping[str, Any], kept: Mapping[str, Any]) -> tuple[str, ...]:
+        """What one call writes to, found out by looking: not every function that changes a tensor counts that."""
+        self._restore(inputs, kept)
+        with inductor.compiling():
+            launch()
+        found = tuple(name for name, copy in kept.items() if not _same(copy, inputs[name]))
+        self._restore(inputs, {name: kept[name] for name in found})
+        return found
 
     def _copies(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Where there is room: being compiled, a launch is called, and it may change them."""
@@ -195,6 +208,12 @@ def _step(call: Any, launch: Any) -> Any:
     """A graph of the device may then reuse the memory of the step before, whose results nobody needs any more."""
     torch.compiler.cudagraph_mark_step_begin()
     return call(launch)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """To the last bit, NaN or not."""
+    bits = (tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other))
+    return bool(torch.equal(*bits))
 
 
 def _cxx() -> str:

@@ -16,6 +16,7 @@ from unittest.mock import patch
 import torch
 import torch._dynamo
 import torch._inductor.compile_fx as compile_fx
+from torch._dynamo.exc import BackendCompilerFailed, TorchRuntimeError
 from torch._dynamo.utils import counters
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 from torch._inductor.exc import InductorError
@@ -157,7 +158,7 @@ def compiling() -> Iterator[None]:
 
 @contextmanager
 def _telling() -> Iterator[None]:
-    """Inductor's failures, with what it was about: it says that on a later line."""
+    """The compiler's failures, with what they are about: that stands on a later line."""
     try:
         yield
     except InductorError as error:
@@ -166,6 +167,8 @@ def _telling() -> Iterator[None]:
         if about:
             raise Unsupported(f"inductor cannot lower {about}: {lines[0]}") from error
         raise TaskError(f"inductor fails: {lines[0]}") from error
+    except (BackendCompilerFailed, TorchRuntimeError) as error:
+        raise TaskError(f"torch.compile fails: {_reason(str(error))}") from error
 
 
 def forget() -> None:

@@ -38,7 +38,7 @@ def _note(records: Sequence[Record], verified: dict[str, dict[str, list[str]]]) 
 
 def _implemented(operator: Operator, infos: Sequence[BackendInfo], verified: Mapping[str, list[str]]) -> Implemented:
     labels = {info.name: [one.label for one in implementations(operator, info)] for info in infos}
-    lacking = {info.name: reason for info in infos if (reason := _lacks(info).get(operator.name)) and labels[info.name]}
+    lacking = {info.name: reason for info in infos if (reason := info.lacks.get(operator.name)) and labels[info.name]}
     return Implemented(
         operator.name,
         operator.category,
@@ -47,8 +47,3 @@ def _implemented(operator: Operator, infos: Sequence[BackendInfo], verified: Map
         lacking,
         dict(verified),
     )
-
-
-def _lacks(info: BackendInfo) -> Mapping[str, str]:
-    """Operators that an engine is known not to take, with the reason."""
-    return getattr(info, "lacks", None) or {}

@@ -19,6 +19,11 @@ ASSUMED_FLOOR = 0.05
 """How far apart two processes that run the same code are, where nobody has measured it here (`doctor --aa`). Over ten
 rounds the medians of single processes varied by 4 % on a quiet machine (benchmarks/README.md)."""
 
+DISTURBED_FLOOR = 0.25
+"""The same where the machine was not quiet: in a noisy hour single processes varied by so much (ibid.)."""
+DISTURBED = frozenset({"loaded", "stolen", "interrupted", "clocks-moved", "drifting", "unsettled"})
+"""Codes of cautions that tell of it."""
+
 _CONFIDENCE = 0.95
 
 
@@ -75,7 +80,7 @@ def leads(first: Contender, second: Contender, key: Key) -> bool:
 
     In one run and several processes, these are held against each other in pairs, round by round. A lone process says
     nothing of the next one: then the intervals of both medians must be apart, and the difference larger than what
-    samples, and processes of the same code, differ by.
+    samples, and processes of the same code, differ by; the more so where the machine was not quiet.
     """
     one, other = first.measurements(key), second.measurements(key)
     rounds = sorted(one.keys() & other.keys()) if first.run == second.run else []
@@ -86,7 +91,8 @@ def leads(first: Contender, second: Contender, key: Key) -> bool:
     ahead, behind = first.summary(key), second.summary(key)
     if not ahead or not behind or min(ahead.coverage, behind.coverage) < _CONFIDENCE or ahead.high >= behind.low:
         return False
-    floor = max(floors, default=ASSUMED_FLOOR)
+    disturbed = any(c.code in DISTURBED for found in (one, other) for m in found.values() for c in m.cautions)
+    floor = max(max(floors, default=ASSUMED_FLOOR), DISTURBED_FLOOR if disturbed else 0.0)
     return math.log(behind.median / ahead.median) >= math.log1p(max(MARGIN, 2 * floor, ahead.noise, behind.noise))
 
 

@@ -210,6 +210,8 @@ def _signs(found: Sequence[Line], cells: Sequence[Mapping[Column, Cell]]) -> Ite
         checks = [row.record.verification for line in found for row in line.cells.values() if row.record.status == "ok"]
         notes = dict.fromkeys(check.note for check in checks if check and check.checked == "none" and check.note)
         yield f"{UNCHECKED} not verified, and not in the race" + (f": {'; '.join(notes)}" if notes else "")
+    if any("!!" in cell.marks for cell in drawn):
+        yield "!! the number is the scheduler's and not the operator's: not in the race"
 
 
 def _print_reasons(found: Sequence[Line], names: Names, console: Console) -> None:

@@ -68,7 +68,8 @@ def _drawn(row: Row) -> list[list[str]]:
     if not outputs and check.max_abs_error is not None:  # a gradient without a reference of its own
         compared = [_number(check.max_abs_error), UNKNOWN, _number(check.max_rel_error)]
         outputs = [["along random directions", *compared, *[UNKNOWN] * (len(_FIGURES) - len(compared))]]
-    return [[where(row), *cells, check.checked, record.status] for cells in outputs]
+    who = where(Row((record,)))  # how many processes computed it does not matter
+    return [[who, *cells, check.checked, record.status] for cells in outputs]
 
 
 def _figures(one: Numerics) -> list[str]:

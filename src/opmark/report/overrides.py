@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from rich.table import Table
@@ -25,7 +24,7 @@ class Step(NamedTuple):
 
 
 def steps(operator: Operator, info: BackendInfo) -> list[Step]:
-    known, taken = candidates(operator), implementations(operator, info)
+    known, taken = candidates(operator, info.frameworks), implementations(operator, info)
     found = [(name, tuple(one for one in known if one.framework == name)) for name in info.frameworks]
     return [Step(name, ones, bool(taken) and taken == ones) for name, ones in found]
 
@@ -49,5 +48,4 @@ def _named(one: Implementation) -> str:
 
 def _lack(operator: Operator, info: BackendInfo) -> str:
     """Where it is known beforehand that its engine does not take the operator."""
-    lacks: Mapping[str, str] = getattr(info, "lacks", None) or {}
-    return f"none: {lacks[operator.name]}" if operator.name in lacks else ""
+    return f"none: {info.lacks[operator.name]}" if operator.name in info.lacks else ""

@@ -89,7 +89,8 @@ class Bench:
             cost=counted.cost,
             memory=memory,
             verification=checked,
-            compilation=cold and replace(cold, cached=cold.cached or (prepared.compilation and prepared.compilation.cold)),
+            compilation=cold
+            and replace(cold, cached=cold.cached or (prepared.compilation and prepared.compilation.cold)),
             called=prepared.called,
             view=counted.view,
             notes=tuple(measuring.notes),

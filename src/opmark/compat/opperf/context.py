@@ -33,7 +33,7 @@ def backend_of(ctx: Any, framework: str) -> str:
     missing = f"no backend runs {framework} on a {device}"
     if framework == "mxnet":
         raise UserError(
-            missing, "`--framework torch` runs the same operators; a plug-in that registers mxnet-cpu is used as it is"
+            missing, "it runs on a CPU only: --ctx cpu; `--framework torch` runs the same operators on a GPU"
         )
     frameworks = sorted({info.framework for info in known.values()})
     raise UserError(missing, f"`opmark list backends` lists what there is: {', '.join(frameworks)}")

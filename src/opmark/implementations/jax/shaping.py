@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from opmark.implementations._rows import calls
 from opmark.implementations.jax._modules import jnp, lax, nn, row
-from opmark.schema import Params
+from opmark.interfaces import Function, Held
+from opmark.schema import Implementation, Params
 
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
@@ -76,24 +79,27 @@ def _split(p: Params, x: Any) -> Any:
     return tuple(jnp.split(x, p["parts"], axis=p["axis"]))
 
 
-def _triangle(p: Params) -> tuple[Any, Any]:
-    rows, columns = (jnp.triu_indices if p["upper"] else jnp.tril_indices)(p["n"])
-    return rows, columns
-
-
 def _diag_embed(p: Params, x: Any) -> Any:
     k, edge = p["k"], x.shape[-1] + abs(p["k"])
     rows = jnp.arange(x.shape[-1]) + max(-k, 0)
     return jnp.zeros((*x.shape[:-1], edge, edge), x.dtype).at[..., rows, rows + k].set(x)
 
 
-def _extract_triangle(p: Params, x: Any) -> Any:
-    rows, columns = _triangle(p)
+def _in_a_triangle(function: Callable[..., Any]) -> Implementation:
+    """function(p, x, rows, columns). The places are arguments: as constants they would fill the program."""
+
+    def build(p: Params, x: Any) -> Function:
+        rows, columns = (jnp.triu_indices if p["upper"] else jnp.tril_indices)(p["n"])
+        return Function(partial(function, p), (x, Held(rows), Held(columns)))
+
+    return Implementation("jax", build)
+
+
+def _extract_triangle(p: Params, x: Any, rows: Any, columns: Any) -> Any:
     return x[:, rows, columns]
 
 
-def _make_triangle(p: Params, x: Any) -> Any:
-    rows, columns = _triangle(p)
+def _make_triangle(p: Params, x: Any, rows: Any, columns: Any) -> Any:
     return jnp.zeros((p["batch"], p["n"], p["n"]), x.dtype).at[:, rows, columns].set(x)
 
 
@@ -143,8 +149,8 @@ IMPLEMENTATIONS = {
     "diag_embed": row(_diag_embed),
     "triu": calls("jax.numpy.triu", "x", k="k"),
     "tril": calls("jax.numpy.tril", "x", k="k"),
-    "extract_triangle": row(_extract_triangle),
-    "make_triangle": row(_make_triangle),
+    "extract_triangle": _in_a_triangle(_extract_triangle),
+    "make_triangle": _in_a_triangle(_make_triangle),
     "concat": _listed("concatenate"),
     "stack": _listed("stack"),
     "block_diag": row(_joined, "jax.scipy.linalg.block_diag"),

@@ -7,8 +7,10 @@ without axes, whole numbers that stay whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from opmark.errors import Unsupported
 from opmark.implementations._rows import calls
 from opmark.interfaces import Function
 from opmark.registry import resolve
@@ -48,6 +50,17 @@ def row(function: Callable[..., Any], path: str = "", *, faces: bool = False) ->
 def np_row(function: Callable[..., Any], path: str = "") -> Implementation:
     """`function(mxnet, p, **inputs)` of arrays of `mxnet.np`."""
     return row(function, path, faces=True)
+
+
+def single(made: Implementation, what: str = "its parameters") -> Implementation:
+    """Not in float64: MXNet keeps something in float32 there, and half of the digits would be wrong."""
+
+    def build(p: Params, **tensors: Any) -> Any:
+        if p["dtype"] == "float64":
+            raise Unsupported(f"MXNet keeps {what} in float32")
+        return made.build(p, **tensors)
+
+    return replace(made, build=build)
 
 
 def face(tensor: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.implementations.mxnet._rows import built, nd, np_row, row, whole
+from opmark.implementations.mxnet._rows import built, nd, np_row, row, single, whole
 from opmark.schema import Params
 from opmark.schema.dtype import is_float
 
@@ -77,7 +77,7 @@ def _density(name: str) -> Any:
         rows = (value.reshape((value.shape[0], *value.shape[2:])) for value in parameters.values())
         return getattr(mx.nd, name)(sample, *rows, is_log=p["log"])
 
-    return row(call, f"mxnet.nd.{name}")
+    return single(row(call, f"mxnet.nd.{name}"), "the constants of a density")
 
 
 def _into(step: Any, path: str = "") -> Any:

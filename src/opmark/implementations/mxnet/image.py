@@ -50,11 +50,7 @@ def _correlation(mx: Any, p: Params, x: Any, y: Any) -> Any:
 
 def _pool(kind: str) -> Any:
     def call(mx: Any, p: Params, x: Any) -> Any:
-        how: dict[str, Any] = {
-            "kernel": tuple(p["kernel"]),
-            "stride": _each(p, "stride"),
-            "pad": _each(p, "padding", 0),
-        }
+        how: dict[str, Any] = {"stride": _each(p, "stride"), "pad": _each(p, "padding", 0)}
         if p.get("dilation", 1) != 1:
             raise Unsupported("MXNet's pooling has no dilation")
         if kind == "avg":

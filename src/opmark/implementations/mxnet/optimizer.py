@@ -16,6 +16,8 @@ _OURS = ("shape", "count", "dtype")
 
 
 def _keywords(p: Params, *without: str) -> dict[str, Any]:
+    if p["dtype"] == "float64":
+        raise Unsupported("MXNet keeps the rates of a step in float32")
     return {RENAMED.get(name, name): v for name, v in p.items() if name not in (*_OURS, *without)}
 
 

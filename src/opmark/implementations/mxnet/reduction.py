@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.implementations.mxnet._rows import np, np_row, row, whole
+from opmark.implementations.mxnet._rows import np, np_row, row, single, whole
 from opmark.schema import Params
 from opmark.schema.dtype import is_float
 
@@ -135,7 +135,7 @@ def _histogram(mx: Any, p: Params, x: Any) -> Any:
 
 
 def _bincount(mx: Any, p: Params, x: Any) -> Any:
-    return mx.np.bincount(x, minlength=p["bins"])
+    return whole(mx.np.bincount(x, minlength=p["bins"]))
 
 
 def _diff(mx: Any, p: Params, x: Any) -> Any:
@@ -169,7 +169,7 @@ IMPLEMENTATIONS = {
     "count_nonzero": np_row(_count_nonzero),
     "all_finite": row(_finite, "mxnet.nd.all_finite"),
     "multi_all_finite": row(_finite, "mxnet.nd.multi_all_finite"),
-    "multi_sum_sq": row(_sum_sq, "mxnet.nd.multi_sum_sq"),
+    "multi_sum_sq": single(row(_sum_sq, "mxnet.nd.multi_sum_sq"), "the sums"),
     "trace": np("trace", "x"),
     "sort": row(_sort, "mxnet.nd.topk"),
     "argsort": row(_argsort, "mxnet.nd.argsort"),

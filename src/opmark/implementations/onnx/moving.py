@@ -12,7 +12,7 @@ _BEFORE_THE_FIRST = -(2**63)
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-def _transpose(g: Pen, p: Params, x: str) -> Any:
+def transpose(g: Pen, p: Params, x: str) -> Any:
     return g.Transpose(x, perm=list(p["axes"]) or list(range(len(p["shape"])))[::-1])
 
 
@@ -86,11 +86,11 @@ def _block_diag(g: Pen, p: Params, **blocks: str) -> Any:
     return g.Concat(*rows, axis=0)
 
 
-def _split(g: Pen, p: Params, x: str) -> Any:
+def split(g: Pen, p: Params, x: str) -> Any:
     return g.Split(x, outputs=p["parts"], axis=p["axis"], num_outputs=p["parts"])
 
 
-def _diagonal(g: Pen, x: str, shape: list[int], k: int) -> Any:
+def diagonal(g: Pen, x: str, shape: list[int], k: int) -> Any:
     """Out of the rows of each matrix as one."""
     *batch, rows, columns = shape
     places = [i * columns + i + k for i in range(rows) if 0 <= i + k < columns]
@@ -136,11 +136,11 @@ def _make_triangle(g: Pen, p: Params, x: str) -> Any:
 
 
 def _trace(g: Pen, p: Params, x: str) -> Any:
-    return g.ReduceSum(_diagonal(g, x, [p["n"], p["n"]], 0), [-1], keepdims=0)
+    return g.ReduceSum(diagonal(g, x, [p["n"], p["n"]], 0), [-1], keepdims=0)
 
 
 def _sumlogdiag(g: Pen, p: Params, x: str) -> Any:
-    return g.ReduceSum(g.Log(_diagonal(g, x, [p["batch"], p["n"], p["n"]], 0)), [-1], keepdims=0)
+    return g.ReduceSum(g.Log(diagonal(g, x, [p["batch"], p["n"], p["n"]], 0)), [-1], keepdims=0)
 
 
 def _sequence_mask(g: Pen, p: Params, x: str, lengths: str) -> Any:
@@ -158,7 +158,7 @@ def _sequence_reverse(g: Pen, p: Params, x: str, lengths: str) -> Any:
 
 
 IMPLEMENTATIONS = {
-    "transpose": graph(_transpose, path="onnx.Transpose"),
+    "transpose": graph(transpose, path="onnx.Transpose"),
     "flip": graph(lambda g, p, x: _flip(g, x, p["axis"]), path="onnx.Slice"),
     "roll": graph(_roll),
     "rot90": graph(_rot90),
@@ -174,8 +174,8 @@ IMPLEMENTATIONS = {
     "concat": graph(lambda g, p, **parts: g.Concat(*parts.values(), axis=p["axis"]), path="onnx.Concat"),
     "stack": graph(_stack),
     "block_diag": graph(_block_diag),
-    "split_copy": graph(_split, path="onnx.Split"),
-    "diag": graph(lambda g, p, x: _diagonal(g, x, list(p["shape"]), p["k"])),
+    "split_copy": graph(split, path="onnx.Split"),
+    "diag": graph(lambda g, p, x: diagonal(g, x, list(p["shape"]), p["k"])),
     "diag_embed": graph(_diag_embed),
     "triu": _trilu(1),
     "tril": _trilu(0),

@@ -1,0 +1,78 @@
+"""What elsewhere is another look at the same memory. A model's outputs are tensors of their own: here it is a copy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opmark.implementations.onnx._graph import Pen, graph
+from opmark.implementations.onnx.moving import diagonal, split, transpose
+from opmark.schema import Params
+
+
+def _slice(g: Pen, p: Params, x: str) -> Any:
+    return g.Slice(x, [p["begin"]], [p["end"]], [p["axis"]], [p["step"]])
+
+
+def _narrow(g: Pen, p: Params, x: str) -> Any:
+    return g.Slice(x, [p["start"]], [p["start"] + p["length"]], [p["axis"]])
+
+
+def _select(g: Pen, p: Params, x: str) -> Any:
+    return g.Gather(x, g.constant(p["index"]), axis=p["axis"])
+
+
+def _unfold(g: Pen, p: Params, x: str) -> Any:
+    """Windows are gathered; their elements go to the end."""
+    rank, axis = len(p["shape"]), p["axis"] % len(p["shape"])
+    starts = range(0, p["shape"][axis] - p["length"] + 1, p["step"])
+    windows = g.Gather(x, [[start + i for i in range(p["length"])] for start in starts], axis=axis)
+    if axis == rank - 1:
+        return windows
+    return g.Transpose(windows, perm=[*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
+
+
+def _chunk(g: Pen, p: Params, x: str) -> Any:
+    """The last may be shorter, or there may be fewer of them."""
+    n = p["shape"][p["axis"]]
+    share = -(-n // p["parts"])
+    sizes = [min(share, n - start) for start in range(0, n, share)]
+    return g.Split(x, sizes, outputs=len(sizes), axis=p["axis"])
+
+
+def _unbind(g: Pen, p: Params, x: str) -> Any:
+    """As exporters write it: cut into single places, whose axis goes away."""
+    n = p["shape"][p["axis"]]
+    parts = g.Split(x, [1] * n, outputs=n, axis=p["axis"])
+    return tuple(g.Squeeze(part, [p["axis"]]) for part in ([parts] if n == 1 else parts))
+
+
+def _meshgrid(g: Pen, p: Params, x: str, y: str) -> Any:
+    whole = [p["M"], p["N"]]
+    return g.Expand(g.Unsqueeze(x, [1]), whole), g.Expand(y, whole)
+
+
+def _swapaxes(g: Pen, p: Params, x: str) -> Any:
+    order = list(range(len(p["shape"])))
+    one, other = p["axis1"], p["axis2"]
+    order[one], order[other] = order[other], order[one]
+    return g.Transpose(x, perm=order)
+
+
+IMPLEMENTATIONS = {
+    "slice": graph(_slice, path="onnx.Slice"),
+    "narrow": graph(_narrow, path="onnx.Slice"),
+    "select": graph(_select, path="onnx.Gather"),
+    "diagonal": graph(lambda g, p, x: diagonal(g, x, list(p["shape"]), p["k"])),
+    "unfold": graph(_unfold),
+    "split": graph(split, path="onnx.Split"),
+    "chunk": graph(_chunk, path="onnx.Split"),
+    "unbind": graph(_unbind),
+    "meshgrid": graph(_meshgrid),
+    "reshape": graph(lambda g, p, x: g.Reshape(x, p["target"]), path="onnx.Reshape"),
+    "flatten": graph(lambda g, p, x: g.Flatten(x, axis=1), path="onnx.Flatten"),
+    "expand_dims": graph(lambda g, p, x: g.Unsqueeze(x, [p["axis"]]), path="onnx.Unsqueeze"),
+    "squeeze": graph(lambda g, p, x: g.Squeeze(x, [p["axis"]]), path="onnx.Squeeze"),
+    "swapaxes": graph(_swapaxes, path="onnx.Transpose"),
+    "permute": graph(transpose, path="onnx.Transpose"),
+    "broadcast_to": graph(lambda g, p, x: g.Expand(x, p["target"]), path="onnx.Expand"),
+}

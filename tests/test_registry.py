@@ -523,7 +523,7 @@ def test_a_module_that_lacks_something_says_what_and_not_that_it_is_missing_itse
 
 # Implementations from tables.
 
-TABLE = """
+ROWS = """
     from opmark.schema import Implementation
 
     def build(p, x):
@@ -536,7 +536,7 @@ TABLE = """
 def table(site, name: str, rows: str, package: str = "strange-table") -> None:
     module = package.replace("-", "_")
     site.install(
-        package, f"[opmark.implementations]\n{name} = {module}\n", {f"{module}.py": TABLE.replace("{rows}", rows)}
+        package, f"[opmark.implementations]\n{name} = {module}\n", {f"{module}.py": ROWS.replace("{rows}", rows)}
     )
 
 

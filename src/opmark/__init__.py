@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from opmark.api import list_ as list
     from opmark.errors import OpmarkError, TaskError, UserError
+    from opmark.guests.manage import create_env, envs, remove_env
     from opmark.result import Result
     from opmark.runner.doctor import doctor
     from opmark.runner.profiling import Profiling
@@ -37,8 +38,10 @@ _PUBLIC = {
     "Entry": "opmark.schema:Entry",
     "Workload": "opmark.schema:Workload",
     "coverage": "opmark.api:coverage",
+    "create_env": "opmark.guests.manage:create_env",
     "describe": "opmark.api:describe",
     "doctor": "opmark.runner.doctor:doctor",
+    "envs": "opmark.guests.manage:envs",
     "export": "opmark.api:export",
     "export_workload": "opmark.api:export_workload",
     "list": "opmark.api:list_",
@@ -47,6 +50,7 @@ _PUBLIC = {
     "rank": "opmark.api:rank",
     "read_ranking": "opmark.api:read_ranking",
     "read_workload": "opmark.api:read_workload",
+    "remove_env": "opmark.guests.manage:remove_env",
     "run": "opmark.api:run",
     "show": "opmark.api:show",
 }
@@ -61,8 +65,10 @@ __all__ = [
     "Workload",
     "calibrate",
     "coverage",
+    "create_env",
     "describe",
     "doctor",
+    "envs",
     "export",
     "export_workload",
     "list",
@@ -71,6 +77,7 @@ __all__ = [
     "rank",
     "read_ranking",
     "read_workload",
+    "remove_env",
     "run",
     "show",
 ]

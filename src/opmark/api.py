@@ -19,9 +19,6 @@ from opmark.errors import UnknownName, UserError
 from opmark.frameworks.coverage import coverage as framework_coverage
 from opmark.frameworks.coverage import grouping, last_of_most
 from opmark.frameworks.matrix import matrix
-from opmark.guests.environments import Guest, found, interpreter_for, remove
-from opmark.guests.environments import create as create_guest
-from opmark.guests.recipes import SUPPORT, Recipe, recipe_for, recipes
 from opmark.hardware.datasheets import datasheet, datasheets
 from opmark.interfaces import Store
 from opmark.registry import catalogue, exporters, operators_like, workload_exporters
@@ -283,30 +280,6 @@ def _check_timeout(timeout: float, name: str = "timeout") -> None:
         raise UserError(
             f"{name}: expected seconds above 0 and up to {LONGEST_TIMEOUT:g}, got {timeout:g}", "as in --timeout 60"
         )
-
-
-def create_env(
-    name: str,
-    *,
-    install: Sequence[str] = (),
-    python: str | None = None,
-    constraint: PathLike | None = None,
-    say: Callable[[str], None] = talk,
-) -> Guest:
-    """An environment with pinned versions for a framework that cannot share this one: `opmark env create`."""
-    called, recipe = recipe_for(name, install)
-    interpreter, limits = interpreter_for(recipe.takes, python), Path(constraint) if constraint else None
-    return create_guest(called, recipe.summary, (*recipe.requirements, *SUPPORT), interpreter, limits, say)
-
-
-def envs() -> tuple[list[Guest], dict[str, Recipe]]:
-    """The environments that there are, and the recipes that are known."""
-    return found(), recipes()
-
-
-def remove_env(name: str) -> Path:
-    """Deletes it; returns where it was."""
-    return remove(name)
 
 
 def _store_all(store: Store, run: Run, environments: Iterable[Environment], records: Sequence[Record]) -> None:

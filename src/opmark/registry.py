@@ -41,8 +41,16 @@ def catalogue() -> dict[str, Operator]:
     found: dict[str, Operator] = {}
     for entry in _entries(OPERATORS_GROUP):
         for operator in _loaded(entry, lambda entry: list(_operators(import_module(entry.value)))) or ():
-            _insert(found, getattr(operator, "name", ""), operator, Operator, entry)
+            _insert(found, getattr(operator, "name", ""), _sourced(operator, entry), Operator, entry)
     return found
+
+
+def _sourced(operator: Any, entry: EntryPoint) -> Any:
+    """With the name of its package on the implementations that a stranger's operator brings."""
+    if not isinstance(operator, Operator) or not entry.dist or entry.value.startswith("opmark."):
+        return operator
+    named = tuple(replace(one, source=entry.dist.name) for one in operator.implementations)
+    return replace(operator, implementations=named)
 
 
 @cache

@@ -82,7 +82,7 @@ def test_what_a_function_would_compute_once_is_refused_there_and_measured_eagerl
     assert unverified(run(*CONSTANT, backend=f"{BACKEND}/eager")) == {}
 
 
-@pytest.mark.parametrize("way", ["function", "eager"])
+@pytest.mark.parametrize("way", registry.backend(BACKEND).variants)
 @pytest.mark.parametrize("phase", ["backward", "both"])
 def test_gradients_are_right(way: str, phase: str) -> None:
     records = run(*DIFFERENTIATED, backend=f"{BACKEND}/{way}", phase=phase)
@@ -152,6 +152,13 @@ def test_a_layer_is_fused_where_it_is_traced(table: dict[str, list[Record]]) -> 
     assert record.compilation is not None
     assert {"MatMul", "BiasAdd", "Relu"} <= set(record.compilation.operators)
     assert "Relu" not in record.compilation.kernels
+
+
+def test_a_step_computes_its_outputs_also_where_no_gradient_needs_them() -> None:
+    (record,) = run("add", phase="both")
+    assert verified(record)
+    assert record.compilation is not None
+    assert "AddV2" in record.compilation.kernels
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from opmark import api
 from opmark.errors import UnknownName, UserError
 from opmark.guests import environments
 from opmark.guests.environments import Guest, create, find, folder, found, interpreter_for, remove
+from opmark.guests.manage import envs as envs_and_recipes
 from opmark.guests.place import place_of, why_missing
 from opmark.registry import backend
 
@@ -102,6 +102,6 @@ def test_an_interpreter_that_does_not_fit_is_refused() -> None:
 
 
 def test_the_library_lists_recipes_beside_what_there_is() -> None:
-    there, recipes = api.envs()
+    there, recipes = envs_and_recipes()
     assert there == []
     assert {"mxnet", "tensorflow", "tvm"} <= recipes.keys()

@@ -23,7 +23,7 @@ _OUT_OF_MEMORY = ("failed to allocate", "out of memory", "std::bad_alloc", "cann
 _NOT_THERE = (
     "not supported", "unsupported", "does not support", "not implemented", "not implmented", "unknown type enum",
     "larger than 2^31 elements", "only supports", "only support float", "only supported by", "natively supported",
-    "requires uniform type", "data type do not match", "type inconsistent", "non-differentiable",
+    "requires uniform type", "data type do not match", "type inconsistent", "non-differentiable", "valid values are",
 )  # fmt: skip
 
 
@@ -154,7 +154,7 @@ class MxnetBackend(HostBackend):
 
 
 def _nbytes(tensor: Any) -> int:
-    return int(tensor.size) * np.dtype(tensor.dtype).itemsize
+    return int(tensor.size * np.dtype(tensor.dtype).itemsize)
 
 
 def _address(tensor: Any) -> int | None:

@@ -110,14 +110,14 @@ class TensorFlowBackend(HostBackend):
                 raise
             raise Unsupported(f"TensorFlow: {str(error).partition('. ')[0]}") from None
 
-    def _traced(self, function: Function) -> _Launch:
+    def _traced(self, function: Function, kind: type[_Launch] | None = None) -> _Launch:
         """Traced, then run once: a graph is optimized when it first runs."""
         start = time.perf_counter()
         xla = self._info.way == "xla"
         specs = [tf.TensorSpec(box.value.shape, box.value.dtype) for box in function.arguments]
         # Rows have no Python branches over tensors for AutoGraph to rewrite.
         concrete = tf.function(function.call, autograph=False, jit_compile=xla).get_concrete_function(*specs)
-        launch = _Launch(function.call, concrete, function.arguments)
+        launch = (kind or _Launch)(function.call, concrete, function.arguments)
         if _is_constant(concrete.graph):
             raise Unsupported(_ONCE)
         outputs, nodes = _with_graphs(launch)
@@ -179,8 +179,8 @@ class TensorFlowBackend(HostBackend):
             if not forward:
                 return self._walk(differentiable, boxes, given), seeds
             if self._info.way == "eager":
-                return _Launch(differentiable.step, differentiable.step, boxes + given), seeds
-            return self._traced(Function(differentiable.step, boxes + given)), seeds
+                return _Step(differentiable.step, differentiable.step, boxes + given), seeds
+            return self._traced(Function(differentiable.step, boxes + given), _Step), seeds
 
     def _like(self, value: Any, seed: int) -> Any:
         return self.tensor(TensorSpec(tuple(value.shape), self.dtype(value)), seed)
@@ -249,6 +249,14 @@ class _Launch:
         return self._run(*[box.value for box in self.arguments])
 
 
+class _Step(_Launch):
+    """Of a step, the gradients. The outputs are computed too: a graph that did not return them would leave them out
+    where no gradient needs them."""
+
+    def __call__(self) -> Any:
+        return self._run(*[box.value for box in self.arguments])[0]
+
+
 class _Differentiable:
     """A function whose gradients a tape computes. A sparse gradient (that of a lookup) is made dense, which is what
     the catalogue means by one; that is part of the launch."""
@@ -280,13 +288,13 @@ class _Differentiable:
         outputs = _flat(self._call(*laid))
         return [outputs[i] for i in self.roots]
 
-    def step(self, *values: Any) -> tuple[Any, ...]:
+    def step(self, *values: Any) -> tuple[tuple[Any, ...], list[Any]]:
         values, seeds = values[: len(self._lay)], values[len(self._lay) :]
         variables = [values[i] for i in self.wanted]
         with tf.GradientTape() as tape:
             tape.watch(variables)
             outputs = self.forward(*values)
-        return self.gradients(tape, outputs, variables, seeds)
+        return self.gradients(tape, outputs, variables, seeds), outputs
 
     def gradients(self, tape: Any, outputs: Any, variables: Any, seeds: Any) -> tuple[Any, ...]:
         found = tape.gradient(outputs, variables, output_gradients=list(seeds))

@@ -35,6 +35,8 @@ _KERNELS = re.compile(
 )
 _GLUE = re.compile(r"^with_effects|^<|_tokens?\.")
 _EXPLAINS = "Explanation:"
+_LONGEST = 400
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 # One piece of code may be compiled for so many cases before torch refuses; they are forgotten long before that.
 _RECOMPILE_LIMIT = 256
 
@@ -189,10 +191,12 @@ def _operators(model: Any) -> Iterator[str]:
 
 
 def _reason(text: str) -> str:
-    """The first line of a long message, and the one that explains it."""
-    lines = [line.strip() for line in text.strip().splitlines()] or ["no reason given"]
+    """The first line of a long message, and the one that explains it; without addresses."""
+    lines = [_ADDRESS.sub("", line.strip()) for line in text.strip().splitlines()] or ["no reason given"]
+    if lines[0].endswith(":"):  # what it is stands on the next one
+        lines[0] = " ".join(lines[:2])
     explained = next((line for line in lines[1:] if line.startswith(_EXPLAINS)), "")
-    return lines[0] + (f": {explained.removeprefix(_EXPLAINS).strip()}" if explained else "")
+    return (lines[0] + (f": {explained.removeprefix(_EXPLAINS).strip()}" if explained else ""))[:_LONGEST]
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from opmark.cli.output import console, print_json_lines
+from opmark.cli.output import console, print_json_lines, talk
 
 env = typer.Typer(no_args_is_help=True, help="Environments for frameworks that cannot share this one: guests.")
 
@@ -20,23 +20,23 @@ def create(
     constraint: Annotated[Path | None, typer.Option(help="A constraints file for pip.")] = None,
 ) -> None:
     """Make a virtual environment with pinned versions."""
-    from opmark import api
+    from opmark.guests.manage import create_env
 
     with console(stderr=True).status(f"{name} ...") as status:
-        guest = api.create_env(
+        guest = create_env(
             name, install=install or (), python=python, constraint=constraint,
             say=lambda line: status.update(line[:200]),
         )  # fmt: skip
-    api.talk(f"{guest.name}: {guest.summary}, Python {guest.version}, in {guest.folder}")
+    talk(f"{guest.name}: {guest.summary}, Python {guest.version}, in {guest.folder}")
 
 
 @env.command("list")
 def list_(as_json: Annotated[bool, typer.Option("--json", help="One JSON object an environment.")] = False) -> None:
     """What there is, and what could be made."""
-    from opmark import api
+    from opmark.guests.manage import envs
     from opmark.report.guests import guest_view, guests_table
 
-    made, recipes = api.envs()
+    made, recipes = envs()
     if as_json:
         print_json_lines([guest_view(guest) for guest in made])
     else:
@@ -46,6 +46,6 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="One JSON object 
 @env.command()
 def remove(name: Annotated[str, typer.Argument(help="As in `opmark env list`.")]) -> None:
     """Delete an environment."""
-    from opmark import api
+    from opmark.guests.manage import remove_env
 
-    api.talk(f"removed {api.remove_env(name)}")
+    talk(f"removed {remove_env(name)}")

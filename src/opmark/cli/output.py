@@ -26,6 +26,10 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr) if stream.isatty() else Console(stderr=stderr, width=1000, highlight=False)
 
 
+def talk(message: str) -> None:
+    print(message, file=sys.stderr)
+
+
 def print_json_lines(items: Iterable[Any]) -> None:
     for item in items:
         sys.stdout.write(msgspec.json.encode(item).decode() + "\n")

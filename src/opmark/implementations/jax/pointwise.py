@@ -55,6 +55,4 @@ IMPLEMENTATIONS = {
     "cast": row(_cast, "jax.numpy.astype"),
     "where": calls("jax.numpy.where", "condition", "x", "y"),
     "masked_fill": row(lambda p, x, mask: jnp.where(mask, p["value"], x), "jax.numpy.where"),
-    "copy": calls("jax.numpy.copy", "x"),
-    "triad": row(lambda p, x, y: x + 3 * y),
 }

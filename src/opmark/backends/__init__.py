@@ -101,6 +101,7 @@ def _jax(device: str, summary: str) -> BackendInfo:
         install="pip install 'opmark[jax]'",
         environ={**_THREADS, "JAX_PLATFORMS": device},
         compiles=True,
+        views=False,
         guest="jax",
     )
 
@@ -123,6 +124,7 @@ def _onnxruntime(device: str, summary: str) -> BackendInfo:
         differentiates=False,
         compiles=True,
         callables=False,
+        views=False,
         guest="onnxruntime",
     )
 
@@ -143,6 +145,7 @@ OPENVINO_CPU = BackendInfo(
     differentiates=False,
     compiles=True,
     callables=False,
+    views=False,
     guest="openvino",
     variants=("latency", "throughput"),
     lacks=lacks.OPENVINO,
@@ -164,6 +167,7 @@ def _tvm(device: str, summary: str) -> BackendInfo:
         differentiates=False,
         compiles=True,
         callables=False,
+        views=False,
         guest="tvm",
         lacks=lacks.TVM,
     )

@@ -63,6 +63,8 @@ class BackendInfo:
     """Frameworks whose implementations it takes where its own has none, in this order."""
     lacks: Mapping[str, str] = field(default_factory=dict)
     """Operators that its framework's table has, for other engines, and that this one is known not to take: why."""
+    views: bool = True
+    """Whether what the catalogue marks as a view is one; a framework that never shares memory copies."""
     callables: bool = True
     """Whether any function of its framework can be called on its tensors; not so of one that takes graphs."""
     guest: str = ""

@@ -106,7 +106,7 @@ class Bench:
     def _counted(self, task: Task, operator: Operator, prepared: Prepared) -> Counted:
         """What no formula tells: of a foreign call what the framework counts, and what is a view."""
         if not operator.foreign:
-            return Counted(None, view=operator.view and task.case.phase == "forward")
+            return Counted(None, view=operator.view and self._info.views and task.case.phase == "forward")
         return self._backend.count(prepared.launch, [*prepared.reads, *prepared.seeds])
 
     def _verified(self, task: Task, operator: Operator, implementation: Implementation) -> Verification:

@@ -180,7 +180,7 @@ TENSORFLOW_CPU = BackendInfo(
     name="tensorflow-cpu",
     framework="tensorflow",
     device="cpu",
-    summary="TensorFlow on the CPU",
+    summary="TensorFlow, tf.function, on the CPU",
     dtypes=_TORCH_DTYPES,
     loads="opmark.backends.tensorflow:TensorFlowBackend",
     requires="tensorflow",
@@ -188,7 +188,7 @@ TENSORFLOW_CPU = BackendInfo(
     environ={**_THREADS, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"},
     compiles=True,
     guest="tensorflow",
-    variants=("function", "eager"),
+    variants=("function", "eager", "xla"),
 )
 
 MXNET_CPU = BackendInfo(

@@ -55,7 +55,7 @@ def test_max_autotune_copies_no_inputs(tmp_path: Path) -> None:
     """A graph of the device has places of its own for inputs, unless it is told that these stay where they are."""
     big = {"shape": [4096, 4096]}
     plain, tuned = (
-        measure(tmp_path, "add", size=None, params=big, backend=name, quantity=["device_time"], cache=["warm"])[0]
+        measure(tmp_path, "add", size=(), params=big, backend=name, quantity=["device_time"], cache=["warm"])[0]
         for name in ("torch-compile-cuda", "torch-compile-cuda/max-autotune")
     )
     _all_well([plain, tuned])

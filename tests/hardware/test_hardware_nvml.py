@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opmark.hardware.nvml import NvmlSensors, nvml_sensors, throttle_reasons
+from opmark.hardware.nvml import NvmlSensors, nvml_sensors, throttle_reasons, visible_gpu
 from opmark.schema import Reading
 
 UUID = "8a6c2c0e-1111-2222-3333-444455556666"
@@ -44,6 +44,17 @@ class OldestNvml(ModuleType):
         if uuid != f"GPU-{UUID}":
             raise self.NVMLError("Not Found")
         return "handle"
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> str:
+        if index:
+            raise self.NVMLError("Invalid Argument")
+        return "handle"
+
+    def nvmlDeviceGetName(self, handle: str) -> bytes:
+        return b"NVIDIA Example"
+
+    def nvmlDeviceGetUUID(self, handle: str) -> str:
+        return f"GPU-{UUID}"
 
     def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:
         return self._answer("nvmlDeviceGetClockInfo", {self.NVML_CLOCK_SM: 1980, self.NVML_CLOCK_MEM: 3201}[kind])
@@ -188,3 +199,19 @@ def test_a_driver_that_does_not_answer_is_a_reason(nvml: Nvml) -> None:
 @pytest.mark.usefixtures("nvml")
 def test_a_gpu_that_nvml_does_not_know_is_a_reason() -> None:
     assert nvml_sensors("another") == (None, "NVML does not answer: Not Found")
+
+
+@pytest.mark.parametrize(
+    ("told", "there"), [(None, True), ("0", True), (f"GPU-{UUID},1", True), ("1", False), ("-1", False), ("", False)]
+)
+def test_the_gpu_that_a_framework_finds_first_is_named(told: str | None, there: bool, monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", OldestNvml())
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if told is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", told)
+    assert visible_gpu() == ({"gpu": "NVIDIA Example", "gpu_uuid": UUID} if there else {})
+
+
+def test_without_the_library_no_gpu_is_named(monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert visible_gpu() == {}

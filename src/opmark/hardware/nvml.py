@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from opmark.schema import Reading
@@ -64,3 +65,25 @@ def nvml_sensors(uuid: str) -> tuple[NvmlSensors | None, str]:
         return NvmlSensors(pynvml, pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")), ""
     except pynvml.NVMLError as error:
         return None, f"NVML does not answer: {error}"
+
+
+def visible_gpu() -> dict[str, str]:
+    """Name and UUID of the GPU that a framework finds first, for one that does not tell; nothing if NVML does not."""
+    try:
+        import pynvml
+    except ModuleNotFoundError:
+        return {}
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    try:
+        pynvml.nvmlInit()
+        by_index = pynvml.nvmlDeviceGetHandleByIndex
+        handle = by_index(int(first)) if first.isdecimal() else pynvml.nvmlDeviceGetHandleByUUID(first)
+        name, uuid = _text(pynvml.nvmlDeviceGetName(handle)), _text(pynvml.nvmlDeviceGetUUID(handle))
+    except pynvml.NVMLError:
+        return {}
+    return {"gpu": name, "gpu_uuid": uuid.removeprefix("GPU-")}
+
+
+def _text(value: str | bytes) -> str:
+    """Older versions of the library give bytes."""
+    return value.decode() if isinstance(value, bytes) else value

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from opmark.hardware.detect import host
+from opmark.hardware.nvml import visible_gpu
 from opmark.registry import backend as find_backend
 from opmark.runner.execute import Bench
 from opmark.runner.gear import sensors_of
@@ -54,6 +55,8 @@ def main(backend_name: str, threads: int, pipe: int) -> None:
         backend = info.load(threads)
         reason = backend.why_unavailable()
         facts = {} if reason else backend.environment()
+        if info.device == "cuda" and not reason and "gpu" not in facts:
+            facts |= visible_gpu()
         sensors, told = (None, reason) if reason else sensors_of(info, backend, facts)
         facts["sensors"] = told
         environment = Environment.of({**host(), **_common(backend_name), **facts})

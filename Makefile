@@ -6,19 +6,22 @@ BIN := $(VENV)/bin
 # Packages come from wherever pip is set up to get them; torch is pinned there, see constraints.txt.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+# Compiling takes its time: what needs a compiler or another engine is a target of its own.
+FRAMEWORKS := tests/implementations $(addsuffix .py,$(addprefix tests/backends/test_backends_,torch_compile tvm openvino onnxruntime))
+
 .PHONY: run test test-docs test-frameworks test-plugin test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
 
 test: $(VENV)/.installed-dev lint types  ## everything that needs no GPU
-	$(BIN)/python -m pytest --ignore=tests/test_docs.py --ignore=tests/implementations
+	$(BIN)/python -m pytest --ignore=tests/test_docs.py $(FRAMEWORKS:%=--ignore=%)
 
 test-docs: $(VENV)/.installed-dev  ## every command, every output and every block of the documents
 	$(BIN)/python -m pytest tests/test_docs.py
 
 test-frameworks: $(VENV)/.installed-dev  ## every operator of every framework that shares this environment, verified
-	$(BIN)/python -m pytest tests/implementations
+	$(BIN)/python -m pytest $(FRAMEWORKS)
 
 test-guests: $(VENV)/.installed-dev  ## the same of TensorFlow and MXNet, in environments of their own, made if need be
 	@for guest in tensorflow mxnet; do \

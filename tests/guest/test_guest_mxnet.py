@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from outcomes import covered, outcomes
 
-from opmark import api, registry
+from opmark import api
 from opmark.compat.opperf import run_performance_test
 from opmark.compat.opperf.command import main
 from opmark.compat.opperf.nd import Add
-from opmark.guests import environments, overlay
+from opmark.guests import environments
 from opmark.registry import catalogue
 from opmark.schema import Record
 
@@ -29,6 +29,7 @@ pytestmark = [
 ]
 
 BACKEND = "mxnet-cpu"
+Sabotage = Callable[[str], AbstractContextManager[None]]
 OTHERWISE: dict[str, dict[str, Any]] = {
     "cast": {"to": "float16"},
     "batch_norm": {"training": False},
@@ -131,9 +132,8 @@ def test_what_mxnet_cannot_express_is_skipped_with_a_reason() -> None:
     assert (record.status, "does not go around" in record.reason) == ("skipped", True)
 
 
-def test_a_wrong_row_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sabotage.py").write_text(
-        "from opmark.implementations._rows import computes\n"
+def test_a_wrong_row_is_found_out(sabotage: Sabotage) -> None:
+    rows = (
         "kept = []\n"
         "def once(p, x, y):\n"
         "    kept.append(x + y)\n"
@@ -142,48 +142,24 @@ def test_a_wrong_row_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "still = computes('mxnet', once, name='computed once')\n"
         "IMPLEMENTATIONS = {'add': (wrong, still)}\n"
     )
-    info = tmp_path / "sabotage-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sabotage\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[opmark.implementations]\nsabotage = sabotage\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with looked_again():
+    with sabotage(rows):
         by_name = {record.task.implementation: record.status for record in run("add")}
     assert by_name == {"mxnet": "ok", "off by one": "wrong", "computed once": "wrong"}
-
-
-@contextmanager
-def looked_again() -> Iterator[None]:
-    """What is installed is looked for anew, and once more when this is over."""
-    forget = (registry.forget, overlay.home.cache_clear)
-    for each in forget:
-        each()
-    yield
-    for each in forget:
-        each()
 
 
 # -- the backend
 
 
-def test_what_fails_inside_of_the_engine_is_a_record_of_its_own_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_fails_inside_of_the_engine_is_a_record_of_its_own_task(sabotage: Sabotage) -> None:
     """The call returns before LAPACK has seen that the matrix is none that it can take."""
-    (tmp_path / "later.py").write_text(
-        "from opmark.implementations._rows import computes\n"
+    rows = (
         "def late(p, x):\n"
         "    import mxnet as mx\n"
         "    mx.nd.linalg.potrf(-mx.nd.eye(4))\n"
         "    return mx.nd.exp(x)\n"
         "IMPLEMENTATIONS = {'exp': computes('mxnet', late, name='fails later')}\n"
     )
-    info = tmp_path / "later-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: later\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[opmark.implementations]\nlater = later\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with looked_again():
+    with sabotage(rows):
         records = run("exp", "log")
     found = {(record.task.case.op, record.task.implementation): record for record in records}
     assert found["exp", "fails later"].status == "error"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from outcomes import outcomes
 
 from opmark import api, registry
-from opmark.guests import environments, overlay
+from opmark.guests import environments
 from opmark.schema import Record
 
 # Asked while this file is imported: a test has data directories of its own.
@@ -25,6 +25,7 @@ pytestmark = [
 ]
 
 BACKEND = "tensorflow-cpu"
+Sabotage = Callable[[str], AbstractContextManager[None]]
 CONSTANT = {
     "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "arange", "linspace", "logspace", "eye",
     "shape_array", "size_array",
@@ -100,32 +101,15 @@ def test_a_function_without_a_gradient_says_so() -> None:
     assert (record.status, "gradient" in record.reason) == ("skipped", True)
 
 
-def test_a_wrong_row_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sabotage.py").write_text(
-        "from opmark.implementations._rows import computes\n"
+def test_a_wrong_row_is_found_out(sabotage: Sabotage) -> None:
+    rows = (
         "wrong = computes('tensorflow', lambda p, x, y: x + y + 1, name='off by one')\n"
         "still = computes('tensorflow', lambda p, x, y: x + 0 * y, name='one left out')\n"
         "IMPLEMENTATIONS = {'add': (wrong, still)}\n"
     )
-    info = tmp_path / "sabotage-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sabotage\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[opmark.implementations]\nsabotage = sabotage\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with looked_again():
+    with sabotage(rows):
         by_name = {record.task.implementation: record.status for record in run("add")}
     assert by_name == {"tensorflow": "ok", "off by one": "wrong", "one left out": "wrong"}
-
-
-@contextmanager
-def looked_again() -> Iterator[None]:
-    """What is installed is looked for anew, and once more when this is over."""
-    forget = (registry.forget, overlay.home.cache_clear)
-    for each in forget:
-        each()
-    yield
-    for each in forget:
-        each()
 
 
 # -- the backend

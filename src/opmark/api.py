@@ -368,4 +368,5 @@ def _known(store: Store, facts: dict[str, Any]) -> Known:
 
 
 def _many(value: str | Sequence[str]) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
+    """As on the command line, a text may name several."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else list(value)

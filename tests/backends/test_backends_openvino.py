@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("openvino")
+ov = pytest.importorskip("openvino")
 
 from opmark.errors import Unsupported, WrongResult
-from opmark.implementations.onnx._graph import Graph, graph, node
+from opmark.implementations.onnx._graph import Graph, element_type, graph, node
 from opmark.registry import backend, operator
 from opmark.runner.check import verify
 from opmark.schema import EFFORTS, Case, Implementation, Settings, Task, TensorSpec
@@ -42,6 +42,10 @@ def _compiled(live: Any, row: Implementation, **dtypes: str) -> tuple[Any, dict[
 
 def _draws(draw: Callable[..., Any]) -> Implementation:
     return graph(lambda g, p, **names: draw(g, **names))
+
+
+def _cast(g: Any, name: str, dtype: str) -> Any:
+    return g.Cast(name, to=element_type(dtype))
 
 
 @pytest.mark.parametrize("dtype", sorted(INFO.dtypes))
@@ -77,6 +81,42 @@ def test_what_would_be_computed_with_less_is_refused(kind: str, dtype: str, inst
         _compiled(live, node(kind, "a", "b"), a=dtype, b=dtype)
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda g, x: g.Add(x, _cast(g, g.constant(0.5, "float32"), "float64")),
+        lambda g, x: _cast(g, g.Exp(_cast(g, x, "float32")), "float64"),
+        lambda g, x: g.Where(g.constant([True], "bool"), x, g.Exp(x)),
+        lambda g, x: g.Reshape(x, g.constant([64])),
+        lambda g, x: _cast(g, g.Exp(x), "float32"),
+    ],
+    ids=["constant of float32", "float32 inside", "choice", "only moved", "float32 comes out"],
+)
+def test_float64_is_refused_whatever_else_is_in_the_model(draw: Callable[..., Any], live: Any) -> None:
+    with pytest.raises(Unsupported, match="in float32, not in float64"):
+        _compiled(live, _draws(draw), x="float64")
+
+
+def test_a_choice_between_values_of_float64_is_refused(live: Any) -> None:
+    """What is compiled to calls itself u8, for its condition."""
+    with pytest.raises(Unsupported, match="in float32, not in float64"):
+        _compiled(live, node("Where", "c", "a", "b"), c="bool", a="float64", b="float64")
+
+
+@pytest.mark.parametrize(("taken", "given"), [("float64", "float32"), ("float32", "float64"), ("float64", "float16")])
+def test_a_conversion_that_was_asked_for_is_not_refused(taken: str, given: str, live: Any) -> None:
+    launch, inputs = _compiled(live, _draws(lambda g, x: _cast(g, x, given)), x=taken)
+    (output,) = launch()
+    assert live.dtype(output) == given
+    np.testing.assert_array_equal(live.to_numpy(output), live.to_numpy(inputs["x"]).astype(given))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_more_precision_than_was_asked_for_is_not_refused(dtype: str, live: Any) -> None:
+    launch, _ = _compiled(live, _draws(lambda g, x: _cast(g, g.Exp(_cast(g, x, "float32")), dtype)), x=dtype)
+    assert live.dtype(launch()[0]) == dtype
+
+
 def test_indices_may_be_int64(live: Any) -> None:
     launch, inputs = _compiled(live, node("Gather", "x", "i"), x="float32", i="int64")
     x, i = (live.to_numpy(tensor) for tensor in inputs.values())
@@ -92,6 +132,24 @@ def test_a_launch_computes_anew_from_what_is_in_its_inputs(info: Any) -> None:
         (output,) = launch()
         np.testing.assert_allclose(live.to_numpy(output), np.exp(live.to_numpy(inputs["x"])), rtol=1e-5)
         live.poison(output)
+
+
+@pytest.mark.parametrize(
+    ("info", "name"), [(INFO, "infer"), (THROUGHPUT, "start_async")], ids=["latency", "throughput"]
+)
+def test_a_launch_is_the_call_that_users_write(info: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the layer in Python that they pay for."""
+    calls, public = [], getattr(ov.InferRequest, name)
+
+    def counted(request: Any, **given: Any) -> Any:
+        calls.append(given)
+        return public(request, **given)
+
+    monkeypatch.setattr(ov.InferRequest, name, counted)
+    launch, _ = _compiled(live := info.load(threads=1), node("Exp", "x"), x="float32")
+    launch()
+    live.synchronize()
+    assert calls == [{"share_outputs": True} if name == "infer" else {}]
 
 
 def test_outputs_are_placed_beforehand(live: Any) -> None:

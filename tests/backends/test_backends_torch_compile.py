@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -220,11 +222,25 @@ def test_a_closure_is_of_a_kind_by_what_it_holds() -> None:
     assert kind(scaled(2.0)) != kind(scaled(3.0))
 
 
-def test_what_a_dead_process_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    dead, alive = tmp_path / "opmark-caches-999999999-a", tmp_path / f"opmark-caches-{os.getpid()}-b"
-    dead.mkdir()
-    alive.mkdir()
-    _folders._root.__wrapped__()
-    assert not dead.exists()
-    assert alive.exists()
+def test_caches_lie_where_the_parent_removes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPMARK_SCRATCH", str(tmp_path))
+    first, second = _folders.fresh(), _folders.fresh()
+    assert first != second
+    assert sorted(tmp_path.iterdir()) == sorted([first, second])
+
+
+def test_without_such_a_parent_nothing_is_left_at_the_end(tmp_path: Path) -> None:
+    code = "from opmark.backends import _folders; print(_folders.fresh())"
+    environ = {key: value for key, value in os.environ.items() if key != "OPMARK_SCRATCH"} | {"TMPDIR": str(tmp_path)}
+    made = subprocess.run([sys.executable, "-c", code], env=environ, check=True, capture_output=True, text=True).stdout
+    assert Path(made).is_relative_to(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_the_user_has_told_the_compiler_is_stored(live: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = live.environment()["variables_of_the_compiler"]
+    monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
+    monkeypatch.setenv("TORCH_COMPILE_DEBUG", "0")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "of opmark's own")
+    told = live.environment()["variables_of_the_compiler"]
+    assert told == before | {"TORCHINDUCTOR_MAX_AUTOTUNE": "1", "TORCH_COMPILE_DEBUG": "0"}

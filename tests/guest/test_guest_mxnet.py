@@ -168,6 +168,12 @@ def test_what_fails_inside_of_the_engine_is_a_record_of_its_own_task(sabotage: S
     assert verified(found["log", "mxnet"])
 
 
+def test_all_heads_are_normalised_where_no_number_of_them_is_given() -> None:
+    for start in (0, 3):
+        (record,) = run("head_rms_norm", params={"norm_heads": 0, "norm_start": start})
+        assert verified(record), record.reason
+
+
 def test_a_call_is_waited_for_and_what_the_caller_needs_is_told_apart() -> None:
     (record,) = run("matmul", quantity=["latency", "host_time", "throughput"])
     assert [m.quantity for m in record.measurements] == ["latency", "host_time", "throughput"]

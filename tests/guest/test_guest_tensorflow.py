@@ -120,7 +120,7 @@ def test_what_tracing_took_is_kept_apart_with_the_operators_in_the_graph(table: 
     compilation = record.compilation
     assert compilation is not None
     assert compilation.cold > 0
-    assert compilation.cached is not None
+    assert compilation.cached is None  # a function is traced anew each time
     assert compilation.operators == ("Softmax",)
     assert compilation.kernels == ("Softmax",)
 
@@ -143,6 +143,27 @@ def test_a_step_computes_its_outputs_also_where_no_gradient_needs_them() -> None
     assert verified(record)
     assert record.compilation is not None
     assert "AddV2" in record.compilation.kernels
+
+
+def test_a_step_computes_the_outputs_that_have_no_gradient_too() -> None:
+    forward, both = run("topk", phase=["forward", "both"])
+    assert verified(forward)
+    assert verified(both)
+    assert set(_kernels(forward)) <= set(_kernels(both))  # the cast of the indices to 64 bits, above all
+    assert "Cast" in _kernels(forward)
+
+
+@pytest.mark.parametrize("phase", ["backward", "both"])
+def test_a_filter_and_its_gradient_stay_in_the_layout_in_which_they_are_kept(phase: str) -> None:
+    records = run("conv2d", "depthwise_conv2d", "conv_transpose2d", phase=phase)
+    assert unverified(records) == {}
+    transposing = {record.task.implementation for record in records if "Transpose" in _kernels(record)}
+    assert transposing == {"nhwc with transposes"}
+
+
+def _kernels(record: Record) -> tuple[str, ...]:
+    assert record.compilation is not None
+    return record.compilation.kernels
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -168,6 +189,12 @@ def _found(facts: Any, key: str) -> Any:
 def test_what_tensorflow_cannot_express_is_skipped_with_a_reason() -> None:
     (record,) = run("pad", params={"mode": "circular"})
     assert (record.status, "circular" in record.reason) == ("skipped", True)
+
+
+def test_a_convolution_of_volumes_in_groups_is_skipped_with_a_reason() -> None:
+    records = run("conv3d", params={"groups": 2})
+    assert len(records) == 2
+    assert {(record.status, "groups" in record.reason) for record in records} == {("skipped", True)}
 
 
 def test_a_type_without_a_kernel_for_this_layout_is_skipped_and_the_transposing_one_is_not() -> None:

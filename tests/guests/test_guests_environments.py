@@ -105,3 +105,32 @@ def test_the_library_lists_recipes_beside_what_there_is() -> None:
     there, recipes = envs_and_recipes()
     assert there == []
     assert {"mxnet", "tensorflow", "tvm"} <= recipes.keys()
+
+
+def test_a_folder_that_is_no_environment_is_left_alone(envs: Path) -> None:
+    (envs / "mine" / "precious").mkdir(parents=True)
+    with pytest.raises(UserError, match="it is no environment"):
+        made("mine")
+    assert (envs / "mine" / "precious").exists()
+
+
+def test_two_do_not_make_the_same_one(envs: Path) -> None:
+    with environments._building(envs / "mine"), pytest.raises(UserError, match="right now"):
+        made("mine")
+    assert list(envs.iterdir()) == []
+
+
+def test_a_note_that_is_none_is_no_environment(envs: Path) -> None:
+    (envs / "mine").mkdir(parents=True)
+    (envs / "mine" / "opmark.json").write_text("{")
+    assert (found(), find("mine")) == ([], None)
+
+
+def test_of_a_link_only_the_link_is_removed(envs: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "pyvenv.cfg").touch()
+    envs.mkdir()
+    (envs / "mine").symlink_to(tmp_path / "elsewhere")
+    remove("mine")
+    assert (tmp_path / "elsewhere" / "pyvenv.cfg").exists()
+    assert not (envs / "mine").exists()

@@ -60,7 +60,7 @@ def test_every_row_says_what_was_compiled(forward: dict[str, list[Record]]) -> N
         compilation = record.compilation
         assert compilation is not None, name
         assert compilation.cold > 0, name
-        assert compilation.cached is not None, name
+        assert compilation.cached is None, name  # a session keeps nothing
         assert compilation.operators, name
         assert compilation.kernels, name
 

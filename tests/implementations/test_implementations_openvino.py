@@ -42,7 +42,7 @@ def test_every_row_says_what_was_compiled_and_that_float32_stayed_float32(found:
         if record.status == "ok":
             assert record.compilation is not None, name
             assert record.compilation.cold > 0, name
-            assert record.compilation.cached is not None, name
+            assert record.compilation.cached is None, name  # OpenVINO keeps nothing
             assert record.compilation.operators, name
             assert not [kernel for kernel in record.compilation.kernels if kernel.endswith(("_bf16", "_f16"))], name
 

@@ -55,7 +55,7 @@ def test_in_a_worker_it_computes_also_after_timing_and_says_what_was_compiled() 
         assert record.verification.after == "same", name
         assert record.compilation is not None
         assert record.compilation.cold > 0
-        assert record.compilation.cached is not None
+        assert record.compilation.cached is None  # TVM keeps nothing
         assert record.compilation.operators, name
         assert record.compilation.kernels, name
 

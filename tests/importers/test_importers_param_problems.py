@@ -133,7 +133,7 @@ def test_a_mistyped_name_is_guessed() -> None:
     assert "`float16`" in problem_of({"torch.f": operator({**TENSOR, "dtype": "flaot16"})}).hint
 
 
-@pytest.mark.parametrize("name", ["ad", "", "torch.", "tensorflow.add", "a b", "*", "gem?", "aten::"])
+@pytest.mark.parametrize("name", ["ad", "", "torch.", "paddle.add", "a b", "*", "gem?", "aten::"])
 def test_an_unknown_operator_is_no_silence(name: str) -> None:
     found = read({name: operator(TENSOR), "torch.g": operator(TENSOR)})
     assert [problem.where for problem in found.problems] == [f"c.json: $[{json.dumps(name)}]"]

@@ -315,3 +315,14 @@ def test_an_error_that_leaves_the_device_well_keeps_the_process(
     records = [worker.run(make_task(backend="well", shape=[n])) for n in (1, 13, 2)]
     assert [record.status for record in records] == ["ok", "error", "ok"]
     assert len({record.environment for record in records}) == 1
+
+
+def test_a_worker_that_dies_while_it_waits_costs_no_task(supervise: Supervise, make_task: MakeTask) -> None:
+    watched = supervise(backend("numpy-cpu"))
+    watched.start()
+    pid = watched.pid
+    os.kill(pid, signal.SIGKILL)
+    assert watched.supervisor._worker is not None
+    watched.supervisor._worker._process.wait()
+    assert watched.run(make_task(backend="numpy-cpu")).status == "ok"
+    assert watched.pid != pid

@@ -80,3 +80,8 @@ def test_the_mean_is_never_above_the_maximum(expected: np.ndarray, seed: int) ->
     assert found.mean_abs is not None
     assert found.mean_abs <= found.max_abs * (1 + 1e-12)
     assert found.cosine is None or -1.0 <= found.cosine <= 1.0
+
+
+def test_whole_numbers_that_a_float_cannot_tell_apart_are_told_apart() -> None:
+    big = np.array([1 << 62, 5])
+    assert numerics(big + np.array([1, 0]), big, "int64").max_abs == 1.0

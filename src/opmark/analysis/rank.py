@@ -12,7 +12,7 @@ import msgspec
 
 from opmark.errors import UnknownName, UserError
 from opmark.interfaces import Store
-from opmark.metrics.lead import Contender, Key, leads, ordered
+from opmark.metrics.lead import Contender, Key, leads, ordered, winner
 from opmark.registry import backend_or_none
 from opmark.registry import operator as find_operator
 from opmark.schema import Numerics, Record, Run
@@ -174,7 +174,7 @@ def _place(entrants: Entrants, source: Source) -> Place | None:
         cache=key[1],
         case=task.case.id,
         best=Best(
-            top.backend, top.implementation, top.variant, top.python, top.median, bool(behind) and all(behind.values())
+            top.backend, top.implementation, top.variant, top.python, top.median, winner(contenders, key) == order[0]
         ),
         order=ranked,
         left_out=[

@@ -187,6 +187,7 @@ TENSORFLOW_CPU = BackendInfo(
     install="opmark env create tensorflow",
     environ={**_THREADS, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"},
     compiles=True,
+    views=False,
     guest="tensorflow",
     variants=("function", "eager", "xla"),
 )
@@ -202,6 +203,7 @@ MXNET_CPU = BackendInfo(
     install="opmark env create mxnet",
     # Operators that run at once, not threads in one of them: with two, products hang and gradients come out wrong.
     environ={**_THREADS, "MXNET_CPU_WORKER_NTHREADS": "1"},
+    views=False,
     guest="mxnet",
 )
 

@@ -236,12 +236,7 @@ class OnnxRuntimeBackend(EngineBackend):
         strays = sorted({event["args"]["op_name"] for event in ran if event["args"]["provider"] != self._provider})
         if strays:
             raise Unsupported(f"{self._provider} has no kernel for {', '.join(strays)}: the CPU would compute it")
-        return tuple(
-            f"{event['args']['op_name']} (inserted)"
-            if event["name"].startswith(_INSERTED)
-            else event["args"]["op_name"]
-            for event in sorted(ran, key=lambda event: event["ts"])
-        )
+        return tuple(map(_kernel, sorted(ran, key=lambda event: event["ts"])))
 
 
 class Run:

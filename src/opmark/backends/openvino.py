@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from itertools import cycle
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import openvino as ov
@@ -31,9 +31,6 @@ _SAYS_NOTHING = (
     "Exception from", "Check '", "FrontEnd API failed", "Model wasn't", "Summary:", "To facilitate", "While valid",
     "Conversion is failed",
 )  # fmt: skip
-# The engine's own request, without the layer in Python that looks for inputs among the arguments of every call, which
-# takes longer than a small operator.
-_ENGINE: Any = ov.InferRequest.__bases__[0]
 _OUT_OF_MEMORY = ("bad_alloc", "out of memory", "failed to allocate")
 
 
@@ -46,7 +43,8 @@ class OpenVinoBackend(EngineBackend):
     takes in this configuration, on the threads of one stream. Either way a launch is one request.
 
     Inputs and outputs are OpenVINO's own tensors, set once: a call copies nothing. An output whose shape is known only
-    afterwards is the exception; OpenVINO allocates it.
+    afterwards is the exception; OpenVINO allocates it. A call is the public one, `infer` or `start_async`, with the
+    layer in Python that everybody pays who calls it from there.
     """
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
@@ -118,7 +116,7 @@ class OpenVinoBackend(EngineBackend):
             cold=cold,
             graphs=1,
             operators=node_types(model),
-            kernels=tuple(f"{kind} {how}" for kind, how, _ in layers if kind not in _PORTS),
+            kernels=tuple(f"{layer.kind} {layer.how}" for layer in layers if layer.kind not in _PORTS),
             cache="none",
         )
         if not self.asynchronous:
@@ -149,8 +147,7 @@ class _Request:
         whole = all(port.partial_shape.is_static for port in compiled.outputs)
         self._ports = tuple(compiled.outputs)
         self._outputs = tuple(map(self._request.get_tensor, self._ports)) if whole else None
-        self._infer = partial(_ENGINE.infer, self._request, {}, True, False)  # outputs shared, strings not decoded
-        self._start = partial(_ENGINE.start_async, self._request, {}, None)
+        self._infer = partial(self._request.infer, share_outputs=True)  # or it would copy what it returns
 
     def __call__(self) -> Any:
         self._infer()
@@ -162,7 +159,7 @@ class _Request:
     def start(self) -> Any:
         """Start it anew, once it is done."""
         self._request.wait()
-        self._start()
+        self._request.start_async()
         return self._request
 
 
@@ -197,10 +194,32 @@ def _properties(compiled: Any) -> dict[str, Any]:
     return {**told, "INFERENCE_PRECISION_HINT": compiled.get_property("INFERENCE_PRECISION_HINT").to_string()}
 
 
-def _layers(compiled: Any) -> list[tuple[str, str, str]]:
-    """(kind, how it is computed, in which precision) of what it was compiled to, in the order in which it runs."""
-    facts = (node.get_rt_info() for node in compiled.get_runtime_model().get_ordered_ops())
-    return [(_text(f, "layerType"), _text(f, "primitiveType"), _text(f, "runtimePrecision")) for f in facts]
+class _Layer(NamedTuple):
+    """What something was compiled to."""
+
+    kind: str
+    how: str
+    precision: str
+    """In which it says that it computes: that of its first input, whatever the rest of it does."""
+    gives: frozenset[str]
+    """Types of its outputs."""
+
+
+def _layers(compiled: Any) -> list[_Layer]:
+    """In the order in which they run."""
+    return [
+        _Layer(
+            _text(facts := node.get_rt_info(), "layerType"),
+            _text(facts, "primitiveType"),
+            _text(facts, "runtimePrecision"),
+            frozenset(_kinds(node.outputs())),
+        )
+        for node in compiled.get_runtime_model().get_ordered_ops()
+    ]
+
+
+def _kinds(ports: Any) -> set[str]:
+    return {port.element_type.to_string() for port in ports}
 
 
 def _text(facts: Any, key: str) -> str:
@@ -222,24 +241,42 @@ def _refuse_folded(compiled: Any) -> None:
             raise Unsupported("OpenVINO computes it while compiling: no call does any work")
 
 
-def _refuse_drawn_once(operators: tuple[str, ...], layers: list[tuple[str, str, str]]) -> None:
+def _refuse_drawn_once(operators: tuple[str, ...], layers: list[_Layer]) -> None:
     """Random numbers that only meet constants are folded like these."""
-    if any(one.startswith(_DRAWS) for one in operators) and not any(kind.startswith(_DRAWS) for kind, _, _ in layers):
+    if any(one.startswith(_DRAWS) for one in operators) and not any(layer.kind.startswith(_DRAWS) for layer in layers):
         raise Unsupported("OpenVINO draws its random numbers while compiling: every call gives the same ones")
 
 
-def _refuse_less_precision(read: Any, layers: list[tuple[str, str, str]]) -> None:
+def _refuse_less_precision(read: Any, layers: list[_Layer]) -> None:
     """OpenVINO computes float64 in float32, int64 in int32 and products of integers in float32, and tells nobody who
-    does not look at what it has compiled."""
-    computed = {precision for kind, _, precision in layers if kind not in _MOVES}
-    floats = {o.element_type.to_string() for node in read.get_ops() for o in node.outputs()} & _BITS.keys()
-    less = {p for p in computed & _BITS.keys() if floats and _BITS[p] < min(_BITS[one] for one in floats)}
-    if not floats:
-        taken = {port.element_type.to_string() for port in read.inputs}
-        less = computed & _BITS.keys() | ({"i32"} & computed if taken == {"i64"} else set())
-        floats = taken
+    does not look at what it has compiled.
+
+    Asked for is what goes in and comes out: constants inside may be of any type. More than that is no fault.
+    """
+    computed = {layer.precision for layer in layers if layer.kind not in _MOVES}
+    ports = _kinds(read.inputs) | _kinds(read.outputs)
+    asked = ports & _BITS.keys() or {kind for node in read.get_ops() for kind in _kinds(node.outputs())} & _BITS.keys()
+    if "f64" in asked:
+        asked, less = {"f64"}, _narrowed(layers, ports)
+    elif asked:  # the narrowest: where types are mixed, a layer that widens one names the type that it takes
+        less = {p for p in computed & _BITS.keys() if _BITS[p] < min(_BITS[one] for one in asked)}
+    else:
+        asked = _kinds(read.inputs)
+        less = computed & _BITS.keys() | ({"i32"} & computed if asked == {"i64"} else set())
     if less:
-        raise Unsupported(f"OpenVINO computes it in {_spelled(less)}, not in {_spelled(floats)}")
+        raise Unsupported(f"OpenVINO computes it in {_spelled(less)}, not in {_spelled(asked)}")
+
+
+def _narrowed(layers: list[_Layer], ports: set[str]) -> set[str]:
+    """Floats of less than 64 bits on the way from one port to another, also where they are only moved; but a layer that
+    is nothing but a conversion may have been asked for between these very types."""
+    seen = {
+        kind
+        for layer in layers
+        if layer.kind not in _PORTS
+        for kind in {layer.precision, *layer.gives} - (ports if layer.kind in _MOVES else set())
+    }
+    return {kind for kind in seen & _BITS.keys() if _BITS[kind] < _BITS["f64"]}
 
 
 def _spelled(kinds: set[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from math import ceil
@@ -16,6 +16,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.util import _pywrap_util_port
 
+from opmark.backends.tensorflow_gradients import Differentiable, LaidGradient, Launched, Step, flat
 from opmark.errors import Unsupported
 from opmark.interfaces import BackendInfo, Counted, Function, Held, HostBackend, drawn
 from opmark.schema import Compilation, Cost, Launch, Status, TensorSpec
@@ -92,7 +93,7 @@ class TensorFlowBackend(HostBackend):
         with self._said_plainly():
             if self._info.way != "eager":
                 return self._traced(function)
-            launch = _Launch(function.call, function.call, function.arguments)
+            launch = Launched(function.call, function.call, function.arguments)
             _on_this_device(launch())
             return launch
 
@@ -110,14 +111,14 @@ class TensorFlowBackend(HostBackend):
                 raise
             raise Unsupported(f"TensorFlow: {str(error).partition('. ')[0]}") from None
 
-    def _traced(self, function: Function, kind: type[_Launch] | None = None) -> _Launch:
+    def _traced(self, function: Function, kind: type[Launched] | None = None) -> Launched:
         """Traced, then run once: a graph is optimized when it first runs."""
         start = time.perf_counter()
         xla = self._info.way == "xla"
         specs = [tf.TensorSpec(box.value.shape, box.value.dtype) for box in function.arguments]
         # Rows have no Python branches over tensors for AutoGraph to rewrite.
         concrete = tf.function(function.call, autograph=False, jit_compile=xla).get_concrete_function(*specs)
-        launch = (kind or _Launch)(function.call, concrete, function.arguments)
+        launch = (kind or Launched)(function.call, concrete, function.arguments)
         if _is_constant(concrete.graph):
             raise Unsupported(_ONCE)
         outputs, nodes = _with_graphs(launch)
@@ -137,11 +138,12 @@ class TensorFlowBackend(HostBackend):
         return str(_open(value).dtype.name)
 
     def to_numpy(self, value: Any) -> Any:
-        value = _open(value)
+        value = value.plain() if isinstance(value, LaidGradient) else _open(value)
         array = value.numpy()
         return array.astype(np.float64) if value.dtype.is_floating else array
 
     def deferred(self, value: Any) -> str | None:
+        value = _open(value)
         plain = isinstance(value, tf.Tensor) and hasattr(value, "numpy")  # a symbolic one has no values
         return None if plain else f"a {type(value).__name__}, which is no dense tensor with values"
 
@@ -165,27 +167,30 @@ class TensorFlowBackend(HostBackend):
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
     ) -> tuple[Launch, Sequence[Any]]:
         """By a tape. What is traced is traced with its gradient; an eager step records and walks back at every call."""
-        assert isinstance(launch, _Launch)
-        boxes = tuple(getattr(box, "source", box) for box in launch.arguments)
-        wanted = [i for box in inputs for i, other in enumerate(boxes) if other is box]
+        assert isinstance(launch, Launched)
+        sources = [getattr(box, "source", box) for box in launch.arguments]
+        wanted = [i for box in inputs for i, source in enumerate(sources) if source is box]
         if len(wanted) < len(inputs):
             raise Unsupported("this implementation does not take every input whose gradient is wanted")
         with self.placing(), self._said_plainly():
-            differentiable = _Differentiable(launch, wanted, some)
-        outputs = _flat(launch())
+            differentiable = Differentiable(launch, wanted, some)
+        outputs = flat(launch())
         seeds = [self._like(out, seed + i) if i in differentiable.roots else None for i, out in enumerate(outputs)]
         given = tuple(box for box in seeds if box is not None)
         with self.placing(), self._said_plainly():
-            if not forward:
-                return self._walk(differentiable, boxes, given), seeds
-            if self._info.way == "eager":
-                return _Step(differentiable.step, differentiable.step, boxes + given), seeds
-            return self._traced(Function(differentiable.step, boxes + given), _Step), seeds
+            made = self._step(differentiable, given) if forward else self._walk(differentiable, given)
+        return differentiable.marked(made), seeds
 
     def _like(self, value: Any, seed: int) -> Any:
         return self.tensor(TensorSpec(tuple(value.shape), self.dtype(value)), seed)
 
-    def _walk(self, differentiable: _Differentiable, boxes: tuple[Any, ...], seeds: tuple[Any, ...]) -> Launch:
+    def _step(self, differentiable: Differentiable, seeds: tuple[Any, ...]) -> Launched:
+        step, arguments = differentiable.step, differentiable.arguments + seeds
+        if self._info.way == "eager":
+            return Step(step, step, arguments)
+        return self._traced(Function(step, arguments), Step)
+
+    def _walk(self, differentiable: Differentiable, seeds: tuple[Any, ...]) -> Launched:
         """One forward pass on a tape that is kept; each launch walks it back. Of a traced function the way back is a
         graph as well, which is traced by the first walk."""
         start = time.perf_counter()
@@ -193,7 +198,7 @@ class TensorFlowBackend(HostBackend):
         if self._info.way != "eager":
             forward = tf.function(forward, autograph=False, jit_compile=self._info.way == "xla")
         with tf.GradientTape(persistent=True) as tape:
-            values = [box.value for box in boxes]
+            values = [box.value for box in differentiable.arguments]
             variables = [values[i] for i in differentiable.wanted]
             tape.watch(variables)
             outputs = forward(*values)
@@ -201,7 +206,7 @@ class TensorFlowBackend(HostBackend):
         def walk(*gradients: Any) -> tuple[Any, ...]:
             return differentiable.gradients(tape, outputs, variables, gradients)
 
-        launch = _Launch(walk, walk, seeds)
+        launch = Launched(walk, walk, seeds)
         found, nodes = _with_graphs(launch)
         _on_this_device(found)
         if self._info.way != "eager":
@@ -216,7 +221,7 @@ class TensorFlowBackend(HostBackend):
 
     def count(self, launch: Launch, reads: Sequence[Any]) -> Counted:
         """Bytes only: nobody counts what a call of TensorFlow computes."""
-        given = [_nbytes(value) for value in _flat(launch()) if isinstance(value, tf.Tensor)]
+        given = [_nbytes(value) for value in flat(launch()) if isinstance(value, tf.Tensor)]
         read = {id(value): _nbytes(value) for value in map(_open, reads)}
         return Counted(Cost(None, sum(read.values()), sum(given)))
 
@@ -232,79 +237,6 @@ class TensorFlowBackend(HostBackend):
         return "skipped" if absent or any(part in text for part in _NOT_THERE) else None
 
 
-class _Launch:
-    """Calls with what the boxes hold now."""
-
-    compilation: Compilation | None = None
-
-    def __init__(self, call: Callable[..., Any], run: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        self.call = call
-        """As Python, for whoever differentiates it."""
-        self._run = run
-        self.arguments = arguments
-        self.reads = arguments
-        self.leaves = tuple(box for box in arguments if box.value.dtype.is_floating)
-
-    def __call__(self) -> Any:
-        return self._run(*[box.value for box in self.arguments])
-
-
-class _Step(_Launch):
-    """Of a step, the gradients. The outputs are computed too: a graph that did not return them would leave them out
-    where no gradient needs them."""
-
-    def __call__(self) -> Any:
-        return self._run(*[box.value for box in self.arguments])[0]
-
-
-class _Differentiable:
-    """A function whose gradients a tape computes. A sparse gradient (that of a lookup) is made dense, which is what
-    the catalogue means by one; that is part of the launch."""
-
-    def __init__(self, launch: _Launch, wanted: Sequence[int], some: bool) -> None:
-        self._call = launch.call
-        # What is laid out beforehand for a forward pass is laid out by the pass here, and its gradient back.
-        self._lay = [getattr(box, "lay", None) for box in launch.arguments]
-        self._some = some
-        self.wanted = list(wanted)
-        self.operators = launch.compilation.operators if launch.compilation else ()
-        self.roots = [i for i, out in enumerate(_flat(launch())) if out.dtype.is_floating]
-        if len(self.roots) > 1:
-            self.roots = self._connected([getattr(box, "source", box).value for box in launch.arguments])
-        if not self.roots:
-            raise Unsupported("no output of this implementation has a gradient")
-
-    def _connected(self, values: Sequence[Any]) -> list[int]:
-        """The outputs that depend on what is wanted: running statistics, for instance, do not."""
-        variables = [values[i] for i in self.wanted]
-        with tf.GradientTape(persistent=True) as tape:
-            tape.watch(variables)
-            outputs = self.forward(*values)
-        found = [tape.gradient(out, variables) for out in outputs]
-        return [i for i, some in zip(self.roots, found, strict=True) if any(each is not None for each in some)]
-
-    def forward(self, *values: Any) -> list[Any]:
-        laid = [lay(value) if lay else value for lay, value in zip(self._lay, values, strict=True)]
-        outputs = _flat(self._call(*laid))
-        return [outputs[i] for i in self.roots]
-
-    def step(self, *values: Any) -> tuple[tuple[Any, ...], list[Any]]:
-        values, seeds = values[: len(self._lay)], values[len(self._lay) :]
-        variables = [values[i] for i in self.wanted]
-        with tf.GradientTape() as tape:
-            tape.watch(variables)
-            outputs = self.forward(*values)
-        return self.gradients(tape, outputs, variables, seeds), outputs
-
-    def gradients(self, tape: Any, outputs: Any, variables: Any, seeds: Any) -> tuple[Any, ...]:
-        found = tape.gradient(outputs, variables, output_gradients=list(seeds))
-        if self._some:
-            found = [gradient for gradient in found if gradient is not None]
-        if any(gradient is None for gradient in found):
-            raise Unsupported("TensorFlow has no gradient of one of these inputs")
-        return tuple(tf.convert_to_tensor(gradient) for gradient in found)
-
-
 def _reason(error: Any) -> str:
     lines = (line.strip() for line in str(error).splitlines())
     said = [line for line in lines if line and not line.startswith(_STACK)]
@@ -315,10 +247,6 @@ def _reason(error: Any) -> str:
 
 def _open(value: Any) -> Any:
     return value.value if isinstance(value, Held) else value
-
-
-def _flat(outputs: Any) -> list[Any]:
-    return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
 
 
 def _nbytes(value: Any) -> int:
@@ -358,7 +286,7 @@ def _is_folded(nodes: Sequence[Any]) -> bool:
     return bool(results) and constants.issuperset(results)
 
 
-def _with_graphs(launch: _Launch) -> tuple[Any, list[Any]]:
+def _with_graphs(launch: Launched) -> tuple[Any, list[Any]]:
     """What a call returns, and the nodes that its graphs have been optimized to."""
     state = context.context()
     state.enable_graph_collection()
@@ -379,7 +307,7 @@ def _kinds(names: Iterator[str]) -> tuple[str, ...]:
 
 
 def _on_this_device(outputs: Any) -> None:
-    for value in _flat(outputs):
+    for value in flat(outputs):
         place = getattr(value, "device", "") or ""
         if isinstance(value, tf.Tensor) and not place.endswith("CPU:0"):
             raise Unsupported(f"TensorFlow has computed an output on {place}, not on the CPU")

@@ -65,7 +65,11 @@ class TorchCompileBackend(TorchBackend):
         return None
 
     def environment(self) -> dict[str, Any]:
-        facts = {"mode": self._mode, "compile_threads": torch._inductor.config.compile_threads}
+        facts = {
+            "mode": self._mode,
+            "compile_threads": torch._inductor.config.compile_threads,
+            "variables_of_the_compiler": inductor.variables(),
+        }
         if self._device == "cpu":
             facts["cxx"] = _version_of_cxx()
         else:

@@ -39,6 +39,7 @@ _LONGEST = 400
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 # One piece of code may be compiled for so many cases before torch refuses; they are forgotten long before that.
 _RECOMPILE_LIMIT = 256
+_CACHES = "TORCHINDUCTOR_CACHE_DIR"
 
 Run = Callable[[Callable[..., Any]], Any]
 """Calls, in full, what is to be compiled: run(compiled)."""
@@ -54,6 +55,15 @@ def set_up() -> None:
     # A graph that is walked back many times has to keep what it has saved.
     torch._functorch.config.donated_buffer = False
     torch.compiler.set_stance("fail_on_recompile")
+
+
+def variables() -> dict[str, str]:
+    """What the user has set in the environment that changes what is compiled, and how; without what is set here."""
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(("TORCHINDUCTOR_", "TORCH_COMPILE")) and name != _CACHES
+    }
 
 
 def compiled(mode: str, device: str, run: Run, synchronize: Callable[[], Any], calls: int) -> tuple[Any, Compilation]:
@@ -212,6 +222,6 @@ def _warm_up(device: str) -> None:
 
 def _fresh_caches() -> None:
     folder = _folders.fresh()
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+    os.environ[_CACHES] = str(folder)
     os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
     clear_caches()

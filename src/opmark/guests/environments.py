@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -20,6 +21,8 @@ from opmark.guests.interpreter import ask, own_environ
 
 VARIABLE = "OPMARK_ENVS"
 _NOTE = "opmark.json"
+_LONGEST = 300
+"""Characters of a line of pip's that a complaint quotes."""
 
 Say = Callable[[str], None]
 
@@ -54,16 +57,31 @@ def folder() -> Path:
     return platformdirs.user_data_path("opmark") / "envs"
 
 
+def cache_folder() -> Path:
+    """For what can be made anew at any time."""
+    import platformdirs
+
+    return platformdirs.user_cache_path("opmark") / "guests"
+
+
 def found() -> list[Guest]:
     """Those that are whole, by name."""
     here = folder()
     notes = sorted(here.glob(f"*/{_NOTE}")) if here.is_dir() else []
-    return [msgspec.json.decode(note.read_bytes(), type=Guest) for note in notes]
+    return [guest for guest in map(_read, notes) if guest is not None]
 
 
 def find(name: str) -> Guest | None:
     note = folder() / name / _NOTE if name and "/" not in name else None
-    return msgspec.json.decode(note.read_bytes(), type=Guest) if note and note.is_file() else None
+    return _read(note) if note and note.is_file() else None
+
+
+def _read(note: Path) -> Guest | None:
+    """None for what is no note of ours: such an environment is not there."""
+    try:
+        return msgspec.json.decode(note.read_bytes(), type=Guest)
+    except (msgspec.MsgspecError, OSError):
+        return None
 
 
 def remove(name: str) -> Path:
@@ -71,7 +89,10 @@ def remove(name: str) -> Path:
     place = folder() / name
     if "/" in name or name in ("", ".", "..") or not (place / "pyvenv.cfg").exists():
         raise UnknownName("environment", name, [guest.name for guest in found()], "opmark env list")
-    shutil.rmtree(place)
+    if place.is_symlink():
+        place.unlink()
+    else:
+        shutil.rmtree(place)
     return place
 
 
@@ -82,6 +103,8 @@ def create(
     place = folder() / name
     if find(name):
         raise UserError(f"the environment `{name}` is there already, in {place}", f"`opmark env remove {name}` first")
+    if place.exists() and not (place / "pyvenv.cfg").exists():
+        raise UserError(f"{place} is there, and it is no environment", "choose another name, or move it away")
     with _building(place):
         say(f"making {place} with {python}")
         _run([python, "-m", "venv", "--clear", str(place)], say, "the virtual environment could not be made")
@@ -103,13 +126,21 @@ def create(
 
 @contextmanager
 def _building(place: Path) -> Iterator[None]:
-    """The folder is gone again unless all went well, also after Ctrl-C."""
+    """The folder is gone again unless all went well, also after Ctrl-C. Two do not build the same one."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        shutil.rmtree(place, ignore_errors=True)
-        raise
+    lock = place.with_name(f".{place.name}.lock")
+    with lock.open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"somebody is making `{place.name}` right now", "wait for it; `opmark env list`") from None
+        try:
+            yield
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def _python(place: Path) -> Path:
@@ -137,7 +168,8 @@ def _run(command: Sequence[str], say: Say, failure: str) -> None:
                 last.append(line)
                 say(line)
     if process.returncode != 0:
-        raise UserError(f"{failure}: {' | '.join(last) or 'it said nothing'}", "nothing was left behind; try again")
+        said = " | ".join(line if len(line) <= _LONGEST else f"{line[:_LONGEST]} ..." for line in last)
+        raise UserError(f"{failure}: {said or 'it said nothing'}", "nothing was left behind")
 
 
 def _output(command: Sequence[str]) -> str:

@@ -5,19 +5,20 @@ Nothing is installed into a guest that is given by path. Links, not copies: a gu
 
 from __future__ import annotations
 
-import atexit
+import hashlib
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import Distribution, distributions
 from importlib.util import find_spec
 from pathlib import Path
 
 from opmark.errors import UserError
-from opmark.guests.environments import folder
+from opmark.guests.environments import cache_folder, folder
 from opmark.guests.interpreter import Interpreter
 
 SUPPORT = ("msgspec", "psutil")
@@ -26,15 +27,42 @@ SUPPORT = ("msgspec", "psutil")
 
 @cache
 def home() -> Path:
-    """A folder that makes opmark and its plug-ins importable, with their entry points; gone with this process."""
-    place = Path(tempfile.mkdtemp(prefix="opmark-home-"))
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    """A folder that makes opmark and its plug-ins importable, with their entry points."""
+    brought: dict[str, tuple[Distribution, list[str]]] = {}
     for distribution in distributions():
         groups = sorted({entry.group for entry in distribution.entry_points if entry.group.startswith("opmark.")})
-        if groups and not (place / _info(distribution)).exists():
+        if groups:
+            brought.setdefault(_info(distribution), (distribution, groups))
+
+    def fill(place: Path) -> None:
+        for distribution, groups in brought.values():
             _describe(place, distribution, groups)
             _link(place, {entry.module for entry in distribution.entry_points if entry.group in groups})
+
+    return _kept("home", fill)
+
+
+def _kept(kind: str, fill: Callable[[Path], None]) -> Path:
+    """A folder of links, made once and named after what is in it: whoever needs the same finds it."""
+    parent = cache_folder()
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=parent) as fresh:
+        filled = Path(fresh) / kind
+        filled.mkdir()
+        fill(filled)
+        place = parent / f"{kind}-{_digest(filled)}"
+        with suppress(OSError):  # it is there already
+            filled.rename(place)
     return place
+
+
+def _digest(filled: Path) -> str:
+    """Of names, of where links lead, and of texts."""
+    told = hashlib.sha256()
+    for path in sorted(filled.rglob("*")):
+        content = str(path.readlink()) if path.is_symlink() else path.read_text() if path.is_file() else ""
+        told.update(f"{path.relative_to(filled)}\0{content}\0".encode())
+    return told.hexdigest()[:16]
 
 
 def _info(distribution: Distribution) -> str:
@@ -76,10 +104,7 @@ def support(guest: Interpreter) -> Path | None:
 @cache
 def _shared(names: tuple[str, ...]) -> Path:
     """From this interpreter, whose compiled modules fit."""
-    place = Path(tempfile.mkdtemp(prefix="opmark-support-"))
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
-    _link(place, names)
-    return place
+    return _kept("lent", lambda place: _link(place, names))
 
 
 def _fetched(guest: Interpreter) -> Path:

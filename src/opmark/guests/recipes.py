@@ -51,7 +51,9 @@ def recipe_for(name: str, install: Sequence[str] = ()) -> tuple[str, Recipe]:
         return name, Recipe(", ".join(install), ("3.10", "3.99"), (*install, "numpy>=1.23", "scipy>=1.10"))
     known = recipes()
     if plain not in known:
-        raise UnknownName("recipe", plain, known)
+        unknown = UnknownName("recipe", plain, known)
+        unknown.hint = f"{unknown.hint or ''}; a name of your own goes with --install".removeprefix("; ")
+        raise unknown
     if "==" not in name:
         return name, known[plain]
     if not _NAME.fullmatch(version):

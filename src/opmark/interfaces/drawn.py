@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from opmark.interfaces.backend import BLOCK, made
 from opmark.schema import TensorSpec
 from opmark.schema.dtype import DTYPES
@@ -20,27 +18,23 @@ def drawn(spec: TensorSpec, seed: int) -> Any:
     """
     if spec.make:
         return made(spec, seed)
-    if spec.elements > BLOCK:
-        return _repeated(spec, seed)
     import numpy as np
 
     generator, kind = np.random.default_rng(seed), DTYPES[spec.dtype].kind
-    if kind in ("int", "bool"):
-        return np.asarray(generator.integers(int(spec.low), int(spec.high), spec.shape, dtype=spec.dtype))
     wide = spec.dtype in ("float64", "complex128")
-    pairs = (*spec.shape, 2) if kind == "complex" else spec.shape
-    values: Any = np.asarray(generator.random(pairs, dtype="float64" if wide else "float32"))
-    values *= spec.high - spec.low  # in place: no second copy of a large input
-    values += spec.low
-    return values.view("complex128" if wide else "complex64")[..., 0] if kind == "complex" else values
-
-
-def _repeated(spec: TensorSpec, seed: int) -> Any:
-    """Drawing every element of a large tensor takes longer than what is measured: it repeats a block."""
-    import numpy as np
-
-    block = drawn(replace(spec, shape=(BLOCK,)), seed)
-    flat = np.empty(spec.elements, block.dtype)
-    for start in range(0, spec.elements, BLOCK):
-        flat[start : start + BLOCK] = block[: spec.elements - start]
+    real: Any = "float64" if wide else "float32"
+    own = {"float": real, "complex": "complex128" if wide else "complex64"}
+    flat = np.empty(spec.elements, own.get(kind, spec.dtype))
+    # Drawing every element of a large tensor takes longer than what is measured: it repeats a block. That is drawn
+    # where it belongs, so that nothing but the tensor itself takes memory.
+    block = flat[:BLOCK]
+    if kind in own:
+        values = block.view(real)
+        generator.random(out=values, dtype=real)
+        values *= spec.high - spec.low
+        values += spec.low
+    else:
+        block[...] = generator.integers(int(spec.low), int(spec.high), block.shape, dtype=spec.dtype)
+    for start in range(BLOCK, flat.size, BLOCK):
+        flat[start : start + BLOCK] = block[: flat.size - start]
     return flat.reshape(spec.shape)

@@ -105,7 +105,22 @@ def ordered(contenders: Sequence[Contender], key: Key) -> list[int]:
 def winner(contenders: Sequence[Contender], key: Key) -> int | None:
     """The place of the one that leads all others; None where none does, or where there is nobody to lead."""
     order = ordered(contenders, key)
-    if len(order) < 2:
+    if len(order) < 2 or challenged(contenders, key) or mixed(contenders, key):
         return None
     first = contenders[order[0]]
     return order[0] if all(leads(first, contenders[i], key) for i in order[1:]) else None
+
+
+def challenged(contenders: Sequence[Contender], key: Key) -> bool:
+    """Whether somebody right was as fast as the fastest that counts, in a number that does not: the scheduler only ever
+    adds to it."""
+    order = ordered(contenders, key)
+    fastest = contenders[order[0]].summary(key) if order else None
+    doubted = [one for one in contenders if one.why_out(key) and all(map(verified, one.records))]
+    return fastest is not None and any((s := one.summary(key)) and s.fastest <= fastest.median for one in doubted)
+
+
+def mixed(contenders: Sequence[Contender], key: Key) -> bool:
+    """Whether some look at the same data in another way where others copy it: that is no race."""
+    order = ordered(contenders, key)
+    return len({any(record.view for record in contenders[i].records) for i in order}) > 1

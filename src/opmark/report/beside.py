@@ -128,9 +128,14 @@ def _device(backend: str) -> str:
 def _interpreters(paths: Iterable[str]) -> dict[str, str]:
     """A path goes by the folder of its environment, if that is enough to tell it from the others."""
     found = [path for path in dict.fromkeys(paths) if "/" in path]
-    folders = {path: PurePath(path).parent.parent.name or path for path in found}
+    folders = {path: _environment(PurePath(path)) or path for path in found}
     alone = [path for path in found if list(folders.values()).count(folders[path]) == 1]
     return {folders[path]: path for path in alone if folders[path] != path}
+
+
+def _environment(path: PurePath) -> str:
+    """The folder of an environment, which may itself be what was named."""
+    return path.parent.parent.name if path.parent.name in ("bin", "Scripts") else path.name
 
 
 def called(line: Line, *, phase: bool, quantity: bool) -> tuple[str, str]:

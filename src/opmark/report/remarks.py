@@ -66,10 +66,13 @@ def _print_reasons(found: Sequence[Row], console: Console) -> None:
         for note in dict.fromkeys(note for record in row.records for note in record.notes):
             told = note if note.startswith((NO_PROFILE, PARTLY)) else f"not measured: {note}"
             reasons.setdefault(told, []).append(row)
+    several = len({row.record.task.backend for row in found}) > 1
     if reasons:
         console.print()
     for reason, affected in reasons.items():
-        console.print(Text(f"{named(affected)}: {reason}"), soft_wrap=True)
+        places = dict.fromkeys(row.record.task.backend for row in affected)
+        on = f" on {', '.join(places)}" if several else ""
+        console.print(Text(f"{named(affected)}{on}: {reason}"), soft_wrap=True)
 
 
 def _print_profiles(found: Sequence[Row], console: Console) -> None:

@@ -89,8 +89,7 @@ class Bench:
             cost=counted.cost,
             memory=memory,
             verification=checked,
-            compilation=cold
-            and replace(cold, cached=cold.cached or (prepared.compilation and prepared.compilation.cold)),
+            compilation=cold and replace(cold, cached=_cached(cold, prepared.compilation)),
             called=prepared.called,
             view=counted.view,
             notes=tuple(measuring.notes),
@@ -136,6 +135,13 @@ class Bench:
             resolution=self._gear.memory.resolution,
         )
         return prepared, memory
+
+
+def _cached(cold: Compilation, again: Compilation | None) -> float | None:
+    """What a second time took, where anything was kept of the first; a backend may know it at once."""
+    if cold.cached is not None or again is None or cold.cache.startswith("none"):
+        return cold.cached
+    return again.cold
 
 
 def utc_now() -> str:

@@ -53,7 +53,7 @@ def bind(
         taken = backend.operands(implementation.framework, inputs) if hasattr(backend, "operands") else inputs
         built = implementation.build(params, **taken)
         launch: Launch = backend.compile(built, inputs) if hasattr(backend, "compile") else built
-    reads, called = getattr(launch, "reads", ()), getattr(launch, "described", "")
+    reads, called = getattr(built, "reads", ()), getattr(built, "described", "")
     if task.case.phase == "forward":
         return Prepared(inputs, launch, reads=reads, called=called, compilation=getattr(launch, "compilation", None))
     wanted = _wanted(params, task, operator, launch, inputs)
@@ -68,7 +68,9 @@ def bind(
 def _wanted(params: Params, task: Task, operator: Operator, launch: Launch, inputs: dict[str, Any]) -> list[Any]:
     """The tensors whose gradients are computed: of a foreign call all that can have one, if nobody says which."""
     if operator.foreign and not task.case.wrt:
-        found = list(getattr(launch, "leaves", ()))
+        if not hasattr(launch, "leaves"):
+            raise Unsupported("a callable of this framework has no backward phase here")
+        found = list(launch.leaves)
         if not found:
             raise Unsupported("nothing that goes in has a gradient")
         return found

@@ -24,6 +24,8 @@ from opmark.schema import Record, Status, Task
 from opmark.units import seconds
 
 _LOG_TAIL = 2000
+SCRATCH = "OPMARK_SCRATCH"
+"""Names a folder that a worker may fill: it is ended without notice, and its parent removes it."""
 _LOOK_AGAIN = 0.5
 """Seconds between two looks whether a silent worker is alive."""
 
@@ -34,8 +36,10 @@ _decoder = msgspec.json.Decoder(Answer | Stage)
 class WorkerDied(Exception):
     """The process ended, or was ended, before it answered."""
 
-    def __init__(self, status: Status, reason: str, *, illegal: bool = False) -> None:
+    def __init__(self, status: Status, reason: str, *, illegal: bool = False, idle: bool = False) -> None:
         super().__init__(reason)
+        self.idle = idle
+        """It had nothing to do: no task is to blame."""
         self.status: Status = status
         self.reason = reason
         self.illegal = illegal
@@ -52,6 +56,7 @@ def environ_for(info: BackendInfo, threads: int, more: Mapping[str, str] | None 
 class WorkerProcess:
     def __init__(self, info: BackendInfo, threads: int, environ: Mapping[str, str] | None = None) -> None:
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
+        self._scratch = tempfile.TemporaryDirectory(prefix="opmark-worker-", ignore_cleanup_errors=True)
         reading, writing = os.pipe()
         self._process = subprocess.Popen(
             [*command(info, "opmark.runner.worker"), info.name, str(threads), str(writing)],
@@ -59,7 +64,7 @@ class WorkerProcess:
             stdout=self._log,
             stderr=self._log,
             pass_fds=(writing,),
-            env=environ_for(info, threads, environ),
+            env={**environ_for(info, threads, environ), SCRATCH: self._scratch.name},
             start_new_session=True,  # Ctrl-C is for the parent, which then ends the worker in order
         )
         os.close(writing)
@@ -78,7 +83,8 @@ class WorkerProcess:
             self._process.stdin.write(msgspec.json.encode(task) + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise self._death("taking the task") from None
+            death = self._death("waiting for a task")
+            raise WorkerDied(death.status, death.reason, illegal=death.illegal, idle=True) from None
         left, doing = timeout, "running the task"
         while True:
             said = _decoder.decode(self._answer(left, doing))
@@ -96,6 +102,7 @@ class WorkerProcess:
             with suppress(BrokenPipeError):  # it may have died with a task still in the pipe
                 self._process.stdin.close()
         self._log.close()
+        self._scratch.cleanup()
 
     def _read(self, pipe: int) -> None:
         with os.fdopen(pipe, "rb") as lines:

@@ -68,6 +68,8 @@ class Supervisor:
         try:
             return self._attempt(task)
         except WorkerDied as death:
+            if death.idle:  # somebody killed it while others measured: another one takes the task
+                return self.run(task)
             record = lost(task, death, time.perf_counter() - since, self._environment)
             retry = death.illegal and self._info.device == "cpu"
             return (self._retry_with_limit(task) or record) if retry else record

@@ -9,7 +9,8 @@ class Compilation(Struct, frozen=True):
     cold: float
     """Seconds, with empty caches."""
     cached: float | None = None
-    """Seconds of doing the same again in the same process, with what the framework has kept of the first time."""
+    """Seconds of doing the same again in the same process, with what the framework has kept of the first time; None
+    where it keeps nothing."""
     graphs: int | None = None
     """Pieces that the function was compiled into: more than one where the compiler gave up in between."""
     breaks: tuple[str, ...] = ()

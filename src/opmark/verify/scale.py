@@ -23,13 +23,19 @@ def scale_down(operator: Operator, params: Params, evaluations: int = 1) -> dict
 
     Rules of the operator hold at every step. Where they do not let a size go alone, all sizes of the same value go
     together (queries and keys of a causal attention, channels and groups of a depthwise convolution), or it stays. So
-    does what makes the work no less (a stride).
+    does what makes the work no less (a stride). Where nothing goes any more, everything goes at once.
     """
     scaled, fixed = dict(params), set[Place]()
     while too_large(operator, scaled, evaluations):
         sizes = {place: n for place, n in places(operator, scaled).items() if place not in fixed and n > 1}
         if not sizes:
-            return scaled
+            every = [place for place, n in places(operator, scaled).items() if n > 1]
+            smaller = resized(scaled, every, lambda n: n // 2)
+            if not allowed(operator, smaller) or _work(operator, smaller) >= _work(operator, scaled):
+                return scaled
+            scaled = smaller
+            fixed.clear()
+            continue
         largest = max(sizes, key=lambda place: sizes[place])
         alike = [place for place, n in sizes.items() if n == sizes[largest]]
         for at in ([largest], alike):

@@ -38,8 +38,9 @@ def _add_rms_norm(mx: Any, p: Params, x: Any, residual: Any, weight: Any) -> Any
 
 
 def _head_rms_norm(mx: Any, p: Params, x: Any, weight: Any) -> Any:
-    heads = mx.nd.slice_axis(x, axis=1, begin=p["norm_start"], end=p["norm_start"] + p["norm_heads"])
-    return _rms(mx, p, heads, weight)
+    """None named is all from the first one on."""
+    heads = p["norm_heads"] or p["heads"] - p["norm_start"]
+    return _rms(mx, p, mx.nd.slice_axis(x, axis=1, begin=p["norm_start"], end=p["norm_start"] + heads), weight)
 
 
 def _weight_norm(mx: Any, p: Params, v: Any, g: Any) -> Any:

@@ -56,7 +56,8 @@ def of(
 ) -> Implementation:
     """function(tf, p, **inputs): a few functions of TensorFlow put together, or one whose arguments need a word.
 
-    `lay`: by input, lay(tf, p, value) that is done beforehand. The backend goes back through it for a gradient.
+    `lay`: by input, lay(tf, p, value) that is done beforehand. The gradient has that layout too; the
+    backend goes back through it for whoever looks at it.
     """
     laid = dict(lay or {})
 

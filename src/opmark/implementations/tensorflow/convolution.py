@@ -1,6 +1,6 @@
 """Convolutions. Images stay as the catalogue has them, channels second, which TensorFlow takes on a CPU where oneDNN
 has the kernels: float32 and bfloat16. Filters are laid out beforehand as TensorFlow's users keep them, height, width,
-in, out; on the way back their gradient is transposed inside of the launch."""
+in, out, and so are their gradients, which nobody transposes inside of a launch."""
 
 from __future__ import annotations
 
@@ -59,6 +59,8 @@ def _padded(tf: Any, p: Params, x: Any, dims: int, last: bool = False, explicit:
 
 
 def _convolved(tf: Any, p: Params, x: Any, weight: Any, dims: int, last: bool = False) -> Any:
+    if dims == 3 and p["groups"] > 1:
+        raise Unsupported("TensorFlow's 3-d convolution has no groups on a CPU")
     stride, _, dilation = _window(p)
     x, padding = _padded(tf, p, x, dims, last)
     steps: list[Any] = [stride, dilation]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from opmark.errors import Unsupported
 from opmark.implementations._rows import calls
 from opmark.implementations.tensorflow._rows import of
@@ -46,6 +44,8 @@ def _elements(function: str) -> Any:
     """Each element with an index of its own along one axis: the coordinates of the other axes are written out."""
 
     def call(tf: Any, p: Params, x: Any, index: Any, src: Any) -> Any:
+        import numpy as np
+
         places = np.indices(tuple(index.shape))
         axis = p["axis"] % len(x.shape)
         coordinates = [index if i == axis else tf.constant(place, index.dtype) for i, place in enumerate(places)]
@@ -55,6 +55,8 @@ def _elements(function: str) -> Any:
 
 
 def _ravel(tf: Any, p: Params, index: Any) -> Any:
+    import numpy as np
+
     steps = np.cumprod([1, *p["shape"][:0:-1]])[::-1].reshape(-1, 1)
     return tf.reduce_sum(index * tf.constant(steps, index.dtype), axis=0)
 

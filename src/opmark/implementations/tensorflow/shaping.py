@@ -6,8 +6,6 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from opmark.errors import Unsupported
 from opmark.implementations._rows import calls
 from opmark.implementations.tensorflow._rows import of
@@ -83,6 +81,8 @@ def _triu(tf: Any, p: Params, x: Any) -> Any:
 
 def _triangle(p: Params) -> Any:
     """Where the elements of a triangle are in a matrix as one row."""
+    import numpy as np
+
     rows, columns = (np.triu_indices if p["upper"] else np.tril_indices)(p["n"])
     return rows * p["n"] + columns
 
@@ -93,6 +93,8 @@ def _extract(tf: Any, p: Params, x: Any) -> Any:
 
 def _make(tf: Any, p: Params, x: Any) -> Any:
     """By fetching: what lies outside fetches a zero that is put in front."""
+    import numpy as np
+
     source = np.zeros(p["n"] ** 2, np.int64)
     source[_triangle(p)] = np.arange(1, x.shape[1] + 1)
     fetched = tf.gather(tf.pad(x, [[0, 0], [1, 0]]), source, axis=1)

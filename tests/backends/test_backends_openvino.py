@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-ov = pytest.importorskip("openvino")
+pytest.importorskip("openvino")
+
+import openvino as ov
 
 from opmark.errors import Unsupported, WrongResult
-from opmark.implementations.onnx._graph import Graph, element_type, graph, node
+from opmark.implementations.onnx._graph import Graph, graph, node
 from opmark.registry import backend, operator
 from opmark.runner.check import verify
 from opmark.schema import EFFORTS, Case, Implementation, Settings, Task, TensorSpec
@@ -42,10 +44,6 @@ def _compiled(live: Any, row: Implementation, **dtypes: str) -> tuple[Any, dict[
 
 def _draws(draw: Callable[..., Any]) -> Implementation:
     return graph(lambda g, p, **names: draw(g, **names))
-
-
-def _cast(g: Any, name: str, dtype: str) -> Any:
-    return g.Cast(name, to=element_type(dtype))
 
 
 @pytest.mark.parametrize("dtype", sorted(INFO.dtypes))
@@ -84,11 +82,11 @@ def test_what_would_be_computed_with_less_is_refused(kind: str, dtype: str, inst
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda g, x: g.Add(x, _cast(g, g.constant(0.5, "float32"), "float64")),
-        lambda g, x: _cast(g, g.Exp(_cast(g, x, "float32")), "float64"),
+        lambda g, x: g.Add(x, g.Cast(g.constant(0.5, "float32"), to="float64")),
+        lambda g, x: g.Cast(g.Exp(g.Cast(x, to="float32")), to="float64"),
         lambda g, x: g.Where(g.constant([True], "bool"), x, g.Exp(x)),
         lambda g, x: g.Reshape(x, g.constant([64])),
-        lambda g, x: _cast(g, g.Exp(x), "float32"),
+        lambda g, x: g.Cast(g.Exp(x), to="float32"),
     ],
     ids=["constant of float32", "float32 inside", "choice", "only moved", "float32 comes out"],
 )
@@ -98,14 +96,14 @@ def test_float64_is_refused_whatever_else_is_in_the_model(draw: Callable[..., An
 
 
 def test_a_choice_between_values_of_float64_is_refused(live: Any) -> None:
-    """What is compiled to calls itself u8, for its condition."""
+    """What it is compiled to calls itself u8, for its condition."""
     with pytest.raises(Unsupported, match="in float32, not in float64"):
         _compiled(live, node("Where", "c", "a", "b"), c="bool", a="float64", b="float64")
 
 
-@pytest.mark.parametrize(("taken", "given"), [("float64", "float32"), ("float32", "float64"), ("float64", "float16")])
+@pytest.mark.parametrize(("taken", "given"), [("float64", "float32"), ("float32", "float64")])
 def test_a_conversion_that_was_asked_for_is_not_refused(taken: str, given: str, live: Any) -> None:
-    launch, inputs = _compiled(live, _draws(lambda g, x: _cast(g, x, given)), x=taken)
+    launch, inputs = _compiled(live, _draws(lambda g, x: g.Cast(x, to=given)), x=taken)
     (output,) = launch()
     assert live.dtype(output) == given
     np.testing.assert_array_equal(live.to_numpy(output), live.to_numpy(inputs["x"]).astype(given))
@@ -113,7 +111,7 @@ def test_a_conversion_that_was_asked_for_is_not_refused(taken: str, given: str, 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_more_precision_than_was_asked_for_is_not_refused(dtype: str, live: Any) -> None:
-    launch, _ = _compiled(live, _draws(lambda g, x: _cast(g, g.Exp(_cast(g, x, "float32")), dtype)), x=dtype)
+    launch, _ = _compiled(live, _draws(lambda g, x: g.Cast(g.Exp(g.Cast(x, to="float32")), to=dtype)), x=dtype)
     assert live.dtype(launch()[0]) == dtype
 
 

@@ -92,6 +92,16 @@ def test_a_type_that_it_computes_with_less_is_skipped_and_says_so() -> None:
     }
 
 
+def test_no_row_of_float64_is_computed_in_float32() -> None:
+    names = ("layer_norm", "where", "reshape", "masked_fill", "matmul")
+    ran = api.run(
+        list(names), backend=BACKEND, size="small", params={"dtype": "float64"}, samples=1, warmup=0, processes=1,
+        threads=1, db=":memory:", say=lambda _: None,
+    )  # fmt: skip
+    told = {record.task.case.op: (record.status, record.reason) for record in ran.records}
+    assert told == dict.fromkeys(names, ("skipped", "OpenVINO computes it in float32, not in float64"))
+
+
 def test_what_is_lacking_is_planned_as_skipped_with_its_reason() -> None:
     whole = api.plan(["celu", "det"], backend=BACKEND, size="small", processes=1)
     assert [task.case.op for task in whole.tasks] == ["celu"]

@@ -60,15 +60,16 @@ def main(backend_name: str, threads: int, pipe: int) -> None:
         sensors, told = (None, reason) if reason else sensors_of(info, backend, facts)
         facts["sensors"] = told
         environment = Environment.of({**host(), **_common(backend_name), **facts})
-        out.write(msgspec.json.encode(Hello(reason, environment)) + b"\n")
-        if reason:
-            return
         decoder, encoder = msgspec.json.Decoder(Task), msgspec.json.Encoder()
 
         def tell(stage: Literal["compiling", "measuring"]) -> None:
             out.write(encoder.encode(Stage(stage)) + b"\n")
 
-        bench = Bench(info, backend, environment.id, sensors, tell)
+        # Made before the hello: what it takes would disturb whoever measures after that.
+        bench = None if reason else Bench(info, backend, environment.id, sensors, tell)
+        out.write(encoder.encode(Hello(reason, environment)) + b"\n")
+        if bench is None:
+            return
         for line in sys.stdin.buffer:
             record = bench.record(decoder.decode(line))
             out.write(encoder.encode(Answer(record, bench.usable())) + b"\n")

@@ -12,7 +12,7 @@ from opmark.operators._build import torch as in_torch
 from opmark.operators._drawn import alternation, generator, refuse_outside, snapped
 from opmark.operators._fresh import fresh
 from opmark.operators.sampling import LEAST, SLACK, at_least
-from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
+from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, INTS, is_float, sizeof
 from opmark.schema.param import dtype, shape, size
 
@@ -106,6 +106,7 @@ SHUFFLE = Operator(
     presets={"small": {"shape": [1024, 64]}, "typical": {"shape": [16384, 256]}, "large": {"shape": [65536, 1024]}},
     rules=(Rule("shape", f"have at least {LEAST} rows, so that no two calls give the same (got {{shape}})",
                 lambda p: bool(p["shape"][0] >= LEAST)),),
+    tolerance=Tolerance(factor=1e-3),  # rows only move: nothing is rounded
     implementations=(in_numpy(_numpy_shuffle), in_torch(_torch_shuffle)),
     result="random",
     aliases=("random_shuffle",),

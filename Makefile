@@ -9,7 +9,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 # Compiling takes its time: what needs a compiler or another engine is a target of its own.
 FRAMEWORKS := tests/implementations $(addsuffix .py,$(addprefix tests/backends/test_backends_,torch_compile tvm openvino onnxruntime))
 
-.PHONY: run test test-docs test-frameworks test-plugin test-guests lint types bench clean
+.PHONY: run test test-docs test-frameworks test-plugin guests test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
@@ -23,10 +23,12 @@ test-docs: $(VENV)/.installed-dev  ## every command, every output and every bloc
 test-frameworks: $(VENV)/.installed-dev  ## every operator of every framework that shares this environment, verified
 	$(BIN)/python -m pytest $(FRAMEWORKS)
 
-test-guests: $(VENV)/.installed-dev  ## the same of TensorFlow and MXNet, in environments of their own, made if need be
+guests: $(VENV)/.installed-dev  ## environments for TensorFlow and MXNet, made if need be
 	@for guest in tensorflow mxnet; do \
 	  $(BIN)/opmark env list --json | grep -q "\"name\":\"$$guest\"" || $(BIN)/opmark env create $$guest || exit 1; \
 	done
+
+test-guests: guests  ## every operator that these two have, verified
 	$(BIN)/python -m pytest tests/guest
 
 PLUGIN := plugins/opmark-example-npu

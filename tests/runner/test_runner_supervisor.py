@@ -13,7 +13,7 @@ import pytest
 from opmark.interfaces import BackendInfo
 from opmark.registry import backend
 from opmark.runner import instructions
-from opmark.runner.process import WorkerDied
+from opmark.runner.process import WorkerDied, WorkerProcess
 from opmark.runner.supervisor import Supervisor
 from opmark.schema import Environment, Record, Task
 
@@ -326,3 +326,17 @@ def test_a_worker_that_dies_while_it_waits_costs_no_task(supervise: Supervise, m
     watched.supervisor._worker._process.wait()
     assert watched.run(make_task(backend="numpy-cpu")).status == "ok"
     assert watched.pid != pid
+
+
+def test_a_worker_that_never_takes_a_task_is_replaced_once(
+    supervise: Supervise, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Task] = []
+
+    def gone(self: object, task: Task, *_: float) -> None:
+        tried.append(task)
+        raise WorkerDied("error", "gone before it began", idle=True)
+
+    monkeypatch.setattr(WorkerProcess, "run", gone)
+    record = supervise(backend("null")).run(make_task())
+    assert (record.status, record.reason, len(tried)) == ("error", "gone before it began", 2)

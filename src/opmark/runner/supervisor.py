@@ -66,10 +66,8 @@ class Supervisor:
         """A record, whatever happens."""
         since = time.perf_counter()
         try:
-            return self._attempt(task)
+            return self._handed_over(task)
         except WorkerDied as death:
-            if death.idle:  # somebody killed it while others measured: another one takes the task
-                return self.run(task)
             record = lost(task, death, time.perf_counter() - since, self._environment)
             retry = death.illegal and self._info.device == "cpu"
             return (self._retry_with_limit(task) or record) if retry else record
@@ -78,6 +76,15 @@ class Supervisor:
         if self._worker:
             self._worker.close()
         self._worker = self._hello = None
+
+    def _handed_over(self, task: Task) -> Record:
+        """A worker that died while it had nothing to do, as others measured, is replaced, once: no task is to blame."""
+        try:
+            return self._attempt(task)
+        except WorkerDied as death:
+            if not death.idle:
+                raise
+        return self._attempt(task)
 
     def _attempt(self, task: Task) -> Record:
         self.start()

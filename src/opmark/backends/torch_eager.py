@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -16,7 +17,17 @@ from torch.autograd.graph import _engine_run_backward
 
 from opmark.backends.torch_clock import CudaClock, poison
 from opmark.errors import Unsupported
-from opmark.interfaces import BLOCK, BackendInfo, Counted, DeviceClock, MemoryProbe, made
+from opmark.interfaces import (
+    BLOCK,
+    Announce,
+    BackendInfo,
+    Counted,
+    DeviceClock,
+    MemoryProbe,
+    Team,
+    World,
+    made,
+)
 from opmark.schema import Cost, Launch, Status, TensorSpec
 from opmark.schema.dtype import is_float
 
@@ -41,6 +52,7 @@ class TorchBackend:
         self.asynchronous = self._device != "cpu"
         self._clock = CudaClock() if self._device == "cuda" else None
         torch.set_num_threads(threads)
+        _take_own_device(self._device)
         # No graph is kept unless the backward phase asks for one.
         torch.set_grad_enabled(False)
         # float32 means float32: with TF32 allowed, convolutions would quietly keep 10 bits of 23.
@@ -86,6 +98,9 @@ class TorchBackend:
         return facts
 
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
+        if spec.place != "device":
+            there = self.tensor(replace(spec, place="device"), seed).cpu()
+            return there.pin_memory() if spec.place == "pinned" else there
         dtype = getattr(torch, spec.dtype)
         if spec.make:
             return torch.from_numpy(made(spec, seed)).to(self._device, dtype)
@@ -222,6 +237,11 @@ class TorchBackend:
             return False
         return not (self._clock and self._clock.spoiled)
 
+    def join(self, world: World, announce: Announce) -> Team:
+        from opmark.backends.torch_ranks import TorchTeam  # torch.distributed takes its time to import
+
+        return TorchTeam(self._device, world, announce)
+
     @contextmanager
     def annotated(self, name: str) -> Iterator[None]:
         """Ranges belong to a thread, so the backward pass is not to go to one of its own."""
@@ -319,6 +339,13 @@ def _device_type(device: str) -> str:
         return device
     current = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return str(current.type) if current else "none"
+
+
+def _take_own_device(device: str) -> None:
+    """Of several processes on a host each has its own, as launchers number them; where it sees only one, that one."""
+    rank = os.environ.get("LOCAL_RANK", "")
+    if device not in ("cpu", "none", "mps") and rank.isdecimal() and _module(device).is_available():
+        _module(device).set_device(int(rank) % _module(device).device_count())
 
 
 def _module(device: str) -> Any:

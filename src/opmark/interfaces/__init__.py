@@ -6,16 +6,19 @@ from opmark.interfaces.drawn import drawn
 from opmark.interfaces.family import Family
 from opmark.interfaces.formats import Exporter, Importer, Results, WorkloadExporter
 from opmark.interfaces.function import Function, Held
+from opmark.interfaces.peers import Announce, Exchange, Peers, Team, World
 from opmark.interfaces.profiler import Profiler, Watched
 from opmark.interfaces.store import Store
 
 __all__ = [
     "BLOCK",
     "Activity",
+    "Announce",
     "Backend",
     "BackendInfo",
     "Counted",
     "DeviceClock",
+    "Exchange",
     "Exporter",
     "Family",
     "Function",
@@ -23,14 +26,17 @@ __all__ = [
     "HostBackend",
     "Importer",
     "MemoryProbe",
+    "Peers",
     "Profiler",
     "Results",
     "Sensors",
     "Store",
+    "Team",
     "Timer",
     "Trace",
     "Watched",
     "WorkloadExporter",
+    "World",
     "drawn",
     "made",
 ]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from opmark.interfaces.clocks import DeviceClock, MemoryProbe, Sensors, Timer
+from opmark.interfaces.peers import Announce, Team, World
 from opmark.schema import (
     Cost,
     Launch,
@@ -203,6 +204,10 @@ class Backend(Protocol):
 
     def usable(self) -> bool:
         """Whether it can go on in this process, asked after an error: a device may refuse everything from then on."""
+
+    def join(self, world: World, announce: Announce) -> Team:
+        """Become one of several processes. Only of a backend whose framework has implementations of communication;
+        others may lack this."""
 
     # The last two are for profilers only. A backend that lacks them is measured like any other.
 

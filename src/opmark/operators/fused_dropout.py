@@ -57,6 +57,10 @@ def _softmax_dropout_chain(p: Params) -> Callable[..., Any]:
     return lambda x: dropout(softmax(x, -1), rate, True)
 
 
+def _one_pass(flops: int, nbytes: int) -> Cost:
+    return Cost(flops, nbytes, nbytes)
+
+
 SOFTMAX_DROPOUT = Operator(
     name="softmax_dropout",
     summary="dropout(softmax(x)) along the last axis",
@@ -64,7 +68,7 @@ SOFTMAX_DROPOUT = Operator(
     params=(shape("shape", "shape of x"), P, dtype(*FLOATS)),
     inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"])},
     # 4 for softmax, and the scale.
-    cost=lambda p: Cost(5 * prod(p["shape"]), *[prod(p["shape"]) * sizeof(p["dtype"])] * 2),
+    cost=lambda p: _one_pass(5 * prod(p["shape"]), prod(p["shape"]) * sizeof(p["dtype"])),
     reference=lambda p, x: (softmax(x) / (1 - p["p"]), _statistics(p)),
     observe=_observe_softmax,
     presets=ROW_PRESETS,

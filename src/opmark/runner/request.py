@@ -114,13 +114,18 @@ def parse_params(ops: Sequence[str], given: Sequence[str]) -> dict[str, Any]:
         if name in found:
             raise InvalidParameter(f"-p {text}: `{name}` is given twice", f"-p {name}=A,B makes an axis")
         for op in ops:
-            found[name] = [_parse(find_operator(op), name, value) for value in _split(values)]
+            found[name] = [value for part in _split(values) for value in _parse(find_operator(op), name, part)]
     return found
 
 
-def _parse(operator: Operator, name: str, value: str) -> Any:
-    """Typed by the operator; the parameters of a callable are of its caller's making."""
-    return read_yaml(value, f"-p {name}") if "args" in operator.by_name else operator.param(name).parse(value)
+def _parse(operator: Operator, name: str, value: str) -> list[Any]:
+    """Typed by the operator, a series as what it stands for; the parameters of a callable are of its caller's
+    making."""
+    if "args" in operator.by_name:
+        return [read_yaml(value, f"-p {name}")]
+    param = operator.param(name)
+    spread = param.spread(value)
+    return spread if spread is not value else [param.parse(value)]
 
 
 def _split(values: str) -> list[str]:

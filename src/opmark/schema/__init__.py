@@ -10,6 +10,7 @@ from opmark.schema.imported import Imported, Problem
 from opmark.schema.measurement import Caution, CrossCheck, Kernel, Measurement
 from opmark.schema.numerics import Numerics
 from opmark.schema.operator import PHASES, Implementation, Launch, Operator, Phase, Rule, Tolerance
+from opmark.schema.overlap import Overlap
 from opmark.schema.param import Param, Params
 from opmark.schema.peaks import Peaks
 from opmark.schema.profile import KernelMetrics, Profile
@@ -19,6 +20,7 @@ from opmark.schema.run import Run
 from opmark.schema.sampling import DEVICE_PROCESSES, EFFORTS, PROCESSES, Sampling
 from opmark.schema.task import MODES, Mode, Settings, Task
 from opmark.schema.tensor import TensorSpec
+from opmark.schema.traffic import Traffic
 from opmark.schema.workload import Entry, Workload
 
 __all__ = [
@@ -52,6 +54,7 @@ __all__ = [
     "Mode",
     "Numerics",
     "Operator",
+    "Overlap",
     "Param",
     "Params",
     "Peaks",
@@ -69,6 +72,7 @@ __all__ = [
     "Task",
     "TensorSpec",
     "Tolerance",
+    "Traffic",
     "Verification",
     "Workload",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from opmark.schema.tensor import TensorSpec
+from opmark.schema.traffic import Traffic
 
 
 class Cost(Struct, frozen=True):
@@ -16,6 +17,8 @@ class Cost(Struct, frozen=True):
     """Floating-point operations; a transcendental function counts as one. None where nobody can count them."""
     bytes_read: int
     bytes_written: int
+    traffic: Traffic | None = None
+    """Of communication: its bandwidth is that of a link, and the two above are only what its buffers take."""
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(

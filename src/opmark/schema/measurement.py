@@ -63,6 +63,8 @@ class Measurement(Struct, frozen=True):
     kernels: tuple[Kernel, ...] = ()
     """Of device_time: what it is the sum of."""
     check: CrossCheck | None = None
+    by_rank: tuple[tuple[float, ...], ...] = ()
+    """Where several ranks measured together: the samples of each. `samples` then has the slowest of them every time."""
     warmup_samples: tuple[float, ...] = ()
     """Seconds of each call of a warm-up of a fixed number of calls, where the clock can tell them."""
 

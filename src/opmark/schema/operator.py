@@ -141,6 +141,12 @@ class Operator:
     foreign: bool = False
     """A function of a framework and no entry of the catalogue: nobody has written a reference or a cost for it. The
     backend counts what one call of it costs."""
+    ranks: bool = False
+    """Several processes compute it together, as many as its parameter `ranks` says, in groups of `group` (0: all of
+    them). Then `reference(params, rank, inputs)` gives the outputs due on a rank of a group, from the inputs of every
+    rank of it (a list of dictionaries), and `build(params, peers, **inputs)` an interfaces.Exchange."""
+    device_only: bool = False
+    """Means nothing where the device is the host."""
     reference_by: str = "NumPy"
     """Who computes the reference; another framework's own float64 on the CPU where NumPy would be impractical."""
     aliases: tuple[str, ...] = ()

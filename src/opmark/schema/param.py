@@ -11,6 +11,7 @@ import msgspec
 
 from opmark.errors import InvalidParameter, nearest
 from opmark.schema.arguments import canonical_call
+from opmark.schema.byte_count import parse_bytes, series
 from opmark.schema.dtype import DTYPES
 
 Params = Mapping[str, Any]
@@ -57,6 +58,17 @@ class Param:
                 f"did you mean `{near}`?" if near else None,
             )
         return kind.canonical(value)
+
+    def spread(self, value: Any) -> Any:
+        """A series of sizes as the list that it stands for; anything else as it is."""
+        try:
+            found = series(value) if self.kind == "bytes" else None
+        except ValueError:
+            raise InvalidParameter(
+                f"parameter `{self.name}`: the series `{value}` has no end, or no beginning",
+                "as in 8..64M (doubling), 8..64M*4, 8..1K+8",
+            ) from None
+        return value if found is None else found
 
     def parse(self, text: str) -> Any:
         """A value as written on a command line, checked."""
@@ -115,6 +127,14 @@ def _parse_counts(text: str) -> list[int]:
     return _parse_shape(text) if text.strip("[]() ") else []
 
 
+def _bytes(value: Any) -> Any:
+    """A text such as `64K` as its number; anything else as it is."""
+    try:
+        return parse_bytes(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
 def _parse_bool(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()] if text.lower() in ("true", "false") else _refuse(text)
 
@@ -133,6 +153,13 @@ def _refuse(text: str) -> Any:
 
 KINDS: dict[str, _Kind] = {
     "size": _Kind("a whole number of at least 1", lambda v: _is_int(v) and v >= 1, int),
+    "bytes": _Kind(
+        "bytes, as in 4096, 64K or 8..64M (powers of 1024)",
+        lambda v: _is_int(_bytes(v)) and _bytes(v) >= 1,
+        parse_bytes,
+        lambda v: _bytes(v),
+    ),
+    "rank": _Kind("a whole number of at least 0", lambda v: _is_int(v) and v >= 0, int),
     "count": _Kind("a whole number of at least 0", lambda v: _is_int(v) and v >= 0, int),
     "int": _Kind("a whole number", _is_int, int),
     "shape": _Kind("a list of sizes of at least 1, as in 32x64 or [32, 64]", _is_shape, _parse_shape, list),
@@ -165,6 +192,10 @@ def shape(name: str, doc: str, default: Any = REQUIRED) -> Param:
 
 def counts(name: str, doc: str, default: Any = REQUIRED) -> Param:
     return Param(name, "counts", doc, default)
+
+
+def nbytes(name: str, doc: str, default: Any = REQUIRED) -> Param:
+    return Param(name, "bytes", doc, default)
 
 
 def dtype(*choices: str, name: str = "dtype", default: str = "float32", doc: str = "element type") -> Param:

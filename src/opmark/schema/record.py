@@ -10,6 +10,7 @@ from opmark.schema.compilation import Compilation
 from opmark.schema.cost import Cost
 from opmark.schema.measurement import Measurement
 from opmark.schema.numerics import Numerics
+from opmark.schema.overlap import Overlap
 from opmark.schema.profile import Profile
 from opmark.schema.quantity import Cache
 from opmark.schema.task import Task
@@ -82,6 +83,8 @@ class Record(Struct, frozen=True):
     """What external profilers said of it."""
     compilation: Compilation | None = None
     """Of a backend that compiles."""
+    overlap: Overlap | None = None
+    """Of communication that runs beside something else."""
 
     @property
     def failed(self) -> bool:

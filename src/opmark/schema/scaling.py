@@ -31,7 +31,7 @@ def places(operator: Operator, params: Params) -> dict[Place, int]:
     found: dict[Place, int] = {}
     for param in operator.params:
         value = params[param.name]
-        if param.kind == "size" or (param.kind == "count" and value > 1):
+        if param.kind in ("size", "bytes") or (param.kind == "count" and value > 1):
             found[param.name, None] = value
         elif param.kind in ("shape", "counts"):
             found |= {(param.name, i): n for i, n in enumerate(value)}

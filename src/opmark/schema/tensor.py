@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -23,6 +23,8 @@ class TensorSpec(Struct, frozen=True):
     make: Callable[[Any], Any] | None = None
     """make(generator) -> array, for what independent uniform values cannot be: a sorted list of offsets, a positive
     definite matrix, indices that favour a few rows. `generator` is NumPy's; values still lie in [low, high]."""
+    place: Literal["device", "host", "pinned"] = "device"
+    """Where it lies; `pinned` is host memory that stays where it is, so that a device can fetch it by itself."""
 
     @property
     def elements(self) -> int:

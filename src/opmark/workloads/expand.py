@@ -205,6 +205,9 @@ def _axis(operator: Operator, key: str, value: Any, place: _Place) -> Axis:
         params = [operator.param(name) for name in key.split(".")]
     if len({param.name for param in params}) < len(params):
         raise place.complaint("names one parameter twice", "each name of a dotted key stands once")
+    if len(params) == 1:
+        with place.named():
+            value = params[0].spread(value)
     if len(params) > 1:
         rows = _rows(value, [param.name for param in params], place)
     elif not isinstance(value, list) or (params[0].is_shape and not any(isinstance(item, list) for item in value)):

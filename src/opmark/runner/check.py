@@ -71,7 +71,7 @@ def check_outputs(
         outputs, dtypes = observed(operator, params, outputs, arrays), ()
     expected = as_tuple(operator.reference(params, **arrays))
     if numbers is not None:
-        numbers += _numerics(outputs, expected, dtypes)
+        numbers += numerics_of(outputs, expected, dtypes)
     return compare(outputs, expected, relative, typical * operator.tolerance.magnitude(params), typical)
 
 
@@ -92,7 +92,7 @@ def _check_forward(
     return check_outputs(operator, params, outputs, arrays, numbers, dtypes)
 
 
-def _numerics(outputs: Sequence[Any], expected: Sequence[Any], dtypes: Sequence[str] = ()) -> Iterator[Numerics]:
+def numerics_of(outputs: Sequence[Any], expected: Sequence[Any], dtypes: Sequence[str] = ()) -> Iterator[Numerics]:
     """Of outputs that can be compared at all; whether their number and shapes are right is for others to say."""
     for i, (output, due) in enumerate(zip(outputs, expected, strict=False)):
         if output.shape == due.shape:
@@ -157,7 +157,7 @@ def _check_observed_gradients(
     seeds = [None if seed is None else backend.to_numpy(seed) for seed in prepared.seeds]
     pairs = operator.observe_gradients(params, gradients, seeds, **arrays)
     found, expected = zip(*pairs, strict=True)
-    numbers += _numerics(found, expected)
+    numbers += numerics_of(found, expected)
     relative, typical = bounds(operator, params)
     return compare(found, expected, relative, typical=typical)
 

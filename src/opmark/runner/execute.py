@@ -20,7 +20,7 @@ from opmark.runner.prepare import Prepared, prepare, refuse_if_too_large
 from opmark.schema import Compilation, Implementation, Memory, Operator, Record, Status, Task, Verification
 
 _LONGEST_REASON = 500
-_STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped"}
+STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped"}
 
 
 Tell = Callable[[Literal["compiling", "measuring"]], None]
@@ -53,7 +53,7 @@ class Bench:
         except WrongResult as error:
             found = Record(task, "wrong", error.message, verification=error.verification)
         except TaskError as error:
-            found = Record(task, _STATUS.get(type(error), "error"), error.message)
+            found = Record(task, STATUS.get(type(error), "error"), error.message)
         except Exception as error:  # noqa: BLE001 - frameworks raise anything; each of it becomes a record
             found = Record(task, self._backend.classify(error) or "error", reason_of(error))
         duration = time.perf_counter() - clock

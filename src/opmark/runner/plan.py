@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import NamedTuple
+
+from msgspec.structs import replace as replace_fields
 
 from opmark.backends.null import NOTHING
 from opmark.errors import UserError
@@ -34,10 +37,9 @@ class Plan:
         ids = [task.id for task in self.tasks] + [record.task.id for record in self.skipped]
         return content_id(sorted(ids))
 
-    def groups(self) -> Iterator[tuple[str, int, list[Task]]]:
-        """(backend, threads, tasks): what one worker process does."""
-        for (_, backend, threads), tasks in groupby(self.tasks, key=_worker):
-            yield backend, threads, list(tasks)
+    def groups(self) -> Iterator[Group]:
+        for (_, backend, threads, ranks), tasks in groupby(self.tasks, key=_worker):
+            yield Group(backend, threads, ranks, list(tasks))
 
     def without(self, done: set[str]) -> Plan:
         return replace(
@@ -47,37 +49,68 @@ class Plan:
         )
 
 
+class Group(NamedTuple):
+    """What one worker process does, or the ranks of one world."""
+
+    backend: str
+    threads: int
+    ranks: int
+    """0: a worker of its own."""
+    tasks: list[Task]
+
+
 def make_plan(
-    cases: Sequence[Case], backends: Sequence[str], settings: Sequence[Settings], *, by_device: bool = False
+    cases: Sequence[Case],
+    backends: Sequence[str],
+    settings: Sequence[Settings],
+    *,
+    by_device: bool = False,
+    divided: bool = False,
 ) -> Plan:
-    """`by_device`: nobody asked for a number of processes, and a device needs fewer than a CPU."""
+    """`by_device`: nobody asked for a number of processes, and a device, or several ranks, need fewer than a CPU.
+    `divided`: nobody asked for threads, so that the ranks of a host share its cores.
+    """
     tasks, skipped = [], []
     for name in dict.fromkeys(backends):
         info = find_backend(name)
         missing = why_missing(info)
         for setting in settings:
-            if by_device and info.device != "cpu" and setting.process >= DEVICE_PROCESSES[setting.effort]:
+            few = setting.process >= DEVICE_PROCESSES[setting.effort]
+            if by_device and info.device != "cpu" and few:
                 continue
             for case in cases:
-                for planned in _planned(case, info, setting, missing):
+                ranks = processes(case)
+                if by_device and ranks and few:
+                    continue
+                shared = (
+                    replace_fields(setting, threads=max(1, setting.threads // ranks)) if divided and ranks else setting
+                )
+                for planned in _planned(case, info, shared, missing):
                     if isinstance(planned, Record):
                         skipped.append(planned)
                     else:
                         tasks.append(planned)
     if not tasks:
         raise _nothing_to_run(skipped)
-    tasks.sort(key=lambda task: task.settings.process)  # round by round: what drifts meanwhile hits all cases alike
+    # Round by round: what drifts meanwhile hits all cases alike. A world of ranks is started once for all its cases.
+    place = {name: i for i, name in enumerate(dict.fromkeys(task.backend for task in tasks))}
+    tasks.sort(key=lambda task: (task.settings.process, place[task.backend], processes(task.case)))
     # What cannot run cannot run in any process: once is enough.
     return Plan(tuple(tasks), tuple(record for record in skipped if record.task.settings.process == 0))
 
 
-def _worker(task: Task) -> tuple[int, str, int]:
-    return task.settings.process, task.backend, task.settings.threads
+def processes(case: Case) -> int:
+    """Ranks that it takes; 0 where one worker does it."""
+    return find_operator(case.op).processes(case.params)
+
+
+def _worker(task: Task) -> tuple[int, str, int, int]:
+    return task.settings.process, task.backend, task.settings.threads, processes(task.case)
 
 
 def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementation, ...]:
     """What computes an operator on a backend; a backend that computes nothing takes any operator."""
-    return registered(operator, info) or (() if info.computes else (NOTHING,))
+    return registered(operator, info) or (() if info.computes or operator.ranks else (NOTHING,))
 
 
 def _planned(case: Case, info: BackendInfo, settings: Settings, missing: str | None) -> Iterator[Task | Record]:
@@ -100,6 +133,10 @@ def _planned(case: Case, info: BackendInfo, settings: Settings, missing: str | N
 
 
 def _why_not(case: Case, operator: Operator, info: BackendInfo) -> str | None:
+    if operator.device_only and info.device == "cpu":
+        return f"{info.name} computes in the memory of the host: there is no device to move data to or from"
+    if operator.ranks and info.compiles:
+        return f"{info.name} compiles, and what ranks exchange is not compiled"
     named = {case.params[param.name] for param in operator.params if param.kind == "dtype"}
     named |= {spec.dtype for spec in operator.inputs(case.params).values()}
     lacking = sorted(named - info.dtypes)

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import IO
 
@@ -54,12 +54,22 @@ def environ_for(info: BackendInfo, threads: int, more: Mapping[str, str] | None 
 
 
 class WorkerProcess:
-    def __init__(self, info: BackendInfo, threads: int, environ: Mapping[str, str] | None = None) -> None:
+    """`deliver` is given each of its lines, and None when there will be no more; without, they wait to be asked for."""
+
+    def __init__(
+        self,
+        info: BackendInfo,
+        threads: int,
+        environ: Mapping[str, str] | None = None,
+        *,
+        module: str = "opmark.runner.worker",
+        deliver: Callable[[bytes | None], None] | None = None,
+    ) -> None:
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         self._scratch = tempfile.TemporaryDirectory(prefix="opmark-worker-", ignore_cleanup_errors=True)
         reading, writing = os.pipe()
         self._process = subprocess.Popen(
-            [*command(info, "opmark.runner.worker"), info.name, str(threads), str(writing)],
+            [*command(info, module), info.name, str(threads), str(writing)],
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
@@ -69,6 +79,7 @@ class WorkerProcess:
         )
         os.close(writing)
         self._lines: queue.Queue[bytes | None] = queue.Queue()
+        self._deliver = deliver or self._lines.put
         self._reader = threading.Thread(target=self._read, args=(reading,), daemon=True)
         self._reader.start()
 
@@ -78,13 +89,7 @@ class WorkerProcess:
 
     def run(self, task: Task, timeout: float, compile_timeout: float | None = None) -> Answer:
         """What it made of the task; WorkerDied if it could not. Compiling has a time-out of its own."""
-        try:
-            assert self._process.stdin is not None
-            self._process.stdin.write(msgspec.json.encode(task) + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            death = self._death("waiting for a task")
-            raise WorkerDied(death.status, death.reason, illegal=death.illegal, idle=True) from None
+        self.tell(msgspec.json.encode(task))
         left, doing = timeout, "running the task"
         while True:
             said = _decoder.decode(self._answer(left, doing))
@@ -92,6 +97,24 @@ class WorkerProcess:
                 return said
             compiling = said.stage == "compiling"
             left, doing = (compile_timeout or timeout, "compiling") if compiling else (timeout, "running the task")
+
+    def tell(self, line: bytes) -> None:
+        """A line for it; WorkerDied if it has died since its last answer."""
+        try:
+            assert self._process.stdin is not None
+            self._process.stdin.write(line + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            death = self._death("waiting for a task")
+            raise WorkerDied(death.status, death.reason, illegal=death.illegal, idle=True) from None
+
+    def died(self, doing: str) -> WorkerDied | None:
+        """How it died, if it has."""
+        return None if self._process.poll() is None else self._death(doing)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def close(self) -> None:
         """End it at once, with everything that it started."""
@@ -107,8 +130,8 @@ class WorkerProcess:
     def _read(self, pipe: int) -> None:
         with os.fdopen(pipe, "rb") as lines:
             for line in lines:
-                self._lines.put(line)
-        self._lines.put(None)
+                self._deliver(line)
+        self._deliver(None)
 
     def _answer(self, timeout: float, doing: str) -> bytes:
         deadline = time.monotonic() + timeout

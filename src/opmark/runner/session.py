@@ -17,8 +17,10 @@ from opmark.interfaces import Store
 from opmark.registry import backend as find_backend
 from opmark.runner import early
 from opmark.runner.execute import utc_now
-from opmark.runner.plan import Plan
+from opmark.runner.plan import Group, Plan
 from opmark.runner.process import WorkerDied
+from opmark.runner.ranks.crew import Crew
+from opmark.runner.ranks.muster import Muster
 from opmark.runner.supervisor import DEFAULT_COMPILE_TIMEOUT, Keep, Say, Supervisor
 from opmark.runner.worker import Hello
 from opmark.schema import Record, Run, Status, Task
@@ -36,6 +38,7 @@ def perform(
     *,
     fresh: bool = True,
     compile_timeout: float = DEFAULT_COMPILE_TIMEOUT,
+    muster: Muster | None = None,
 ) -> Iterator[Record]:
     """The records of a plan, as they come; what is skipped comes last.
 
@@ -43,8 +46,9 @@ def perform(
     a run that has records already, which is not `fresh`.
     """
     say = _once(say)
+    muster = muster or Muster()
     unavailable: dict[tuple[str, str], list[Task]] = {}
-    for name, tasks, supervisor, hello in _staffed(plan, timeout, say, keep, compile_timeout):
+    for name, tasks, supervisor, hello in _staffed(plan, timeout, say, keep, compile_timeout, muster):
         if isinstance(hello, WorkerDied):
             yield from _all(tasks, hello.status, f"{name} cannot start: {hello.reason}")
         elif hello.unavailable:
@@ -61,21 +65,28 @@ def perform(
 
 
 def _staffed(
-    plan: Plan, timeout: float, say: Say, keep: Keep, compile_timeout: float
-) -> Iterator[tuple[str, list[Task], Supervisor, Hello | WorkerDied]]:
+    plan: Plan, timeout: float, say: Say, keep: Keep, compile_timeout: float, muster: Muster
+) -> Iterator[tuple[str, list[Task], Supervisor | Crew, Hello | WorkerDied]]:
     """Who does what, one after the other, each with its first word; ended when the next one's turn comes.
 
     Workers of one round on the CPU start together, and all of them have started before the first measures: importing
     frameworks takes seconds and would disturb it. A device is not shared.
     """
-    for _, groups in groupby(plan.groups(), key=lambda group: group[2][0].settings.process):
-        crew = [(name, tasks, Supervisor(find_backend(name), threads, timeout, say, keep, compile_timeout))
-                for name, threads, tasks in groups]  # fmt: skip
+
+    def staff(group: Group) -> Supervisor | Crew:
+        info = find_backend(group.backend)
+        if group.ranks:
+            return muster.crew(info, group.threads, group.ranks, timeout, keep)
+        return Supervisor(info, group.threads, timeout, say, keep, compile_timeout)
+
+    for _, groups in groupby(plan.groups(), key=lambda group: group.tasks[0].settings.process):
+        crew = [(group.backend, group.tasks, staff(group)) for group in groups]
         ready: dict[int, Hello | WorkerDied] = {}
         with ExitStack() as stack:
             for _, _, supervisor in crew:
                 stack.callback(supervisor.close)
-            together = [i for i, (name, _, _) in enumerate(crew) if find_backend(name).device == "cpu"]
+            together = [i for i, (name, _, who) in enumerate(crew)
+                        if find_backend(name).device == "cpu" and isinstance(who, Supervisor)]  # fmt: skip
             if 1 < len(together) <= psutil.virtual_memory().available / _MEMORY_OF_A_WORKER:
                 with early.together((crew[i][0], crew[i][1][0].settings.threads) for i in together):
                     ready = {i: _first_word(crew[i][2]) for i in together}
@@ -84,7 +95,7 @@ def _staffed(
                 supervisor.close()
 
 
-def _first_word(supervisor: Supervisor) -> Hello | WorkerDied:
+def _first_word(supervisor: Supervisor | Crew) -> Hello | WorkerDied:
     try:
         return supervisor.start()
     except WorkerDied as death:

@@ -12,7 +12,7 @@ from opmark.runner.process import WorkerDied, WorkerProcess, lost
 from opmark.runner.worker import Hello
 from opmark.schema import Environment, Record, Task
 
-_START_TIMEOUT = 120.0
+START_TIMEOUT = 120.0
 DEFAULT_COMPILE_TIMEOUT = 300.0
 
 Say = Callable[[str], None]
@@ -51,7 +51,7 @@ class Supervisor:
             self._environment = ""
             try:
                 self._worker = early.worker(self._info, self._threads, instructions.environ(self._limit))
-                self._hello = self._worker.hello(_START_TIMEOUT)
+                self._hello = self._worker.hello(START_TIMEOUT)
             except UserError as error:  # its interpreter is broken, or cannot be given what a worker needs
                 raise WorkerDied("error", error.message) from None
             except WorkerDied:

@@ -14,6 +14,7 @@ import msgspec
 
 from opmark.hardware.detect import host
 from opmark.hardware.nvml import visible_gpu
+from opmark.interfaces import Backend, BackendInfo, Sensors
 from opmark.registry import backend as find_backend
 from opmark.runner.execute import Bench
 from opmark.runner.gear import sensors_of
@@ -47,32 +48,42 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
 
 
 def main(backend_name: str, threads: int, pipe: int) -> None:
-    die_with_parent()
-    _be_killed_first()
-    os.set_inheritable(pipe, False)  # processes that a framework starts must not hold it open
+    settle_in(pipe)
     with os.fdopen(pipe, "wb", buffering=0) as out:
-        info = find_backend(backend_name)
-        backend = info.load(threads)
-        reason = backend.why_unavailable()
-        facts = {} if reason else backend.environment()
-        if info.device == "cuda" and not reason and "gpu" not in facts:
-            facts |= visible_gpu()
-        sensors, told = (None, reason) if reason else sensors_of(info, backend, facts)
-        facts["sensors"] = told
-        environment = Environment.of({**host(), **_common(backend_name), **facts})
+        info, backend, sensors, hello = opened(backend_name, threads)
         decoder, encoder = msgspec.json.Decoder(Task), msgspec.json.Encoder()
 
         def tell(stage: Literal["compiling", "measuring"]) -> None:
             out.write(encoder.encode(Stage(stage)) + b"\n")
 
         # Made before the hello: what it takes would disturb whoever measures after that.
-        bench = None if reason else Bench(info, backend, environment.id, sensors, tell)
-        out.write(encoder.encode(Hello(reason, environment)) + b"\n")
+        bench = None if hello.unavailable else Bench(info, backend, hello.environment.id, sensors, tell)
+        out.write(encoder.encode(hello) + b"\n")
         if bench is None:
             return
         for line in sys.stdin.buffer:
             record = bench.record(decoder.decode(line))
             out.write(encoder.encode(Answer(record, bench.usable())) + b"\n")
+
+
+def settle_in(pipe: int) -> None:
+    """What any child process does first."""
+    die_with_parent()
+    _be_killed_first()
+    os.set_inheritable(pipe, False)  # processes that a framework starts must not hold it open
+
+
+def opened(backend_name: str, threads: int) -> tuple[BackendInfo, Backend, Sensors | None, Hello]:
+    """A backend with its framework imported, and what is to be said of it first."""
+    info = find_backend(backend_name)
+    backend = info.load(threads)
+    reason = backend.why_unavailable()
+    facts = {} if reason else backend.environment()
+    if info.device == "cuda" and not reason and "gpu" not in facts:
+        facts |= visible_gpu()
+    sensors, told = (None, reason) if reason else sensors_of(info, backend, facts)
+    facts["sensors"] = told
+    return info, backend, sensors, Hello(reason, Environment.of({**host(), **_common(backend_name), **facts}))
 
 
 def _common(backend_name: str) -> dict[str, Any]:

@@ -198,6 +198,11 @@ class Operator:
                     f"`opmark describe {self.name}` lists its rules",
                 )
 
+    def processes(self, params: Params) -> int:
+        """That a case takes at once; 0 where it is for one worker, as most are."""
+        ranks = int(params["ranks"]) if "ranks" in self.by_name and self.by_name["ranks"].kind == "rank" else 1
+        return ranks if self.ranks or ranks > 1 else 0
+
     def phase_cost(self, params: Params, phase: Phase, wrt: tuple[str, ...] = ()) -> Cost | None:
         """None where nobody has written the formula: an unknown cost is empty, not zero. That of a backward pass
         holds for all gradients, not for some (`wrt`)."""

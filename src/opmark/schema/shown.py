@@ -1,4 +1,5 @@
-"""The parameters of a case as people read them: sizes as `M=256`, shapes as `32x64`, element types bare."""
+"""The parameters of a case as people read them: sizes as `M=256`, shapes as `32x64`, bytes as `64K`, element types
+bare."""
 
 from __future__ import annotations
 
@@ -10,9 +11,14 @@ import msgspec
 from opmark.schema.case import Case
 from opmark.schema.param import Param
 
+_ALWAYS = ("ranks", "src", "dst")
+"""Without who takes part, a number of a communication operator says nothing."""
+_PREFIXES = "KMGT"
+
 
 def shown(case: Case, known: Mapping[str, Param], called: str = "") -> str:
-    """Defaults are left out. `known`: the parameters of its operator; `called`: what a foreign call was called with."""
+    """Defaults are left out, but for who takes part. `known`: the parameters of its operator; `called`: what a foreign
+    call was called with."""
     if {"args", "kwargs"} <= set(case.params):
         return _arguments(case.params)
     parts = [called] if called else []
@@ -20,9 +26,24 @@ def shown(case: Case, known: Mapping[str, Param], called: str = "") -> str:
         param = known.get(name)
         if param and param.kind == "dtype":
             parts.append(str(value) if name == "dtype" else f"{name}={value}")
-        elif param is None or param.required or value != param.default:
-            parts.append(f"{name}={_short(value)}" if name != "shape" else _short(value))
+        elif param is None or param.required or value != param.default or _says_who(param):
+            text = short_bytes(value) if param and param.kind == "bytes" else _short(value)
+            parts.append(f"{name}={text}" if name != "shape" else text)
     return " ".join(parts)
+
+
+def _says_who(param: Param) -> bool:
+    return param.kind == "rank" and param.name in _ALWAYS
+
+
+def short_bytes(value: int) -> str:
+    """As it may be given: `64K` for 65536, the number itself where it is no whole multiple."""
+    prefix = ""
+    for larger in _PREFIXES:
+        if value == 0 or value % 1024:
+            break
+        value, prefix = value // 1024, larger
+    return f"{value}{prefix}"
 
 
 def _arguments(params: dict[str, Any]) -> str:

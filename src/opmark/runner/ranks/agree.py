@@ -1,0 +1,100 @@
+"""Keeps ranks in step: all go on, or none does; and all decide from the same numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from opmark.errors import TaskError
+from opmark.interfaces import Exchange, Team, Timer
+from opmark.measure.sampler import HostSampler, Spent, Taken
+from opmark.measure.supply import warm
+from opmark.schema import Sampling
+
+T = TypeVar("T")
+
+# Between two words with the others, which cost each rank a millisecond or so.
+_CHUNK_TIME = 0.02
+_MOST_IN_A_CHUNK = 50
+
+
+class PeerFailed(TaskError):
+    """Another rank cannot go on, so this one does not either."""
+
+
+def in_step(team: Team, step: Callable[[], T]) -> T:
+    """Something that each rank does by itself: whoever fails tells the others, and nobody is left waiting.
+
+    Never around communication: a rank that fails in the middle of it cannot be heard, and its parent ends the others.
+    """
+    failure: Exception | None = None
+    try:
+        found = step()
+    except Exception as error:  # noqa: BLE001 - raised again below, when the others know
+        failure = error
+    failed = [rank for rank, (code,) in enumerate(team.gathered([float(failure is not None)])) if code]
+    if failure:
+        raise failure
+    if failed:
+        raise PeerFailed(f"rank {failed[0]} failed")
+    return found
+
+
+def slowest(team: Team, values: Sequence[float]) -> list[float]:
+    """Of each value, the largest of any rank: the same on all of them."""
+    return [max(column) for column in zip(*team.gathered(values), strict=True)]
+
+
+class RanksSampler(HostSampler):
+    """One quantity on all ranks at once: a barrier, then each times its calls, and the slowest counts.
+
+    Every rank learns the times of all, so that all stop at the same sample without being told.
+    """
+
+    def __init__(self, quantity: str, timer: Timer, exchange: Exchange, team: Team) -> None:
+        super().__init__(quantity, timer, warm(exchange.start), batches=True)
+        self._exchange = exchange
+        self._team = team
+        self._rows: list[tuple[float, ...]] = []
+
+    def by_rank(self, samples: int) -> tuple[tuple[float, ...], ...]:
+        """The last so many samples of each rank: what was before them was warm-up."""
+        return tuple(zip(*self._rows[-samples:], strict=True))
+
+    def prepare(self, rule: Sampling) -> tuple[Spent, list[float]]:
+        spent, shown = super().prepare(rule)
+        most = self._exchange.most_calls
+        if most is not None and self.calls > most:
+            self.calls = most
+            self.overhead = self._clock.overhead(self.calls) / self.calls
+            shown = [self._once(self.calls) for _ in range(2)]
+        self._per_sample = max(shown[-1] if shown else self._once(self.calls), 1e-6)
+        return spent, shown
+
+    def chunk(self, rule: Sampling) -> int:
+        """As many as fit between two words; where a number of samples is given, what is left of it."""
+        return max(1, min(_MOST_IN_A_CHUNK, int(_CHUNK_TIME / self._per_sample)))
+
+    def take(self, count: int) -> Taken:
+        start = time.perf_counter()
+        raw = [self._alone(self.calls) for _ in range(count)]
+        every = self._team.gathered([*raw, time.perf_counter() - start])
+        spent = max(one[-1] for one in every)
+        times = [[max(0.0, value / self.calls - self.overhead) for value in one[:-1]] for one in every]
+        rows = list(zip(*times, strict=True))
+        self._rows += rows
+        return Taken([(max(row),) for row in rows], spent)
+
+    def warm(self, launch: object) -> float:
+        return self._alone(1)
+
+    def _once(self, calls: int) -> float:
+        return slowest(self._team, [self._alone(calls)])[0]
+
+    def _alone(self, calls: int) -> float:
+        """On this rank, from the barrier on."""
+        if self._exchange.restore:
+            self._exchange.restore()
+        self._team.barrier()
+        return self._clock.time(self._exchange.start, calls)

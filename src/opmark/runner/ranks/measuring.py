@@ -1,0 +1,97 @@
+"""Which quantities of a task are measured on all ranks, and how; what cannot be had is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from msgspec.structs import replace
+
+from opmark.interfaces import Backend, BackendInfo, Exchange, Team
+from opmark.measure.clock import host_timers
+from opmark.measure.engine import measure
+from opmark.runner.gear import Gear
+from opmark.runner.ranks.agree import RanksSampler
+from opmark.runner.ranks.overlap import beside_computation, measured_overlap
+from opmark.schema import MODES, QUANTITIES, Launch, Measurement, Overlap, Sampling, Task
+
+# Ranks leave a barrier one after the other, by tens of microseconds: a sample has to be long against that.
+SAMPLE_TIME = 2e-3
+_BY_HOST = ("latency", "host_time", "throughput")
+
+
+class RanksMeasuring:
+    """One exchange, on all ranks of a world."""
+
+    def __init__(
+        self, task: Task, info: BackendInfo, backend: Backend, gear: Gear, exchange: Exchange, team: Team
+    ) -> None:
+        self.notes: list[str] = []
+        self._task = task
+        self._info = info
+        self._backend = backend
+        self._gear = gear
+        self._exchange = exchange
+        self._team = team
+        self._wait = _waiting(exchange, backend)
+        self._timers = host_timers(self._wait)
+
+    def run(self) -> tuple[Measurement, ...]:
+        return tuple(self._measured(quantity) for quantity in self._wanted())
+
+    def overlap(self) -> Overlap | None:
+        """Of what is begun and waited for, with computation; of an operator that does two things, with each other."""
+        exchange = self._exchange
+        if exchange.parts:
+            (first, alone), (second, other) = exchange.parts.items()
+            together = partial(_both, exchange.start, self._wait)
+            return measured_overlap(self._team, first, alone, second, other, together)
+        if exchange.finish is None:
+            return None
+        return beside_computation(
+            self._task, self._info, self._backend, self._team, exchange, self._wait or exchange.finish
+        )
+
+    def _wanted(self) -> list[str]:
+        settings = self._task.settings
+        if "cold" in settings.caches:
+            self.notes.append("cold: what ranks exchange is measured warm, one buffer again and again")
+        if settings.mode:
+            asked: tuple[str, ...] = (MODES[settings.mode],)
+        else:
+            asked = settings.quantities or self._usual()
+        found = [quantity for quantity in asked if quantity in self._timers]
+        for quantity in asked:
+            if quantity not in found:
+                self.notes.append(f"{quantity}: several ranks are timed by the host: {', '.join(self._timers)}")
+        return found or ["latency"]
+
+    def _usual(self) -> tuple[str, ...]:
+        """Calls of a device queue up one behind the other; on a host several at once would share a buffer."""
+        if self._backend.asynchronous:
+            return tuple(name for name in QUANTITIES if name in _BY_HOST)
+        return ("latency", "host_time") if self._exchange.finish else ("latency",)
+
+    def _measured(self, quantity: str) -> Measurement:
+        sampler = RanksSampler(quantity, self._timers[quantity], self._exchange, self._team)
+        (found,) = measure(sampler, self._rule(), self._gear.watch)
+        return replace(found, by_rank=sampler.by_rank(len(found.samples)))
+
+    def _rule(self) -> Sampling:
+        rule = self._task.settings.sampling
+        return replace(rule, sample_time=max(rule.sample_time, SAMPLE_TIME))
+
+
+def _waiting(exchange: Exchange, backend: Backend) -> Callable[[], object] | None:
+    """What has to be called until the work is done, if anything."""
+    if not backend.asynchronous:
+        return exchange.finish
+    if exchange.finish is None:
+        return backend.synchronize
+    return partial(_both, exchange.finish, backend.synchronize)
+
+
+def _both(first: Launch, second: Launch | None) -> None:
+    first()
+    if second:
+        second()

@@ -23,6 +23,7 @@ from opmark.hardware.datasheets import datasheet, datasheets
 from opmark.interfaces import Store
 from opmark.registry import catalogue, exporters, operators_like, workload_exporters
 from opmark.registry import operator as find_operator
+from opmark.report.fits import Fitted, fits
 from opmark.report.view import Known
 from opmark.result import Result
 from opmark.runner.calibrate import calibration
@@ -31,6 +32,7 @@ from opmark.runner.intake import Intake, Source, complaints, take_in, wishes
 from opmark.runner.plan import Plan, make_plan
 from opmark.runner.probe import probe
 from opmark.runner.profiling import Profiling, profiled
+from opmark.runner.ranks.asked import of_ranks
 from opmark.runner.request import cases_for, default_backends
 from opmark.runner.self_test import PROCESSES, self_test
 from opmark.runner.session import new_run, perform, recorded, run_to_resume
@@ -88,6 +90,8 @@ def plan(
     build: Mapping[str, Any] | Sequence[Any] | None = None,
     backend: str | Sequence[str] = (),
     threads: int | Sequence[int] = (),
+    ranks: int | Sequence[int] = (),
+    group_size: int | Sequence[int] = (),
     effort: str = DEFAULT_EFFORT,
     quantity: str | Sequence[str] = (),
     cache: str | Sequence[str] = (),
@@ -107,19 +111,21 @@ def plan(
     taken = None if workload is None else take_in(workload, seed=seed, phases=_many(phase), strict=strict)
     call = {name: value for name, value in (("args", args), ("kwargs", kwargs), ("build", build)) if value is not None}
     selection = Selection(_many(op), _many(category), _many(tag), _many(size))
-    cases = cases_for(_many(ops), params or {}, _many(phase), taken, suite, _many(wrt), call, selection)
+    named = cases_for(_many(ops), params or {}, _many(phase), taken, suite, _many(wrt), call, selection)
+    cases, left_out = of_ranks(named, _numbers(ranks), _numbers(group_size), strict=bool(ops))
     sampling = {"rel_ci": rel_ci, "min_time": min_time, "max_time": max_time, "warmup": warmup, "samples": samples}
     settings = settings_for(
-        threads=[threads] if isinstance(threads, int) else threads, effort=effort, seed=seed, verify=verify,
+        threads=_numbers(threads), effort=effort, seed=seed, verify=verify,
         quantities=_many(quantity), caches=_many(cache), mode=mode, timer=timer, processes=processes,
         sampling=sampling,
     )  # fmt: skip
     chosen, absent = backends_for(_many(backend) or default_backends(cases), _many(python))
-    whole = make_plan(cases, chosen, settings, by_device=processes is None)
+    shared = not _numbers(threads) and not os.environ.get("OMP_NUM_THREADS")
+    whole = make_plan(cases, chosen, settings, by_device=processes is None, divided=shared)
     if taken is None:
-        return dataclasses.replace(whole, notes=absent)
+        return dataclasses.replace(whole, notes=(*left_out, *absent))
     told = () if samples or warmup else tuple(wishes(taken.asked))
-    return dataclasses.replace(whole, problems=taken.problems, notes=(*taken.notes, *told, *absent))
+    return dataclasses.replace(whole, problems=taken.problems, notes=(*taken.notes, *told, *left_out, *absent))
 
 
 def run(
@@ -367,6 +373,16 @@ def _known(store: Store, facts: dict[str, Any]) -> Known:
     return Known(known, datasheet(chip(facts), facts.get("threads")), noise_of(store, facts))
 
 
+def _numbers(value: int | Sequence[int]) -> Sequence[int]:
+    return [value] if isinstance(value, int) else value
+
+
 def _many(value: str | Sequence[str]) -> list[str]:
     """As on the command line, a text may name several."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else list(value)
+
+
+def fit(run: str | Result | None = None, *, db: PathLike | None = None) -> list[Fitted]:
+    """Latency and bandwidth of what communicates, over its sizes: one of each series of a run that differs only in
+    size."""
+    return fits((run if isinstance(run, Result) else show(run, db=db)).records)

@@ -56,6 +56,12 @@ def run(
         typer.Option(help="Interpreters to run the backends in, by path or as in `opmark env list`; each in turn."),
     ] = None,
     threads: Annotated[list[str] | None, typer.Option(help="[default: $OMP_NUM_THREADS, or all cores]")] = None,
+    ranks: Annotated[
+        list[str] | None, typer.Option(help="Processes that communicate, as in 2,4. [default: as the case says]")
+    ] = None,
+    group_size: Annotated[
+        list[str] | None, typer.Option(help="Ranks of one group, as in 2,4; all groups at once. [default: all ranks]")
+    ] = None,
     effort: Annotated[str, typer.Option(help="quick, standard, thorough.")] = "standard",
     quantity: Annotated[
         list[str] | None,
@@ -118,7 +124,7 @@ def run(
         **{name: split(given[name] or []) for name in _LISTS},
         "ops": names,
         "params": parse_params(names, params or []),
-        "threads": _whole_numbers(split(threads or [])),
+        **{name: _whole_numbers(split(given[name] or []), name) for name in ("threads", "ranks", "group_size")},
         "cache": _caches(split(cache or []), l2),
         **_call(args=args, kwargs=kwargs, build=build),
     }
@@ -178,10 +184,11 @@ def _caches(caches: list[str], l2: str | None) -> list[str]:
     return words[l2]
 
 
-def _whole_numbers(values: list[str]) -> list[int]:
+def _whole_numbers(values: list[str], name: str) -> list[int]:
+    option = f"--{name.replace('_', '-')}"
     for value in values:
         if not value.isdecimal():
-            raise InvalidParameter(f"--threads: expected whole numbers, got `{value}`", "as in --threads 1,2")
+            raise InvalidParameter(f"{option}: expected whole numbers, got `{value}`", f"as in {option} 1,2")
     return [int(value) for value in values]
 
 

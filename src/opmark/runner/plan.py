@@ -49,6 +49,11 @@ class Plan:
         )
 
 
+def _shared(settings: Settings, ranks: int) -> Settings:
+    """Each rank has its part of the cores."""
+    return replace_fields(settings, threads=max(1, settings.threads // ranks)) if ranks else settings
+
+
 class Group(NamedTuple):
     """What one worker process does, or the ranks of one world."""
 
@@ -82,10 +87,7 @@ def make_plan(
                 ranks = processes(case)
                 if by_device and ranks and few:
                     continue
-                shared = (
-                    replace_fields(setting, threads=max(1, setting.threads // ranks)) if divided and ranks else setting
-                )
-                for planned in _planned(case, info, shared, missing):
+                for planned in _planned(case, info, _shared(setting, ranks) if divided else setting, missing):
                     if isinstance(planned, Record):
                         skipped.append(planned)
                     else:

@@ -15,8 +15,11 @@ from opmark.schema import Record, Task
 def merged(task: Task, done: Mapping[int, Done], names: Mapping[int, str], death: WorkerDied | None) -> Record:
     """That of rank 0, which has every rank's samples; or the first failure, with the rank that it is of.
 
-    A rank that says why it failed knows more than those that had to be ended because they waited for it.
+    A process that died by itself is the cause of what the others say. Else a rank that says why it failed knows more
+    than those that had to be ended because they waited for it.
     """
+    if death and death.status != "timeout":
+        return Record(task, death.status, death.reason, started=utc_now())
     failed = {rank: one.record for rank, one in sorted(done.items()) if one.record.status != "ok" and not one.follows}
     if failed:
         rank, first = next(iter(failed.items()))

@@ -29,6 +29,7 @@ LOOPBACK = "127.0.0.1"
 # After one rank has failed, so long the others have to say the same; then they are stuck, waiting for it.
 _GRACE = 2.0
 _LOOK_AGAIN = 0.25
+_MOMENT = 0.01
 # Starts in a row that may fail before nothing is tried any more.
 _MOST_STARTS = 2
 
@@ -90,6 +91,15 @@ class Crew:
 
     def _handed_over(self, task: Task) -> Record:
         """Ranks that died while there was nothing to do are replaced, once: no task is to blame."""
+        try:
+            return self._given(task)
+        except WorkerDied as death:
+            if not death.idle:
+                raise
+        self.close()
+        return self._given(task)
+
+    def _given(self, task: Task) -> Record:
         if self._hellos and any(member.died("waiting for a task") for member in self._members):
             self.close()
         said = self._started()
@@ -98,6 +108,7 @@ class Crew:
         return self._attempt(task)
 
     def _started(self) -> Hello:
+        self._nobody_gone()
         if self._failed_starts >= _MOST_STARTS:
             raise WorkerDied("error", "its ranks could not be started again after the last failure")
         try:
@@ -109,9 +120,7 @@ class Crew:
         return found
 
     def _begin(self) -> None:
-        gone = next((member.gone for member in self._members if member.gone), "")
-        if gone:
-            raise WorkerDied("error", gone)
+        self._nobody_gone()
         self._starts += 1
         try:
             for member in self._members:
@@ -231,17 +240,27 @@ class Crew:
             if word.start != self._starts:
                 continue
             if word.line is None:
-                self._nobody_died(doing, word.rank)
-                continue
+                raise self._end_of(self._members[word.rank], doing)
             return word.rank, word.line
 
-    def _nobody_died(self, doing: str, closed: int | None = None) -> None:
+    def _nobody_gone(self) -> None:
+        gone = next((member.gone for member in self._members if member.gone), "")
+        if gone:
+            raise WorkerDied("error", gone)
+
+    def _nobody_died(self, doing: str) -> None:
         for member in self._members:
-            death = member.died(doing)
-            if death is None and member.rank == closed:
-                death = WorkerDied("error", f"its process closed its end while {doing}")
-            if death:
-                raise WorkerDied(death.status, f"{member.where}: {death.reason}", illegal=death.illegal)
+            if death := member.died(doing):
+                raise _named(member, death)
+
+    def _end_of(self, member: Member, doing: str) -> WorkerDied:
+        """Of one that will say no more: a process closes its end a moment before it is gone."""
+        until = time.monotonic() + _GRACE
+        while time.monotonic() < until:
+            if death := member.died(doing):
+                return _named(member, death)
+            time.sleep(_MOMENT)
+        return WorkerDied("error", f"{member.where}: its process closed its end while {doing}")
 
     def _silence(self, within: float, doing: str, answered: set[int]) -> WorkerDied:
         """Which of those that are waited for are to blame cannot be told from outside, unless one was stopped."""
@@ -255,4 +274,8 @@ class Crew:
         try:
             self._members[rank].tell(encode(order))
         except WorkerDied as death:
-            raise WorkerDied(death.status, f"{self._members[rank].where}: {death.reason}") from None
+            raise _named(self._members[rank], death) from None
+
+
+def _named(member: Member, death: WorkerDied) -> WorkerDied:
+    return WorkerDied(death.status, f"{member.where}: {death.reason}", illegal=death.illegal, idle=death.idle)

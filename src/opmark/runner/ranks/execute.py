@@ -73,7 +73,7 @@ class RankBench:
         peers = team.peers(int(params.get("group") or params["ranks"]))
         checked = self._checked(task, operator, implementation, peers)
         exchange, inputs, memory = self._first_call(task, operator, implementation, peers)
-        measuring = RanksMeasuring(task, self._info, self._backend, self._gear, exchange, team)
+        measuring = RanksMeasuring(task, self._info, self._backend, self._gear, exchange, team, self._neighbours)
         measurements, overlap = measuring.run(), measuring.overlap()
         if checked.checked == "full":
             self._recheck(task, operator, peers, exchange, inputs)

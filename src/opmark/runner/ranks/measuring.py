@@ -7,16 +7,21 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from opmark.hardware.detect import affinity
 from opmark.interfaces import Backend, BackendInfo, Exchange, Team
 from opmark.measure.clock import host_timers
 from opmark.measure.engine import measure
 from opmark.runner.gear import Gear
 from opmark.runner.ranks.agree import RanksSampler
 from opmark.runner.ranks.overlap import beside_computation, measured_overlap
-from opmark.schema import MODES, QUANTITIES, Launch, Measurement, Overlap, Sampling, Task
+from opmark.schema import MODES, QUANTITIES, Caution, Launch, Measurement, Overlap, Sampling, Task
+from opmark.schema.measurement import PREEMPTED
+from opmark.units import counted
 
 # Ranks leave a barrier one after the other, by tens of microseconds: a sample has to be long against that.
 SAMPLE_TIME = 2e-3
+# One that calls, and one of the engine that moves data.
+_THREADS_OF_A_RANK = 2
 _BY_HOST = ("latency", "host_time", "throughput")
 
 
@@ -24,8 +29,16 @@ class RanksMeasuring:
     """One exchange, on all ranks of a world."""
 
     def __init__(
-        self, task: Task, info: BackendInfo, backend: Backend, gear: Gear, exchange: Exchange, team: Team
+        self,
+        task: Task,
+        info: BackendInfo,
+        backend: Backend,
+        gear: Gear,
+        exchange: Exchange,
+        team: Team,
+        neighbours: int,
     ) -> None:
+        """`neighbours`: ranks that share the cores of this host."""
         self.notes: list[str] = []
         self._task = task
         self._info = info
@@ -33,6 +46,7 @@ class RanksMeasuring:
         self._gear = gear
         self._exchange = exchange
         self._team = team
+        self._neighbours = neighbours
         self._wait = _waiting(exchange, backend)
         self._timers = host_timers(self._wait)
 
@@ -75,7 +89,21 @@ class RanksMeasuring:
     def _measured(self, quantity: str) -> Measurement:
         sampler = RanksSampler(quantity, self._timers[quantity], self._exchange, self._team)
         (found,) = measure(sampler, self._rule(), self._gear.watch)
-        return replace(found, by_rank=sampler.by_rank(len(found.samples)))
+        cautions = tuple(map(self._of_ranks, found.cautions))
+        return replace(found, by_rank=sampler.by_rank(len(found.samples)), cautions=cautions)
+
+    def _of_ranks(self, caution: Caution) -> Caution:
+        """Ranks that wait for each other hand their cores over: where there are fewer of these than of threads that
+        move data, that is what was asked for."""
+        cores = len(affinity())
+        if caution.code != PREEMPTED or self._neighbours * _THREADS_OF_A_RANK <= cores:
+            return caution
+        return Caution(
+            "crowded",
+            f"{counted(self._neighbours, 'rank')} with two threads each share {counted(cores, 'core')} of this host: "
+            "times are those of such a crowd",
+            "use fewer --ranks, or a host with more cores",
+        )
 
     def _rule(self) -> Sampling:
         rule = self._task.settings.sampling

@@ -30,8 +30,10 @@ class Member(Protocol):
     rank: int
     where: str
     """As it is named to people: `rank 2`, `rank 2 on node-b`."""
-    gone: str
-    """Why it can never be started again; empty while it can."""
+
+    @property
+    def gone(self) -> str:
+        """Why it can never be started again; empty while it can."""
 
     def start(self, info: BackendInfo, threads: int, environ: Mapping[str, str], number: int) -> None:
         """A new process; what it says goes to the inbox. `number` counts the starts."""

@@ -1,0 +1,116 @@
+"""Ranks stay in step, whatever each of them measures or meets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from opmark.errors import OutOfMemory
+from opmark.interfaces import Exchange
+from opmark.measure.conditions import Watch
+from opmark.measure.engine import measure
+from opmark.runner.ranks.agree import PeerFailed, RanksSampler, in_step, slowest
+from opmark.schema import EFFORTS, Sampling
+
+OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
+
+
+class FakeTimer:
+    """Each rank measures something else, and nobody sleeps."""
+
+    name = "fake"
+    resolution = 1e-9
+
+    def __init__(self, rank: int, spread: float = 0.5) -> None:
+        self._random = random.Random(rank)
+        self._rank = rank
+        self._spread = spread
+        self.calls: list[int] = []
+
+    def time(self, launch: Any, calls: int) -> float:
+        launch()
+        self.calls.append(calls)
+        return calls * 1e-3 * (1 + self._rank / 10 + self._spread * self._random.random())
+
+    def overhead(self, calls: int) -> float:
+        return 0.0
+
+
+def test_a_step_that_works_everywhere_gives_each_rank_its_own_result(on_ranks: OnRanks) -> None:
+    assert on_ranks(3, lambda team: in_step(team, lambda: team.rank * 10)) == [0, 10, 20]
+
+
+def test_a_rank_that_fails_keeps_its_error_and_the_others_stop_without_waiting(on_ranks: OnRanks) -> None:
+    def work(team: Any) -> None:
+        def step() -> None:
+            if team.rank == 1:
+                raise OutOfMemory("too much")
+
+        in_step(team, step)
+
+    first, second, third = on_ranks(3, work)
+    assert isinstance(second, OutOfMemory)
+    assert isinstance(first, PeerFailed)
+    assert isinstance(third, PeerFailed)
+    assert "rank 1" in first.message
+
+
+def test_the_slowest_is_the_same_for_all(on_ranks: OnRanks) -> None:
+    found = on_ranks(3, lambda team: slowest(team, [float(team.rank), float(-team.rank)]))
+    assert found == [[2.0, 0.0]] * 3
+
+
+@pytest.mark.parametrize("effort", sorted(EFFORTS))
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_ranks_that_measure_different_times_make_the_same_calls_and_stop_together(
+    on_ranks: OnRanks, effort: str, size: int
+) -> None:
+    def work(team: Any) -> tuple[list[int], list[float], Any]:
+        timer = FakeTimer(team.rank)
+        sampler = RanksSampler("latency", timer, Exchange(lambda: None), team)
+        rule = EFFORTS[effort]
+        (found,) = measure(sampler, rule, Watch(None))
+        return timer.calls, found.samples, sampler.by_rank(len(found.samples))
+
+    calls, samples, by_rank = zip(*on_ranks(size, work), strict=True)
+    assert all(one == calls[0] for one in calls)
+    assert all(one == samples[0] for one in samples)
+    assert all(one == by_rank[0] for one in by_rank)
+    assert len(by_rank[0]) == size
+    assert samples[0] == [max(row) for row in zip(*by_rank[0], strict=True)]
+
+
+def _few(samples: int) -> Sampling:
+    return replace(EFFORTS["quick"], samples=samples, warmup=2)
+
+
+def test_a_fixed_number_of_samples_is_that_many_single_calls(on_ranks: OnRanks) -> None:
+    def work(team: Any) -> tuple[int, list[int]]:
+        timer = FakeTimer(team.rank)
+        (found,) = measure(RanksSampler("latency", timer, Exchange(lambda: None), team), _few(7), Watch(None))
+        return len(found.samples), timer.calls
+
+    for samples, calls in on_ranks(2, work):
+        assert samples == 7
+        assert set(calls) == {1}
+
+
+def test_what_calls_change_is_put_back_before_every_sample_and_never_called_too_often(on_ranks: OnRanks) -> None:
+    def work(team: Any) -> tuple[int, int, int]:
+        timer, restored = FakeTimer(team.rank), [0]
+
+        def restore() -> None:
+            restored[0] += 1
+
+        exchange = Exchange(lambda: None, restore=restore, most_calls=2)
+        rule = replace(EFFORTS["quick"], sample_time=0.05)
+        (found,) = measure(RanksSampler("latency", timer, exchange, team), rule, Watch(None))
+        return found.calls, restored[0], len(timer.calls)
+
+    for calls, restored, timed in on_ranks(2, work):
+        assert calls == 2
+        assert restored == timed

@@ -6,7 +6,7 @@ import platform
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from opmark.interfaces import BackendInfo
 from opmark.registry import backend as find_backend
 from opmark.runner import instructions
 from opmark.runner.process import WorkerDied
-from opmark.runner.ranks.gathering import GATHER_WITHIN
+from opmark.runner.ranks.gathering import GATHER_WITHIN, command_id, takes_ranks
 from opmark.runner.ranks.interface import through
 from opmark.runner.ranks.launcher import PORT, Place
 from opmark.runner.ranks.members import Heard, LocalMember
@@ -43,13 +43,18 @@ from opmark.runner.ranks.wire import (
 )
 from opmark.runner.supervisor import Say
 from opmark.runner.worker import Hello
-from opmark.schema import Environment
+from opmark.schema import Case, Environment
 from opmark.units import seconds
 from opmark.version import VERSION
 
 _LOOK_AGAIN = 0.25
 # A launcher ends all processes when one fails: rank 0 has so long to print what it found.
 _LINGER = 10.0
+
+
+def attend(place: Place, cases: Sequence[Case], say: Say) -> int:
+    """What a rank above 0 does about these cases, and its exit code: nothing, where one worker is enough for each."""
+    return serve(place, command_id(cases), say) if takes_ranks(cases) else 0
 
 
 def serve(place: Place, command: str, say: Say) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from opmark.errors import WrongResult
 from opmark.interfaces import Backend, Exchange, Peers
 from opmark.runner.check import as_tuple, bounds, numerics_of
-from opmark.schema import Implementation, Launch, Numerics, Operator, Params, Task, Verification
+from opmark.schema import Implementation, Launch, Numerics, Operator, Params, Task
 from opmark.verify.compare import Errors, compare
 from opmark.verify.scale import scale_down, too_large
 
@@ -92,16 +92,3 @@ def to_check(operator: Operator, params: Params) -> tuple[Params, bool]:
     """(what is checked, whether it is smaller than what is timed): a reference takes the inputs of all ranks."""
     several = max(2, int(params.get("ranks", 1)))
     return (scale_down(operator, params, several), True) if too_large(operator, params, several) else (params, False)
-
-
-def verification(
-    operator: Operator, params: Params, errors: Errors, numbers: tuple[Numerics, ...], *, scaled: bool
-) -> Verification:
-    return Verification(
-        checked="scaled" if scaled else "full",
-        params=dict(params) if scaled else None,
-        max_abs_error=errors.max_abs,
-        max_rel_error=errors.max_rel,
-        tolerance=bounds(operator, params),
-        numerics=numbers,
-    )

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from opmark.errors import OutOfMemory, TaskError, Unsupported, WrongResult
 from opmark.interfaces import Backend, BackendInfo, Exchange, Peers, Sensors, Team
 from opmark.registry import operator as find_operator
+from opmark.runner.check import bounds
 from opmark.runner.execute import STATUS, reason_of, utc_now
 from opmark.runner.gear import Gear
 from opmark.runner.plan import implementations
 from opmark.runner.prepare import set_bytes
 from opmark.runner.ranks.agree import PeerFailed, in_step, slowest
-from opmark.runner.ranks.check import build, compared, expected, inputs_of, to_check, verification
+from opmark.runner.ranks.check import build, compared, expected, inputs_of, to_check
 from opmark.runner.ranks.measuring import RanksMeasuring
 from opmark.runner.ranks.orders import Done
 from opmark.schema import Implementation, Memory, Operator, Params, Record, Task, Verification
@@ -102,13 +103,13 @@ class RankBench:
         params, scaled = to_check(operator, task.case.params)
         key = content_id([operator.name, task.implementation, dict(params), task.settings.seed])
         if key not in self._verified:
-            self._verified[key] = self._verify(task, operator, implementation, peers, params, scaled=scaled)
-        return self._verified[key]
+            self._verified[key] = self._verify(task, operator, implementation, peers, params)
+        found = self._verified[key]
+        return replace(found, checked="scaled", params=dict(params)) if scaled else found
 
     def _verify(
-        self, task: Task, operator: Operator, implementation: Implementation, peers: Peers, params: Params, *,
-        scaled: bool,
-    ) -> Verification:  # fmt: skip
+        self, task: Task, operator: Operator, implementation: Implementation, peers: Peers, params: Params
+    ) -> Verification:
         team, backend, rank = self._world(), self._backend, peers.world_rank(peers.rank)
 
         def built() -> Exchange:
@@ -122,7 +123,13 @@ class RankBench:
         def judged() -> Verification:
             due = expected(params, task, operator, backend, peers)
             errors, numbers = compared(params, operator, backend, exchange.outputs(), due)
-            return verification(operator, params, errors, numbers, scaled=scaled)
+            return Verification(
+                "full",
+                max_abs_error=errors.max_abs,
+                max_rel_error=errors.max_rel,
+                tolerance=bounds(operator, params),
+                numerics=numbers,
+            )
 
         return in_step(team, judged)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from opmark.errors import UserError
+from opmark.runner.plan import processes
 from opmark.runner.ranks.launcher import PORT, Place
 from opmark.runner.ranks.remote import Post
 from opmark.runner.ranks.wire import FIRST_LINE, Greeting, Link, LinkLost, Refusal, Welcome, greeting
@@ -22,6 +23,11 @@ from opmark.version import VERSION
 
 GATHER_WITHIN = 60.0
 _LOOK_AGAIN = 0.1
+
+
+def takes_ranks(cases: Iterable[Case]) -> bool:
+    """Whether any of them needs more than one worker."""
+    return any(processes(case) for case in cases)
 
 
 def command_id(cases: Iterable[Case]) -> str:

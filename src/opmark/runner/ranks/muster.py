@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from opmark.errors import UserError
 from opmark.interfaces import BackendInfo
 from opmark.runner.ranks.crew import Crew
-from opmark.runner.ranks.gathering import dismiss, gather, local_ranks
+from opmark.runner.ranks.gathering import command_id, dismiss, gather, local_ranks, takes_ranks
 from opmark.runner.ranks.interface import interface_of, is_loopback
 from opmark.runner.ranks.launcher import LOOPBACK, Place
 from opmark.runner.ranks.members import Inbox, LocalMember
 from opmark.runner.ranks.remote import HomeMember, Post, RemoteMember
 from opmark.runner.supervisor import Keep
 from opmark.runner.worker import Hello
-from opmark.schema import Environment, Record, Task
+from opmark.schema import Case, Environment, Record, Task
 from opmark.units import counted
 
 
@@ -26,6 +26,9 @@ class Muster:
     def crew(self, info: BackendInfo, threads: int, ranks: int, timeout: float, keep: Keep) -> Crew:
         inbox = Inbox()
         return Crew(info, threads, [LocalMember(rank, inbox) for rank in range(ranks)], inbox, timeout, keep)
+
+    def tell_outcome(self, code: int, message: str) -> None:
+        """What all other ranks print and exit with when this is over. Children of this process need not be told."""
 
 
 class Unmanned(Crew):
@@ -66,7 +69,6 @@ class Gathered(Muster):
         )  # fmt: skip
 
     def tell_outcome(self, code: int, message: str) -> None:
-        """What all other ranks print and exit with when this is over, as long as nothing is raised."""
         self._outcome = code, message
 
     def end(self) -> None:
@@ -79,10 +81,17 @@ class Gathered(Muster):
 
 
 def _misfit(place: Place, ranks: int) -> str:
-    started = f"{place.launcher} started {counted(place.size, 'rank')}, this case takes {ranks}"
-    if ranks < place.size and place.size % ranks == 0:
-        return f"{started}: --ranks {place.size} --group-size {ranks} measures {ranks} at a time"
+    started = f"{counted(place.size, 'rank')} were started ({place.launcher}), this case takes {ranks}"
+    if place.size % ranks == 0:
+        return f"{started}: --ranks {place.size} --group-size {ranks} measures {ranks} at a time, in groups"
     return f"{started}: start {ranks} of them"
+
+
+def mustered(place: Place | None, cases: Sequence[Case]) -> AbstractContextManager[Muster]:
+    """Who does these cases, seen from rank 0, or from a process that no launcher started (`place` is None)."""
+    if place is None or not takes_ranks(cases):
+        return nullcontext(Muster())
+    return gathered(place, command_id(cases))
 
 
 @contextmanager

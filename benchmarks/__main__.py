@@ -10,11 +10,22 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import catalogue, engine, importing, memory, param, side_by_side, startup, sweep, tiny_cases
+from benchmarks import (
+    catalogue,
+    collectives,
+    engine,
+    importing,
+    memory,
+    param,
+    side_by_side,
+    startup,
+    sweep,
+    tiny_cases,
+)
 from benchmarks.common import Bystanders, Row, Shell, markdown, wait_for_quiet
 from opmark.hardware.detect import host
 
-MODULES = (startup, tiny_cases, sweep, memory, engine, catalogue, importing, param, side_by_side)
+MODULES = (startup, tiny_cases, sweep, memory, engine, catalogue, importing, param, side_by_side, collectives)
 BENCHMARKS = {module.__name__.rpartition(".")[2]: module.rows for module in MODULES}
 README = Path(__file__).with_name("README.md")
 BEGIN = "<!-- the output of `python -m benchmarks`: begin -->"

@@ -28,6 +28,19 @@ class Result:
     problems: tuple[Problem, ...] = ()
     """What of a foreign workload could not be used."""
 
+    rank: int = 0
+    """Of the process among those that a launcher started; records are with rank 0 alone."""
+    told: int = 0
+    """By rank 0: how it ended, as an exit code."""
+
+    @property
+    def exit_code(self) -> int:
+        """As the command line ends: 1 where nothing was measured, something failed, or a part of a file was no use."""
+        if self.rank:
+            return self.told
+        measured = any(record.status == "ok" for record in self.records)
+        return 0 if measured and not self.failed and not self.problems else 1
+
     def results(self) -> Results:
         """As exporters take it."""
         chips = {key: known.datasheet for key, known in self.peaks.items() if known.datasheet}

@@ -41,7 +41,10 @@ def test_every_chip_is_listed_with_its_source(main: Command) -> None:
 def test_as_data_a_chip_has_all_that_is_known(main: Command) -> None:
     chips = {chip["chip"]: chip for chip in main("list", "hardware", "--json").objects}
     assert chips["NVIDIA H200"]["flops"]["bfloat16"] == 989.5e12
-    assert chips["NVIDIA H200"]["interconnect"] == [{"name": "NVLink 4", "bandwidth": 4.5e11, "links": 18}]
+    assert chips["NVIDIA H200"]["interconnect"] == [
+        {"name": "NVLink 4", "bandwidth": 4.5e11, "links": 18},
+        {"name": "PCIe Gen5 x16", "bandwidth": 6.3e10},
+    ]
 
 
 @pytest.mark.parametrize("name", ["NVIDIA H200", "NVIDIA H200 SXM"])

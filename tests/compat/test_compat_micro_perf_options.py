@@ -181,7 +181,11 @@ def titles(*arguments: str, v1: bool = True) -> list[str]:
         ("index_add", ["index_add"]),
         ("hash_table", ["hash_table"]),
         ("moe_gather,reduce_sum", ["moe_gather", "reduce_sum"]),
-        ("h2d_ops", ["device2device"]),
+        ("h2d_ops", ["host2device", "device2host", "device2device"]),
+        ("ccl_ops", ["allreduce", "allgather", "reducescatter", "alltoall", "broadcast", "p2p"]),
+        ("all_reduce", ["allreduce"]),
+        ("alltoall", ["alltoall"]),
+        ("moe_dispatch_tokens", ["moe_dispatch_tokens"]),
     ],
 )
 def test_tasks_by_name_and_by_group_of_all_generations(task: str, expected: list[str]) -> None:
@@ -220,10 +224,10 @@ def test_a_workload_of_our_own_format_will_do() -> None:
 
 def test_a_task_is_measured_in_one_go() -> None:
     items = chosen(offered(None, None, v1=True), "all").items
-    ((asked, entries),) = in_turn(items, v1=True)
-    names = [item.title(v1=True) for item in items]
-    turns = [entry.op for entry in entries]
-    assert (asked, len(entries)) == ({}, len(names))
+    parts = in_turn(items, v1=True)
+    assert {part.kind: part.asked for part in parts} == {"compute": {}, "transfer": {}, "ranks": {}}
+    assert sum(len(part.entries) for part in parts) == len(items)
+    (turns,) = [[entry.op for entry in part.entries] for part in parts if part.kind == "compute"]
     assert [op for i, op in enumerate(turns) if i == 0 or turns[i - 1] != op].count("add") == 1
 
 
@@ -234,7 +238,14 @@ def placed(*arguments: str, backend: str) -> tuple[dict[str, str | None], list[s
 
 @pytest.mark.parametrize(
     ("device", "already", "sees"),
-    [("1", None, "1"), ("0,1", None, "0"), ("1", "4,6", "6"), ("0", "GPU-a", "GPU-a"), ("all", None, None)],
+    [
+        ("1", None, "1"),
+        ("0,1", None, "0,1"),
+        ("1", "4,6", "6"),
+        ("1,0", "4,6", "6,4"),
+        ("0", "GPU-a", "GPU-a"),
+        ("all", None, None),
+    ],
 )
 def test_a_device_is_chosen_by_what_a_process_may_see(
     device: str, already: str | None, sees: str | None, monkeypatch: pytest.MonkeyPatch
@@ -245,7 +256,7 @@ def test_a_device_is_chosen_by_what_a_process_may_see(
     found, said = placed("--device", device, backend="torch-cuda")
     assert found["CUDA_VISIBLE_DEVICES"] == sees
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == already
-    assert bool(said) == (device in ("0,1", "all"))
+    assert bool(said) == ("," in device or device == "all")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Specified kernel cache directory"),  # the tests have a home of their own
 ]
 
-OPERATORS = [op for op in catalogue().values() if op.category != "diagnostics"]
+OPERATORS = [op for op in catalogue().values() if op.category != "diagnostics" and not op.ranks]
 # Float64 with the digits of float32 only, as torch 2.11 computes it on a GPU: found here, and to be found in use.
 COARSE = {"hard_sigmoid", "hardswish", "weight_norm"}
 # What a GPU does not compute is said so, and never wrong.

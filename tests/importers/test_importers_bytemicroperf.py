@@ -262,15 +262,6 @@ def test_half_a_character_is_named(tmp_path):
     assert "$.cases[1]" in problem(taken)
 
 
-def test_communication_is_one_problem_for_a_file_and_operator(tmp_path):
-    object_ = {"arg_type": "default", "world_size": [2, 4], "dtype": ["float32"], "batch_size": [1, 2], "dim_size": 8}
-    taken = read(tmp_path, "x.json", {"all_reduce": [object_, object_], "p2p": [object_], "add": V3_COMPUTE["add"]})
-    assert len(taken.cases) == 4
-    assert [p.where.rpartition(" ")[2] for p in taken.problems] == ["$.all_reduce", "$.p2p"]
-    assert "between processes or devices" in taken.problems[0].message
-    assert "(8 points)" in taken.problems[0].message
-
-
 def test_an_unknown_operator_is_named_with_the_nearest(tmp_path):
     taken = read(tmp_path, "x.json", {"gemmm": [GEMM], "add": V3_COMPUTE["add"]})
     assert "`gemmm`" in problem(taken)
@@ -291,7 +282,7 @@ def test_a_rule_of_ours_is_a_problem_too(tmp_path):
 
 
 def test_nothing_that_can_be_used_is_an_error(tmp_path):
-    with pytest.raises(InvalidFile, match="between processes"):
+    with pytest.raises(InvalidFile, match="`world_size` is missing"):
         read(tmp_path, "all_reduce.json", {"cases": [{"arg_type": "default", "dtype": "float32", "batch_size": 1,
                                                       "dim_size": 8}]})  # fmt: skip
 

@@ -11,10 +11,9 @@ from bytemicroperf_samples import EXPERTS, HEADS, LISTS, TOKENS, V1_GROUPS, V3_C
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opmark.errors import UserError
 from opmark.importers.bytemicroperf import BYTEMICROPERF
 from opmark.importers.bytemicroperf.foreign import foreign
-from opmark.importers.bytemicroperf.tasks import BETWEEN_DEVICES, FORMS, NAMES
+from opmark.importers.bytemicroperf.tasks import FORMS, NAMES
 from opmark.registry import operator
 from opmark.schema import Case, Workload
 from opmark.workloads.expand import expand
@@ -63,13 +62,6 @@ def test_there_are_as_many_names_as_they_have():
 @pytest.mark.parametrize("name", sorted({*V1.split(), *V2.split(), *V3_COMPUTE, *TRANSFERS}))
 def test_every_name_has_a_row(name):
     assert name in NAMES
-
-
-@pytest.mark.parametrize("name", BETWEEN_DEVICES)
-def test_what_is_not_here_has_the_reason_of_the_registry(name):
-    with pytest.raises(UserError) as error:
-        operator(name)
-    assert error.value.message in refused(name, {"arg_type": "default", "dtype": "float32", "batch_size": 1})
 
 
 @pytest.mark.parametrize("task", sorted(FORMS))

@@ -130,8 +130,8 @@ def test_tables_and_what_is_put_into_them(tmp_path):
 
 def test_processes_multiply_where_several_take_part(tmp_path):
     file = {"operator": "allreduce", "input_shape_groups": {"inputs": [[[1, 2], [8]]]}, "group": [2, 4, 8]}
-    with pytest.raises(InvalidFile, match=r"\(6 points\)"):
-        read(tmp_path, file)
+    taken = read(tmp_path, file)
+    assert params(taken, "ranks", "size") == [(ranks, size) for ranks in (2, 4, 8) for size in (32, 64)]
 
 
 def test_the_group_of_an_operator_of_one_device_is_ignored_and_said(tmp_path):

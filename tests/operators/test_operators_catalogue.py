@@ -21,10 +21,13 @@ from opmark.schema.cost import nbytes
 from opmark.schema.dtype import DTYPES, is_float
 from opmark.schema.operator import PHASES, SIZES
 
-OPERATORS = list(catalogue().values())
+EVERY = list(catalogue().values())
+OPERATORS = [op for op in EVERY if not (op.ranks or op.device_only)]
+"""Those that one process computes, on any device; test_operators_communication.py is about the others."""
 BACKENDS = ("numpy-cpu", "torch-cpu")
 FRAMEWORKS = ("torch", "jax", "tensorflow", "onnxruntime", "openvino", "tvm", "mxnet", "cupy")
 
+every_operator_at_all = pytest.mark.parametrize("op", EVERY, ids=lambda op: op.name)
 every_operator = pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
 every_backend = pytest.mark.parametrize("backend_name", BACKENDS)
 
@@ -62,12 +65,12 @@ def test_the_catalogue_has_the_operators_that_were_promised() -> None:
 
 
 def test_a_name_or_alias_means_one_operator() -> None:
-    names = [name for op in OPERATORS for name in (op.name, *op.aliases)]
+    names = [name for op in EVERY for name in (op.name, *op.aliases)]
     assert len(names) == len(set(names))
-    assert all(find_operator(name) is op for op in OPERATORS for name in (op.name, *op.aliases))
+    assert all(find_operator(name) is op for op in EVERY for name in (op.name, *op.aliases))
 
 
-@every_operator
+@every_operator_at_all
 def test_an_operator_describes_itself(op: Operator) -> None:
     assert op.summary.strip()
     assert op.category.strip()
@@ -82,12 +85,12 @@ def test_an_operator_has_implementations_with_names_of_their_own(op: Operator, f
     assert len(labels) == len(set(labels))
 
 
-@every_operator
+@every_operator_at_all
 def test_presets_are_small_typical_and_large(op: Operator) -> None:
     assert tuple(op.presets) == SIZES
 
 
-@every_operator
+@every_operator_at_all
 def test_a_preset_is_complete_and_keeps_the_rules(op: Operator) -> None:
     for size in SIZES:
         params = op.complete(op.preset(size))
@@ -292,7 +295,7 @@ def test_the_catalogue_imports_no_framework() -> None:
         "print(json.dumps([len(catalogue()), sorted({name.partition('.')[0] for name in sys.modules})]))"
     )
     count, modules = loaded
-    assert count == len(OPERATORS)
+    assert count == len(EVERY)
     assert not set(FRAMEWORKS) & set(modules)
 
 
@@ -304,7 +307,7 @@ def test_references_and_numpy_need_no_framework() -> None:
         "from opmark.registry import backend, catalogue\n"
         "live, checked = backend('numpy-cpu').load(1), []\n"
         "for op in catalogue().values():\n"
-        "    if op.reference_by != 'NumPy': continue\n"
+        "    if op.reference_by != 'NumPy' or op.ranks or op.device_only: continue\n"
         "    here = backend('numpy-cpu').dtypes\n"
         "    dtypes = {param.name: next(name for name in param.choices if name in here)\n"
         "              for param in op.params if param.kind == 'dtype' and param.default not in here}\n"

@@ -19,7 +19,7 @@ from opmark.schema import PHASES, Operator
 
 SLOW = ("compiled",)
 SCRIPT = Path(__file__).with_name("verdicts.py")
-OPERATORS = list(catalogue().values())
+OPERATORS = [op for op in catalogue().values() if not (op.ranks or op.device_only)]
 
 Verdicts = dict[str, dict[tuple[str, ...], list[dict[str, Any]]]]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,9 @@ from rich.console import Console
 
 from opmark.registry import operator
 from opmark.report.console import print_records
+from opmark.report.known import Known
 from opmark.schema import EFFORTS, Case, Cost, Measurement, Memory, Record, Settings, Task, Verification
+from opmark.schema.traffic import Traffic
 
 SAMPLES = [1.00e-3, 1.01e-3, 1.02e-3, 1.03e-3, 1.04e-3, 1.05e-3, 1.06e-3]
 """Median 1.03 ms; its interval is 1.00 to 1.06 ms."""
@@ -62,14 +64,36 @@ def make_measurement() -> Callable[..., Measurement]:
 
 
 @pytest.fixture
+def make_sent(make_record: Callable[..., Record]) -> Callable[..., Record]:
+    """A record of communication that takes so many seconds; of all_reduce among 4 ranks if nothing else is said."""
+
+    def make(size: int, seconds: float = 1e-3, op: str = "all_reduce", **fields: Any) -> Record:
+        by_rank = fields.pop("by_rank", ())
+        given = {"size": size, "ranks": 4} | fields.pop("params", {})
+        bus, link = fields.pop("bus", 1.5 * size), fields.pop("link", "peers")
+        samples = [max(one) for one in zip(*by_rank, strict=True)] or [seconds] * 7
+        measurement = Measurement("latency", "warm", "virtual", samples, 1, 0.0, 2, 0.1, "precise", by_rank=by_rank)
+        return make_record(
+            op, operator(op).complete(given) if op == "all_reduce" else given,
+            **{
+                "measurements": (measurement,), "memory": None, "backend": "torch-cpu", "implementation": "torch",
+                "cost": Cost(None, size, size, Traffic(size, bus, given["ranks"], link)), **fields,
+            },
+        )  # fmt: skip
+
+    return make
+
+
+@pytest.fixture
 def printed() -> Callable[..., str]:
     """What a table looks like: on a terminal of a given width, or in a file where there is none."""
 
-    def show(records: Sequence[Record], width: int | None = None) -> str:
+    def show(records: Sequence[Record], width: int | None = None, known: Mapping[str, Known] | None = None) -> str:
         terminal = width is not None
         out = io.StringIO()
         # Without colours: what is said is to be read, not how.
-        print_records(records, Console(file=out, width=width or 1000, force_terminal=terminal, color_system=None))
+        console = Console(file=out, width=width or 1000, force_terminal=terminal, color_system=None)
+        print_records(records, console, known)
         return out.getvalue()
 
     return show

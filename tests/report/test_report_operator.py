@@ -40,8 +40,8 @@ def test_the_description_is_also_data(name: str) -> None:
     assert seen["op"] == name
     assert [param["name"] for param in seen["params"]] == [param.name for param in operator(name).params]
     assert seen["presets"].keys() == operator(name).presets.keys()
-    view = operator(name).view
-    assert all(preset["cost"]["bytes_written"] > 0 or view for preset in seen["presets"].values())
+    nothing = operator(name).view or name == "barrier"
+    assert all(preset["cost"]["bytes_written"] > 0 or nothing for preset in seen["presets"].values())
     assert seen["implementations"].keys() == backends().keys()
 
 
@@ -82,3 +82,13 @@ def test_a_narrow_terminal_cuts_nothing_off(name: str) -> None:
     assert "…" not in narrow
     assert max(len(line) for line in narrow.splitlines()) <= 60
     assert sorted("".join(narrow.split())) == sorted("".join(wide.split()))
+
+
+def test_what_communicates_tells_what_its_bandwidths_count() -> None:
+    """1 KiB among 2 ranks: 2 x 1/2 of it crosses the busiest link."""
+    described = text("all_reduce")
+    assert "several processes compute it together" in described
+    lines = [" ".join(line.split()) for line in described.splitlines()]
+    assert "size phase parameters read written algbw counts busbw counts" in lines
+    assert "small forward size=1024 1.00 KiB 1.00 KiB 1.00 KiB 1.00 KiB" in lines
+    assert "flops/byte" not in described

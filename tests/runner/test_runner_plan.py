@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -51,20 +52,20 @@ def test_there_is_a_task_for_every_case_backend_and_setting() -> None:
 def test_tasks_are_ordered_so_that_each_worker_starts_once() -> None:
     plan = make_plan(CASES, ["null", "numpy-cpu"], settings(1, 2))
     groups = list(plan.groups())
-    assert [(name, threads) for name, threads, _ in groups] == [
+    assert [(name, threads) for name, threads, _, _ in groups] == [
         ("null", 1), ("null", 2), ("numpy-cpu", 1), ("numpy-cpu", 2),
     ]  # fmt: skip
-    for name, threads, tasks in groups:
+    for name, threads, _, tasks in groups:
         assert [task.case for task in tasks] == CASES
         assert {(task.backend, task.settings.threads) for task in tasks} == {(name, threads)}
 
 
 def test_every_round_of_processes_has_every_case_on_every_backend() -> None:
     plan = make_plan(CASES, ["null", "numpy-cpu"], settings_for(threads=[1, 2], effort="quick", processes=2))
-    assert [(name, threads) for name, threads, _ in plan.groups()] == 2 * [
+    assert [(name, threads) for name, threads, _, _ in plan.groups()] == 2 * [
         ("null", 1), ("null", 2), ("numpy-cpu", 1), ("numpy-cpu", 2),
     ]  # fmt: skip
-    for _, _, tasks in plan.groups():
+    for _, _, _, tasks in plan.groups():
         assert [task.case for task in tasks] == CASES
         assert len({task.settings.process for task in tasks}) == 1
     processes = [task.settings.process for task in plan.tasks]
@@ -74,7 +75,7 @@ def test_every_round_of_processes_has_every_case_on_every_backend() -> None:
 def test_two_rounds_of_one_worker_are_two_workers() -> None:
     """Where there is one backend and one number of threads, only the round tells the processes apart."""
     plan = make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", processes=3))
-    assert [len(tasks) for _, _, tasks in plan.groups()] == [3, 3, 3]
+    assert [len(tasks) for _, _, _, tasks in plan.groups()] == [3, 3, 3]
     assert len({task.id for task in plan.tasks}) == 9
     assert len({task.across_processes.id for task in plan.tasks}) == 3
 
@@ -82,7 +83,7 @@ def test_two_rounds_of_one_worker_are_two_workers() -> None:
 def test_the_rest_of_a_round_is_still_a_round() -> None:
     plan = make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", processes=2))
     rest = plan.without({task.id for task in plan.tasks[:4]})
-    assert [(tasks[0].settings.process, len(tasks)) for _, _, tasks in rest.groups()] == [(1, 2)]
+    assert [(tasks[0].settings.process, len(tasks)) for _, _, _, tasks in rest.groups()] == [(1, 2)]
 
 
 def test_what_cannot_run_is_told_once_and_not_for_every_process() -> None:
@@ -105,6 +106,45 @@ def test_a_task_names_the_implementation() -> None:
 def test_a_backend_that_computes_nothing_takes_every_operator() -> None:
     assert [i.framework for i in implementations(operator("conv2d"), backend("null"))] == ["null"]
     assert [i.framework for i in implementations(operator("conv2d"), backend("numpy-cpu"))] == ["numpy"]
+
+
+# Several ranks.
+
+
+def _rank_case(op: str = "all_reduce", **params: object) -> Case:
+    found = operator(op)
+    return Case.of(found.name, found.complete({"size": 8, **params}), "forward")
+
+
+def test_a_world_of_ranks_is_started_once_for_all_its_cases() -> None:
+    cases = [_rank_case(ranks=2), case(), _rank_case(ranks=4), _rank_case(ranks=2, dtype="int8"), case("add")]
+    groups = list(make_plan(cases, ["torch-cpu"], settings(4)).groups())
+    assert [(group.ranks, len(group.tasks)) for group in groups] == [(0, 2), (2, 2), (4, 1)]
+
+
+def test_ranks_share_the_cores_where_nobody_asked_for_threads() -> None:
+    cases = [case(), _rank_case(ranks=3), _rank_case(ranks=16)]
+    plan = make_plan(cases, ["torch-cpu"], settings(8), divided=True)
+    assert [task.settings.threads for task in plan.tasks] == [8, 2, 1]
+    assert {task.settings.threads for task in make_plan(cases, ["torch-cpu"], settings(8)).tasks} == {8}
+
+
+def test_ranks_are_measured_in_as_few_processes_as_a_device() -> None:
+    every = settings_for(threads=[1], effort="standard")
+    plan = make_plan([case(), _rank_case(ranks=2)], ["torch-cpu"], every, by_device=True)
+    counts = Counter(task.case.op for task in plan.tasks)
+    assert (counts["exp"], counts["all_reduce"]) == (5, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "reason"),
+    [("torch-cpu", "host2device", "there is no device"), ("torch-compile-cpu", "all_reduce", "is not compiled"),
+     ("numpy-cpu", "all_reduce", "no implementation for numpy"), ("null", "all_reduce", "no implementation for null")],
+)  # fmt: skip
+def test_what_a_backend_cannot_communicate_is_skipped_with_a_reason(name: str, op: str, reason: str) -> None:
+    plan = make_plan([case(), _rank_case(op)], [name], settings())
+    assert [record.task.case.op for record in plan.skipped] == [op]
+    assert reason in plan.skipped[0].reason
 
 
 # Identity.

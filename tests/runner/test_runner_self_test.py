@@ -254,6 +254,6 @@ def test_a_backend_that_nobody_knows_is_refused(db: Path) -> None:
 def test_a_store_that_cannot_be_written_is_an_error_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "self_test", lambda *arguments: pytest.fail("measured"))
+    monkeypatch.setattr("opmark.api.machine.self_test", lambda *arguments: pytest.fail("measured"))
     with pytest.raises(StoreError):
         api.noise_floor("null", db=tmp_path)

@@ -16,6 +16,7 @@ from opmark.schema.param import KINDS, REQUIRED, Param, choice, dtype, flag, int
 SHAPE_WORDS = "a list of sizes of at least 1, as in 32x64 or [32, 64]"
 COUNTS_WORDS = "a list of whole numbers of at least 0, as in [3, 0, 7]"
 ARGUMENTS_WORDS = "arguments of a call, as in [8x64 float32, 2]"
+BYTES_WORDS = "bytes, as in 4096, 64K or 8..64M (powers of 1024)"
 
 
 def make(kind: str) -> Param:
@@ -35,6 +36,10 @@ def refusal(param: Param, value: object) -> InvalidParameter:
         ("size", 1 << 40),
         ("count", 0),
         ("count", 7),
+        ("bytes", 1),
+        ("bytes", 1 << 40),
+        ("rank", 0),
+        ("rank", 7),
         ("int", -3),
         ("int", 0),
         ("shape", [1]),
@@ -72,6 +77,12 @@ def test_a_value_of_its_kind_passes_unchanged(kind, value):
         ("size", datetime.date(2020, 1, 2), "a whole number of at least 1", '`"2020-01-02"`'),
         ("count", -1, "a whole number of at least 0", "`-1`"),
         ("count", False, "a whole number of at least 0", "`false` (a boolean)"),
+        ("bytes", 0, BYTES_WORDS, "`0`"),
+        ("bytes", "64X", BYTES_WORDS, '`"64X"` (text)'),
+        ("bytes", 1.5, BYTES_WORDS, "`1.5` (a number)"),
+        ("bytes", True, BYTES_WORDS, "`true` (a boolean)"),
+        ("rank", -1, "a whole number of at least 0", "`-1`"),
+        ("rank", True, "a whole number of at least 0", "`true` (a boolean)"),
         ("int", 1.5, "a whole number", "`1.5` (a number)"),
         ("int", True, "a whole number", "`true` (a boolean)"),
         ("shape", [], SHAPE_WORDS, "`[]`"),
@@ -115,7 +126,8 @@ def test_a_whole_number_beyond_every_float_is_refused_as_a_number():
 
 def test_every_kind_is_covered_by_the_tables_above():
     assert set(KINDS) == {
-        "size", "count", "int", "shape", "counts", "float", "amount", "bool", "choice", "arguments", "dtype",
+        "size", "bytes", "rank", "count", "int", "shape", "counts", "float", "amount", "bool", "choice", "arguments",
+        "dtype",
     }  # fmt: skip
 
 

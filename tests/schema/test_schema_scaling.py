@@ -16,7 +16,7 @@ from opmark.schema import Cost, Operator, Rule, TensorSpec
 from opmark.schema.param import dtype, integer, shape, size
 from opmark.schema.scaling import allowed, elements, of_elements, places, resized
 
-SIZES = {"size", "shape", "count", "counts"}
+SIZES = {"size", "bytes", "shape", "count", "counts"}
 TARGETS = [10**power for power in range(3, 9)]
 
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from opmark.registry import catalogue, operator
 from opmark.schema import Case, Param
-from opmark.schema.param import choice, dtype, flag, real, shape, size
-from opmark.schema.shown import shown
+from opmark.schema.byte_count import parse_bytes
+from opmark.schema.param import choice, dtype, flag, integer, nbytes, real, shape, size
+from opmark.schema.shown import short_bytes, shown
 
 KNOWN: dict[str, Param] = {
     param.name: param
@@ -123,3 +124,48 @@ def test_there_is_one_word_for_each_parameter_that_is_not_its_default(params: di
         if KNOWN[name].required or KNOWN[name].kind == "dtype" or value != KNOWN[name].default
     ]  # fmt: skip
     assert len(text(**params).split()) == len(said)
+
+
+# Communication
+
+SENT: dict[str, Param] = {
+    param.name: param
+    for param in (
+        nbytes("size", "bytes"),
+        nbytes("chunk", "bytes with a default", 1 << 16),
+        *(integer(name, "a rank", default, kind="rank") for name, default in (("ranks", 2), ("group", 0), ("root", 0))),
+        *(integer(name, "a rank", default, kind="rank") for name, default in (("src", 0), ("dst", 1))),
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"size": 8}, "size=8"),
+        ({"size": 1024}, "size=1K"),
+        ({"size": 1025}, "size=1025"),
+        ({"size": 1536}, "size=1536"),
+        ({"size": 65_536}, "size=64K"),
+        ({"size": 3 << 20}, "size=3M"),
+        ({"size": 1 << 30}, "size=1G"),
+        ({"size": 5000 << 40}, "size=5000T"),
+        ({"chunk": 1 << 16}, ""),
+        ({"chunk": 1 << 17}, "chunk=128K"),
+        ({"size": 8, "ranks": 2, "group": 0, "root": 0}, "size=8 ranks=2"),
+        ({"size": 8, "ranks": 4, "group": 2, "root": 1}, "size=8 ranks=4 group=2 root=1"),
+        ({"size": 8, "ranks": 2, "src": 0, "dst": 1}, "size=8 ranks=2 src=0 dst=1"),
+    ],
+)
+def test_bytes_are_said_as_they_are_given_and_who_takes_part_is_always_said(params: dict[str, Any], said: str) -> None:
+    assert shown(Case.of("send", params, "forward"), SENT) == said
+
+
+def test_a_parameter_of_another_kind_is_left_out_whatever_its_name() -> None:
+    known = {"src": choice("src", "from where", ("left", "right"), "left")}
+    assert shown(Case.of("toy", {"src": "left"}, "forward"), known) == ""
+
+
+@given(st.integers(1, 1 << 60))
+def test_bytes_that_were_written_are_read_again(value: int) -> None:
+    assert parse_bytes(short_bytes(value)) == value

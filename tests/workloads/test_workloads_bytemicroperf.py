@@ -1,4 +1,4 @@
-"""The suite `bytemicroperf`: every compute operator of its three generations, with the shapes that it ships."""
+"""The suite `bytemicroperf`: every operator of its three generations, with the shapes that it ships."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opmark.workloads.load import suite
 V1 = """
     gemm gemv batch_gemm group_gemm sin cos exp exponential log sqrt silu gelu cast swiglu add sub mul div layernorm
     softmax reduce_sum reduce_max reduce_min index_add sort unique scatter gather hash_table topk device2device
-    indexadd dropout
+    indexadd dropout host2device device2host allreduce broadcast allgather reducescatter alltoall p2p
 """
 V2 = """
     gemm add sub mul cast div cos sin exp log sqrt gelu silu reduce_max reduce_min reduce_sum topk rms_norm
@@ -22,6 +22,7 @@ V2 = """
     add_rms_norm_dynamic_quant moe_gating_gemm moe_softmax_topk moe_scatter_dynamic_quant moe_quant_matmul
     moe_quant_group_gemm moe_swiglu_dynamic_quant moe_gather head_rms_norm rotary_embedding store_kv_cache
     store_paged_kv_cache flash_attention flash_attention_session_cache flash_decoding quant_matmul
+    all_reduce reduce_scatter all_gather all_to_all broadcast p2p host2device device2host moe_dispatch_tokens
 """
 V3 = """
     gemm add sub mul cast div cos sin exp log sqrt gelu silu reduce_max reduce_min reduce_sum topk rms_norm
@@ -30,6 +31,7 @@ V3 = """
     store_kv_cache flash_attention quant_matmul quant_group_gemm_reduce_sum swiglu swiglu_dynamic_quant
     moe_gating_gemm moe_softmax_topk moe_scatter_dynamic_quant moe_quant_group_gemm moe_quant_group_gemm_combine
     moe_swiglu moe_swiglu_dynamic_quant moe_gather
+    all_reduce reduce_scatter all_gather all_to_all broadcast p2p all_reduce_h2d host2device device2host
 """
 ALL = sorted({*V1.split(), *V2.split(), *V3.split()})
 OTHERWISE = {"scatter": "scatter_rows_inplace", "gather": "gather_rows", "index_add": "index_add_inplace"}
@@ -60,8 +62,8 @@ def test_every_name_is_known_and_has_cases(cases, name):
     assert OTHERWISE.get(ours, ours) in {case.op for case in cases}
 
 
-def test_v3_has_its_47_compute_operators():
-    assert len(V3.split()) == len(set(V3.split())) == 47
+def test_v3_has_its_56_operators():
+    assert len(V3.split()) == len(set(V3.split())) == 56
 
 
 def test_the_suite_has_nothing_else(cases):
@@ -94,6 +96,20 @@ def test_special_functions_have_its_54_cases(workload, op):
         ("vector_index_ops", "gather_rows", 42),
         ("vector_index_ops", "index_add_inplace", 63),  # 66
         ("xccl_ops", "copy", 66),  # 88 with int8
+        ("xccl_ops", "all_reduce", 396),
+        ("xccl_ops", "reduce_scatter", 396),
+        ("xccl_ops", "all_gather", 528),
+        ("xccl_ops", "all_to_all", 528),
+        ("xccl_ops", "broadcast", 528),
+        ("xccl_ops", "p2p", 56),
+        ("xccl_ops", "host2device", 440),
+        ("xccl_ops", "device2host", 440),
+        ("single_test_ops", "all_reduce", 4),
+        ("single_test_ops", "all_to_all", 6),
+        ("mocked_model", "all_reduce", 76),
+        ("ccl_ops", "all_reduce", 228),
+        ("ccl_ops", "p2p", 627),  # chains of two, four and eight
+        ("h2d_ops", "host2device", 240),
         ("gemm_ops", "matmul", 480),
         ("gemm_ops", "batched_matmul", 2268),
         ("gemm_ops", "grouped_gemm", 126),
@@ -104,6 +120,13 @@ def test_special_functions_have_its_54_cases(workload, op):
 )
 def test_shipped_files_expand_to_as_many_cases(workload, category, op, count):
     assert len(expanded(workload, category, op)) == count
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2), ("int8", 1)])
+def test_buffers_have_1_to_2097152_rows_of_1024(workload, dtype, width):
+    found = [case for case in expanded(workload, "xccl_ops", "all_gather") if case.params["dtype"] == dtype]
+    assert {case.params["size"] for case in found} == {2**i * 1024 * width for i in range(22)}
+    assert {case.params["ranks"] for case in found} == {2, 4, 8, 16, 32, 64}
 
 
 def test_groups_of_products_grow_from_one_to_eight_times_a_batch(workload):

@@ -108,13 +108,14 @@ def _faulty_costs(op: Operator, case: Case) -> Iterator[str]:
     backward = op.phase_cost(case.params, "backward") if op.gradients else None
     for one in filter(None, (cost, backward)):
         numbers = one.flops or 0, one.bytes_read, one.bytes_written
-        if not all(isfinite(n) and n >= 0 for n in numbers) or one.bytes_moved == 0:
+        nothing = one.bytes_moved == 0 and case.op != "barrier"
+        if not all(isfinite(n) and n >= 0 for n in numbers) or nothing:
             yield f"costs {one}"
 
 
 # Flops as torch counts them, which knows products: of matrices, of convolutions and of attention
 
-NO_PRODUCTS = {"random", "creation", "optimizer", "diagnostics"}
+NO_PRODUCTS = {"random", "creation", "optimizer", "diagnostics", "communication"}
 """Categories that hold none. Some draw their data on the CPU whatever the device, and diagnostics fail on purpose."""
 
 NEEDS_DATA = {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from opmark.cli import calibrate, coverage, describe, doctor, env, export, import_, list_, rank, run, show
+from opmark.cli import calibrate, coverage, describe, doctor, env, export, fit, import_, list_, rank, run, show
 from opmark.cli.drop_in import DROP_INS, drop_in
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.command("list")(list_.list_)
 app.command("describe")(describe.describe)
 app.command("show")(show.show)
 app.command("rank")(rank.rank)
+app.command("fit")(fit.fit)
 app.command("doctor")(doctor.doctor)
 app.command("calibrate")(calibrate.calibrate)
 app.command("coverage")(coverage.coverage)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 DROP_INS = {
-    "param": ("opmark.compat.param.command", "PARAM's run_benchmark, with its options."),
+    "param": ("opmark.compat.param.command", "PARAM's run_benchmark, and its comms.py, with their options."),
     "micro-perf": ("opmark.compat.micro_perf.command", "ByteMicroPerf's launch.py, with its options."),
     "opperf": ("opmark.compat.opperf.command", "MXNet opperf's opperf.py, with its options."),
 }

@@ -146,14 +146,15 @@ def _measure(asked: dict[str, Any], *, as_json: bool, long: bool) -> None:
         except KeyboardInterrupt:
             progress.interrupted()
             raise typer.Exit(130) from None
+    if result.rank:
+        raise typer.Exit(result.exit_code)
     if not as_json:
         print_records(result.records, result.peaks, long=long)
     api.talk(f"stored as run {result.run.id} in {result.db}")
     if not any(record.status == "ok" for record in result.records):
         api.talk("nothing was measured")
-        raise typer.Exit(1)
-    if result.failed or result.problems:
-        raise typer.Exit(1)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
 
 
 def _call(**texts: str | None) -> dict[str, Any]:

@@ -18,6 +18,8 @@ MICRO = 1e-6
 
 _PREFERRED = ("device_time", "device_span", "latency", "event_time", "throughput", "host_time")
 """ByteMicroPerf reports the time of the kernels, and rotates its tensors so that none is in a cache."""
+_PREFERRED_BETWEEN = ("throughput", "latency", "event_time", "device_span", "device_time", "host_time")
+"""Of communication it takes the time of calls in a row, with one buffer."""
 
 
 class Figures(NamedTuple):
@@ -48,7 +50,8 @@ def figures(row: Row) -> Figures | None:
     times = [key for key in row.measured() if key[0] in QUANTITIES and unit(key) == "s"]
     if row.record.status != "ok" or not times:
         return None
-    key = min(times, key=lambda k: (_PREFERRED.index(k[0]), k[1] != "cold"))
+    order = _PREFERRED_BETWEEN if row.record.cost and row.record.cost.traffic else _PREFERRED
+    key = min(times, key=lambda k: (order.index(k[0]), k[1] != "cold"))
     found, summary = row.measurements(key), row.summary(key)
     assert summary is not None
     names = dict.fromkeys(kernel.name for m in found for kernel in m.kernels)

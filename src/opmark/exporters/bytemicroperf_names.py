@@ -10,8 +10,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from opmark.errors import UserError
+from opmark.importers.bytemicroperf.communication import rows
 from opmark.importers.bytemicroperf.foreign import foreign
-from opmark.importers.bytemicroperf.tasks import BETWEEN_DEVICES, FORMS, NAMES, task_of
+from opmark.importers.bytemicroperf.tasks import FORMS, NAMES, task_of
 from opmark.registry import operator as find_operator
 from opmark.schema import Case
 
@@ -29,8 +30,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
 TASKS = frozenset(NAMES)
 """All generations."""
 
-_TRANSFERS = frozenset(BETWEEN_DEVICES)
-_V1_SPELLING = {"layer_norm": "layernorm"}
+_V1_SPELLING = {
+    "layer_norm": "layernorm", "all_reduce": "allreduce", "all_gather": "allgather", "all_to_all": "alltoall",
+    "reduce_scatter": "reducescatter",
+}  # fmt: skip
 
 _WORDS = re.compile(r"(\w+)(?=\.json\b|\.csv\b)|(?<=#)(\w+)")
 """Of a source, what may be a task: the names of files, and what stands first behind `#`."""
@@ -61,13 +64,10 @@ def _tasks() -> dict[str, str]:
 
 
 def filed_under(sources: Iterable[str]) -> list[str]:
-    """The tasks that a case was asked for as: there, a file is called after its task, or names several.
-
-    What opmark measures in place of a transfer between devices does not go by the name of that transfer.
-    """
+    """The tasks that a case was asked for as: there, a file is called after its task, or names several."""
     words = (word for source in sources for words in _WORDS.findall(source) for word in words if word)
     found = dict.fromkeys(map(task_of, words))
-    return [name for name in found if name in TASKS and name not in _TRANSFERS]
+    return [name for name in found if name in TASKS]
 
 
 _ROW = 1024
@@ -76,8 +76,8 @@ _ROW = 1024
 
 def _table_and_rows(p: dict[str, Any]) -> list[Any]:
     """The table alone where as many rows are moved as it has."""
-    rows = [p["indices"], *p["shape"][1:]]
-    return [p["shape"]] if rows == p["shape"] else [p["shape"], rows]
+    picked = [p["indices"], *p["shape"][1:]]
+    return [p["shape"]] if picked == p["shape"] else [p["shape"], picked]
 
 
 _Shapes = Callable[[dict[str, Any]], list[Any]]
@@ -106,6 +106,8 @@ _BATCH: dict[str, Callable[[dict[str, Any]], int]] = {
 def tensor_shapes(case: Case) -> list[Any]:
     if case.op in _SHAPES:
         return _SHAPES[case.op](case.params)
+    if {"size", "dtype", "ranks"} <= case.params.keys():
+        return [rows(case.params["size"], case.params["dtype"]) or [case.params["size"]]]
     try:
         inputs = find_operator(case.op).inputs(case.params)
     except UserError:  # a plug-in that was there when the run was made

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opmark.exporters import bytemicroperf_traffic as between
 from opmark.exporters.bytemicroperf_figures import (
     MICRO,
     Figures,
@@ -43,6 +44,8 @@ _BYTES = {
     "unique": "Write IO Size: the distinct values; ByteMicroPerf counts all values and an index of each.",
     "swiglu": "Write IO Size: half as many values as go in; ByteMicroPerf's swiglu gives as many.",
     "exponential": "Read IO Size: drawing reads nothing; ByteMicroPerf counts the tensor that it overwrites.",
+    "host2device": between.SUM_NOTE,
+    "device2host": between.SUM_NOTE,
     "layernorm": "Read IO Size: with weight and bias; ByteMicroPerf's workload names the rows alone.",
 }
 """By its name of the operator: where its formula counts other bytes than cannot be avoided."""
@@ -57,19 +60,19 @@ class V1Report:
         """What the folder and `Backend` say in place of the name of the backend."""
 
     def files(self, results: Results) -> Mapping[str, str]:
-        grouped: dict[tuple[str, str, str], list[Row]] = {}
+        grouped: dict[tuple[str, str, str, int | None], list[Row]] = {}
         for row in rows(results.records):
             task = row.record.task
             hardware = self._hardware or HARDWARE.get(task.backend, task.backend)
-            grouped.setdefault((hardware, v1_name(task.case), _dtype(row)), []).append(row)
+            grouped.setdefault((hardware, v1_name(task.case), _dtype(row), _ranks(row)), []).append(row)
         return {
             _path(*key): json.dumps(_report(key[0], key[1], found, results), indent=4, ensure_ascii=False) + "\n"
             for key, found in grouped.items()
         }
 
 
-def _path(hardware: str, name: str, dtype: str) -> str:
-    file = f"result-{dtype}.json" if dtype else "result.json"
+def _path(hardware: str, name: str, dtype: str, ranks: int | None) -> str:
+    file = "-".join(["result", *([dtype] if dtype else []), *([f"group{ranks}"] if ranks else [])]) + ".json"
     return "/".join(map(path_part, (hardware, name, file)))
 
 
@@ -77,10 +80,17 @@ def _dtype(row: Row) -> str:
     return str(row.record.task.case.params.get("dtype", ""))
 
 
+def _ranks(row: Row) -> int | None:
+    """None where one device is at work."""
+    ranks = row.record.task.case.params.get("ranks")
+    return None if ranks is None else int(ranks)
+
+
 def _report(hardware: str, name: str, found: Sequence[Row], results: Results) -> dict[str, Any]:
     facts = environment(found, results)
     known = [(row, figures(row)) for row in found]
-    notes = [*_NOTES, *(_BYTES[name] for name in [name] if name in _BYTES), *remarks(found, results)]
+    said = (_NOTES[0], *between.NOTES) if _ranks(found[0]) else _NOTES
+    notes = [*said, *(_BYTES[name] for name in [name] if name in _BYTES), *remarks(found, results)]
     report: dict[str, Any] = {
         "Operator": name.upper(),
         "Backend": hardware,
@@ -101,7 +111,7 @@ def _report(hardware: str, name: str, found: Sequence[Row], results: Results) ->
 def _case(row: Row) -> dict[str, Any]:
     case = row.record.task.case
     said: dict[str, Any] = {"Dtype": _dtype(row) or None, "Tensor Shapes": tensor_shapes(case)}
-    if v1_name(case) not in TASKS:
+    if v1_name(case) not in TASKS or case.params.get("group"):
         said["Parameters"] = case.params
     if row.record.called:
         said["Called"] = row.record.called
@@ -111,20 +121,11 @@ def _case(row: Row) -> dict[str, Any]:
 
 
 def _performance(row: Row, values: Figures, peaks: Peaks | None) -> dict[str, Any]:
-    cost, microseconds, summary = moved(row), values.mean / MICRO, values.summary
-    bandwidth = rates(cost, values.mean).bytes_per_second
-    peak, count = memory_bandwidth(peaks), batch(row.record.task.case)
-    verification = row.record.verification
+    summary, verification = values.summary, row.record.verification
+    sent = between.moved_between(row, values)
     return {
         **_case(row),
-        "Read IO Size(MB)": rounded(cost.bytes_read / _MB) if cost else None,
-        "Write IO Size(MB)": rounded(cost.bytes_written / _MB) if cost else None,
-        "Memory Size(MB)": rounded(cost.bytes_moved / _MB) if cost else None,
-        "Kernel bandwidth(GB/s)": rounded(bandwidth / _GB) if bandwidth else None,
-        "Bandwidth Utilization(%)": rounded(100 * bandwidth / peak) if bandwidth and peak else None,
-        "Avg latency(us)": rounded(microseconds),
-        "QPS": rounded(count / values.mean) if values.mean > 0 else None,
-        "Batch": count,
+        **(_communicated(row, values, sent, peaks) if sent else _computed(row, values, peaks)),
         "Quantity": values.key[0],
         "Cache": values.key[1],
         "Median latency(us)": rounded(summary.median / MICRO),
@@ -135,6 +136,42 @@ def _performance(row: Row, values: Figures, peaks: Peaks | None) -> dict[str, An
         "Verified": verification.checked if verification else "none",
         "Implementation": row.record.task.implementation,
     }
+
+
+def _computed(row: Row, values: Figures, peaks: Peaks | None) -> dict[str, Any]:
+    cost, peak, count = moved(row), memory_bandwidth(peaks), batch(row.record.task.case)
+    bandwidth = rates(cost, values.mean).bytes_per_second
+    return {
+        "Read IO Size(MB)": rounded(cost.bytes_read / _MB) if cost else None,
+        "Write IO Size(MB)": rounded(cost.bytes_written / _MB) if cost else None,
+        "Memory Size(MB)": rounded(cost.bytes_moved / _MB) if cost else None,
+        "Kernel bandwidth(GB/s)": rounded(bandwidth / _GB) if bandwidth else None,
+        "Bandwidth Utilization(%)": rounded(100 * bandwidth / peak) if bandwidth and peak else None,
+        "Avg latency(us)": rounded(values.mean / MICRO),
+        "QPS": rounded(count / values.mean) if values.mean > 0 else None,
+        "Batch": count,
+    }
+
+
+def _communicated(row: Row, values: Figures, sent: between.Moved, peaks: Peaks | None) -> dict[str, Any]:
+    params, seconds = row.record.task.case.params, sent.seconds
+    kernel = sent.algorithm_sum if sent.traffic.link == "host" else sent.algorithm(seconds)
+    return {
+        "Memory Size(MB)": rounded(sent.traffic.size / _MB),
+        "Group": params.get("group") or params.get("ranks", sent.traffic.ranks),
+        "Kernel bandwidth(GB/s)": _brief(kernel),
+        "Bus bandwidth(GB/s)": _brief(sent.bus(seconds)),
+        "Bandwidth Utilization(%)": _brief(sent.of_link(peaks)),
+        "Avg latency(us)": rounded(values.mean / MICRO),
+        "device_list": sent.ranks,
+        "latency_list": [rounded(one / MICRO) for one in sent.by_rank],
+        "kernel_bw_list": [_brief(sent.algorithm(one)) for one in sent.by_rank],
+        "bus_bw_list": [_brief(sent.bus(one)) for one in sent.by_rank],
+    }
+
+
+def _brief(value: float | None) -> float | None:
+    return None if value is None else rounded(value)
 
 
 def _failed(row: Row) -> dict[str, Any]:

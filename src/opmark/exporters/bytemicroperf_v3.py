@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opmark.exporters import bytemicroperf_traffic as between
 from opmark.exporters.bytemicroperf_figures import (
     MICRO,
     Figures,
@@ -23,11 +24,12 @@ from opmark.exporters.bytemicroperf_figures import (
 )
 from opmark.exporters.bytemicroperf_names import v3_words
 from opmark.exporters.bytemicroperf_v1 import HARDWARE
+from opmark.importers.bytemicroperf.tasks import BETWEEN_DEVICES
 from opmark.interfaces import Results
 from opmark.metrics.throughput import rates
 from opmark.registry import backend_or_none
 from opmark.report.rows import Row, rows
-from opmark.schema.peaks import chip
+from opmark.schema.peaks import Peaks, chip
 
 _GB, _TERA = 1e9, 1e12
 _DECIMALS = 3
@@ -45,8 +47,10 @@ _BESIDE = (
     "warnings", "verified", "mem_bw(%)",
 )  # fmt: skip
 """What the format has no room for: under `opmark` in a line, and the last columns of a table."""
-_FIXED = frozenset((*FIRST, *TARGETS, _ERROR, *_BESIDE))
-"""Columns of every table. An argument of such a name is called otherwise there."""
+_BESIDE_BETWEEN = (*_BESIDE[:-1], "bus_bw(%)")
+"""Of communication: held against the link."""
+_FIXED = frozenset((*FIRST, *TARGETS, *between.TARGETS, _ERROR, *_BESIDE, *_BESIDE_BETWEEN))
+"""Columns of tables. An argument of such a name is called otherwise there."""
 
 _NOTES = (
     "latency(us) is the mean of the quantity that the line names under `opmark`.",
@@ -59,9 +63,11 @@ class V3Report:
     name = "bytemicroperf-v3"
     summary = "xpu-perf's jsonl and csv of 2026: a folder a device, below it one an operator and provider"
 
-    def __init__(self, backend: str | None = None) -> None:
+    def __init__(self, backend: str | None = None, ranks: int = 1) -> None:
         self._backend = backend
         """What the folder says in place of the name of the backend."""
+        self._ranks = ranks
+        """That any part of it has, where it is written in parts."""
 
     def files(self, results: Results) -> Mapping[str, str]:
         devices: dict[tuple[str, str], list[Row]] = {}
@@ -72,17 +78,13 @@ class V3Report:
         made: dict[str, str] = {}
         for (backend, device), found in devices.items():
             folder = f"{path_part(backend)}/{path_part(device)}"
-            made[f"{folder}/info.json"] = _info(backend, device, found, results)
+            made[f"{folder}/info.json"] = _info(backend, device, found, results, max(self._ranks, _ranks(found)))
             made |= {f"{folder}/{path}": text for path, text in _operators(device, found, results).items()}
         return made
 
 
 def _device(facts: dict[str, Any]) -> str:
     return chip(facts) if facts else "unknown"
-
-
-def _peak(row: Row, results: Results) -> float | None:
-    return memory_bandwidth(results.chips.get(row.record.environment))
 
 
 def _operators(device: str, found: Sequence[Row], results: Results) -> dict[str, str]:
@@ -92,14 +94,14 @@ def _operators(device: str, found: Sequence[Row], results: Results) -> dict[str,
         grouped.setdefault((v3_words(task.case)[0], task.implementation or "none"), []).append(row)
     made = {}
     for (op, provider), these in grouped.items():
-        lines = [_line(device, op, provider, row, _peak(row, results)) for row in these]
+        lines = [_line(device, op, provider, row, results.chips.get(row.record.environment)) for row in these]
         name = "{0}/{1}/{0}-{1}".format(path_part(op), path_part(provider))
         made[f"{name}.jsonl"] = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         made[f"{name}.csv"] = _table(lines)
     return made
 
 
-def _line(device: str, op: str, provider: str, row: Row, peak: float | None) -> dict[str, Any]:
+def _line(device: str, op: str, provider: str, row: Row, peaks: Peaks | None) -> dict[str, Any]:
     record, values = row.record, figures(row)
     line: dict[str, Any] = {
         "sku_name": device,
@@ -110,10 +112,13 @@ def _line(device: str, op: str, provider: str, row: Row, peak: float | None) -> 
     }
     if values is None:
         line[_ERROR] = f"{record.status}: {record.reason}" if record.reason else record.status
-    return {**line, "opmark": _beside(row, values, peak)}
+    return {**line, "opmark": _beside(row, values, peaks)}
 
 
 def _targets(row: Row, values: Figures) -> dict[str, Any]:
+    sent = between.moved_between(row, values)
+    if sent:
+        return between.targets(sent, values.kernels, _DECIMALS)
     cost = moved(row)
     found = rates(cost, values.mean)
     ratio = cost.flops / cost.bytes_moved if cost and cost.flops is not None and cost.bytes_moved else None
@@ -135,12 +140,12 @@ def _rounded(value: float | None, unit: float) -> float | None:
     return None if value is None else rounded(value / unit, _DECIMALS)
 
 
-def _beside(row: Row, values: Figures | None, peak: float | None) -> dict[str, Any]:
+def _beside(row: Row, values: Figures | None, peaks: Peaks | None) -> dict[str, Any]:
     record = row.record
     said = [record.task.case.id, record.status, record.task.case.phase]
     if values is None:
         return dict(zip(_BESIDE, said, strict=False))
-    summary, bandwidth = values.summary, rates(moved(row), values.mean).bytes_per_second
+    summary, share = values.summary, _utilisation(row, values, peaks)
     facts = (
         *said,
         *values.key,
@@ -150,9 +155,19 @@ def _beside(row: Row, values: Figures | None, peak: float | None) -> dict[str, A
         summary.samples,
         values.warnings,
         record.verification.checked if record.verification else "none",
-        rounded(100 * bandwidth / peak, _DECIMALS) if bandwidth and peak else None,
+        None if share is None else rounded(share, _DECIMALS),
     )
-    return dict(zip(_BESIDE, facts, strict=True))
+    sent = between.moved_between(row, values)
+    return dict(zip(_BESIDE_BETWEEN if sent else _BESIDE, facts, strict=True))
+
+
+def _utilisation(row: Row, values: Figures, peaks: Peaks | None) -> float | None:
+    """Percent of what the memory gives; of communication, the link."""
+    sent = between.moved_between(row, values)
+    if sent:
+        return sent.of_link(peaks)
+    peak, bandwidth = memory_bandwidth(peaks), rates(moved(row), values.mean).bytes_per_second
+    return 100 * bandwidth / peak if bandwidth and peak else None
 
 
 def _table(lines: Sequence[Mapping[str, Any]]) -> str:
@@ -166,21 +181,28 @@ def _table(lines: Sequence[Mapping[str, Any]]) -> str:
     titles = [f"arguments.{name}" if name in _FIXED else name for name in arguments]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*FIRST, *titles, *TARGETS, _ERROR, *_BESIDE])
+    targets, beside = (between.TARGETS, _BESIDE_BETWEEN) if _communicates(lines) else (TARGETS, _BESIDE)
+    writer.writerow([*FIRST, *titles, *targets, _ERROR, *beside])
     for line in lines:
         cells = [line[name] for name in FIRST]
         cells += [line["arguments"].get(name) for name in arguments]
-        cells += [line["targets"].get(name) for name in TARGETS]
-        cells += [line.get(_ERROR), *(line["opmark"].get(name) for name in _BESIDE)]
+        cells += [line["targets"].get(name) for name in targets]
+        cells += [line.get(_ERROR), *(line["opmark"].get(name) for name in beside)]
         writer.writerow([_cell(cell) for cell in cells])
     return text.getvalue()
+
+
+def _communicates(lines: Sequence[Mapping[str, Any]]) -> bool:
+    """By what was measured; where all failed, by the operator."""
+    known = [line["targets"] for line in lines if line["targets"]]
+    return between.TARGETS[1] in known[0] if known else lines[0]["op_name"] in BETWEEN_DEVICES
 
 
 def _cell(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | dict | bool) else value
 
 
-def _info(backend: str, device: str, found: Sequence[Row], results: Results) -> str:
+def _info(backend: str, device: str, found: Sequence[Row], results: Results, ranks: int) -> str:
     facts = environment(found, results)
     name = found[0].record.task.backend
     known = backend_or_none(name)
@@ -196,16 +218,26 @@ def _info(backend: str, device: str, found: Sequence[Row], results: Results) -> 
             "torch_version": facts.get("torch"),
             "torch_cuda_version": facts.get("cuda"),
         },
-        "runtime": {"device_ids": [0], "node_world_size": 1, "node_rank": 0, "cores": facts.get("affinity")},
+        "runtime": {
+            "device_ids": list(range(ranks)),
+            "node_world_size": 1,
+            "node_rank": 0,
+            "cores": facts.get("affinity"),
+        },
         "opmark": {
             "run": results.run.id,
             "started": results.run.started,
             "version": results.run.version,
             "backend": name,
-            "notes": [*_NOTES, *remarks(found, results)],
+            "notes": [*_NOTES, *(between.NOTES if ranks > 1 else ()), *remarks(found, results)],
         },
     }
     return json.dumps(info, indent=4, ensure_ascii=False) + "\n"
+
+
+def _ranks(found: Sequence[Row]) -> int:
+    """That a case has at most."""
+    return max((int(row.record.task.case.params.get("ranks", 1)) for row in found), default=1)
 
 
 REPORT = V3Report()

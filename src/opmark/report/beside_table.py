@@ -10,9 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from opmark import units
+from opmark.metrics.bus import bandwidths
 from opmark.report.beside import Column, Line, Names, called, columns, heads, lines
-from opmark.report.remarks import print_doubts
-from opmark.report.rows import Row, unit
+from opmark.report.communication import gigabytes
+from opmark.report.remarks import print_communication, print_doubts
+from opmark.report.rows import Key, Row, unit
 from opmark.report.tables import STYLES, print_lines
 from opmark.report.view import Known
 from opmark.schema import Record
@@ -26,13 +28,14 @@ UNCHECKED = "?"
 _NARROW = 30
 _LONGEST = 200
 _GAP = 2
+_BUS = " GB/s"
 
 
 class Cell(NamedTuple):
     number: str
     marks: str
     compiling: str
-    """Seconds in brackets, where something was compiled."""
+    """Seconds in brackets, where something was compiled; the bus bandwidth, where something crosses a link."""
     style: str = ""
 
 
@@ -49,6 +52,7 @@ def print_beside(records: Sequence[Record], console: Console, peaks: Mapping[str
     _print_reasons(found, names, console)
     shown = [row for line in found for row in line.cells.values()]
     heads_of = {id(row): names.of[column] for line in found for column, row in line.cells.items()}
+    print_communication(shown, console)
     print_doubts(shown, console, peaks or {}, lambda rows_: _named(rows_, heads_of))
 
 
@@ -62,8 +66,7 @@ def _cell(line: Line, column: Column) -> Cell:
     row, key = line.cells[column], line.shown(column)
     summary = row.summary(key) if key else None
     status = row.record.status
-    seconds = row.compile_time()
-    compiling = "" if seconds is None else f"({units.seconds(seconds)})"
+    compiling = _behind(row, key)
     if summary is None or key is None or status != "ok":
         return Cell(status, "", compiling if status == "ok" else "", STYLES[status])
     scale, name = units.small_unit(summary.median, unit(key))
@@ -71,6 +74,14 @@ def _cell(line: Line, column: Column) -> Cell:
     quantity = "" if line.key else f" {key[0]}"
     number = f"{units.significant(summary.median / scale)} {name}{quantity}"
     return Cell(number, (FASTEST if best else "") + _doubt(row), compiling, "bold green" if best else "")
+
+
+def _behind(row: Row, key: Key | None) -> str:
+    """Of the number that is shown, and not of the headline."""
+    seconds, summary = row.compile_time(), row.summary(key) if key and unit(key) == "s" else None
+    bus = bandwidths(row.record.cost, summary.median).bus if summary else None
+    parts = ["" if bus is None else f"{gigabytes(bus)}{_BUS}", "" if seconds is None else f"({units.seconds(seconds)})"]
+    return " ".join(filter(None, parts))
 
 
 def _doubt(row: Row) -> str:
@@ -198,7 +209,9 @@ def _what(found: Sequence[Line], names: Names) -> str:
 def _signs(found: Sequence[Line], cells: Sequence[Mapping[Column, Cell]]) -> Iterator[str]:
     """What a sign means, where it is used."""
     drawn = [cell for line in cells for cell in line.values()]
-    if any(cell.compiling for cell in drawn):
+    if any(_BUS in cell.compiling for cell in drawn):
+        yield "GB/s: bus bandwidth, as of nccl-tests"
+    if any("(" in cell.compiling for cell in drawn):
         yield "(...) compiling it, with empty caches: not part of the median"
     if any(line.best for line in found):
         yield f"{FASTEST} ahead of every other verified one by more than chance and noise"

@@ -12,6 +12,7 @@ from rich.text import Text
 from opmark import units
 from opmark.metrics.summary import Summary
 from opmark.metrics.throughput import rates
+from opmark.report.communication import COLUMNS, communication_cells, traffic
 from opmark.report.gain import gains
 from opmark.report.names import parameters, where
 from opmark.report.remarks import print_remarks
@@ -30,11 +31,12 @@ Cells = dict[str, Text | str]
 
 def print_records(records: Sequence[Record], console: Console, peaks: Mapping[str, Known] | None = None) -> None:
     found = rows(records)
-    shares = [_shares(row, (peaks or {}).get(row.record.environment, Known())) for row in found]
+    shares = [_shares(row, _known(row, peaks)) for row in found]
     factors: list[Cells] = [{} if gain is None else {"gain": f"{units.significant(gain)}x"} for gain in gains(found)]
     more = [share | factor for share, factor in zip(shares, factors, strict=True)]
-    cells = [_cells(row) | part for row, part in zip(found, more, strict=True)]
-    columns = _columns(found, list(dict.fromkeys(name for part in more for name in part)))
+    moved: list[Cells] = [{**communication_cells(row, _known(row, peaks))} for row in found]
+    cells = [_cells(row) | part | link for row, part, link in zip(found, more, moved, strict=True)]
+    columns = _columns(found, _rates(cells), list(dict.fromkeys(name for part in more for name in part)))
     table = _wide(columns, cells)
     width = natural_width(table, console)
     if not console.is_terminal:
@@ -43,19 +45,30 @@ def print_records(records: Sequence[Record], console: Console, peaks: Mapping[st
     print_remarks(found, console, peaks or {})
 
 
+def _known(row: Row, peaks: Mapping[str, Known] | None) -> Known:
+    return (peaks or {}).get(row.record.environment, Known())
+
+
 def _shares(row: Row, known: Known) -> Cells:
     """Of what the machine was measured to do, and of what its datasheet says, where these are known."""
     found = {"of peak": of_peak(row, known.measured), "of datasheet": of_peak(row, known.datasheet)}
     return {name: units.percent(part.share) for name, part in found.items() if part}
 
 
-def _columns(found: Sequence[Row], shares: Sequence[str]) -> list[str]:
+def _rates(cells: Sequence[Cells]) -> list[str]:
+    """Those of links where something crosses one; those of chips where anything has them, or nothing crosses."""
+    of_links = [name for name in COLUMNS if any(name in row for row in cells)]
+    of_chips = not of_links or any(row.get(name) for row in cells for name in _RATES)
+    return [*(_RATES if of_chips else ()), *of_links]
+
+
+def _columns(found: Sequence[Row], rates_: Sequence[str], shares: Sequence[str]) -> list[str]:
     """What the headline is goes without saying where it is the latency of all; other quantities get a column each."""
     plain = all(row.measured()[:1] in ([], [("latency", "warm")]) for row in found)
     quantity = [] if plain else ["quantity"]
     more = [_heading(key) for key in others(found)]
     compiled = ["compile"] if any(row.compile_time() is not None for row in found) else []
-    return [*_WHO, *quantity, "median", "interval", "noise", *compiled, *more, *_RATES, *shares, "memory", "status"]
+    return [*_WHO, *quantity, "median", "interval", "noise", *compiled, *more, *rates_, *shares, "memory", "status"]
 
 
 def _heading(key: Key) -> str:
@@ -80,7 +93,7 @@ def _cells(row: Row) -> Cells:
         headline, *more = row.measured()
         cells |= {"quantity": _heading(headline), **_figures(summary, headline)}
         cells |= {_heading(key): _value(row.summary(key), key) for key in more}
-        found = rates(record.cost, summary.median) if unit(headline) == "s" else rates(None, 0.0)
+        found = rates(None if traffic(row) else record.cost, row.seconds() or 0.0)
         moved = "view" if record.view else _giga(found.bytes_per_second)
         cells |= {"GB/s": moved, "GFLOP/s": _giga(found.flops_per_second)}
     return cells

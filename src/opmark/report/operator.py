@@ -118,6 +118,8 @@ def _marks(operator: Operator) -> list[Text]:
     said = {
         "a view: the data stays where it is, so there is no bandwidth": operator.view,
         "its result is drawn anew by every call, and judged by its distribution": operator.result == "random",
+        "several processes compute it together, as many as `ranks` says": operator.ranks,
+        "means nothing where the device is the host": operator.device_only,
         f"changes {', '.join(operator.mutates)} in place": bool(operator.mutates),
         "touches only a part of its tensors; the cost is that of the part": operator.partial,
         f"its reference is computed by {operator.reference_by}": operator.reference_by != "NumPy",
@@ -132,14 +134,23 @@ def _work(operator: Operator) -> list[RenderableType]:
 
 
 def _costs_table(operator: Operator) -> Table:
-    table = plain_table("size", "phase", "parameters", "flops", "read", "written", "flops/byte")
+    sends = operator.cost(operator.complete(operator.presets["typical"])).traffic is not None
+    work = ("read", "written", "algbw counts", "busbw counts") if sends else ("flops", "read", "written", "flops/byte")
+    table = plain_table("size", "phase", "parameters", *work)
     for size, given in operator.presets.items():
         params = operator.complete(given)
         shown = ", ".join(f"{key}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for key, v in given.items())
         for phase in ("forward", "backward") if operator.gradients else ("forward",):
             cost = operator.phase_cost(params, phase)
-            table.add_row(size, phase, Text(shown), *_cost_cells(cost))
+            table.add_row(size, phase, Text(shown), *(_sent_cells(cost) if cost and sends else _cost_cells(cost)))
     return table
+
+
+def _sent_cells(cost: Cost) -> tuple[str, ...]:
+    """What a rank's buffers take, and what of them the two bandwidths are about."""
+    moved = cost.traffic
+    counted = (moved.size, round(moved.bus)) if moved else (0, 0)
+    return tuple(units.count_bytes(n) for n in (cost.bytes_read, cost.bytes_written, *counted))
 
 
 def _cost_cells(cost: Cost | None) -> tuple[str, ...]:

@@ -9,7 +9,10 @@ from rich.console import Console
 from rich.text import Text
 
 from opmark import units
+from opmark.report.communication_lines import print_above_link, print_overlaps, print_stragglers
+from opmark.report.fit_table import print_fits
 from opmark.report.names import named
+from opmark.report.pairs import print_pairs
 from opmark.report.rows import Row
 from opmark.report.view import Known, of_peak
 from opmark.schema.profile import NO_PROFILE, PARTLY
@@ -30,12 +33,22 @@ def print_remarks(found: Sequence[Row], console: Console, peaks: Mapping[str, Kn
     _print_checks(found, console)
     _print_reasons(found, console)
     _print_profiles(found, console)
+    print_communication(found, console)
     print_doubts(found, console, peaks)
+
+
+def print_communication(found: Sequence[Row], console: Console) -> None:
+    """What several rows say together: pairs of ranks, what hides behind what, latency and bandwidth over sizes."""
+    print_pairs(found, console)
+    print_overlaps(found, console)
+    print_fits(found, console)
 
 
 def print_doubts(found: Sequence[Row], console: Console, peaks: Mapping[str, Known], called: Named = named) -> None:
     _print_cautions(found, console, called)
+    print_stragglers(found, console, called)
     _print_above_peak(found, peaks, console, called)
+    print_above_link(found, console, peaks, called)
     _print_alone(found, console)
 
 

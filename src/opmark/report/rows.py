@@ -47,6 +47,11 @@ class Row:
         found = self.measurements(key or measured[0])
         return summarize(found) if found else None
 
+    def seconds(self) -> float | None:
+        """Median of the headline; None where nothing was measured, or something else than a time."""
+        summary = self.summary()
+        return summary.median if summary and unit(self.measured()[0]) == "s" else None
+
     def compile_time(self) -> float | None:
         """Seconds with empty caches, the median over processes; None where nothing was compiled."""
         known = [record.compilation.cold for record in self.records if record.compilation]

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from opmark.metrics.roofline import Attained, attained
 from opmark.metrics.throughput import rates
+from opmark.report.communication import communication_view, traffic
+from opmark.report.known import Known as Known
 from opmark.report.rows import Key, Row, unit
 from opmark.schema import Measurement
-from opmark.schema.noise import NoiseFloor
 from opmark.schema.peaks import Peaks
 from opmark.stats import median
-
-
-class Known(NamedTuple):
-    """Of a chip; None for what nobody has measured or written down."""
-
-    measured: Peaks | None = None
-    datasheet: Peaks | None = None
-    noise: NoiseFloor | None = None
-    """Of the backend that ran there."""
 
 
 def view(row: Row, run_id: str = "", known: Known | None = None, gain: float | None = None) -> dict[str, Any]:
@@ -100,6 +92,8 @@ def _quantity(row: Row, key: Key) -> dict[str, Any]:
         "check": msgspec.to_builtins(first.check),
         "warnings": msgspec.to_builtins([caution for m, caution in row.cautions() if (m.quantity, m.cache) == key]),
     }
+    if first.by_rank:
+        described["rank_medians"] = [[median(samples) for samples in m.by_rank] for m in found]
     if first.kernels:
         described["kernels"] = msgspec.to_builtins(first.kernels)
     return described
@@ -125,26 +119,22 @@ def _range(values: list[float | None]) -> list[float] | None:
 
 
 def _metrics(row: Row, known: Known) -> dict[str, Any]:
-    found = rates(row.record.cost, _headline_seconds(row) or 0.0)
+    """Of what communicates, the bandwidth is that of a link: what its buffers take is no rate of anything."""
+    found = rates(None if traffic(row) else row.record.cost, row.seconds() or 0.0)
     return {
         "bytes_per_second": found.bytes_per_second,
         "flops_per_second": found.flops_per_second,
         "of_measured_peak": msgspec.to_builtins(of_peak(row, known.measured)),
         "of_datasheet_peak": msgspec.to_builtins(of_peak(row, known.datasheet)),
+        **communication_view(row, known),
     }
 
 
 def of_peak(row: Row, peaks: Peaks | None) -> Attained | None:
     """Of the headline, if that is a time."""
-    seconds = _headline_seconds(row)
+    seconds = row.seconds()
     if peaks is None or seconds is None:
         return None
     _, cache = row.measured()[0]
     dtype = str(row.record.task.case.params.get("dtype", ""))
     return attained(row.record.cost, seconds, dtype, peaks, cold=cache == "cold")
-
-
-def _headline_seconds(row: Row) -> float | None:
-    """None where nothing was measured, or something else than a time."""
-    summary = row.summary()
-    return summary.median if summary and unit(row.measured()[0]) == "s" else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -27,10 +27,12 @@ def cases_for(
     wrt: Sequence[str] = (),
     call: Mapping[str, Any] | None = None,
     selection: Selection | None = None,
+    beside: Callable[[Operator], Mapping[str, Any]] | None = None,
 ) -> list[Case]:
     """The cases of operators with parameters, or of a workload file, or of a suite; of these, what is selected.
 
-    With a selection alone, of all operators.
+    With a selection alone, of all operators. `beside`: the parameters for an operator, where they are not the same for
+    all.
     """
     wanted = selection or Selection()
     if not (ops or workload is not None or suite_name) and (wanted.names or wanted.categories):
@@ -42,7 +44,9 @@ def cases_for(
     if ops:
         phases = phases or (["backward"] if wrt else ["forward"])
         named = [name for op in ops for name in operators_like(op)]
-        entries = [_entry(find_operator(name), params, wanted.sizes, phases, wrt, call or {}) for name in named]
+        given = beside or (lambda operator: params)
+        operators = [find_operator(name) for name in named]
+        entries = [_entry(one, given(one), wanted.sizes, phases, wrt, call or {}) for one in operators]
         named_cases = expand(Workload(VERSION, "command line", entries), find_operator)
         cases = wanted.of_cases(named_cases, find_operator)
         if not cases:

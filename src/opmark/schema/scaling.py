@@ -57,6 +57,8 @@ def allowed(operator: Operator, params: Params) -> bool:
 def of_elements(operator: Operator, params: Params, target: int) -> dict[str, Any] | None:
     """The parameters with about so many elements in and out; None where the operator does not come in that size."""
     found = dict(params)
+    if not elements(operator, found):  # a barrier has no size
+        return None
     for _ in range(_STEPS):
         ratio = target / elements(operator, found)
         if 2**-0.5 <= ratio <= 2**0.5:

@@ -5,25 +5,27 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from opmark import api
 from opmark.compat.micro_perf.chips import chip_of
 from opmark.compat.micro_perf.options import HARDWARE, LEVELS, our_backend, parsed, remarks
 from opmark.compat.micro_perf.place import placed
+from opmark.compat.micro_perf.ranks import fitting, widest
 from opmark.compat.micro_perf.reports import Reports
-from opmark.compat.micro_perf.tasks import Choice, Offer, chosen, in_turn, listing, offered
-from opmark.exporters.bytemicroperf_figures import MICRO, figures, moved, rounded
+from opmark.compat.micro_perf.tasks import Choice, Kind, Offer, Part, chosen, in_turn, listing, offered
+from opmark.errors import UserError
+from opmark.exporters.bytemicroperf_figures import MICRO, Figures, figures, moved, rounded
 from opmark.exporters.bytemicroperf_names import tensor_shapes, v1_name, v3_words
+from opmark.exporters.bytemicroperf_traffic import moved_between
 from opmark.exporters.bytemicroperf_v1 import V1Report
 from opmark.exporters.bytemicroperf_v3 import V3Report
 from opmark.metrics.throughput import rates
 from opmark.registry import backend as find_backend
 from opmark.report.rows import Row
 from opmark.runner.probe import probe
-from opmark.schema import Entry, Record, Workload
+from opmark.schema import Record, Workload
 from opmark.schema.workload import VERSION
 from opmark.units import counted
 
@@ -46,21 +48,22 @@ def main(arguments: Sequence[str]) -> int:
     hardware = given.hardware_type or given.backend or "GPU"
     backend = our_backend(hardware)
     choice = chosen(offer, given.task)
+    items, beyond = fitting(choice.items, given.device, find_backend(backend).device, v1=v1)
     talk.info(f"workload: {offer.where}")
-    for line in [*remarks(given), *choice.remarks, *(f"not measured: {line}" for line in choice.missing)]:
+    for line in [*remarks(given), *choice.remarks, *beyond, *(f"not measured: {line}" for line in choice.missing)]:
         talk.warning(line)
     if given.compile_only:
         talk.always("--compile_only: operators run as their framework has them, so there is nothing to compile")
         return 0
-    if not choice.items:
+    if not items:
         return 1
     look = chip_of(given.vendor_path, talk.warning)
-    report = V1Report(hardware) if v1 else V3Report(hardware)
+    report = V1Report(hardware) if v1 else V3Report(hardware, widest(items))
     session = _Session(given, backend, Reports(given.report_dir, report, look), talk)
     with placed(given, backend) as said:
         for line in said:
             talk.warning(line)
-        return session.run(choice)
+        return session.run(choice._replace(items=items))
 
 
 @dataclass
@@ -95,34 +98,47 @@ class _Session:
     talk: Talk
     runs: list[str] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
+    refused: dict[str, UserError] = field(default_factory=dict)
+    """By the names of what cannot be measured."""
 
     def run(self, choice: Choice) -> int:
         try:
-            for asked, entries in in_turn(choice.items, v1=self._v1):
-                self._measure(asked, entries)
+            for part in in_turn(choice.items, v1=self._v1):
+                self._try(part)
         except KeyboardInterrupt:
             self.talk.always("interrupted: the reports hold what was measured until then")
             return 130
         finally:
             self.reports.write()
             self._conclude()
+        if self.refused and not self.runs:
+            raise next(iter(self.refused.values()))
+        for names, error in self.refused.items():
+            self.talk.warning(f"not measured: {names}: {error.message}")
         measured = any(record.status == "ok" for record in self.records)
         failed = any(record.failed for record in self.records)
-        return 0 if measured and not failed and not choice.missing else 1
+        return 0 if measured and not (failed or choice.missing or self.refused) else 1
+
+    def _try(self, part: Part) -> None:
+        """What cannot be measured at all does not keep the rest from it: communication, where no ranks can be had."""
+        try:
+            self._measure(part)
+        except UserError as error:
+            self.refused[", ".join(dict.fromkeys(entry.op for entry in part.entries))] = error
 
     @property
     def _v1(self) -> bool:
         return self.given.hardware_type is not None
 
-    def _measure(self, asked: Mapping[str, Any], entries: list[Entry]) -> None:
-        how = {**(V1_SAMPLING if self._v1 else {}), **asked}
+    def _measure(self, part: Part) -> None:
+        how = {**(V1_SAMPLING if self._v1 else {}), **part.asked}
         if "samples" in how:
             how.setdefault("warmup", V1_SAMPLING["warmup"])
         result = api.run(
-            workload=Workload(VERSION, "micro-perf", entries),
+            workload=Workload(VERSION, "micro-perf", part.entries),
             backend=self.backend,
-            quantity=self._quantities(),
-            cache="cold",
+            quantity=self._quantities(part.kind),
+            cache="cold" if part.kind == "compute" else "warm",
             processes=1,
             timeout=_TIMEOUT,
             threads=self.given.threads or (),
@@ -133,9 +149,13 @@ class _Session:
         )
         self.runs.append(result.run.id)
 
-    def _quantities(self) -> list[str]:
-        """The device's own time where it tells it, as ByteMicroPerf reports kernels; else the host's."""
+    def _quantities(self, kind: Kind) -> list[str]:
+        """The device's own time where it tells it, as ByteMicroPerf reports kernels; else the host's.
+
+        Communication it times in calls that follow each other, all with one buffer, as a device takes them."""
         on_device = find_backend(self.backend).device != "cpu"
+        if kind == "ranks":
+            return ["throughput", "latency"] if on_device else ["latency"]
         if self.given.disable_profiling and not on_device:
             self.talk.warning(f"--disable_profiling: nothing is profiled on {self.backend}; the host's clock is read")
         if not on_device:
@@ -163,7 +183,8 @@ class _Session:
 def _line(record: Record, *, v1: bool) -> str:
     case = record.task.case
     if v1:
-        what = f"{v1_name(case)} {case.params.get('dtype', '')} {tensor_shapes(case)}"
+        group = f" group {case.params['ranks']}" if "ranks" in case.params else ""
+        what = f"{v1_name(case)} {case.params.get('dtype', '')} {tensor_shapes(case)}{group}"
     else:
         op, arguments = v3_words(case)
         what = f"{op} {record.task.implementation} {json.dumps(arguments)}"
@@ -171,11 +192,19 @@ def _line(record: Record, *, v1: bool) -> str:
     found = figures(row)
     if found is None:
         return f"{what}: {record.status}: {record.reason}"
-    bandwidth = rates(moved(row), found.mean).bytes_per_second
-    speed = f", {rounded(bandwidth / 1e9)} GB/s" if bandwidth else ""
+    speed = _speed(row, found)
     doubts = f" ({', '.join(found.warnings)})" if found.warnings else ""
     mean, median = rounded(found.mean / MICRO), rounded(found.summary.median / MICRO)
     return f"{what}: {mean} us (median {median}){speed}{doubts}"
+
+
+def _speed(row: Row, found: Figures) -> str:
+    sent = moved_between(row, found)
+    if sent:
+        algorithm, bus = sent.algorithm(sent.seconds), sent.bus(sent.seconds)
+        return f", {rounded(algorithm)} GB/s, bus {rounded(bus)} GB/s" if algorithm and bus is not None else ""
+    bandwidth = rates(moved(row), found.mean).bytes_per_second
+    return f", {rounded(bandwidth / 1e9)} GB/s" if bandwidth else ""
 
 
 def _show_tasks(offer: Offer, *, v1: bool) -> int:

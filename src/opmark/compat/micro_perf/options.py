@@ -21,7 +21,7 @@ HARDWARE: dict[str, Callable[[], str]] = {
 }
 """ByteMicroPerf's way to name hardware; the names of our backends are taken too."""
 
-_ONE_DEVICE = "one device is measured at a time, so that no other one disturbs it"
+_ONE_DEVICE = "one case is measured at a time, so that no other one disturbs it"
 _NOBODY = "one node takes part, so nobody is connected to"
 _PIP = "nothing is installed while measuring; `pip install 'opmark[torch]'` was the installation"
 
@@ -68,8 +68,8 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
             raise UserError(f"--{name}: {why}", hint)
     if given.node_world_size not in (None, 1):
         raise UserError(
-            f"--node_world_size {given.node_world_size}: opmark measures on one machine",
-            "run it on each of them; the reports can lie in one folder",
+            f"--node_world_size {given.node_world_size}: this command measures on one machine",
+            "run it on each of them; `opmark run all_reduce` under torchrun, Slurm or mpirun has ranks on several",
         )
     if given.hardware_type and given.backend:
         raise UserError("--hardware_type and --backend say the same thing", "leave one of them out")
@@ -150,7 +150,7 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
 
     add(["--hardware_type"], "GPU, CPU, or a backend of opmark: reports as in 2024")
     add(["--backend"], "the same: reports as in 2026 [GPU]")
-    add(["--device"], "the device to measure on, by its number [the first]")
+    add(["--device"], "the device to measure on, by its number; several, by comma, for communication [the first]")
     add(["--threads"], "threads of the processor to use [all cores]; not of ByteMicroPerf", type=_threads)
     add(["--numa_node", "--numa"], "only the processors of this node, or of these; -1: of all", dest="numa_node")
     add(["--env"], "a JSON file of environment variables, `common` and by name of the device", type=Path)

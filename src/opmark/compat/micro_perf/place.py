@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from opmark.compat.visible import environment, only
+from opmark.compat.visible import VARIABLES, environment, only
 from opmark.errors import InvalidFile, UserError
 from opmark.registry import backend as find_backend
 from opmark.runner.probe import probe
@@ -30,17 +30,21 @@ def placed(given: argparse.Namespace, backend: str) -> Iterator[list[str]]:
 
 
 def _device(asked: str | None, backend: str) -> tuple[dict[str, str], list[str]]:
+    """Communication has one of them a rank, in this order; all else is measured on the first."""
     if asked is None:
         return {}, []
     if asked == "all":
-        return {}, ["--device all: one device is measured, the first; what is alike would only be measured again"]
+        return {}, ["--device all: communication uses as many as it needs; all else is measured on the first"]
     numbers = [part.strip() for part in asked.split(",")]
     if not all(number.isdecimal() for number in numbers):
         raise UserError(f"--device: expected numbers or all, got `{asked}`", "as in --device 0")
-    first = numbers[0]
-    said = [] if len(numbers) == 1 else [f"--device {asked}: one device is measured, {first}"]
     kind = find_backend(backend).device
-    return only(kind, int(first), f"--device {first}"), said
+    seen: dict[str, list[str]] = {}
+    for number in numbers if kind in VARIABLES else numbers[:1]:
+        for variable, value in only(kind, int(number), f"--device {number}").items():
+            seen.setdefault(variable, []).append(value)
+    first = f"--device {asked}: communication uses these; all else is measured on {numbers[0]}"
+    return {variable: ",".join(values) for variable, values in seen.items()}, [first] if len(numbers) > 1 else []
 
 
 def _of_nodes(asked: str | None) -> set[int] | None:

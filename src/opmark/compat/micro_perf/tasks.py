@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -27,6 +27,18 @@ _ENDINGS = (".json", ".csv", ".yaml", ".yml")
 _LISTING = "opmark micro-perf --show_task_list"
 
 
+Kind = Literal["compute", "transfer", "ranks"]
+"""What is at work: a device alone, a device with its host, or several processes."""
+
+
+class Part(NamedTuple):
+    """Entries to measure in the same way."""
+
+    asked: Mapping[str, Any]
+    kind: Kind
+    entries: list[Entry]
+
+
 class Item(NamedTuple):
     """An entry of a workload."""
 
@@ -38,6 +50,7 @@ class Item(NamedTuple):
     cases: int
     asked: Mapping[str, Any]
     """How its file wants it to be measured."""
+    kind: Kind = "compute"
 
     def title(self, *, v1: bool) -> str:
         return self.v1 if v1 else self.v3
@@ -134,7 +147,14 @@ def _item(entry: Entry, taken: Intake) -> Item:
     first = cases[0]
     v1, v3 = v1_name(first), v3_words(first)[0]
     names = {first.op, v1, v3, *find_operator(first.op).aliases, *filed_under(first.sources)}
-    return Item(entry, v1, v3, frozenset(names), len(cases), taken.asked)
+    return Item(entry, v1, v3, frozenset(names), len(cases), taken.asked, _kind(first.op))
+
+
+def _kind(name: str) -> Kind:
+    found = find_operator(name)
+    if found.ranks:
+        return "ranks"
+    return "transfer" if "ranks" in found.by_name else "compute"
 
 
 def chosen(offer: Offer, asked: str) -> Choice:
@@ -186,14 +206,14 @@ def listing(offer: Offer, *, v1: bool) -> list[tuple[str, int]]:
     return list(counts.items())
 
 
-def in_turn(items: Sequence[Item], *, v1: bool) -> list[tuple[Mapping[str, Any], list[Entry]]]:
-    """Entries to measure in the same way, those of a task next to each other."""
+def in_turn(items: Sequence[Item], *, v1: bool) -> list[Part]:
+    """Those of a task next to each other."""
     order = list(dict.fromkeys(item.title(v1=v1) for item in items))
-    parts: list[tuple[Mapping[str, Any], list[Entry]]] = []
+    parts: list[Part] = []
     for item in sorted(items, key=lambda item: order.index(item.title(v1=v1))):
-        part = next((entries for asked, entries in parts if asked == item.asked), None)
+        part = next((part for part in parts if (part.asked, part.kind) == (item.asked, item.kind)), None)
         if part is None:
-            parts.append((item.asked, [item.entry]))
+            parts.append(Part(item.asked, item.kind, [item.entry]))
         else:
-            part.append(item.entry)
+            part.entries.append(item.entry)
     return parts

@@ -30,6 +30,10 @@ _NOT_YET = {
 
 def main(arguments: Sequence[str]) -> int:
     """0: all well. 1: a case failed, or a part of the config was not understood. 130: interrupted."""
+    if list(arguments[:1]) == ["comms"]:
+        from opmark.compat.param_comms.command import main as comms
+
+        return comms(arguments[1:])
     given = parser().parse_args(list(arguments))
     if given.version:
         from opmark.version import VERSION

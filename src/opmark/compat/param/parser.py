@@ -10,7 +10,9 @@ MODES = ("discrete", "continuous", "continuous_events")
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="opmark param", description="PARAM's run_benchmark: the same configs, options and result files."
+        prog="opmark param",
+        description="PARAM's run_benchmark: the same configs, options and result files.",
+        epilog="`opmark param comms -h`: PARAM's comms.py, collectives of several ranks.",
     )
     _what_runs(made)
     _how_it_is_measured(made)

@@ -19,7 +19,7 @@ from opmark.schema import Imported
 _EMPTY = "to_be_implemented"
 """What stands in a file for an operator that they have not written yet."""
 _TELLING = frozenset(name for forms in FORMS.values() for form in forms for name in form.names) - {
-    "arg_type", "dtype", "shape", "k", "mode", "batch", "dim", "rank",
+    "arg_type", "dtype", "shape", "k", "mode", "batch", "dim", "rank", "group",
 }  # fmt: skip
 """Arguments by which their files are known; not those that anybody may have."""
 

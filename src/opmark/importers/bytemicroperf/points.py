@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from opmark.errors import nearest
+from opmark.importers.bytemicroperf.communication import meant
 from opmark.importers.bytemicroperf.form import Form
-from opmark.importers.bytemicroperf.spread import Spread
+from opmark.importers.bytemicroperf.spread import Spread, not_too_many
 from opmark.importers.bytemicroperf.tasks import ARGUMENTS, forms_of
 from opmark.importers.bytemicroperf.values import Arguments, Refused, shown, slip
 from opmark.schema import Entry, Imported, Problem
@@ -62,20 +63,29 @@ class Taken:
 
     def _take_points(self, spread: Spread, forms: Sequence[Form]) -> None:
         refusals: dict[tuple[str, str], tuple[Refused, int]] = {}
-        source = f"{self.path.name}#{spread.name}"
         for point in spread.points():
             try:
-                form = _form(forms, point)
-                entry = Entry(form.op, form.params(point), tags=[form.tag] if form.tag else [], source=source)
-                self._notes(form, point)
+                self._take_point(spread, forms, point)
             except Refused as refused:
                 where = spread.place_of(refused.argument, point.get(refused.argument))
                 count = refusals.get((where, refused.message), (refused, 0))[1]
                 refusals[where, refused.message] = (refused, count + 1)
-            else:
-                self.entries.append(entry)
         for (where, message), (first, count) in refusals.items():
             self.problem(where, f"{message} ({counted(count, 'point')})", first.hint)
+
+    def _take_point(self, spread: Spread, forms: Sequence[Form], written: Arguments) -> None:
+        """Some stand for more than they say."""
+        source = f"{self.path.name}#{spread.name}"
+        points, note = meant(spread.task, written)
+        if len(points) > 1:
+            not_too_many(len(self.entries) + len(points))
+        for point in points:
+            form = _form(forms, point)
+            entry = Entry(form.op, form.params(point), tags=[form.tag] if form.tag else [], source=source)
+            self._notes(form, point)
+            self.entries.append(entry)
+        if note:
+            self.note(note)
 
     def _notes(self, form: Form, point: Arguments) -> None:
         """Of what is ignored, too. An argument that is nobody's and nearly one that is missing is a slip."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from opmark.errors import InvalidParameter
 from opmark.registry import operator as find_operator
@@ -13,29 +15,63 @@ from opmark.units import counted
 MOST_RANKS = 65_536
 
 
-def of_ranks(
-    cases: Sequence[Case], ranks: Sequence[int], groups: Sequence[int], *, strict: bool
-) -> tuple[list[Case], list[str]]:
-    """(every case that takes several processes, with these numbers of them; what is left out because it cannot be).
+@dataclass(frozen=True)
+class Asked:
+    """`--ranks` and `--group-size`."""
 
-    With `strict`, what cannot be is an InvalidParameter: a person has named it.
-    """
-    if not ranks and not groups:
-        return list(cases), []
-    _check("ranks", ranks)
-    _check("group-size", groups)
-    found: dict[str, Case] = {}
-    out: list[Case] = []
-    for case in cases:
-        for other in _variants(case, find_operator(case.op), ranks, groups):
-            if strict or _allowed(other):
-                if strict:
-                    find_operator(other.op).check_rules(other.params)
-                found.setdefault(other.id, other)
-            else:
-                out.append(other)
-    _somebody(cases, found, ranks)
-    return list(found.values()), _said(out)
+    ranks: Sequence[int] = ()
+    groups: Sequence[int] = ()
+    started: int | None = None
+    """By a launcher: what all communication takes if nobody says otherwise."""
+
+    def __post_init__(self) -> None:
+        _check("ranks", self.ranks)
+        _check("group-size", self.groups)
+
+    def beside(self, operator: Operator, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of an operator that a person has named, with these: both at once say it twice."""
+        axes = self._axes(operator)
+        for name, option in (("ranks", "--ranks"), ("group", "--group-size")):
+            if name in params and name in axes:
+                if self.ranks or self.groups:
+                    raise InvalidParameter(f"-p {name}=... and {option} say the same thing", "leave one of them out")
+                del axes[name]
+        return {**params, **axes}
+
+    def instead(self, cases: Sequence[Case]) -> tuple[list[Case], list[str]]:
+        """(every case of a workload with these; what is left out because so many ranks cannot do it)."""
+        if not self.ranks and not self.groups and not self.started:
+            return list(cases), []
+        found: dict[str, Case] = {}
+        out: list[Case] = []
+        for case in cases:
+            operator = find_operator(case.op)
+            for other in _variants(case, self._axes(operator)):
+                if _allowed(operator, other):
+                    found.setdefault(other.id, other)
+                else:
+                    out.append(other)
+        if not found:
+            raise InvalidParameter(
+                "no case of this workload can be done by so many ranks",
+                "`opmark describe OP` lists an operator's rules",
+            )
+        return list(found.values()), _said(out)
+
+    def refuse_if_nobody(self, operators: Sequence[Operator]) -> None:
+        """Ranks of what takes none are a mistake."""
+        asked = "ranks" if self.ranks else "group-size"
+        if (self.ranks or self.groups) and not any(_has(operator, "ranks") for operator in operators):
+            raise InvalidParameter(
+                f"--{asked}: none of these operators takes several processes",
+                "`opmark list ops --category communication` lists those that do",
+            )
+
+    def _axes(self, operator: Operator) -> dict[str, list[int]]:
+        """Only what an operator has. What was started is for those that communicate: a copy may well go alone."""
+        ranks = self.ranks or ([self.started] if self.started and operator.ranks else [])
+        axes = {"ranks": list(ranks), "group": list(self.groups)}
+        return {name: values for name, values in axes.items() if values and _has(operator, name)}
 
 
 def _said(out: Sequence[Case]) -> list[str]:
@@ -45,9 +81,7 @@ def _said(out: Sequence[Case]) -> list[str]:
     return [f"left out {counted(len(out), 'case')} that so many ranks cannot do: {names}"]
 
 
-def _variants(case: Case, operator: Operator, ranks: Sequence[int], groups: Sequence[int]) -> Iterator[Case]:
-    """Only what an operator has is changed; one that knows of no ranks stays as it is."""
-    axes = {name: values for name, values in (("ranks", ranks), ("group", groups)) if values and _has(operator, name)}
+def _variants(case: Case, axes: Mapping[str, Sequence[int]]) -> Iterator[Case]:
     for point in product(*axes.values()):
         params = {**case.params, **dict(zip(axes, point, strict=True))}
         yield Case.of(case.op, params, case.phase, case.tags, case.wrt, case.sources) if axes else case
@@ -57,9 +91,9 @@ def _has(operator: Operator, name: str) -> bool:
     return name in operator.by_name and operator.by_name[name].kind == "rank"
 
 
-def _allowed(case: Case) -> bool:
+def _allowed(operator: Operator, case: Case) -> bool:
     try:
-        find_operator(case.op).check_rules(case.params)
+        operator.check_rules(case.params)
     except InvalidParameter:
         return False
     return True
@@ -71,15 +105,3 @@ def _check(name: str, values: Sequence[int]) -> None:
             raise InvalidParameter(
                 f"--{name}: expected a whole number from 1 to {MOST_RANKS}, got {value!r}", f"as in --{name} 2,4"
             )
-
-
-def _somebody(cases: Sequence[Case], found: dict[str, Case], ranks: Sequence[int]) -> None:
-    if not any(_has(find_operator(case.op), "ranks") for case in cases):
-        raise InvalidParameter(
-            f"--{'ranks' if ranks else 'group-size'}: none of these operators takes several processes",
-            "`opmark list ops --category communication` lists those that do",
-        )
-    if not found:
-        raise InvalidParameter(
-            "no case of this workload can be done by so many ranks", "`opmark describe OP` lists an operator's rules"
-        )

@@ -68,6 +68,8 @@ def gather(place: Place, command: str) -> dict[int, Post]:
         except BaseException:
             gathering.dissolve("rank 0 was interrupted while it waited for all ranks")
             raise
+        finally:
+            gathering.close_the_rest()
         return gathering.posts
 
 
@@ -82,10 +84,8 @@ def _listening(place: Place) -> socket.socket:
         ) from None
     alone = place.local_size == place.size
     try:
-        if family == socket.AF_INET6:
-            dual = not alone and socket.has_dualstack_ipv6()
-            return socket.create_server(("::1" if alone else "", place.port), family=family, dualstack_ipv6=dual)
-        return socket.create_server((place.host if alone else "", place.port))
+        dual = family == socket.AF_INET6 and not alone and socket.has_dualstack_ipv6()
+        return socket.create_server((place.host if alone else "", place.port), family=family, dualstack_ipv6=dual)
     except OSError as error:
         raise _no_port(place, error) from None
 
@@ -104,6 +104,7 @@ class _Gathering:
         self._place = place
         self._command = command
         self._arrivals: queue.Queue[_Come] = queue.Queue()
+        self._links: list[Link] = []
 
     def run(self, listener: socket.socket) -> None:
         deadline = time.monotonic() + GATHER_WITHIN
@@ -120,12 +121,19 @@ class _Gathering:
     def dissolve(self, message: str) -> None:
         dismiss(self.posts.values(), 2, message)
 
+    def close_the_rest(self) -> None:
+        kept = [*_open, *(post.link for post in self.posts.values())]
+        for link in self._links:
+            if link not in kept:
+                link.close()
+
     def _open(self, listener: socket.socket) -> None:
         try:
             connection, _ = listener.accept()
         except TimeoutError:
             return
-        threading.Thread(target=self._greeted, args=(Link(connection),), daemon=True).start()
+        self._links.append(Link(connection))
+        threading.Thread(target=self._greeted, args=(self._links[-1],), daemon=True).start()
 
     def _greeted(self, link: Link) -> None:
         """Strangers knock on any port: whoever does not greet is not let in, and nobody waits for it."""
@@ -133,16 +141,15 @@ class _Gathering:
             who: Greeting = link.hear(greeting, FIRST_LINE)
         except LinkLost:
             link.close()
-            return
-        self._arrivals.put(_Come(link, who))
+        else:
+            self._arrivals.put(_Come(link, who))
 
     def _receive(self, come: _Come) -> None:
         reason = self._why_not(come.who)
         try:
             come.link.tell(Refusal(reason) if reason else Welcome(platform.node()))
         except LinkLost:
-            come.link.close()  # it is missed when the time is over
-            return
+            return  # it is missed when the time is over
         if reason:
             _open.append(come.link)
             raise UserError(reason, "every rank is started with the same command of the same opmark")

@@ -57,7 +57,10 @@ class RanksMeasuring:
         """Of what is begun and waited for, with computation; of an operator that does two things, with each other."""
         exchange = self._exchange
         if exchange.parts:
-            (first, alone), (second, other) = exchange.parts.items()
+            done = self._backend.synchronize if self._backend.asynchronous else None
+            (first, alone), (second, other) = (
+                (name, partial(_both, part, done)) for name, part in exchange.parts.items()
+            )
             together = partial(_both, exchange.start, self._wait)
             return measured_overlap(self._team, first, alone, second, other, together)
         if exchange.finish is None:

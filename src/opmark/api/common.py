@@ -1,0 +1,73 @@
+"""What the functions of this package share: where results are kept, and how a run becomes a result."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import convert
+from msgspec.structs import replace
+
+from opmark.errors import UserError
+from opmark.hardware.datasheets import datasheet
+from opmark.interfaces import Store
+from opmark.report.view import Known
+from opmark.result import Result
+from opmark.schema import (
+    Environment,
+    Record,
+    Run,
+)
+from opmark.schema.peaks import Peaks, chip, kept_under
+from opmark.store import memory
+from opmark.store.find import noise_of
+from opmark.store.location import store_path
+
+DEFAULT_EFFORT = "standard"
+DEFAULT_TIMEOUT = 60.0
+LONGEST_TIMEOUT = 1e6
+
+PathLike = str | os.PathLike[str]
+
+
+def talk(message: str) -> None:
+    """Talk goes to stderr, data to stdout."""
+    print(message, file=sys.stderr)
+
+
+def check_timeout(timeout: float, name: str = "timeout") -> None:
+    if not 0 < timeout <= LONGEST_TIMEOUT:
+        raise UserError(
+            f"{name}: expected seconds above 0 and up to {LONGEST_TIMEOUT:g}, got {timeout:g}", "as in --timeout 60"
+        )
+
+
+def open_store(db: PathLike | None = None, *, create: bool = False) -> Store:
+    if str(db) == memory.NAME:
+        return memory.MemoryStore()
+    from opmark.store.sql import SqlStore
+
+    return SqlStore(store_path(db), create=create)
+
+
+def result_of(store: Store, run: Run, records: list[Record], db: PathLike | None) -> Result:
+    found = store.environments({record.environment for record in records if record.environment})
+    facts = {key: environment.facts for key, environment in found.items()}
+    return Result(run, records, store_path(db), facts, {key: _known(store, f) for key, f in facts.items()})
+
+
+def _known(store: Store, facts: dict[str, Any]) -> Known:
+    """What was measured of a chip and of its noise, and what its datasheet says."""
+    measured = store.kept("peaks", kept_under(facts))
+    known = convert(measured, Peaks) if measured else None
+    return Known(known, datasheet(chip(facts), facts.get("threads")), noise_of(store, facts))
+
+
+def store_all(store: Store, run: Run, environments: Iterable[Environment], records: Sequence[Record]) -> None:
+    store.begin(replace(run, tasks=len(records)))
+    for environment in environments:
+        store.add_environment(environment)
+    for record in records:
+        store.append(run.id, record)

@@ -1,0 +1,73 @@
+"""What this machine can do, and how far it can be trusted: `opmark calibrate`, `opmark doctor --aa`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+from opmark.api.common import (
+    DEFAULT_TIMEOUT,
+    PathLike,
+    check_timeout,
+    open_store,
+    store_all,
+    talk,
+)
+from opmark.errors import UserError
+from opmark.runner.calibrate import calibration
+from opmark.runner.plan import Plan
+from opmark.runner.request import default_backends
+from opmark.runner.self_test import PROCESSES, self_test
+from opmark.runner.session import new_run
+from opmark.runner.settings import default_threads
+from opmark.schema.noise import NoiseFloor
+from opmark.schema.peaks import Peaks, kept_under
+from opmark.store.find import noise_under
+from opmark.store.location import store_path
+
+
+def calibrate(
+    backend: str | None = None,
+    *,
+    threads: int | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    db: PathLike | None = None,
+    say: Callable[[str], None] = talk,
+) -> Peaks:
+    """This machine's real peaks, measured, stored as a run and kept for what is shown of later ones."""
+    check_timeout(timeout)
+    chosen = backend or default_backends()[0]
+    work = calibration(chosen, default_threads() if threads is None else threads, timeout, say)
+    with closing(open_store(db, create=True)) as store:
+        this = new_run(Plan((), ()), "calibrate")
+        peaks = work.run(f"measured in run {this.id}")
+        store_all(store, this, work.environments.values(), work.records)
+        if not peaks.levels and not peaks.flops:
+            raise UserError(
+                f"nothing could be measured on {chosen}: {work.records[0].reason}", f"`opmark show {this.id}` says why"
+            )
+        store.keep("peaks", kept_under(work.facts()), this.started, peaks)
+    say(f"stored as run {this.id} in {store_path(db)}")
+    return peaks
+
+
+def noise_floor(
+    backend: str | None = None,
+    *,
+    threads: int | None = None,
+    processes: int = PROCESSES,
+    timeout: float = DEFAULT_TIMEOUT,
+    db: PathLike | None = None,
+    say: Callable[[str], None] = talk,
+) -> NoiseFloor:
+    """How much identical code differs from itself here: `doctor --aa`. Kept for comparisons."""
+    if processes < 4 or processes % 2:
+        raise UserError(f"processes: expected an even number of at least 4, got {processes}", "as in --processes 10")
+    check_timeout(timeout)
+    with closing(open_store(db, create=True)) as store:
+        this = new_run(Plan((), ()), "noise")
+        floor, environments, records = self_test(backend or default_backends()[0], threads, processes, timeout, say)
+        store_all(store, this, environments, records)
+        store.keep("noise", noise_under(floor.backend, environments[0].facts), this.started, floor)
+    say(f"stored as run {this.id} in {store_path(db)}")
+    return floor

@@ -1,0 +1,241 @@
+"""Collectives in which all ranks do the same: all_reduce, reduce_scatter, all_gather, all_to_all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from opmark.interfaces import Exchange, Peers
+from opmark.operators import _numpy as np
+from opmark.operators._exchange import (
+    ADDING_UP,
+    ASYNCHRONOUS,
+    COMMON,
+    IMBALANCE,
+    LISTS,
+    OP,
+    OVERWRITES,
+    WITHIN,
+    by_rank,
+    communication,
+    cost,
+    exchange,
+    exchanged,
+    finite_calls,
+    others,
+    overwritten,
+    own_part,
+    parts,
+    point_to_point,
+    reduced,
+    share,
+    shared_buffer,
+    spans,
+    torch_op,
+    twice_others,
+    whole,
+    whole_buffer,
+)
+from opmark.schema import Params
+
+Inputs = Sequence[dict[str, Any]]
+
+# all_reduce
+
+
+def all_reduced(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+    return (reduced(p, by_rank(inputs)),)
+
+
+def all_reduce(p: Params, peers: Peers, x: Any) -> Exchange:
+    import torch.distributed as dist
+
+    op, group = torch_op(p), peers.group
+    out, restore = overwritten(p, x)
+
+    def begin(later: bool) -> Any:
+        if out is not x:
+            out.copy_(x)
+        return dist.all_reduce(out, op=op, group=group, async_op=later)
+
+    return exchange(p, begin, lambda: (out,), restore, finite_calls(p))
+
+
+# reduce_scatter
+
+
+def _reduce_scattered(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+    return (reduced(p, by_rank(inputs))[spans(parts(p))[rank]],)
+
+
+def _reduce_scatter(p: Params, peers: Peers, x: Any) -> Exchange:
+    import torch
+    import torch.distributed as dist
+
+    op, group, sizes = torch_op(p), peers.group, parts(p)
+    pieces = [part.clone() if p["lists"] else part for part in x.split(sizes)]
+    out, before = torch.empty_like(pieces[peers.rank]), x.clone() if p["in_place"] else None
+    if p["in_place"]:
+        out = pieces[peers.rank]
+    single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+    def begin_single(later: bool) -> Any:
+        return single(out, x, op=op, group=group, async_op=later)
+
+    def begin_list(later: bool) -> Any:
+        return dist.reduce_scatter(out, pieces, op=op, group=group, async_op=later)
+
+    return exchange(
+        p,
+        begin_list if p["lists"] or _uneven(sizes) else begin_single,
+        lambda: (out,),
+        (lambda: x.copy_(before)) if p["in_place"] else None,
+        finite_calls(p),
+    )
+
+
+# all_gather
+
+
+def _all_gathered(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+    brought = [x[:size] for x, size in zip(by_rank(inputs), parts(p), strict=True)]
+    return tuple(brought) if p["lists"] else (np.concatenate(brought),)
+
+
+def _all_gather(p: Params, peers: Peers, x: Any) -> Exchange:
+    import torch
+
+    sizes = parts(p)
+    mine = x[: sizes[peers.rank]]
+    full = torch.empty(sum(sizes), dtype=x.dtype, device=x.device)
+    pieces = [torch.empty_like(part) if p["lists"] else part for part in full.split(sizes)]
+    place = pieces[peers.rank]
+    if p["in_place"]:
+        place.copy_(mine)
+    return exchange(
+        p,
+        _gathering(p, peers, full, pieces, place if p["in_place"] else mine),
+        lambda: pieces if p["lists"] else (full,),
+        (lambda: place.copy_(mine)) if p["in_place"] else None,
+    )
+
+
+def _gathering(p: Params, peers: Peers, full: Any, pieces: list[Any], mine: Any) -> Callable[[bool], Any]:
+    import torch.distributed as dist
+
+    group, place = peers.group, pieces[peers.rank]
+    single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
+    def begin_single(later: bool) -> Any:
+        return single(full, mine, group=group, async_op=later)
+
+    def begin_list(later: bool) -> Any:
+        return dist.all_gather(pieces, mine, group=group, async_op=later)
+
+    def begin_each(later: bool) -> Any:
+        """What NCCL makes of parts that differ; gloo refuses them."""
+        if place is not mine:
+            place.copy_(mine)
+        roots = [(peers.world_rank(rank), piece) for rank, piece in enumerate(pieces)]
+        return [dist.broadcast(piece, src=root, group=group, async_op=True) for root, piece in roots]
+
+    if not _uneven(parts(p)):
+        return begin_list if p["lists"] else begin_single
+    return begin_each if dist.get_backend(group) == "gloo" else begin_list
+
+
+# all_to_all
+
+
+def _all_exchanged(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+    got = [x[spans(sent)[rank]] for x, sent in zip(by_rank(inputs), exchanged(p), strict=True)]
+    return tuple(got) if p["lists"] else (np.concatenate(got),)
+
+
+def _all_to_all(p: Params, peers: Peers, x: Any) -> Exchange:
+    import torch
+    import torch.distributed as dist
+
+    table, group = exchanged(p), peers.group
+    sent, due = list(table[peers.rank]), [row[peers.rank] for row in table]
+    if p["lists"]:
+        return _all_to_all_lists(p, peers, [part.clone() for part in x.split(sent)], due)
+    out = torch.empty(sum(due), dtype=x.dtype, device=x.device)
+    splits = {"output_split_sizes": due, "input_split_sizes": sent} if p["imbalance"] else {}
+
+    def begin(later: bool) -> Any:
+        return dist.all_to_all_single(out, x, group=group, async_op=later, **splits)
+
+    return exchange(p, begin, lambda: (out,))
+
+
+def _all_to_all_lists(p: Params, peers: Peers, pieces: list[Any], due: list[int]) -> Exchange:
+    import torch.distributed as dist
+
+    got = [pieces[0].new_empty(size) for size in due]
+    begin_each = point_to_point(peers, list(enumerate(pieces)), list(enumerate(got)))
+
+    def begin(later: bool) -> Any:
+        return dist.all_to_all(got, pieces, group=peers.group, async_op=later)
+
+    def begin_messages(later: bool) -> Any:
+        """What NCCL makes of it anyway; gloo refuses parts that differ."""
+        got[peers.rank].copy_(pieces[peers.rank])
+        return begin_each()
+
+    refused = p["imbalance"] and dist.get_backend(peers.group) == "gloo"
+    return exchange(p, begin_messages if refused else begin, lambda: got)
+
+
+def _uneven(sizes: Sequence[int]) -> bool:
+    return len(set(sizes)) > 1
+
+
+OPERATORS = [
+    communication(
+        "all_reduce",
+        "every rank gets the sum (or maximum, ...) of all ranks' buffers",
+        all_reduce,
+        "torch.distributed.all_reduce",
+        params=(*COMMON, OP, OVERWRITES, ASYNCHRONOUS),
+        inputs=whole_buffer,
+        cost=cost(twice_others, shared=False, holds=(whole, whole)),
+        reference=all_reduced,
+        tolerance=ADDING_UP,
+        aliases=("allreduce",),
+    ),
+    communication(
+        "reduce_scatter",
+        "every rank gets its part of the sum (or maximum, ...) of all ranks' buffers",
+        _reduce_scatter,
+        "torch.distributed.reduce_scatter_tensor",
+        params=(*COMMON, OP, WITHIN, LISTS, IMBALANCE, ASYNCHRONOUS),
+        inputs=shared_buffer,
+        cost=cost(others, shared=True, holds=(whole, share)),
+        reference=_reduce_scattered,
+        tolerance=ADDING_UP,
+        aliases=("reducescatter", "reduce_scatter_base", "reduce_scatter_tensor"),
+    ),
+    communication(
+        "all_gather",
+        "every rank gets the parts of all ranks, one after the other",
+        _all_gather,
+        "torch.distributed.all_gather_into_tensor",
+        params=(*COMMON, WITHIN, LISTS, IMBALANCE, ASYNCHRONOUS),
+        inputs=own_part,
+        cost=cost(others, shared=True, holds=(share, whole)),
+        reference=_all_gathered,
+        aliases=("allgather", "all_gather_base", "all_gather_into_tensor"),
+    ),
+    communication(
+        "all_to_all",
+        "every rank sends each rank another part of its buffer",
+        _all_to_all,
+        "torch.distributed.all_to_all_single",
+        params=(*COMMON, LISTS, IMBALANCE, ASYNCHRONOUS),
+        inputs=shared_buffer,
+        cost=cost(others, shared=True, holds=(whole, whole)),
+        reference=_all_exchanged,
+        aliases=("alltoall", "all_to_all_single"),
+    ),
+]

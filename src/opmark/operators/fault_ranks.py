@@ -1,0 +1,90 @@
+"""A fire drill for several processes: an all_reduce in which one rank fails in a chosen way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from opmark.interfaces import Exchange, Peers
+from opmark.operators._exchange import (
+    ADDING_UP,
+    COMMON,
+    PRESETS,
+    communication,
+    cost,
+    twice_others,
+    whole,
+    whole_buffer,
+)
+from opmark.operators.collectives import all_reduce, all_reduced
+from opmark.schema import Params, Rule
+from opmark.schema.param import choice, integer
+
+LATE = 0.005
+"""Seconds: far more than ranks differ by themselves."""
+
+
+def _raise() -> None:
+    raise RuntimeError("raised on purpose")
+
+
+def _hang() -> None:
+    while True:
+        time.sleep(3600)
+
+
+BEFORE_A_CALL: dict[str, Callable[[], Any]] = {
+    "raise": _raise,
+    "exit": lambda: os._exit(3),
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "hang": _hang,
+    "late": lambda: time.sleep(LATE),
+}
+KINDS = ("none", "wrong", "oom", *BEFORE_A_CALL)
+
+
+def _build(p: Params, peers: Peers, x: Any) -> Exchange:
+    usual = all_reduce({**p, "op": "sum", "in_place": False}, peers, x)
+    if peers.world_rank(peers.rank) != p["rank"] or p["kind"] == "none":
+        return usual
+    if p["kind"] == "oom":
+        raise MemoryError("out of memory on purpose")
+    if p["kind"] == "wrong":
+        return replace(usual, outputs=lambda: tuple(out + 1 for out in usual.outputs()))
+    calls, fail = 0, BEFORE_A_CALL[p["kind"]]
+
+    def start() -> None:
+        nonlocal calls
+        calls += 1
+        if calls > p["after"]:
+            fail()
+        usual.start()
+
+    return replace(usual, start=start)
+
+
+OPERATORS = [
+    communication(
+        "fault_ranks",
+        "an all_reduce in which one rank fails in the chosen way; a drill for opmark itself",
+        _build,
+        category="diagnostics",
+        params=(
+            choice("kind", "what goes wrong: oom while preparing, wrong in the result, the others in a call", KINDS),
+            *COMMON,
+            integer("rank", "of all ranks, the one that fails", 0, kind="rank"),
+            integer("after", "calls of one preparation that go well before", 0, kind="rank"),
+        ),
+        rules=(Rule("rank", "be below the number of ranks (got {rank} of {ranks})", lambda p: p["rank"] < p["ranks"]),),
+        inputs=whole_buffer,
+        cost=cost(twice_others, shared=False, holds=(whole, whole)),
+        reference=all_reduced,
+        tolerance=ADDING_UP,
+        presets={name: {"kind": "none", **sizes} for name, sizes in PRESETS.items()},
+    )
+]

@@ -1,0 +1,100 @@
+"""Objects of Python from rank to rank: pickled, their lengths told first, then sent as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from opmark.interfaces import Exchange, Peers
+from opmark.operators import _numpy as np
+from opmark.operators._exchange import (
+    GROUP,
+    RANKS,
+    ROOT,
+    SIZE,
+    by_rank,
+    communication,
+    cost,
+    exchange,
+    once,
+    others,
+    own_part,
+    share,
+    whole,
+    whole_buffer,
+)
+from opmark.schema import Params
+
+Inputs = Sequence[dict[str, Any]]
+
+_ITS_BYTES = {"dtype": "uint8"}
+"""An object has no element type; the one here is a string of bytes."""
+
+
+def _in_bytes(of: Any) -> Any:
+    """A function of sizes, for parameters without an element type."""
+    return lambda p: of({**p, **_ITS_BYTES})
+
+
+def _object(x: Any) -> bytes:
+    return bytes(x.cpu().numpy().tobytes())
+
+
+def _tensor(objects: Sequence[Any]) -> Any:
+    import torch
+
+    return torch.frombuffer(bytearray(b"".join(objects)), dtype=torch.uint8)
+
+
+def _gathered(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+    return (np.concatenate(by_rank(inputs)),)
+
+
+def _all_gather_object(p: Params, peers: Peers, x: Any) -> Exchange:
+    import torch.distributed as dist
+
+    mine, found = _object(x), [b""] * peers.size
+
+    def begin(later: bool) -> None:
+        dist.all_gather_object(found, mine, group=peers.group)
+
+    return exchange(p, begin, lambda: (_tensor(found),))
+
+
+def _broadcast_object(p: Params, peers: Peers, x: Any) -> Exchange:
+    import torch.distributed as dist
+
+    root, mine, found = peers.world_rank(p["root"]), _object(x), [b""]
+
+    def begin(later: bool) -> None:
+        found[0] = mine if peers.rank == p["root"] else b""
+        dist.broadcast_object_list(found, src=root, group=peers.group)
+
+    return exchange(p, begin, lambda: (_tensor(found),))
+
+
+OPERATORS = [
+    communication(
+        "all_gather_object",
+        "every rank gets the objects of all ranks, pickled on the way",
+        _all_gather_object,
+        "torch.distributed.all_gather_object",
+        params=(SIZE, RANKS, GROUP),
+        inputs=_in_bytes(own_part),
+        cost=_in_bytes(cost(others, shared=True, holds=(share, whole))),
+        reference=_gathered,
+        result_dtype=lambda p: "uint8",
+    ),
+    communication(
+        "broadcast_object",
+        "every rank gets the root's object, pickled on the way",
+        _broadcast_object,
+        "torch.distributed.broadcast_object_list",
+        params=(SIZE, RANKS, GROUP, ROOT),
+        inputs=_in_bytes(whole_buffer),
+        cost=_in_bytes(cost(once, shared=False, holds=(whole, whole))),
+        reference=lambda p, rank, inputs: (inputs[p["root"]]["x"],),
+        result_dtype=lambda p: "uint8",
+        aliases=("broadcast_object_list",),
+    ),
+]

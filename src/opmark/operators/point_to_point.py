@@ -1,0 +1,206 @@
+"""Messages from one rank to another: a pair, all to one, one to all; by send and recv, begun as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from opmark.interfaces import Exchange, Peers
+from opmark.operators import _numpy as np
+from opmark.operators._exchange import (
+    ASYNCHRONOUS,
+    COMMON,
+    DTYPE,
+    OTHERS,
+    RANKS,
+    ROOT,
+    by_rank,
+    communication,
+    cost,
+    elements,
+    exchange,
+    group_size,
+    once,
+    point_to_point,
+    spec,
+    whole,
+    whole_buffer,
+)
+from opmark.schema import Cost, Params, Rule, TensorSpec, Traffic
+from opmark.schema.dtype import sizeof
+from opmark.schema.param import choice, integer, nbytes, size
+
+Inputs = Sequence[dict[str, Any]]
+PATTERNS = ("one_way", "both_ways", "ping_pong")
+
+# A pair: p2p
+
+_PAIR = (
+    nbytes("size", "bytes of one message"),
+    DTYPE,
+    RANKS,
+    integer("src", "the rank that sends", 0, kind="rank"),
+    integer("dst", "the rank that gets it; where it is src, a copy", 1, kind="rank"),
+    choice("pattern", "both_ways: each to the other at once; ping_pong: there, and back again", PATTERNS, "one_way"),
+    size("window", "messages in flight", 1),
+    ASYNCHRONOUS,
+)
+
+_PAIR_RULES = (
+    Rule("src", "be below the number of ranks (got {src} of {ranks})", lambda p: p["src"] < p["ranks"]),
+    Rule("dst", "be below the number of ranks (got {dst} of {ranks})", lambda p: p["dst"] < p["ranks"]),
+    Rule(
+        "pattern",
+        "be one_way where src is dst (got {pattern})",
+        lambda p: p["src"] != p["dst"] or p["pattern"] == "one_way",
+    ),
+    Rule(
+        "asynchronous",
+        "be false for a ping_pong, which waits for itself",
+        lambda p: not (p["asynchronous"] and p["pattern"] == "ping_pong"),
+    ),
+)
+
+
+def _messages(p: Params) -> dict[str, TensorSpec]:
+    return {"x": spec(p, p["window"] * elements(p, shared=False))}
+
+
+def _pair_cost(p: Params) -> Cost:
+    """Of both_ways one direction, as nccl-tests counts it; of a ping_pong both, for they follow each other."""
+    moved = p["window"] * elements(p, shared=False) * sizeof(p["dtype"])
+    counted = 2 * moved if p["pattern"] == "ping_pong" else moved
+    return Cost(None, moved, moved, Traffic(counted, float(counted), len({p["src"], p["dst"]})))
+
+
+def _got(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+    if rank == p["dst"]:
+        return (inputs[p["src"]]["x"],)
+    if rank != p["src"] or p["pattern"] == "one_way":
+        return ()
+    return (inputs[p["dst"] if p["pattern"] == "both_ways" else rank]["x"],)
+
+
+def _p2p(p: Params, peers: Peers, x: Any) -> Exchange:
+    import torch
+
+    if peers.rank not in (p["src"], p["dst"]):
+        return exchange(p, lambda later: None)
+    out = torch.empty_like(x)
+    if p["src"] == p["dst"]:
+        return Exchange(lambda: out.copy_(x), lambda: (out,))
+    first, *second = _steps(p, peers, x, out)
+
+    def begin(later: bool) -> Any:
+        begun = first()
+        for step in second:
+            for work in begun:
+                work.wait()
+            begun = step()
+        return begun
+
+    only_sends = peers.rank == p["src"] and p["pattern"] == "one_way"
+    return exchange(p, begin, tuple if only_sends else lambda: (out,))
+
+
+def _steps(p: Params, peers: Peers, x: Any, out: Any) -> list[Callable[[], Any]]:
+    """What this end does, each when the one before is done."""
+    sends, one = peers.rank == p["src"], elements(p, shared=False)
+    other = p["dst"] if sends else p["src"]
+
+    def messages(buffer: Any) -> list[tuple[int, Any]]:
+        return [(other, message) for message in buffer.split(one)]
+
+    if p["pattern"] == "both_ways":
+        return [point_to_point(peers, messages(x), messages(out))]
+    receive = point_to_point(peers, [], messages(out))
+    if p["pattern"] == "one_way":
+        return [point_to_point(peers, messages(x), []) if sends else receive]
+    if sends:
+        return [point_to_point(peers, messages(x), []), receive]
+    return [receive, point_to_point(peers, messages(out), [])]
+
+
+# All to one, one to all
+
+
+def _senders_share(p: Params) -> int:
+    """Elements that each but the root brings: the whole buffer is what the root takes in."""
+    senders = max(1, group_size(p) - 1)
+    return -(-int(p["size"]) // (sizeof(p["dtype"]) * senders))
+
+
+def _incast_cost(p: Params) -> Cost:
+    senders, each = max(1, group_size(p) - 1), _senders_share(p) * sizeof(p["dtype"])
+    return Cost(None, each, senders * each, Traffic(senders * each, float(senders * each), group_size(p)))
+
+
+def _others(p: Params) -> list[int]:
+    return [rank for rank in range(group_size(p)) if rank != p["root"]]
+
+
+def _taken_in(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+    brought = by_rank(inputs)
+    return (np.concatenate([brought[other] for other in _others(p)]),) if rank == p["root"] else ()
+
+
+def _incast(p: Params, peers: Peers, x: Any) -> Exchange:
+    import torch
+
+    if peers.rank != p["root"]:
+        send = point_to_point(peers, [(p["root"], x)], [])
+        return exchange(p, lambda later: send())
+    full = torch.empty(len(_others(p)) * len(x), dtype=x.dtype, device=x.device)
+    receive = point_to_point(peers, [], list(zip(_others(p), full.split(len(x)), strict=True)))
+    return exchange(p, lambda later: receive(), lambda: (full,))
+
+
+def _sent_out(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+    return () if rank == p["root"] else (inputs[p["root"]]["x"],)
+
+
+def _multicast(p: Params, peers: Peers, x: Any) -> Exchange:
+    import torch
+
+    if peers.rank == p["root"]:
+        send = point_to_point(peers, [(other, x) for other in _others(p)], [])
+        return exchange(p, lambda later: send())
+    out = torch.empty_like(x)
+    receive = point_to_point(peers, [], [(p["root"], out)])
+    return exchange(p, lambda later: receive(), lambda: (out,))
+
+
+OPERATORS = [
+    communication(
+        "p2p",
+        "one rank sends, another gets it; the others look on",
+        _p2p,
+        "torch.distributed.batch_isend_irecv",
+        params=_PAIR,
+        rules=_PAIR_RULES,
+        inputs=_messages,
+        cost=_pair_cost,
+        reference=_got,
+        aliases=("sendrecv", "send_recv"),
+    ),
+    communication(
+        "incast",
+        "all others send to the root at once; the size is what it takes in",
+        _incast,
+        params=(*COMMON, ROOT),
+        rules=(OTHERS,),
+        inputs=lambda p: {"x": spec(p, _senders_share(p))},
+        cost=_incast_cost,
+        reference=_taken_in,
+    ),
+    communication(
+        "multicast",
+        "the root sends its buffer to each of the others, one message for each",
+        _multicast,
+        params=(*COMMON, ROOT),
+        rules=(OTHERS,),
+        inputs=whole_buffer,
+        cost=cost(once, shared=False, holds=(whole, whole)),
+        reference=_sent_out,
+    ),
+]

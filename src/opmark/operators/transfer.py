@@ -1,0 +1,140 @@
+"""Between a device and the memory of its host: alone, and beside an all_reduce."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from opmark.interfaces import Exchange, Peers
+from opmark.operators._exchange import (
+    ADDING_UP,
+    DTYPE,
+    PINNED,
+    PRESETS,
+    RANKS,
+    by_rank,
+    communication,
+    elements,
+    finite_calls,
+    reduced,
+    rules_of,
+    spec,
+    twice_others,
+)
+from opmark.schema import Cost, Implementation, Launch, Operator, Params, TensorSpec, Traffic
+from opmark.schema.dtype import sizeof
+from opmark.schema.param import integer, nbytes
+
+_PARAMS = (
+    nbytes("size", "bytes"),
+    DTYPE,
+    integer("ranks", "devices at once, a process for each", 1, kind="rank"),
+    PINNED,
+)
+
+
+def _of_host(p: Params) -> TensorSpec:
+    return spec(p, elements(p, shared=False), place="pinned" if p["pinned"] else "host")
+
+
+def _of_device(p: Params) -> TensorSpec:
+    return spec(p, elements(p, shared=False))
+
+
+def _nbytes(p: Params) -> int:
+    return elements(p, shared=False) * sizeof(p["dtype"])
+
+
+def _cost(p: Params) -> Cost:
+    moved = _nbytes(p)
+    return Cost(None, moved, moved, Traffic(moved, float(moved), p["ranks"], "host"))
+
+
+def _host2device(p: Params, x: Any) -> Launch:
+    """Only from pinned memory a copy goes on by itself; what waits for a device waits for it too."""
+    import torch
+
+    out, pinned = torch.empty(x.shape, dtype=x.dtype), p["pinned"]
+    return lambda: out.copy_(x, non_blocking=pinned)
+
+
+def _device2host(p: Params, x: Any) -> Launch:
+    import torch
+
+    pinned = p["pinned"]
+    out = torch.empty(x.shape, dtype=x.dtype, device="cpu", pin_memory=pinned)
+    return lambda: out.copy_(x, non_blocking=pinned)
+
+
+def _transfer(name: str, summary: str, build: Any, place: Any, alias: str) -> Operator:
+    return Operator(
+        name=name,
+        summary=summary,
+        category="communication",
+        params=_PARAMS,
+        inputs=lambda p: {"x": place(p)},
+        cost=_cost,
+        reference=lambda p, x: x,
+        presets=PRESETS,
+        rules=rules_of(_PARAMS),
+        implementations=(Implementation("torch", build, path="torch.Tensor.copy_"),),
+        device_only=True,
+        aliases=(alias,),
+    )
+
+
+# Both at once
+
+
+def _both_cost(p: Params) -> Cost:
+    """As ByteMicroPerf counts it: the bytes of both, each with its own factor, although they go different ways."""
+    moved = _nbytes(p)
+    return Cost(None, 2 * moved, 2 * moved, Traffic(2 * moved, moved * (twice_others(p["ranks"]) + 1), p["ranks"]))
+
+
+def _both_due(p: Params, rank: int, inputs: Sequence[dict[str, Any]]) -> tuple[Any, ...]:
+    return reduced(p, by_rank(inputs)), inputs[rank]["host"]
+
+
+def _all_reduce_h2d(p: Params, peers: Peers, x: Any, host: Any) -> Exchange:
+    """The all_reduce is begun first and goes on in a queue of its own, while the copy goes through the usual one."""
+    import torch
+    import torch.distributed as dist
+
+    before, out, pinned = x.clone(), torch.empty_like(x), p["pinned"]
+
+    def communicate() -> Any:
+        return dist.all_reduce(x, group=peers.group, async_op=True)
+
+    def copy() -> None:
+        out.copy_(host, non_blocking=pinned)
+
+    def start() -> None:
+        work = communicate()
+        copy()
+        work.wait()
+
+    return Exchange(
+        start,
+        lambda: (x, out),
+        restore=lambda: x.copy_(before),
+        most_calls=finite_calls(p),
+        parts={"all_reduce": lambda: communicate().wait(), "host2device": copy},
+    )
+
+
+OPERATORS = [
+    _transfer("host2device", "from the memory of the host to that of the device", _host2device, _of_host, "h2d"),
+    _transfer("device2host", "from the memory of the device to that of the host", _device2host, _of_device, "d2h"),
+    communication(
+        "all_reduce_h2d",
+        "an all_reduce, and beside it as many bytes from the host to the device",
+        _all_reduce_h2d,
+        params=(nbytes("size", "bytes of either buffer"), DTYPE, RANKS, PINNED),
+        inputs=lambda p: {"x": _of_device(p), "host": _of_host(p)},
+        cost=_both_cost,
+        reference=_both_due,
+        tolerance=ADDING_UP,
+        device_only=True,
+    ),
+]

@@ -1,0 +1,81 @@
+"""What a person wants to be measured: cases, whatever they were named by, and the process's place among others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from opmark.registry import operator as find_operator
+from opmark.runner.intake import Intake, Source, take_in
+from opmark.runner.ranks.asked import Asked
+from opmark.runner.ranks.launcher import Place, outside
+from opmark.runner.request import cases_for
+from opmark.schema import Case, Operator
+from opmark.workloads.select import Selection
+
+
+@dataclass(frozen=True)
+class Wanted:
+    cases: list[Case]
+    taken: Intake | None = None
+    """The workload that they are from."""
+    left_out: tuple[str, ...] = ()
+    place: Place | None = None
+    """Where a launcher has put this process, if the cases take several of them."""
+
+
+def wanted(
+    ops: str | Sequence[str] = (),
+    *,
+    workload: Source | None = None,
+    suite: str | None = None,
+    op: str | Sequence[str] = (),
+    category: str | Sequence[str] = (),
+    tag: str | Sequence[str] = (),
+    params: Mapping[str, Any] | None = None,
+    size: str | Sequence[str] = (),
+    phase: str | Sequence[str] = (),
+    wrt: str | Sequence[str] = (),
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    build: Mapping[str, Any] | Sequence[Any] | None = None,
+    ranks: int | Sequence[int] = (),
+    group_size: int | Sequence[int] = (),
+    seed: int = 0,
+    strict: bool = False,
+) -> Wanted:
+    taken = None if workload is None else take_in(workload, seed=seed, phases=many(phase), strict=strict)
+    call = {name: value for name, value in (("args", args), ("kwargs", kwargs), ("build", build)) if value is not None}
+    selection = Selection(many(op), many(category), many(tag), many(size))
+    asked, place = Asked(numbers(ranks), numbers(group_size)), None
+
+    def beside(operator: Operator) -> Mapping[str, Any]:
+        nonlocal place
+        place = place or (outside(os.environ) if operator.ranks else None)
+        return replace(asked, started=place.size if place else None).beside(operator, params or {})
+
+    named = cases_for(many(ops), params or {}, many(phase), taken, suite, many(wrt), call, selection, beside)
+    operators = [find_operator(name) for name in dict.fromkeys(case.op for case in named)]
+    asked.refuse_if_nobody(operators)
+    if taken is None and suite is None:
+        return Wanted(named, place=place)
+    place = outside(os.environ) if any(operator.ranks for operator in operators) else None
+    cases, left_out = replace(asked, started=place.size if place else None).instead(named)
+    return Wanted(cases, taken, tuple(left_out), place)
+
+
+ARGUMENTS = frozenset(wanted.__kwdefaults__ or ())
+"""Of `wanted`, by name."""
+OF_CASES = ARGUMENTS - {"seed"}
+"""Those that nobody else needs: the seed is also for the data."""
+
+
+def numbers(value: int | Sequence[int]) -> Sequence[int]:
+    return [value] if isinstance(value, int) else value
+
+
+def many(value: str | Sequence[str]) -> list[str]:
+    """As on the command line, a text may name several."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else list(value)

@@ -1,0 +1,70 @@
+"""What the tests of `opmark param comms` share: rows of a command line, and records that nobody had to measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from opmark.compat.param_comms.options import Asked, asked_of, parsed
+from opmark.compat.param_comms.rows import Row, rows_of
+from opmark.registry import operator as find_operator
+from opmark.result import Result
+from opmark.runner.plan import Plan
+from opmark.runner.settings import settings_for
+from opmark.schema import Case, Measurement, Record, Run, Status, Task, Verification, Workload
+from opmark.workloads.expand import expand
+
+MICRO = 1e-6
+
+COLLECTIVES = (
+    "reduce", "all_reduce", "all_to_all", "all_to_allv", "all_gather", "all_gather_v", "all_gather_object", "broadcast",
+    "broadcast_object_list", "reduce_scatter", "reduce_scatter_v", "reduce_scatter_base", "all_gather_base", "incast",
+    "multicast", "gather", "scatter",
+)  # fmt: skip
+"""As PARAM advertises them."""
+
+
+def asked(*options: str, ranks: int = 2) -> Asked:
+    return asked_of(parsed(["--device", "cpu", *options]), ranks)
+
+
+def rows(*options: str, ranks: int = 2) -> list[Row]:
+    return rows_of(asked(*options, ranks=ranks))
+
+
+def task_of(case: Case) -> Task:
+    (settings,) = settings_for(effort="quick", processes=1, threads=[1])
+    return Task(case, "torch-cpu", "torch", settings)
+
+
+def record(case: Case, micros: Sequence[Sequence[float]], status: Status = "ok", reason: str = "") -> Record:
+    """`micros`: microseconds of every rank, by rank."""
+    slowest = [max(times) * MICRO for times in zip(*micros, strict=True)]
+    by_rank = tuple(tuple(time * MICRO for time in own) for own in micros)
+    found = Measurement("latency", "warm", "host", slowest, 1, 0.0, 5, 0.0, "count", by_rank=by_rank)
+    return Record(
+        task_of(case), status, reason, measurements=(found,) if status == "ok" else (),
+        cost=find_operator(case.op).cost(case.params), verification=Verification("full"),
+    )  # fmt: skip
+
+
+class FakeRun:
+    """In place of `opmark.run`: the records of its cases as a function has them, in whatever order."""
+
+    def __init__(self, of: Callable[[Case], Record], *, backwards: bool = False, skipped: Sequence[str] = ()) -> None:
+        self.asked: Mapping[str, Any] = {}
+        self._of = of
+        self._backwards = backwards
+        self._skipped = skipped
+
+    def __call__(self, *, workload: Workload, on_start: Any, on_record: Any, **more: Any) -> Result:
+        self.asked = more
+        self.cases = expand(workload, find_operator)
+        run = Run("20260101-000000-abcd", "2026-01-01T00:00:00", "plan", len(self.cases))
+        left = [Record(task_of(case), "skipped", "not here") for case in self.cases if case.op in self._skipped]
+        records = [self._of(case) for case in self.cases if case.op not in self._skipped]
+        on_start(run, Plan(tuple(one.task for one in records), tuple(left)), [])
+        for one in reversed(records) if self._backwards else records:
+            on_record(one)
+        return Result(run, records, Path("store"))

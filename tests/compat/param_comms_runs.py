@@ -54,6 +54,8 @@ class FakeRun:
 
     def __init__(self, of: Callable[[Case], Record], *, backwards: bool = False, skipped: Sequence[str] = ()) -> None:
         self.asked: Mapping[str, Any] = {}
+        self.others: int | None = None
+        """As rank 3 sees it, if set: it has no records, and was told how rank 0 ended."""
         self._of = of
         self._backwards = backwards
         self._skipped = skipped
@@ -64,6 +66,8 @@ class FakeRun:
         run = Run("20260101-000000-abcd", "2026-01-01T00:00:00", "plan", len(self.cases))
         left = [Record(task_of(case), "skipped", "not here") for case in self.cases if case.op in self._skipped]
         records = [self._of(case) for case in self.cases if case.op not in self._skipped]
+        if self.others is not None:
+            return Result(run, [], Path("store"), rank=3, told=self.others)
         on_start(run, Plan(tuple(one.task for one in records), tuple(left)), [])
         for one in reversed(records) if self._backwards else records:
             on_record(one)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -163,15 +164,25 @@ def test_a_launcher_says_how_many_and_where(
     run = fake(monkeypatch, of=remembered)
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("MASTER_ADDR", "elsewhere")
-    for rank, printed in (("0", True), ("3", False)):
-        monkeypatch.setenv("RANK", rank)
-        path = tmp_path / f"{rank}.jsonl"
-        assert command("--ss", "8", "--master-ip", "10.0.0.1", "--json", str(path)) == 0
-        said, told = capsys.readouterr()
-        assert bool(said) is bool(told) is path.exists() is printed
+    monkeypatch.setenv("RANK", "0")
+    assert command("--ss", "8", "--master-ip", "10.0.0.1") == 0
+    assert capsys.readouterr().err == "--ranks 2: RANK and WORLD_SIZE started 4, and these take part\n"
     assert {case.params["ranks"] for case in run.cases} == {4}
     assert set(met) == {"10.0.0.1"}
     assert os.environ["MASTER_ADDR"] == "elsewhere"
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_other_ranks_say_nothing_and_end_as_rank_0_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, code: int
+) -> None:
+    fake(monkeypatch).others = code
+    for name, value in (("RANK", "3"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "elsewhere")):
+        monkeypatch.setenv(name, value)
+    for options in ([], ["--init-only"]):
+        assert command("--eager-init", "--json", str(tmp_path / "rows.jsonl"), *options) == code
+    assert capsys.readouterr() == ("", "")
+    assert not (tmp_path / "rows.jsonl").exists()
 
 
 def test_init_only_lets_ranks_meet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -235,3 +246,34 @@ def test_end_to_end_with_two_ranks_of_gloo(tmp_path: Path) -> None:
                 assert part["verified"] == "full"
                 assert [len(own) for own in part["by_rank_us"]] == [3, 3]
                 assert part["samples_us"] == [max(pair) for pair in zip(*part["by_rank_us"], strict=True)]
+
+
+@pytest.mark.slow
+def test_end_to_end_of_what_a_launcher_started(tmp_path: Path) -> None:
+    """Two processes with the variables of one: rank 0 has the table, the file and the store."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    both = [
+        subprocess.Popen(
+            [
+                sys.executable, "-m", "opmark", "param", "comms", "--device", "cpu", "--ss", "1K", "--z", "1", "--json",
+                str(tmp_path / f"{rank}.jsonl"), "--db", str(tmp_path / f"{rank}.db"), "--master-port", port,
+            ],
+            env=os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    try:
+        said = [process.communicate(timeout=120) for process in both]
+    finally:
+        for process in both:
+            process.kill()
+    assert [process.returncode for process in both] == [0, 0], said
+    assert names(said[0][0]) == ["COMMS-RES", "COMMS-RES-all_reduce-float32"]
+    assert said[1][0] == ""
+    (row,) = (json.loads(line) for line in (tmp_path / "0.jsonl").read_text().splitlines())
+    assert (row["ranks"], row["status"], len(row["by_rank_us"])) == (2, "ok", 2)
+    assert {path.name for path in tmp_path.glob("[01].*")} >= {"0.jsonl", "0.db"}
+    assert not list(tmp_path.glob("1.*"))

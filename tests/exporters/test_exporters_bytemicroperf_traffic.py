@@ -178,7 +178,10 @@ def test_transfers_of_several_devices_add_up() -> None:
     assert (found["Kernel bandwidth(GB/s)"], found["Bus bandwidth(GB/s)"]) == (6.0, 2.0)
 
 
-def test_groups_that_they_have_not_are_shown() -> None:
+def test_parameters_that_they_have_not_are_shown() -> None:
+    assert "Parameters" not in entry(readme())
+    pair = {"size": 1 << 20, "ranks": 4, "src": 3, "dst": 1}
+    assert entry(make("p2p", pair, measured([[1e-3]] * 4)))["Parameters"].items() >= pair.items()
     found = entry(make("all_reduce", {**EXAMPLE, "group": 2}, measured([[1e-3]] * 8)))
     assert (found["Group"], found["Parameters"]["ranks"]) == (2, 8)
 

@@ -187,7 +187,7 @@ def test_a_single_rank_has_all_of_it() -> None:
 
 
 def test_numbers_that_double_with_every_call_have_an_end() -> None:
-    """2^15 is the last power of two that a float16 holds: 14 calls of 2 ranks, 7 of 4, then they are put back."""
+    """2^15 is the last power of two that a float16 holds: 15 calls of 2 ranks, 7 of 4, then they are put back."""
     assert finite_calls(params("all_reduce", dtype="float16", ranks=2)) == 15
     assert finite_calls(params("all_reduce", dtype="float16", ranks=4)) == 7
     assert finite_calls(params("all_reduce", dtype="float32", ranks=2)) == 126

@@ -47,8 +47,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "moe_all_combine": {"imbalance": (0.0, 0.5, 1.0)},
     "fault_ranks": {"kind": ("none", "late")},
 }  # fmt: skip
-"""What else can be chosen, by operator: in float32 all of it with all else; with odd sizes, groups and other element
-types one by one."""
+"""What else can be chosen, by operator: in float32 all of it with all else; with odd sizes and groups one by one;
+reductions with every element type."""
 
 MOE = [
     {"num_tokens": 6, "hidden_size": 5, "num_experts": 12, "topk": 2},
@@ -86,16 +86,18 @@ def _given(op: Operator, ranks: int) -> Iterator[dict[str, Any]]:
     axes = OPTIONS[op.name]
     first, *odd = MOE if "num_tokens" in op.by_name else SIZES if "size" in op.by_name else [{}]
     plain = {name: values[0] for name, values in axes.items()}
-    for chosen in product(*axes.values()):
-        yield {**first, **dict(zip(axes, chosen, strict=True))}
+    others = {name: values for name, values in axes.items() if name != "op"}
+    last = {name: values[-1] for name, values in others.items()}
+    for chosen in product(*others.values()):
+        yield {**plain, **first, **dict(zip(others, chosen, strict=True))}
     odd += [{**first, "group": size} for size in (1, 2) if "group" in op.by_name and size < ranks]
     for given in odd:
-        yield from ({**plain, **given, name: value} for name, values in axes.items() for value in values)
+        yield from ({**plain, **given, name: value} for name, values in others.items() for value in values)
         yield {**plain, **given}
     for dtype in op.param("dtype").choices if "dtype" in op.by_name else ():
         yield from ({**plain, **first, "op": value, "dtype": dtype} for value in axes.get("op", ()))
         yield {**plain, **first, "dtype": dtype}
-        yield {**plain, **first, "dtype": dtype, **{name: values[-1] for name, values in axes.items() if name != "op"}}
+        yield {**plain, **first, **last, "dtype": dtype}
 
 
 class Rank:

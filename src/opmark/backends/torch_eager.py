@@ -133,6 +133,8 @@ class TorchBackend:
         return str(value.dtype).removeprefix("torch.")
 
     def to_numpy(self, value: Any) -> Any:
+        if value.device.type == "cpu":
+            self.synchronize()  # a device may still be writing to it
         value = value.detach().cpu()
         return (value.to(torch.float64) if value.is_floating_point() else value).numpy()
 
@@ -146,6 +148,7 @@ class TorchBackend:
         return flat[:: max(1, ceil(flat.numel() / most))]
 
     def poison(self, value: Any) -> None:
+        self.synchronize()  # what is in the host's memory is written at once, and a device may not be done with it
         poison(value)
 
     def copy_into(self, target: Any, source: Any) -> None:

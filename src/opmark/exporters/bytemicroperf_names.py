@@ -57,6 +57,11 @@ def v3_words(case: Case) -> tuple[str, dict[str, Any]]:
     return op, {**arguments, "phase": case.phase, **({"wrt": list(case.wrt)} if case.wrt else {})}
 
 
+def said_by_shape(case: Case) -> bool:
+    """Of communication: whether the shape and the number of ranks, all that V1 tells of it, are all there is."""
+    return "src" not in case.params and foreign(case) is not None
+
+
 @cache
 def _tasks() -> dict[str, str]:
     """Its tasks by our operators."""

@@ -20,7 +20,7 @@ from opmark.exporters.bytemicroperf_figures import (
     remarks,
     rounded,
 )
-from opmark.exporters.bytemicroperf_names import TASKS, batch, tensor_shapes, v1_name
+from opmark.exporters.bytemicroperf_names import TASKS, batch, said_by_shape, tensor_shapes, v1_name
 from opmark.interfaces import Results
 from opmark.metrics.throughput import rates
 from opmark.report.rows import Row, rows
@@ -111,7 +111,7 @@ def _report(hardware: str, name: str, found: Sequence[Row], results: Results) ->
 def _case(row: Row) -> dict[str, Any]:
     case = row.record.task.case
     said: dict[str, Any] = {"Dtype": _dtype(row) or None, "Tensor Shapes": tensor_shapes(case)}
-    if v1_name(case) not in TASKS or case.params.get("group"):
+    if v1_name(case) not in TASKS or ("ranks" in case.params and not said_by_shape(case)):
         said["Parameters"] = case.params
     if row.record.called:
         said["Called"] = row.record.called

@@ -162,6 +162,14 @@ def test_a_rank_without_its_framework_is_named(rank_task: Tasks) -> None:
     assert (record.status, record.reason) == ("skipped", "rank 1: torch is not installed")
 
 
+def test_ranks_that_say_why_they_cannot_start_may_go_at_once(rank_task: Tasks) -> None:
+    def script(member: FakeMember, order: Any) -> Any:
+        member.say(Hello("no GPU", HELLO.environment))
+        member._inbox.put(Heard(member.rank, member.starts, None))
+
+    assert made_up(script)[0].start().unavailable == "no GPU"
+
+
 # Real ranks from here on.
 
 

@@ -227,3 +227,13 @@ def test_ctrl_c_of_rank_0_ends_all(launch: Launch, free_port: int) -> None:
     os.kill(first.process.pid, signal.SIGINT)
     assert (first.code(), other.code()) == (130, 130)
     assert "rank 0 was interrupted" in other.err
+
+
+@pytest.mark.parametrize("wrong", [("--backend", "nobodys-cpu"), ("--db", "/dev/null/store.db"), ("--resume",)])
+def test_what_only_rank_0_finds_wrong_is_told_to_all_at_once(
+    launch: Launch, free_port: int, wrong: tuple[str, ...]
+) -> None:
+    command = ("run", "all_reduce", "-p", SHORT, "--backend", "lines-cpu", *wrong)
+    processes = [launch(by_hand(rank, 2, free_port), *command) for rank in range(2)]
+    assert [process.code(within=45) for process in processes] == [2, 2]
+    assert "rank 0: " in processes[1].err

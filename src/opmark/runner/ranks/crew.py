@@ -227,17 +227,18 @@ class Crew:
         return found
 
     def _heard(self, deadline: float, doing: str, answered: set[int] | None = None) -> tuple[int, bytes]:
-        """The next line of any rank; WorkerDied where one has died, or nothing is said for too long."""
-        since = time.monotonic()
+        """The next line of any rank; WorkerDied where one has died, or nothing is said for too long. Those that have
+        `answered` may go: they have said what they had to say."""
+        since, answered = time.monotonic(), answered or set()
         while True:
             try:
                 word = self._inbox.get(timeout=max(0.0, min(_LOOK_AGAIN, deadline - time.monotonic())))
             except queue.Empty:
-                self._nobody_died(doing)
+                self._nobody_died(doing, answered)
                 if time.monotonic() >= deadline:
-                    raise self._silence(deadline - since, doing, answered or set()) from None
+                    raise self._silence(deadline - since, doing, answered) from None
                 continue
-            if word.start != self._starts:
+            if word.start != self._starts or (word.line is None and word.rank in answered):
                 continue
             if word.line is None:
                 raise self._end_of(self._members[word.rank], doing)
@@ -248,9 +249,9 @@ class Crew:
         if gone:
             raise WorkerDied("error", gone)
 
-    def _nobody_died(self, doing: str) -> None:
+    def _nobody_died(self, doing: str, answered: set[int]) -> None:
         for member in self._members:
-            if death := member.died(doing):
+            if member.rank not in answered and (death := member.died(doing)):
                 raise _named(member, death)
 
     def _end_of(self, member: Member, doing: str) -> WorkerDied:

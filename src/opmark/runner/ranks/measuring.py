@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -92,21 +92,23 @@ class RanksMeasuring:
     def _measured(self, quantity: str) -> Measurement:
         sampler = RanksSampler(quantity, self._timers[quantity], self._exchange, self._team)
         (found,) = measure(sampler, self._rule(), self._gear.watch)
-        cautions = tuple(map(self._of_ranks, found.cautions))
+        cautions = tuple(self._of_ranks(found.cautions))
         return replace(found, by_rank=sampler.by_rank(len(found.samples)), cautions=cautions)
 
-    def _of_ranks(self, caution: Caution) -> Caution:
-        """Ranks that wait for each other hand their cores over: where there are fewer of these than of threads that
-        move data, that is what was asked for."""
+    def _of_ranks(self, cautions: Sequence[Caution]) -> Iterator[Caution]:
+        """Ranks that wait for each other hand their cores over, mostly between samples: that says nothing about the
+        scheduler. Where there are fewer cores than threads that move data, it is what was asked for, and said."""
         cores = len(affinity())
-        if caution.code != PREEMPTED or self._neighbours * _THREADS_OF_A_RANK <= cores:
-            return caution
-        return Caution(
-            "crowded",
-            f"{counted(self._neighbours, 'rank')} with two threads each share {counted(cores, 'core')} of this host: "
-            "times are those of such a crowd",
-            "use fewer --ranks, or a host with more cores",
-        )
+        for caution in cautions:
+            if caution.code != PREEMPTED:
+                yield caution
+            elif self._neighbours * _THREADS_OF_A_RANK > cores:
+                yield Caution(
+                    "crowded",
+                    f"{counted(self._neighbours, 'rank')} with two threads each share {counted(cores, 'core')} of this "
+                    "host: times are those of such a crowd",
+                    "use fewer --ranks, or a host with more cores",
+                )
 
     def _rule(self) -> Sampling:
         rule = self._task.settings.sampling

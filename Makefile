@@ -9,16 +9,23 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 # Compiling takes its time: what needs a compiler or another engine is a target of its own.
 FRAMEWORKS := tests/implementations $(addsuffix .py,$(addprefix tests/backends/test_backends_,torch_compile tvm openvino onnxruntime))
 
-.PHONY: run test test-docs test-frameworks test-plugin guests test-guests lint types bench clean
+# So does starting several processes a test.
+RANKS := tests/runner/ranks tests/operators/test_operators_communication.py tests/operators/test_operators_fault_ranks.py \
+  tests/compat/test_compat_param_comms.py tests/compat/test_compat_micro_perf_ranks.py
+
+.PHONY: run test test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
 
 test: $(VENV)/.installed-dev lint types  ## everything that needs no GPU
-	$(BIN)/python -m pytest --ignore=tests/test_docs.py $(FRAMEWORKS:%=--ignore=%)
+	$(BIN)/python -m pytest --ignore=tests/test_docs.py $(FRAMEWORKS:%=--ignore=%) $(RANKS:%=--ignore=%)
 
 test-docs: $(VENV)/.installed-dev  ## every command, every output and every block of the documents
 	$(BIN)/python -m pytest tests/test_docs.py
+
+test-ranks: $(VENV)/.installed-dev  ## several processes: collectives, failures of a rank, launchers, two hosts
+	$(BIN)/python -m pytest $(RANKS)
 
 test-frameworks: $(VENV)/.installed-dev  ## every operator of every framework that shares this environment, verified
 	$(BIN)/python -m pytest $(FRAMEWORKS)

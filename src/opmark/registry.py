@@ -33,6 +33,8 @@ HARDWARE_GROUP = "opmark.hardware"
 
 DRILL = "diagnostics"
 """The category of operators that fail in a chosen way."""
+COMMUNICATION = "communication"
+"""That of operators between processes, devices and hosts."""
 
 
 @cache
@@ -85,11 +87,12 @@ def operator(name: str) -> Operator:
 def operators_like(pattern: str) -> list[str]:
     """The operators that a name stands for: itself, or with `*` and `?` every one that it matches.
 
-    What fails on purpose is had by its own name only.
+    What fails on purpose is had by its own name only; what takes several processes or devices not by `*` alone.
     """
     if not set(pattern) & set("*?["):
         return [pattern]
-    listed = [name for name, op in catalogue().items() if fnmatchcase(name, pattern) and op.category != DRILL]
+    left_out = {DRILL, COMMUNICATION} if pattern == "*" else {DRILL}
+    listed = [name for name, op in catalogue().items() if fnmatchcase(name, pattern) and op.category not in left_out]
     for family in families().values():
         listed += family.names(pattern) or ()
     if not listed:

@@ -149,7 +149,7 @@ def test_what_is_done_in_another_way_is_said(
     main(["--device", "cpu", "--ranks", "4", "--multi-comms", "2"])
     assert "groups of 2 neighbouring ranks" in capsys.readouterr().err
     command("--collective", "incast,all_reduce", "--z", "0")
-    assert capsys.readouterr().err == "--z 0: incast is always waited for\n"
+    assert capsys.readouterr().err == "--z 0: waited for at once all the same: incast\n"
 
 
 def test_a_launcher_says_how_many_and_where(

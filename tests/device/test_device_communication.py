@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 GPUS = torch.cuda.device_count()
 COLLECTIVES = sorted(op.name for op in catalogue().values() if op.ranks and op.category == "communication")
-PAIRS = {"p2p"}
+PAIRS = {"p2p", "incast", "multicast"}
 """What one rank cannot do alone."""
 
 

@@ -36,7 +36,7 @@ def params(name: str, **given: Any) -> dict[str, Any]:
     ("name", "given", "size", "factor"),
     [
         ("all_reduce", {}, 4096, 1.5),
-        ("all_reduce_h2d", {}, 8192, 1.25),
+        ("all_reduce_h2d", {}, 4096, 1.5),
         ("fault_ranks", {}, 4096, 1.5),
         ("reduce_scatter", {}, 4096, 0.75),
         ("all_gather", {}, 4096, 0.75),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 from opmark.api.common import (
@@ -144,10 +144,13 @@ def run(
     cases = wanted(ops, **{name: value for name, value in asked.items() if name in ARGUMENTS})
     if cases.place and cases.place.rank > 0:
         return _attended(cases, label, db, say)
-    whole = _planned(cases, **{name: value for name, value in asked.items() if name not in OF_CASES})
-    for line in complaints(whole.problems, whole.notes):
-        say(line)
-    with closing(open_store(db, create=not resume)) as store, mustered(cases.place, cases.cases) as muster:
+    with ExitStack() as stack:
+        # First of all: what is wrong from here on is told to all ranks at once.
+        muster = stack.enter_context(mustered(cases.place, cases.cases))
+        whole = _planned(cases, **{name: value for name, value in asked.items() if name not in OF_CASES})
+        for line in complaints(whole.problems, whole.notes):
+            say(line)
+        store = stack.enter_context(closing(open_store(db, create=not resume)))
         this = run_to_resume(store, whole, label) if resume else new_run(whole, label)
         records = store.records(this.id) if resume else []
         rest = whole.without({record.task.id for record in records})

@@ -13,6 +13,8 @@ from opmark.errors import Unsupported
 from opmark.interfaces import Announce, Peers, World
 
 _KEY = "opmark"
+# The name before torch 2.12 or so warns in later ones.
+_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
 class TorchTeam:
@@ -54,7 +56,7 @@ class TorchTeam:
     def gathered(self, values: Sequence[float]) -> list[list[float]]:
         mine = torch.tensor(list(values), dtype=torch.float64)
         every = torch.empty(self._world.size, len(values), dtype=torch.float64)
-        dist.all_gather_into_tensor(every.view(-1), mine, group=self._talk)
+        _gather(every.view(-1), mine, group=self._talk)
         found: list[list[float]] = every.tolist()
         return found
 

@@ -73,7 +73,7 @@ def _reduce_scatter(p: Params, peers: Peers, x: Any) -> Exchange:
     import torch.distributed as dist
 
     op, group, sizes = torch_op(p), peers.group, parts(p)
-    pieces = [part.clone() if p["lists"] else part for part in x.split(sizes)]
+    pieces = list(x.split(sizes))
     out, before = torch.empty_like(pieces[peers.rank]), x.clone() if p["in_place"] else None
     if p["in_place"]:
         out = pieces[peers.rank]
@@ -97,27 +97,23 @@ def _reduce_scatter(p: Params, peers: Peers, x: Any) -> Exchange:
 # all_gather
 
 
+def _brought(p: Params, rank: int) -> slice:
+    """Of a rank's input: in place it is the whole buffer, in which its part lies where it belongs."""
+    return spans(parts(p))[rank] if p["in_place"] else slice(parts(p)[rank])
+
+
 def _all_gathered(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
-    brought = [x[:size] for x, size in zip(by_rank(inputs), parts(p), strict=True)]
+    brought = [x[_brought(p, sender)] for sender, x in enumerate(by_rank(inputs))]
     return tuple(brought) if p["lists"] else (np.concatenate(brought),)
 
 
 def _all_gather(p: Params, peers: Peers, x: Any) -> Exchange:
     import torch
 
-    sizes = parts(p)
-    mine = x[: sizes[peers.rank]]
-    full = torch.empty(sum(sizes), dtype=x.dtype, device=x.device)
+    sizes, mine = parts(p), x[_brought(p, peers.rank)]
+    full = x if p["in_place"] else torch.empty(sum(sizes), dtype=x.dtype, device=x.device)
     pieces = [torch.empty_like(part) if p["lists"] else part for part in full.split(sizes)]
-    place = pieces[peers.rank]
-    if p["in_place"]:
-        place.copy_(mine)
-    return exchange(
-        p,
-        _gathering(p, peers, full, pieces, place if p["in_place"] else mine),
-        lambda: pieces if p["lists"] else (full,),
-        (lambda: place.copy_(mine)) if p["in_place"] else None,
-    )
+    return exchange(p, _gathering(p, peers, full, pieces, mine), lambda: pieces if p["lists"] else (full,))
 
 
 def _gathering(p: Params, peers: Peers, full: Any, pieces: list[Any], mine: Any) -> Callable[[bool], Any]:
@@ -134,7 +130,7 @@ def _gathering(p: Params, peers: Peers, full: Any, pieces: list[Any], mine: Any)
 
     def begin_each(later: bool) -> Any:
         """What NCCL makes of parts that differ; gloo refuses them."""
-        if place is not mine:
+        if not p["in_place"]:
             place.copy_(mine)
         roots = [(peers.world_rank(rank), piece) for rank, piece in enumerate(pieces)]
         return [dist.broadcast(piece, src=root, group=group, async_op=True) for root, piece in roots]
@@ -159,7 +155,7 @@ def _all_to_all(p: Params, peers: Peers, x: Any) -> Exchange:
     table, group = exchanged(p), peers.group
     sent, due = list(table[peers.rank]), [row[peers.rank] for row in table]
     if p["lists"]:
-        return _all_to_all_lists(p, peers, [part.clone() for part in x.split(sent)], due)
+        return _all_to_all_lists(p, peers, list(x.split(sent)), due)
     out = torch.empty(sum(due), dtype=x.dtype, device=x.device)
     splits = {"output_split_sizes": due, "input_split_sizes": sent} if p["imbalance"] else {}
 
@@ -222,7 +218,7 @@ OPERATORS = [
         _all_gather,
         "torch.distributed.all_gather_into_tensor",
         params=(*COMMON, WITHIN, LISTS, IMBALANCE, ASYNCHRONOUS),
-        inputs=own_part,
+        inputs=lambda p: shared_buffer(p) if p["in_place"] else own_part(p),
         cost=cost(others, shared=True, holds=(share, whole)),
         reference=_all_gathered,
         aliases=("allgather", "all_gather_base", "all_gather_into_tensor"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from opmark.interfaces import Exchange, Peers
 from opmark.operators import _numpy as np
 from opmark.operators._exchange import (
@@ -28,7 +30,7 @@ from opmark.schema import Params
 Inputs = Sequence[dict[str, Any]]
 
 _ITS_BYTES = {"dtype": "uint8"}
-"""An object has no element type; the one here is a string of bytes."""
+"""An object has no element type; the one here is an array of bytes in the memory of the host."""
 
 
 def _in_bytes(of: Any) -> Any:
@@ -36,14 +38,14 @@ def _in_bytes(of: Any) -> Any:
     return lambda p: of({**p, **_ITS_BYTES})
 
 
-def _object(x: Any) -> bytes:
-    return bytes(x.cpu().numpy().tobytes())
+def _on_host(of: Any) -> Any:
+    return lambda p: {name: replace(spec, place="host") for name, spec in of({**p, **_ITS_BYTES}).items()}
 
 
 def _tensor(objects: Sequence[Any]) -> Any:
     import torch
 
-    return torch.frombuffer(bytearray(b"".join(objects)), dtype=torch.uint8)
+    return torch.from_numpy(np.concatenate(objects))
 
 
 def _gathered(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
@@ -53,7 +55,7 @@ def _gathered(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
 def _all_gather_object(p: Params, peers: Peers, x: Any) -> Exchange:
     import torch.distributed as dist
 
-    mine, found = _object(x), [b""] * peers.size
+    mine, found = x.numpy(), [x.numpy()] * peers.size
 
     def begin(later: bool) -> None:
         dist.all_gather_object(found, mine, group=peers.group)
@@ -64,10 +66,10 @@ def _all_gather_object(p: Params, peers: Peers, x: Any) -> Exchange:
 def _broadcast_object(p: Params, peers: Peers, x: Any) -> Exchange:
     import torch.distributed as dist
 
-    root, mine, found = peers.world_rank(p["root"]), _object(x), [b""]
+    root, mine, found = peers.world_rank(p["root"]), x.numpy(), [x.numpy()]
 
     def begin(later: bool) -> None:
-        found[0] = mine if peers.rank == p["root"] else b""
+        found[0] = mine if peers.rank == p["root"] else None
         dist.broadcast_object_list(found, src=root, group=peers.group)
 
     return exchange(p, begin, lambda: (_tensor(found),))
@@ -80,7 +82,7 @@ OPERATORS = [
         _all_gather_object,
         "torch.distributed.all_gather_object",
         params=(SIZE, RANKS, GROUP),
-        inputs=_in_bytes(own_part),
+        inputs=_on_host(own_part),
         cost=_in_bytes(cost(others, shared=True, holds=(share, whole))),
         reference=_gathered,
         result_dtype=lambda p: "uint8",
@@ -91,7 +93,7 @@ OPERATORS = [
         _broadcast_object,
         "torch.distributed.broadcast_object_list",
         params=(SIZE, RANKS, GROUP, ROOT),
-        inputs=_in_bytes(whole_buffer),
+        inputs=_on_host(whole_buffer),
         cost=_in_bytes(cost(once, shared=False, holds=(whole, whole))),
         reference=lambda p, rank, inputs: (inputs[p["root"]]["x"],),
         result_dtype=lambda p: "uint8",

@@ -87,9 +87,10 @@ def _transfer(name: str, summary: str, build: Any, place: Any, alias: str) -> Op
 
 
 def _both_cost(p: Params) -> Cost:
-    """As ByteMicroPerf counts it: the bytes of both, each with its own factor, although they go different ways."""
+    """The traffic is that of the all_reduce: what is copied beside it goes another way, and a sum of both would be the
+    bandwidth of nothing. How much of one hides behind the other is the record's overlap."""
     moved = _nbytes(p)
-    return Cost(None, 2 * moved, 2 * moved, Traffic(2 * moved, moved * (twice_others(p["ranks"]) + 1), p["ranks"]))
+    return Cost(None, 2 * moved, 2 * moved, Traffic(moved, moved * twice_others(p["ranks"]), p["ranks"]))
 
 
 def _both_due(p: Params, rank: int, inputs: Sequence[dict[str, Any]]) -> tuple[Any, ...]:

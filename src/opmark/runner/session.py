@@ -26,6 +26,7 @@ from opmark.runner.worker import Hello
 from opmark.schema import Record, Run, Status, Task
 from opmark.version import VERSION
 
+_FEWER_RANKS = "--ranks says how many processes take part; `opmark list backends` says what can run here"
 # What an idle worker may hold, its framework imported.
 _MEMORY_OF_A_WORKER = 1 << 30
 
@@ -58,7 +59,8 @@ def perform(
                 yield supervisor.run(task)
     if fresh and sum(map(len, unavailable.values())) == len(plan.tasks):
         listed = "; ".join(f"backend `{name}` cannot run here: {reason}" for name, reason in unavailable)
-        raise UserError(listed, "`opmark list backends` says what can")
+        ranks = any(group.ranks for group in plan.groups())
+        raise UserError(listed, _FEWER_RANKS if ranks else "`opmark list backends` says what can")
     for (_, reason), tasks in unavailable.items():
         yield from _all(tasks, "skipped", reason)
     yield from plan.skipped

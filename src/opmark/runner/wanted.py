@@ -9,6 +9,7 @@ from typing import Any
 
 from opmark.registry import operator as find_operator
 from opmark.runner.intake import Intake, Source, take_in
+from opmark.runner.plan import processes
 from opmark.runner.ranks.asked import Asked
 from opmark.runner.ranks.launcher import Place, outside
 from opmark.runner.request import cases_for
@@ -59,10 +60,12 @@ def wanted(
     named = cases_for(many(ops), params or {}, many(phase), taken, suite, many(wrt), call, selection, beside)
     operators = [find_operator(name) for name in dict.fromkeys(case.op for case in named)]
     asked.refuse_if_nobody(operators)
-    if taken is None and suite is None:
-        return Wanted(named, place=place)
-    place = outside(os.environ) if any(operator.ranks for operator in operators) else None
-    cases, left_out = replace(asked, started=place.size if place else None).instead(named)
+    cases, left_out = named, list[str]()
+    if taken is not None or suite is not None:
+        place = outside(os.environ) if any(operator.ranks for operator in operators) else None
+        cases, left_out = replace(asked, started=place.size if place else None).instead(named)
+    if place is None and any(map(processes, cases)):  # copies of several devices at once
+        place = outside(os.environ)
     return Wanted(cases, taken, tuple(left_out), place)
 
 

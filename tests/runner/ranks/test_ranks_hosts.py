@@ -109,10 +109,21 @@ def test_two_hosts_measure_together(launch: Launch, hosts: tuple[Host, Host], tm
     assert [path.parent.name for path in tmp_path.glob("*/store.db")] == ["process0"]
 
 
+@pytest.mark.slow
+def test_two_ranks_on_one_host_and_one_on_another(launch: Launch, hosts: tuple[Host, Host]) -> None:
+    """Those that share the host of rank 0 have to use the interface that leads out of it."""
+    pytest.importorskip("torch")
+    command = BY_HAND.replace("WORLD_SIZE=2", "WORLD_SIZE=3")
+    first, *others = started(launch, (hosts[0], hosts[0], hosts[1]), command)
+    assert first.code() == 0, first.err
+    assert [other.code() for other in others] == [0, 0]
+    assert [(record["status"], record["params"]["ranks"]) for record in records(first)] == [("ok", 3)] * len(SIZES)
+
+
 def test_a_host_that_leaves_the_network_is_a_record_and_both_end(launch: Launch, hosts: tuple[Host, Host]) -> None:
     if not hosts[1].name:
         pytest.skip("no network of its own to leave")
-    impatient = "import opmark.runner.ranks.wire as w; w.SILENCE, w._ALIVE_EVERY = 2.0, 0.3"
+    impatient = "import opmark.runner.ranks.wire as w; w.SILENCE, w._ALIVE_EVERY = 4.0, 0.3"
     command = BY_HAND.replace("8..64K*8", "8,4096") + " --backend lines-cpu"
     first, second = started(launch, hosts, command, impatient)
     deadline = time.monotonic() + 60
@@ -120,7 +131,7 @@ def test_a_host_that_leaves_the_network_is_a_record_and_both_end(launch: Launch,
         time.sleep(0.05)
     _ip("-n", hosts[1].name, "link", "set", "cable", "down")
     assert (first.code(), second.code()) == (1, 1), first.err + second.err
-    assert "has not been heard of for 2.00 s" in records(first)[1]["reason"]
+    assert "has not been heard of for 4.00 s" in records(first)[1]["reason"]
     assert "is gone, its opmark" in second.err
 
 

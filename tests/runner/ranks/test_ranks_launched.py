@@ -25,7 +25,7 @@ SHORT_AND_SLOW = "size=8,4096,64"
 SOON = (
     "import opmark.runner.ranks.gathering as g, opmark.runner.ranks.agent as a; g.GATHER_WITHIN = a.GATHER_WITHIN = {}"
 )
-IMPATIENT = "import opmark.runner.ranks.wire as w; w.SILENCE, w._ALIVE_EVERY = 2.0, 0.3"
+IMPATIENT = "import opmark.runner.ranks.wire as w; w.SILENCE, w._ALIVE_EVERY = 4.0, 0.3"
 
 
 def by_hand(rank: int, size: int, port: int) -> dict[str, str]:
@@ -131,8 +131,9 @@ def test_a_port_in_use_is_said_and_nobody_waits_for_ever(launch: Launch, free_po
 
 
 def test_a_rank_that_does_not_come_is_named(launch: Launch, free_port: int) -> None:
-    first = launch(by_hand(0, 3, free_port), *RUN, SHORT, changes=SOON.format(4.0))
     other = launch(by_hand(1, 3, free_port), *RUN, SHORT)
+    time.sleep(1.5)
+    first = launch(by_hand(0, 3, free_port), *RUN, SHORT, changes=SOON.format(4.0))
     assert (first.code(), other.code()) == (2, 2)
     assert all("rank 2 of 3 did not come within 4.00 s" in process.err for process in (first, other))
 
@@ -186,8 +187,8 @@ def test_an_agent_that_is_stopped_is_found_by_its_silence(launch: Launch, free_p
     os.kill(other.process.pid, signal.SIGSTOP)
     assert first.code() == 1, first.err
     _, slow, after = records(first)
-    assert "has not been heard of for 2.00 s" in slow["reason"]
-    assert "has not been heard of for 2.00 s" in after["reason"]
+    assert "has not been heard of for 4.00 s" in slow["reason"]
+    assert "has not been heard of for 4.00 s" in after["reason"]
 
 
 def test_a_worker_of_another_rank_that_dies_costs_one_task(launch: Launch, free_port: int) -> None:

@@ -73,7 +73,7 @@ def _of_blocking(given: argparse.Namespace, rows: Sequence[Row]) -> list[str]:
     if given.z != 0:
         return []
     without = {row.collective for row in rows if not any("asynchronous" in case.params for case in row.cases)}
-    return [f"--z 0: {', '.join(sorted(without))} is always waited for"] if without else []
+    return [f"--z 0: waited for at once all the same: {', '.join(sorted(without))}"] if without else []
 
 
 def _meeting_place(given: argparse.Namespace) -> dict[str, str]:

@@ -20,8 +20,6 @@ def shared_device(info: BackendInfo, facts: Sequence[Mapping[str, Any]]) -> str 
     for (_, device), ranks in holders.items():
         if len(ranks) > 1:
             named = " and ".join(map(str, ranks))
-            return (
-                f"{counted(len(facts), 'rank')} need a device each, {counted(len(holders), 'device')} are there: ranks "
-                f"{named} would share {device}"
-            )
+            there = f"{counted(len(holders), 'device')} {'is' if len(holders) == 1 else 'are'} there"
+            return f"{counted(len(facts), 'rank')} need a device each, {there}: ranks {named} would share {device}"
     return None

@@ -37,11 +37,13 @@ class RankBench:
         self._gear = Gear.of(info, backend, sensors)
         self._neighbours = neighbours if info.device == "cpu" else 1
         self._team: Team | None = None
+        self._rank = 0
         self._verified: dict[str, Verification] = {}
         """What was found right in this world, by what was checked: large cases are all checked at the same size."""
 
-    def joined(self, team: Team) -> None:
+    def joined(self, team: Team, rank: int) -> None:
         self._team = team
+        self._rank = rank
         self._verified.clear()
 
     def left(self) -> None:
@@ -63,6 +65,8 @@ class RankBench:
             found = Record(task, STATUS.get(type(error), "error"), error.message)
         except Exception as error:  # noqa: BLE001 - frameworks raise anything; each of it becomes a record
             found = Record(task, self._backend.classify(error) or "error", reason_of(error))
+        if self._rank:
+            found = replace(found, measurements=())  # rank 0 has those of all
         duration = time.perf_counter() - clock
         record = replace(found, cost=cost, environment=self._environment, started=started, duration=duration)
         return Done(record, self._backend.usable(), follows)

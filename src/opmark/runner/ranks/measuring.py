@@ -105,8 +105,8 @@ class RanksMeasuring:
             elif self._neighbours * _THREADS_OF_A_RANK > cores:
                 yield Caution(
                     "crowded",
-                    f"{counted(self._neighbours, 'rank')} with two threads each share {counted(cores, 'core')} of this "
-                    "host: times are those of such a crowd",
+                    f"{counted(self._neighbours, 'rank')}, each with a thread that moves data beside one that calls, "
+                    f"share {counted(cores, 'core')} of this host: times are those of such a crowd",
                     "use fewer --ranks, or a host with more cores",
                 )
 

@@ -6,6 +6,8 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+import psutil
+
 from opmark.errors import UserError
 from opmark.interfaces import BackendInfo
 from opmark.runner.ranks.crew import Crew
@@ -17,13 +19,22 @@ from opmark.runner.ranks.remote import HomeMember, Post, RemoteMember
 from opmark.runner.supervisor import Keep
 from opmark.runner.worker import Hello
 from opmark.schema import Case, Environment, Record, Task
-from opmark.units import counted
+from opmark.units import count_bytes, counted
+
+MEMORY_OF_A_RANK = 256 << 20
+"""What a process takes with its framework imported."""
 
 
 class Muster:
     """All ranks on this host, each a child of this process."""
 
     def crew(self, info: BackendInfo, threads: int, ranks: int, timeout: float, keep: Keep) -> Crew:
+        need, free = ranks * MEMORY_OF_A_RANK, psutil.virtual_memory().available
+        if need > free:
+            return Unmanned(
+                f"{counted(ranks, 'process', 'processes')} need {count_bytes(need)} before they do anything, "
+                f"{count_bytes(free)} are free"
+            )
         inbox = Inbox()
         return Crew(info, threads, [LocalMember(rank, inbox) for rank in range(ranks)], inbox, timeout, keep)
 

@@ -40,7 +40,7 @@ def _joined(order: Join, bench: RankBench, backend: Backend, out: IO[bytes]) -> 
         return Failed("skipped", error.message)
     except Exception as error:  # noqa: BLE001 - an engine raises anything; it is told to the parent, who ends the crew
         return Failed("error", reason_of(error))
-    bench.joined(team)
+    bench.joined(team, order.rank)
     return Joined(team.engine)
 
 

@@ -15,7 +15,7 @@ TARGET = 180.0
 RANKS = 4
 SIZE = "1M"
 WITHIN = 0.10
-ROUNDS = 5
+ROUNDS = 9
 PLAIN = Path(__file__).with_name("plain_all_reduce.py")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from math import ceil
 from typing import TypeVar
 
 from opmark.errors import TaskError
@@ -17,6 +18,9 @@ T = TypeVar("T")
 # Between two words with the others, which cost each rank a millisecond or so.
 _CHUNK_TIME = 0.02
 _MOST_IN_A_CHUNK = 50
+# Samples that are looked at once more before their length is decided.
+_AGAIN = 3
+_MOST_TIMES_LONGER = 10
 
 
 class PeerFailed(TaskError):
@@ -64,13 +68,27 @@ class RanksSampler(HostSampler):
 
     def prepare(self, rule: Sampling) -> tuple[Spent, list[float]]:
         spent, shown = super().prepare(rule)
-        most = self._exchange.most_calls
-        if most is not None and self.calls > most:
-            self.calls = most
-            self.overhead = self._clock.overhead(self.calls) / self.calls
-            shown = [self._once(self.calls) for _ in range(2)]
+        if rule.samples is None:
+            spent, shown = self._long_enough(rule, spent, shown)
         self._per_sample = max(shown[-1] if shown else self._once(self.calls), 1e-6)
         return spent, shown
+
+    def _long_enough(self, rule: Sampling, spent: Spent, shown: list[float]) -> tuple[Spent, list[float]]:
+        """Ranks that share cores take several times as long for a call as they can: a sample has to be long also where
+        its calls are at their fastest, or it would hold one good or one bad call. And no more of them than may be."""
+        if self.calls == 1 and min(shown) >= rule.sample_time:
+            return spent, shown
+        again = [self._once(self.calls) for _ in range(_AGAIN)]
+        spent = Spent(spent.calls + _AGAIN * self.calls, spent.seconds + sum(again))
+        fastest = max(min(*shown, *again) / self.calls, self._clock.resolution)
+        wanted = min(_MOST_TIMES_LONGER * self.calls, max(self.calls, ceil(rule.sample_time / fastest)))
+        calls = min(wanted, self._exchange.most_calls or wanted)
+        if calls == self.calls:
+            return spent, shown
+        self.calls = calls
+        self.overhead = self._clock.overhead(calls) / calls
+        shown = [self._once(calls) for _ in range(2)]
+        return Spent(spent.calls + 2 * calls, spent.seconds + sum(shown)), shown
 
     def chunk(self, rule: Sampling) -> int:
         """As many as fit between two words; where a number of samples is given, what is left of it."""

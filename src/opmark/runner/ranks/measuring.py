@@ -18,8 +18,9 @@ from opmark.schema import MODES, QUANTITIES, Caution, Launch, Measurement, Overl
 from opmark.schema.measurement import PREEMPTED
 from opmark.units import counted
 
-# Ranks leave a barrier one after the other, by tens of microseconds: a sample has to be long against that.
-SAMPLE_TIME = 2e-3
+# Ranks leave a barrier one after the other, and the first call after it finds some of them asleep: a sample has to be
+# long against that.
+SAMPLE_TIME = 1e-2
 # One that calls, and one of the engine that moves data.
 _THREADS_OF_A_RANK = 2
 _BY_HOST = ("latency", "host_time", "throughput")

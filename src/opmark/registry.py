@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import redirect_stdout
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -84,14 +84,15 @@ def operator(name: str) -> Operator:
     return found
 
 
-def operators_like(pattern: str) -> list[str]:
+def operators_like(pattern: str, categories: Collection[str] = ()) -> list[str]:
     """The operators that a name stands for: itself, or with `*` and `?` every one that it matches.
 
-    What fails on purpose is had by its own name only; what takes several processes or devices not by `*` alone.
+    What fails on purpose is had by its own name only; what takes several processes or devices not by `*` alone, unless
+    its category is asked for.
     """
     if not set(pattern) & set("*?["):
         return [pattern]
-    left_out = {DRILL, COMMUNICATION} if pattern == "*" else {DRILL}
+    left_out = {DRILL} if pattern != "*" or COMMUNICATION in categories else {DRILL, COMMUNICATION}
     listed = [name for name, op in catalogue().items() if fnmatchcase(name, pattern) and op.category not in left_out]
     for family in families().values():
         listed += family.names(pattern) or ()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from opmark.registry import DRILL, catalogue
+from opmark.registry import COMMUNICATION, DRILL, catalogue
 
 Command = Callable[..., Any]
 
@@ -129,9 +129,18 @@ def test_a_name_and_a_category_go_together(main: Command) -> None:
     assert {catalogue()[name].category for name in found} == {category}
 
 
-def test_a_pattern_for_everything_leaves_out_what_fails_on_purpose(main: Command) -> None:
+def test_a_pattern_for_everything_leaves_out_what_fails_on_purpose_and_what_takes_several_processes(
+    main: Command,
+) -> None:
     found = planned(main("run", "--op", "*", "--size", "small", *PLAN))
-    assert set(found) == {name for name, op in catalogue().items() if op.category != DRILL}
+    assert set(found) == {name for name, op in catalogue().items() if op.category not in (DRILL, COMMUNICATION)}
+
+
+def test_communication_is_had_by_its_category_or_by_a_pattern_of_names(main: Command) -> None:
+    options = ("--size", "small", "--backend", "torch-cpu", "--dry-run", "--json")
+    every = planned(main("run", "--category", "communication", *options))
+    assert set(every) == {name for name, op in catalogue().items() if op.category == COMMUNICATION}
+    assert {"all_reduce", "all_gather"} <= set(planned(main("run", "--op", "all_*", *options)))
 
 
 def test_a_category_that_does_not_exist_is_named_with_the_nearest(main: Command) -> None:

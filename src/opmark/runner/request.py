@@ -84,7 +84,8 @@ def _selected(wanted: Selection) -> list[str]:
     for category in wanted.categories:
         if category not in known:
             raise UnknownName("category", category, known, "opmark list categories")
-    named = dict.fromkeys(name for pattern in wanted.names or ["*"] for name in operators_like(pattern))
+    patterns = wanted.names or ["*"]
+    named = dict.fromkeys(name for pattern in patterns for name in operators_like(pattern, wanted.categories))
     chosen = [name for name in named if not wanted.categories or find_operator(name).category in wanted.categories]
     if not chosen:
         raise wanted.nothing("the catalogue")

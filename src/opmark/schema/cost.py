@@ -10,7 +10,7 @@ from opmark.schema.tensor import TensorSpec
 from opmark.schema.traffic import Traffic
 
 
-class Cost(Struct, frozen=True):
+class Cost(Struct, frozen=True, omit_defaults=True):
     """Each input element read once, each output element written once; temporaries do not count."""
 
     flops: int | None

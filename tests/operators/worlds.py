@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -256,6 +257,7 @@ def process(rank: int, ranks: int, ports: Any, printing: Any) -> None:
 
 
 def main(ranks: int) -> int:
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a host's own name may lead nowhere
     context = multiprocessing.get_context("spawn")
     shared = context.Queue(), context.Lock()
     started = [context.Process(target=process, args=(rank, ranks, *shared)) for rank in range(ranks)]

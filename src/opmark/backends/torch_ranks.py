@@ -26,7 +26,7 @@ class TorchTeam:
             raise Unsupported(f"torch {torch.__version__} is a build without torch.distributed")
         self.engine = str(dist.get_default_backend_for_device(device))
         self._world = world
-        within = datetime.timedelta(seconds=world.timeout)
+        within = self._within = datetime.timedelta(seconds=world.timeout)
         store = dist.TCPStore(
             world.host, world.port, world.size, world.rank == 0, timeout=within, wait_for_workers=False
         )
@@ -70,7 +70,7 @@ class TorchTeam:
             return Peers(world.rank, size, 0, dist.group.WORLD)
         mine = None
         for first in range(0, world.size, size):
-            group = dist.new_group(range(first, first + size))
+            group = dist.new_group(range(first, first + size), timeout=self._within)
             if first <= world.rank < first + size:
                 mine = Peers(world.rank - first, size, first, group)
         assert mine is not None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from opmark.interfaces import Exchange, Peers
+from opmark.interfaces import BLOCK, Exchange, Peers
 from opmark.schema import Cost, Implementation, Launch, Operator, Param, Params, Rule, TensorSpec, Tolerance, Traffic
 from opmark.schema.dtype import is_float, sizeof
 from opmark.schema.param import choice, dtype, flag, integer, nbytes, real
@@ -141,14 +141,39 @@ def spans(sizes: Sequence[int]) -> list[slice]:
     return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
 
-def spec(p: Params, count: int, **more: Any) -> TensorSpec:
-    """Integers stay small: sums of them over many ranks have to fit."""
-    domain = (-1.0, 1.0) if is_float(p["dtype"]) else (0, 4)
-    return TensorSpec((count,), p["dtype"], *domain, **more)
+_EXACT = {"float64": 1 << 53, "float32": 1 << 24, "float16": 1 << 11, "bfloat16": 1 << 8}
+"""Whole numbers up to here are exact in an element type, in whatever order they are added up."""
+LARGEST = 2
+"""Of the whole numbers that are reduced."""
+
+
+def spec(p: Params, count: int, *, reduced: bool | None = None, **more: Any) -> TensorSpec:
+    """Integers stay small: sums of them over many ranks have to fit. What is `reduced` (by default, where there is an
+    operation) holds whole numbers also in floating point, where these come to the same in whatever order."""
+    if not is_float(p["dtype"]):
+        return TensorSpec((count,), p["dtype"], 0, 4, **more)
+    if ("op" in p if reduced is None else reduced) and p.get("op", "sum") in ("sum", "max", "min"):
+        return TensorSpec((count,), p["dtype"], -LARGEST, LARGEST + 1, _whole_numbers(count), **more)
+    return TensorSpec((count,), p["dtype"], **more)
+
+
+def _whole_numbers(count: int) -> Callable[[Any], Any]:
+    def make(generator: Any) -> Any:
+        from opmark.operators import _numpy as np
+
+        block = generator.integers(-LARGEST, LARGEST + 1, min(count, BLOCK), dtype=np.int8)
+        return np.resize(block, count).astype(np.float32)
+
+    return make
 
 
 def whole_buffer(p: Params) -> dict[str, TensorSpec]:
     return {"x": spec(p, elements(p, shared=False))}
+
+
+def reduced_buffer(p: Params) -> dict[str, TensorSpec]:
+    """Of an operator that adds up without saying so."""
+    return {"x": spec(p, elements(p, shared=False), reduced=True)}
 
 
 def shared_buffer(p: Params) -> dict[str, TensorSpec]:
@@ -203,8 +228,18 @@ def others(n: int) -> float:
 # Right answers
 
 
-ADDING_UP = Tolerance(terms=lambda p: 64 * group_size(p) ** 2)
-"""Partial sums are rounded to the element type on their way from rank to rank."""
+class Reducing(Tolerance):
+    """None for what whole numbers come to exactly: a rank that is missing from a sum of many would else be no larger
+    than the rounding of 16 bits. Products and means are rounded on their way from rank to rank."""
+
+    def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
+        n, op = group_size(params), params.get("op", "sum")
+        if op in ("max", "min") or (op == "sum" and LARGEST * n <= _EXACT.get(dtype, 0)):
+            return 0.0, 0.0
+        return super().bounds(dtype, params)
+
+
+ADDING_UP = Reducing(terms=lambda p: 64 * group_size(p))
 
 
 def by_rank(inputs: Sequence[dict[str, Any]], name: str = "x") -> list[Any]:
@@ -269,11 +304,11 @@ def overwritten(p: Params, x: Any) -> tuple[Any, Launch | None]:
 
 
 def finite_calls(p: Params) -> int | None:
-    """How often n ranks can put together in place what lies below 1 before it is infinite; integers wrap around."""
+    """How often n ranks can add up in place what was small at first before it is infinite; integers wrap around."""
     if not p.get("in_place", True) or p.get("op", "sum") != "sum" or not is_float(p["dtype"]):
         return None
     doublings = max(1, (group_size(p) - 1).bit_length())
-    return max(1, _DOUBLINGS[p["dtype"]] // doublings - 1)
+    return max(1, (_DOUBLINGS[p["dtype"]] - 1) // doublings - 1)
 
 
 def torch_op(p: Params) -> Any:

@@ -16,9 +16,9 @@ from opmark.operators._exchange import (
     PRESETS,
     communication,
     cost,
+    reduced_buffer,
     twice_others,
     whole,
-    whole_buffer,
 )
 from opmark.operators.collectives import all_reduce, all_reduced
 from opmark.schema import Params, Rule
@@ -81,7 +81,7 @@ OPERATORS = [
             integer("after", "calls of one preparation that go well before", 0, kind="rank"),
         ),
         rules=(Rule("rank", "be below the number of ranks (got {rank} of {ranks})", lambda p: p["rank"] < p["ranks"]),),
-        inputs=whole_buffer,
+        inputs=reduced_buffer,
         cost=cost(twice_others, shared=False, holds=(whole, whole)),
         reference=all_reduced,
         tolerance=ADDING_UP,

@@ -88,7 +88,11 @@ def _p2p(p: Params, peers: Peers, x: Any) -> Exchange:
         return exchange(p, lambda later: None)
     out = torch.empty_like(x)
     if p["src"] == p["dst"]:
-        return Exchange(lambda: out.copy_(x), lambda: (out,))
+
+        def copy(later: bool) -> None:
+            out.copy_(x)
+
+        return exchange(p, copy, lambda: (out,))
     first, *second = _steps(p, peers, x, out)
 
     def begin(later: bool) -> Any:

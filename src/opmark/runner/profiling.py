@@ -23,6 +23,7 @@ from opmark.registry import operator as find_operator
 from opmark.registry import profilers
 from opmark.runner import instructions
 from opmark.runner.batch import Batch, Done, Item
+from opmark.runner.plan import processes
 from opmark.runner.process import environ_for
 from opmark.runner.profiler_process import Ended, run_to_end
 from opmark.schema import KernelMetrics, Profile, Record, Task
@@ -159,8 +160,9 @@ class Stream(Iterator[Record]):
 
 
 def wanted(record: Record) -> bool:
-    """Of a case that is measured in several processes, the first stands for all."""
-    return record.status == "ok" and record.task.settings.process == 0
+    """Of a case that is measured in several processes, the first stands for all. What takes several at once is left
+    out: a profiler watches one."""
+    return record.status == "ok" and record.task.settings.process == 0 and not processes(record.task.case)
 
 
 def _kind(record: Record) -> tuple[str, int]:

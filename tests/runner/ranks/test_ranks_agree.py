@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
+from contextlib import suppress
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from opmark.errors import OutOfMemory
+from opmark.errors import OutOfMemory, TaskError
 from opmark.interfaces import Exchange
 from opmark.measure.conditions import Watch
 from opmark.measure.engine import measure
-from opmark.runner.ranks.agree import PeerFailed, RanksSampler, in_step, slowest
+from opmark.runner.ranks.agree import PeerFailed, RanksSampler, in_step, of_one_form, slowest
 from opmark.schema import EFFORTS, Sampling
 
 OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
@@ -23,9 +26,9 @@ class FakeTimer:
     """Each rank measures something else, and nobody sleeps."""
 
     name = "fake"
-    resolution = 1e-9
 
     def __init__(self, rank: int, spread: float = 0.5) -> None:
+        self.resolution = 1e-9 * (1 + 50 * rank)
         self._random = random.Random(rank)
         self._rank = rank
         self._spread = spread
@@ -37,7 +40,8 @@ class FakeTimer:
         return calls * 1e-3 * (1 + self._rank / 10 + self._spread * self._random.random())
 
     def overhead(self, calls: int) -> float:
-        return 0.0
+        """Each process finds another cost of its own."""
+        return (1 + self._rank) * 1e-6 * calls
 
 
 def test_a_step_that_works_everywhere_gives_each_rank_its_own_result(on_ranks: OnRanks) -> None:
@@ -57,6 +61,39 @@ def test_a_rank_that_fails_keeps_its_error_and_the_others_stop_without_waiting(o
     assert isinstance(first, PeerFailed)
     assert isinstance(third, PeerFailed)
     assert "rank 1" in first.message
+
+
+def test_what_failed_is_not_held_by_the_step_that_failed(on_ranks: OnRanks) -> None:
+    class Buffer:
+        pass
+
+    held: list[weakref.ref[Buffer]] = []
+
+    def work(team: Any) -> None:
+        def step() -> None:
+            buffer = Buffer()
+            held.append(weakref.ref(buffer))
+            raise OutOfMemory("too much")
+
+        with suppress(OutOfMemory):
+            in_step(team, step)
+
+    gc.disable()
+    try:
+        on_ranks(2, work)
+        assert [reference() for reference in held] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_exchanges_of_different_forms_are_refused_by_all_ranks(on_ranks: OnRanks) -> None:
+    def nothing() -> None:
+        pass
+
+    found = on_ranks(2, lambda team: of_one_form(team, Exchange(nothing, finish=nothing if team.rank else None)))
+    assert [type(one) for one in found] == [TaskError, TaskError]
+    alike = on_ranks(2, lambda team: of_one_form(team, Exchange(nothing, most_calls=5 + team.rank)).most_calls)
+    assert alike == [5, 5]
 
 
 def test_the_slowest_is_the_same_for_all(on_ranks: OnRanks) -> None:

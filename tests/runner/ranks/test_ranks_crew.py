@@ -19,7 +19,7 @@ from opmark.runner.process import WorkerDied
 from opmark.runner.ranks import crew as crews
 from opmark.runner.ranks.crew import Crew
 from opmark.runner.ranks.members import Heard, Inbox, LocalMember
-from opmark.runner.ranks.orders import Do, Done, Join, Joined, Listening, encode, orders
+from opmark.runner.ranks.orders import Do, Done, Failed, Join, Joined, Listening, encode, orders
 from opmark.runner.worker import Hello
 from opmark.schema import Environment, Record, Task
 
@@ -170,6 +170,62 @@ def test_ranks_that_say_why_they_cannot_start_may_go_at_once(rank_task: Tasks) -
     assert made_up(script)[0].start().unavailable == "no GPU"
 
 
+def test_a_rank_that_cannot_join_is_named_at_once_with_its_reason(rank_task: Tasks) -> None:
+    def script(member: FakeMember, order: Any) -> Any:
+        if isinstance(order, Join):
+            if order.rank == 0:  # and waits for the others
+                return Listening(4711)
+            return Failed("error", "no route to host") if order.rank == 1 else None
+        return well(member, order)
+
+    since = time.monotonic()
+    record = made_up(script, timeout=NO_TIME)[0].run(rank_task())
+    assert time.monotonic() - since < crews.JOIN_TIMEOUT / 2
+    assert (record.status, record.reason) == ("error", "rank 1 cannot join: no route to host")
+
+
+def test_living_ranks_that_cannot_meet_again_are_replaced_before_a_task_is_charged(rank_task: Tasks) -> None:
+    def script(member: FakeMember, order: Any) -> Any:
+        joined = sum(isinstance(told, Join) for told in member.told)
+        if isinstance(order, Join) and member.starts == 1 and joined > 1:
+            return Failed("error", "the old world is in the way")
+        if isinstance(order, Do) and member.starts == 1:
+            return Done(Record(order.task, "skipped", "not here"))
+        return well(member, order)
+
+    crew, members = made_up(script)
+    assert crew.run(rank_task()).status == "skipped"
+    assert crew.run(rank_task()).status == "ok"
+    assert members[0].starts == 2
+
+
+def test_memory_that_was_not_there_takes_new_processes(rank_task: Tasks) -> None:
+    def script(member: FakeMember, order: Any) -> Any:
+        if isinstance(order, Do) and member.starts == 1:
+            return Done(Record(order.task, "oom", "too much"))
+        return well(member, order)
+
+    crew, members = made_up(script)
+    assert [crew.run(rank_task()).status for _ in range(2)] == ["oom", "ok"]
+    assert members[0].starts == 2
+
+
+def test_processes_that_the_system_does_not_allow_are_a_reason(rank_task: Tasks) -> None:
+    def script(member: FakeMember, order: Any) -> Any:
+        raise OSError(24, "Too many open files")
+
+    record = made_up(script)[0].run(rank_task())
+    assert (record.status, record.reason) == ("error", "3 ranks cannot be started: Too many open files")
+
+
+def test_a_record_of_a_death_says_when_it_began_and_how_long_it_took(rank_task: Tasks) -> None:
+    crew, _ = made_up(lambda member, order: None if isinstance(order, Do) else well(member, order))
+    record = crew.run(rank_task())
+    assert record.status == "timeout"
+    assert record.started
+    assert record.duration >= 0.4
+
+
 # Real ranks from here on.
 
 
@@ -238,7 +294,7 @@ def test_whatever_one_rank_does_is_one_record_and_the_next_task_is_measured(
     assert reason in record.reason
     after = ranks.run(rank_task())
     assert after.status == "ok", after.reason
-    if kind not in ("oom", "wrong"):  # of which all ranks know before anything is exchanged
+    if kind != "wrong":  # of which all ranks know before anything is exchanged, and no memory is held
         assert all(not _alive(pid) for pid in pids)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import TypeVar
 
@@ -38,16 +39,39 @@ def in_step(team: Team, step: Callable[[], T]) -> T:
     except Exception as error:  # noqa: BLE001 - raised again below, when the others know
         failure = error
     failed = [rank for rank, (code,) in enumerate(team.gathered([float(failure is not None)])) if code]
-    if failure:
-        raise failure
+    try:
+        if failure is not None:
+            raise failure
+    finally:
+        del failure  # it holds this frame, and this frame it: the buffers of what failed would stay for a while
     if failed:
         raise PeerFailed(f"rank {failed[0]} failed")
     return found
 
 
+def of_one_form(team: Team, exchange: Exchange) -> Exchange:
+    """What ranks have built, if all of them will do the same steps with it: else one would wait for ever."""
+    most = exchange.most_calls or 0
+    forms = team.gathered([float(exchange.finish is not None), float(len(exchange.parts)), float(most)])
+    if len({(finish, parts) for finish, parts, _ in forms}) > 1:
+        raise TaskError("ranks have built exchanges of different forms: some would wait for what others never do")
+    limits = [int(most) for _, _, most in forms if most]
+    return replace(exchange, most_calls=min(limits) if limits else None)
+
+
 def slowest(team: Team, values: Sequence[float]) -> list[float]:
     """Of each value, the largest of any rank: the same on all of them."""
     return [max(column) for column in zip(*team.gathered(values), strict=True)]
+
+
+class _Agreed:
+    """A clock whose steps all ranks believe to be those of the coarsest of them: batches are made by that."""
+
+    def __init__(self, timer: Timer, team: Team) -> None:
+        self.name = timer.name
+        self.time = timer.time
+        self.overhead = timer.overhead
+        (self.resolution,) = slowest(team, [timer.resolution])
 
 
 class RanksSampler(HostSampler):
@@ -56,10 +80,16 @@ class RanksSampler(HostSampler):
     Every rank learns the times of all, so that all stop at the same sample without being told.
     """
 
-    def __init__(self, quantity: str, timer: Timer, exchange: Exchange, team: Team) -> None:
-        super().__init__(quantity, timer, warm(exchange.start), batches=True)
+    def __init__(
+        self, quantity: str, timer: Timer, exchange: Exchange, team: Team, settle: Callable[[], object] | None = None
+    ) -> None:
+        """`settle` waits until what was put back is there."""
+        super().__init__(quantity, _Agreed(timer, team), warm(exchange.start), batches=True)
         self._exchange = exchange
         self._team = team
+        self._settle = settle
+        self._apart = True
+        """Whether a barrier stands before every sample; where each call is one, only before many of them."""
         self._rows: list[tuple[float, ...]] = []
 
     def by_rank(self, samples: int) -> tuple[tuple[float, ...], ...]:
@@ -67,6 +97,7 @@ class RanksSampler(HostSampler):
         return tuple(zip(*self._rows[-samples:], strict=True))
 
     def prepare(self, rule: Sampling) -> tuple[Spent, list[float]]:
+        self._apart = rule.samples is None
         spent, shown = super().prepare(rule)
         if rule.samples is None:
             spent, shown = self._long_enough(rule, spent, shown)
@@ -96,11 +127,13 @@ class RanksSampler(HostSampler):
 
     def take(self, count: int) -> Taken:
         start = time.perf_counter()
-        raw = [self._alone(self.calls) for _ in range(count)]
-        every = self._team.gathered([*raw, time.perf_counter() - start])
+        if not self._apart:
+            self._team.barrier()
+        # Each rank takes off its own cost: what is gathered has to be the same to the last bit for all.
+        own = [max(0.0, self._alone(self.calls) / self.calls - self.overhead) for _ in range(count)]
+        every = self._team.gathered([*own, time.perf_counter() - start])
         spent = max(one[-1] for one in every)
-        times = [[max(0.0, value / self.calls - self.overhead) for value in one[:-1]] for one in every]
-        rows = list(zip(*times, strict=True))
+        rows = list(zip(*(one[:-1] for one in every), strict=True))
         self._rows += rows
         return Taken([(max(row),) for row in rows], spent)
 
@@ -114,5 +147,8 @@ class RanksSampler(HostSampler):
         """On this rank, from the barrier on."""
         if self._exchange.restore:
             self._exchange.restore()
-        self._team.barrier()
+            if self._settle:
+                self._settle()
+        if self._apart:
+            self._team.barrier()
         return self._clock.time(self._exchange.start, calls)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from opmark.errors import UserError
 from opmark.interfaces import BackendInfo
 from opmark.runner import instructions
+from opmark.runner.execute import utc_now
 from opmark.runner.process import WorkerDied, lost
 from opmark.runner.ranks.answers import merged
 from opmark.runner.ranks.devices import shared_device
@@ -30,6 +31,8 @@ LOOPBACK = "127.0.0.1"
 _GRACE = 2.0
 _LOOK_AGAIN = 0.25
 _MOMENT = 0.01
+# Those on other hosts are asked how they are, and may take their time to say nothing.
+_MOST_LOOKED_AT = 16
 # Starts in a row that may fail before nothing is tried any more.
 _MOST_STARTS = 2
 
@@ -64,6 +67,8 @@ class Crew:
         self._hellos: dict[int, Hello] = {}
         self._engine = ""
         self._environment = ""
+        self._asked = 0.0
+        """When the ranks were given the order that they are at."""
 
     def start(self) -> Hello:
         """The first word of all of them; WorkerDied where one of them cannot start, or they find no common world."""
@@ -111,9 +116,13 @@ class Crew:
         self._nobody_gone()
         if self._failed_starts >= _MOST_STARTS:
             raise WorkerDied("error", "its ranks could not be started again after the last failure")
+        living = bool(self._hellos)
         try:
             found = self.start()
         except WorkerDied:
+            self.close()
+            if living:  # processes that were to meet anew: before a task is charged with it, new ones are tried
+                return self._started()
             self._failed_starts += 1
             raise
         self._failed_starts = 0
@@ -126,9 +135,13 @@ class Crew:
             for member in self._members:
                 member.start(self._info, self._threads, self._environ(member.rank), self._starts)
         except UserError as error:  # its interpreter is broken, or cannot be given what a worker needs
+            self.close()
             raise WorkerDied("error", error.message) from None
+        except OSError as error:  # so many processes or open files are not allowed
+            self.close()
+            raise WorkerDied("error", f"{len(self._members)} ranks cannot be started: {error.strerror}") from None
         try:
-            self._hellos = self._from_all(hello.decode, START_TIMEOUT, "starting")
+            self._hellos = self._from_all(lambda rank, line: hello.decode(line), START_TIMEOUT, "starting")
         except WorkerDied:
             self.close()
             raise
@@ -165,23 +178,30 @@ class Crew:
         port = self._listening(deadline)
         for rank in range(1, size):
             self._tell(rank, Join(rank, size, self._host, port, within))
-        said = self._from_all(words.decode, deadline - time.monotonic(), "joining")
-        for rank, word in said.items():
-            if isinstance(word, Failed):
-                raise WorkerDied(word.status, f"{self._members[rank].where} cannot join: {word.reason}")
-            assert isinstance(word, Joined)
-            self._engine = word.engine
+        engines = self._from_all(self._joined, deadline - time.monotonic(), "joining")
+        self._engine = engines[0]
         facts = self._facts()
         self._environment = facts.id
         self._keep(facts)
 
     def _listening(self, deadline: float) -> int:
-        _, line = self._heard(deadline, "joining")
+        rank, line = self._heard(deadline, "joining")
         word = words.decode(line)
         if isinstance(word, Failed):
-            raise WorkerDied(word.status, f"{self._members[0].where} cannot join: {word.reason}")
+            raise self._cannot_join(rank, word)
         assert isinstance(word, Listening)
         return word.port
+
+    def _joined(self, rank: int, line: bytes) -> str:
+        """The engine; a rank that cannot is not waited for: the others never get any further without it."""
+        word = words.decode(line)
+        if isinstance(word, Failed):
+            raise self._cannot_join(rank, word)
+        assert isinstance(word, Joined)
+        return word.engine
+
+    def _cannot_join(self, rank: int, word: Failed) -> WorkerDied:
+        return WorkerDied(word.status, f"{self._members[rank].where} cannot join: {word.reason}")
 
     def _facts(self) -> Environment:
         """Of rank 0, and who the others are."""
@@ -192,20 +212,29 @@ class Crew:
         return Environment.of(facts)
 
     def _attempt(self, task: Task) -> Record:
+        started, since = utc_now(), time.perf_counter()
         for member in self._members:
             self._tell(member.rank, Do(task))
         done, death = self._answers()
         record = merged(task, done, {m.rank: m.where for m in self._members}, death)
-        if death or not all(one.usable for one in done.values()):
+        if not record.started:
+            record = replace(record, started=started, duration=time.perf_counter() - since)
+        if death or not all(one.usable for one in done.values()) or (record.status != "ok" and self._renewed(record)):
             self.close()
         elif record.status != "ok":
             self._engine = ""  # nobody knows who got how far: the next task gets a world of its own
         return replace(record, environment=self._environment)
 
+    def _renewed(self, record: Record) -> bool:
+        """Whether what is not right takes new processes: memory may still be held, and the engines of devices do not
+        like to be left by one rank before the others."""
+        return record.status == "oom" or self._info.device != "cpu"
+
     def _answers(self) -> tuple[dict[int, Done], WorkerDied | None]:
         """What each rank made of it, and how it ended where some did not answer."""
         found: dict[int, Done] = {}
-        deadline = time.monotonic() + self._timeout
+        self._asked = time.monotonic()
+        deadline = self._asked + self._timeout
         while len(found) < len(self._members):
             try:
                 rank, line = self._heard(deadline, "running the task", set(found))
@@ -218,25 +247,26 @@ class Crew:
                 deadline = min(deadline, time.monotonic() + _GRACE)
         return found, None
 
-    def _from_all(self, decode: Callable[[bytes], T], within: float, doing: str) -> dict[int, T]:
+    def _from_all(self, decode: Callable[[int, bytes], T], within: float, doing: str) -> dict[int, T]:
         found: dict[int, T] = {}
-        deadline = time.monotonic() + within
+        self._asked = time.monotonic()
+        deadline = self._asked + within
         while len(found) < len(self._members):
             rank, line = self._heard(deadline, doing, set(found))
-            found[rank] = decode(line)
+            found[rank] = decode(rank, line)
         return found
 
     def _heard(self, deadline: float, doing: str, answered: set[int] | None = None) -> tuple[int, bytes]:
         """The next line of any rank; WorkerDied where one has died, or nothing is said for too long. Those that have
         `answered` may go: they have said what they had to say."""
-        since, answered = time.monotonic(), answered or set()
+        answered = answered or set()
         while True:
             try:
                 word = self._inbox.get(timeout=max(0.0, min(_LOOK_AGAIN, deadline - time.monotonic())))
             except queue.Empty:
                 self._nobody_died(doing, answered)
                 if time.monotonic() >= deadline:
-                    raise self._silence(deadline - since, doing, answered) from None
+                    raise self._silence(time.monotonic() - self._asked, doing, answered) from None
                 continue
             if word.start != self._starts or (word.line is None and word.rank in answered):
                 continue
@@ -266,7 +296,7 @@ class Crew:
     def _silence(self, within: float, doing: str, answered: set[int]) -> WorkerDied:
         """Which of those that are waited for are to blame cannot be told from outside, unless one was stopped."""
         silent = [member for member in self._members if member.rank not in answered]
-        states = [f"{member.where} is {state}" for member in silent if (state := member.state())]
+        states = [f"{member.where} is {state}" for member in silent[:_MOST_LOOKED_AT] if (state := member.state())]
         who = "any rank" if len(silent) == len(self._members) else ", ".join(member.where for member in silent)
         why = f" ({'; '.join(states)})" if states else ""
         return WorkerDied("timeout", f"no answer of {who} within {seconds(within)} while {doing}{why}; killed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from typing import Any
 
@@ -15,7 +16,7 @@ from opmark.runner.execute import STATUS, reason_of, utc_now
 from opmark.runner.gear import Gear
 from opmark.runner.plan import implementations
 from opmark.runner.prepare import set_bytes
-from opmark.runner.ranks.agree import PeerFailed, in_step, slowest
+from opmark.runner.ranks.agree import PeerFailed, in_step, of_one_form, slowest
 from opmark.runner.ranks.check import build, compared, expected, inputs_of, to_check
 from opmark.runner.ranks.measuring import RanksMeasuring
 from opmark.runner.ranks.orders import Done
@@ -67,6 +68,8 @@ class RankBench:
             found = Record(task, self._backend.classify(error) or "error", reason_of(error))
         if self._rank:
             found = replace(found, measurements=())  # rank 0 has those of all
+        if found.status != "ok":
+            gc.collect()  # tracebacks and frames hold on to each other, and to the buffers of what failed
         duration = time.perf_counter() - clock
         record = replace(found, cost=cost, environment=self._environment, started=started, duration=duration)
         return Done(record, self._backend.usable(), follows)
@@ -120,7 +123,7 @@ class RankBench:
             inputs = inputs_of(params, task, operator, backend, rank)
             return build(params, operator, implementation, backend, peers, inputs)
 
-        exchange = in_step(team, built)
+        exchange = of_one_form(team, in_step(team, built))
         exchange.start()
         self._wait(exchange)
 
@@ -153,6 +156,7 @@ class RankBench:
             return build(params, operator, implementation, self._backend, peers, own), own
 
         exchange, inputs = in_step(team, built)
+        exchange = of_one_form(team, exchange)
         exchange.start()
         self._wait(exchange)
         (peak,) = slowest(team, [max(0, self._gear.memory.peak() - baseline)])

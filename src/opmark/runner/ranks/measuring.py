@@ -16,7 +16,7 @@ from opmark.runner.ranks.agree import RanksSampler
 from opmark.runner.ranks.overlap import beside_computation, measured_overlap
 from opmark.schema import MODES, QUANTITIES, Caution, Launch, Measurement, Overlap, Sampling, Task
 from opmark.schema.measurement import PREEMPTED
-from opmark.units import counted
+from opmark.units import counted, seconds
 
 # Ranks leave a barrier one after the other, and the first call after it finds some of them asleep: a sample has to be
 # long against that.
@@ -63,12 +63,17 @@ class RanksMeasuring:
                 (name, partial(_both, part, done)) for name, part in exchange.parts.items()
             )
             together = partial(_both, exchange.start, self._wait)
-            return measured_overlap(self._team, first, alone, second, other, together)
+            return measured_overlap(self._team, self._put_back, first, alone, second, other, together)
         if exchange.finish is None:
             return None
         return beside_computation(
-            self._task, self._info, self._backend, self._team, exchange, self._wait or exchange.finish
+            self._task, self._info, self._backend, self._team, exchange, self._wait or exchange.finish, self._put_back
         )
+
+    def _put_back(self) -> None:
+        if self._exchange.restore:
+            self._exchange.restore()
+            self._backend.synchronize()
 
     def _wanted(self) -> list[str]:
         settings = self._task.settings
@@ -91,9 +96,11 @@ class RanksMeasuring:
         return ("latency", "host_time") if self._exchange.finish else ("latency",)
 
     def _measured(self, quantity: str) -> Measurement:
-        sampler = RanksSampler(quantity, self._timers[quantity], self._exchange, self._team)
-        (found,) = measure(sampler, self._rule(), self._gear.watch)
-        cautions = tuple(self._of_ranks(found.cautions))
+        settle = self._backend.synchronize if self._backend.asynchronous else None
+        sampler = RanksSampler(quantity, self._timers[quantity], self._exchange, self._team, settle)
+        rule = self._rule()
+        (found,) = measure(sampler, rule, self._gear.watch)
+        cautions = (*self._of_ranks(found.cautions), *self._short(found, rule))
         return replace(found, by_rank=sampler.by_rank(len(found.samples)), cautions=cautions)
 
     def _of_ranks(self, cautions: Sequence[Caution]) -> Iterator[Caution]:
@@ -110,6 +117,17 @@ class RanksMeasuring:
                     f"share {counted(cores, 'core')} of this host: times are those of such a crowd",
                     "use fewer --ranks, or a host with more cores",
                 )
+
+    def _short(self, found: Measurement, rule: Sampling) -> Iterator[Caution]:
+        """Where numbers would not stay finite for as many calls as a sample should have."""
+        most, lasted = self._exchange.most_calls, min(found.samples) * found.calls
+        if rule.samples is None and most is not None and found.calls >= most and lasted < rule.sample_time / 2:
+            yield Caution(
+                "short-samples",
+                f"a sample is {counted(found.calls, 'call')} after a barrier, {seconds(lasted)} in all: after more of "
+                "them, in place, numbers would not be finite in this element type",
+                "-p in_place=false, or an element type with a larger range, is measured over more calls",
+            )
 
     def _rule(self) -> Sampling:
         rule = self._task.settings.sampling

@@ -25,19 +25,31 @@ _TRIALS = 10
 
 
 def measured_overlap(
-    team: Team, first: str, first_alone: Launch, second: str, second_alone: Launch, together: Launch
+    team: Team,
+    put_back: Launch,
+    first: str,
+    first_alone: Launch,
+    second: str,
+    second_alone: Launch,
+    together: Launch,
 ) -> Overlap:
-    """Each launch waits for what it does."""
+    """Each launch waits for what it does; what it changes is put back before the next."""
     launches = (first_alone, second_alone, together)
-    once = sum(_timed(team, launch) for launch in launches)
+    once = sum(_timed(team, put_back, launch) for launch in launches)
     rounds = max(_FEWEST, min(_MOST, int(_BUDGET / max(once, 1e-6))))
-    times = [[_timed(team, launch) for launch in launches] for _ in range(rounds)]
+    times = [[_timed(team, put_back, launch) for launch in launches] for _ in range(rounds)]
     alone, other, both = (median(list(column)) for column in zip(*times, strict=True))
     return Overlap(first, alone, second, other, both)
 
 
 def beside_computation(
-    task: Task, info: BackendInfo, backend: Backend, team: Team, exchange: Exchange, wait: Launch
+    task: Task,
+    info: BackendInfo,
+    backend: Backend,
+    team: Team,
+    exchange: Exchange,
+    wait: Launch,
+    put_back: Launch,
 ) -> Overlap | None:
     """With products of matrices that take about as long; None where this framework has no such product."""
     product = _product(task, info, backend)
@@ -48,8 +60,8 @@ def beside_computation(
         exchange.start()
         wait()
 
-    communicating = median([_timed(team, communicate) for _ in range(_TRIALS)])
-    computing = median([_timed(team, partial(_repeated, product, 1, backend)) for _ in range(_TRIALS)])
+    communicating = median([_timed(team, put_back, communicate) for _ in range(_TRIALS)])
+    computing = median([_timed(team, put_back, partial(_repeated, product, 1, backend)) for _ in range(_TRIALS)])
     times = max(1, ceil(communicating / max(computing, 1e-7)))
 
     def together() -> None:
@@ -58,7 +70,7 @@ def beside_computation(
         wait()
 
     compute = partial(_repeated, product, times, backend)
-    return measured_overlap(team, task.case.op, communicate, f"{times} x {_COMPUTATION}", compute, together)
+    return measured_overlap(team, put_back, task.case.op, communicate, f"{times} x {_COMPUTATION}", compute, together)
 
 
 def _product(task: Task, info: BackendInfo, backend: Backend) -> Launch | None:
@@ -78,7 +90,8 @@ def _repeated(launch: Launch, times: int, backend: Backend | None) -> None:
         backend.synchronize()
 
 
-def _timed(team: Team, launch: Launch) -> float:
+def _timed(team: Team, put_back: Launch, launch: Launch) -> float:
+    put_back()
     team.barrier()
     start = time.perf_counter()
     launch()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sqlite3
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 import opmark
 from opmark import api
+from opmark.api import measuring
 from opmark.cli.coverage import coverage as coverage_command
 from opmark.cli.describe import describe as describe_command
 from opmark.cli.doctor import doctor as doctor_command
@@ -457,3 +459,22 @@ def test_what_is_not_in_an_exported_workload_is_said(tmp_path: Path) -> None:
     ]
     with pytest.raises(UserError, match="problem"):
         api.export_workload(path, format="bytemicroperf", strict=True)
+
+
+def test_what_was_never_tried_is_told_and_taken_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    db, whole = tmp_path / "store.db", {"backend": "null", "effort": "quick", "params": {"shape": [[4], [8], [16]]}}
+    gone = opmark.plan("exp", **whole).tasks[1:]
+
+    def cut(plan: Any, *arguments: Any, **options: Any) -> Iterator[Record]:
+        yield from perform(plan.without({task.id for task in gone}), *arguments, **options)
+        yield from (Record(task, "error", "rank 1 is gone", untried=True) for task in gone)
+
+    perform = measuring.perform
+    with monkeypatch.context() as patch:
+        patch.setattr(measuring, "perform", cut)
+        first = opmark.run("exp", db=db, **whole)
+    assert [record.status for record in first.records] == ["ok", "error", "error"]
+    assert len(opmark.show(db=db).records) == 1
+    resumed = opmark.run("exp", db=db, resume=True, **whole)
+    assert [record.status for record in resumed.records] == ["ok", "ok", "ok"]
+    assert [record.status for record in opmark.show(db=db).records] == ["ok", "ok", "ok"]

@@ -507,3 +507,10 @@ def test_a_number_of_elements_that_is_none_is_a_mistake():
     for target in (0, -5):
         with pytest.raises(InvalidFile, match=r"w\.yaml: \$\.cases\[0\]\.elements"):
             swept("exp", target)
+
+
+def test_a_series_of_bytes_is_a_list_also_within_one() -> None:
+    workload = Workload(1, "w", [Entry("all_reduce", {"size": ["8..32", 100, "1K..2K"]})])
+    assert [case.params["size"] for case in expand(workload, find_shipped)] == [8, 16, 32, 100, 1024, 2048]
+    with pytest.raises(InvalidFile, match="has no end"):
+        expand(Workload(1, "w", [Entry("all_reduce", {"size": ["64..8"]})]), find_shipped)

@@ -170,10 +170,17 @@ def run(
         return result
 
 
+_INTERRUPTED = 130
+
+
 def _attended(asked: Wanted, label: str, db: PathLike | None, say: Callable[[str], None]) -> Result:
     """Of a process that is another rank than 0: it has done its part, and rank 0 has the records."""
     assert asked.place is not None
-    code = attend(asked.place, asked.cases, say)
+    try:
+        code = attend(asked.place, asked.cases, say)
+    except KeyboardInterrupt:
+        say("interrupted: what was measured is with rank 0")
+        code = _INTERRUPTED
     return Result(new_run(Plan((), ()), label), [], store_path(db), rank=asked.place.rank, told=code)
 
 

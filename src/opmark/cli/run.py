@@ -10,6 +10,7 @@ import typer
 from opmark.cli.output import console, print_json_lines, print_records, split
 from opmark.cli.profile_options import profiling
 from opmark.errors import InvalidParameter
+from opmark.units import counted
 
 # Options that are arguments of `opmark.run` by the same name: as they are, and those that take several values.
 _AS_GIVEN = ("workload", "strict", "suite", "effort", "processes", "rel_ci", "min_time", "max_time", "warmup",
@@ -150,7 +151,9 @@ def _measure(asked: dict[str, Any], *, as_json: bool, long: bool) -> None:
         raise typer.Exit(result.exit_code)
     if not as_json:
         print_records(result.records, result.peaks, long=long)
-    api.talk(f"stored as run {result.run.id} in {result.db}")
+    untried = sum(record.untried for record in result.records)
+    more = f", without {counted(untried, 'task')} that nobody was left to do: --resume goes on" if untried else ""
+    api.talk(f"stored as run {result.run.id} in {result.db}{more}")
     if not any(record.status == "ok" for record in result.records):
         api.talk("nothing was measured")
     if result.exit_code:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from statistics import fmean
 
 from msgspec import Struct
 
@@ -11,31 +12,68 @@ LEAST_SIZES = 3
 """Through two points goes a line whatever they are."""
 OFF = 0.5
 """Beyond this deviation one line does not describe the times, and it is said."""
+_BEYOND = 2.0
+"""A bandwidth so many times the best measured one is a guess."""
+_LOST = 0.1
+"""A latency below this part of what the bytes of the smallest message take is lost in it."""
+_DECADES = 9
+"""How far beyond the sizes alpha x beta is looked for."""
+_STEPS = 4
+"""Steps of that search a decade: the error over log(alpha x beta) bends slower than that."""
+_ROUNDING = 1e-14
+"""Of a logarithm: what is not further off than this is exact."""
+_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 class Fit(Struct, frozen=True):
-    """The line with the least relative errors: a small message counts as much as a large one."""
+    """The line with the least errors in logarithms: a small message counts as much as a large one, and a time that is
+    too short by half as much as one that is too long by twice."""
 
-    alpha: float
-    """Seconds that a message takes whatever its size."""
-    beta: float | None
-    """Bytes a second that are added to them; None where the time does not grow with the size."""
+    fixed: float
+    """Seconds where the line begins, whether or not the sizes can tell."""
+    slope: float
+    """Seconds a byte, likewise."""
+    smallest: int
+    largest: int
+    """Sizes."""
+    fastest: float
+    """The best bandwidth of all sizes."""
     worst: float
     """The largest deviation of the line from a time, relative to that time."""
     worst_at: int
     """The size at which it is."""
 
     @property
+    def alpha(self) -> float | None:
+        """Seconds that a message takes whatever its size; None where even the smallest is too large to tell."""
+        return None if self.fixed < _LOST * self.slope * self.smallest else self.fixed
+
+    @property
+    def beta(self) -> float | None:
+        """Bytes a second that are added to them; None where the sizes are too small to tell."""
+        return None if self.hardly_grows or self.far_beyond else 1 / self.slope
+
+    @property
+    def hardly_grows(self) -> bool:
+        """Even of the largest message's time, most is latency: a small error of it is a large one of the rest."""
+        return self.fixed > self.slope * self.largest
+
+    @property
+    def far_beyond(self) -> bool:
+        """No size comes near to the bandwidth of the line."""
+        return self.slope * self.fastest * _BEYOND < 1
+
+    @property
     def half_size(self) -> float | None:
         """Bytes of a message that reaches half of beta: alpha x beta."""
-        return None if self.beta is None else self.alpha * self.beta
+        return None if self.alpha is None or self.beta is None else self.alpha * self.beta
 
     @property
     def off(self) -> bool:
         return self.worst > OFF
 
     def time(self, size: float) -> float:
-        return self.alpha + (size / self.beta if self.beta else 0.0)
+        return self.fixed + self.slope * size
 
 
 class NoFit(Struct, frozen=True):
@@ -43,37 +81,56 @@ class NoFit(Struct, frozen=True):
 
 
 def fit(sizes: Sequence[int], seconds: Sequence[float]) -> Fit | NoFit:
-    """Weights are 1/t^2; neither of both is ever negative."""
+    """Neither of both is ever negative."""
     distinct = len(set(sizes))
     if distinct < LEAST_SIZES:
         return NoFit(f"{distinct} of at least {LEAST_SIZES} sizes")
     if not all(math.isfinite(t) and t > 0 for t in seconds):
         return NoFit("a time is not above 0: too short to be measured")
-    alpha, slope = _least_squares([1 / t for t in seconds], [s / t for s, t in zip(sizes, seconds, strict=True)])
-    deviations = [abs(alpha + slope * s - t) / t for s, t in zip(sizes, seconds, strict=True)]
+    fixed, slope = _line(sizes, [math.log(t) for t in seconds])
+    deviations = [abs(fixed + slope * s - t) / t for s, t in zip(sizes, seconds, strict=True)]
     worst = max(deviations)
-    return Fit(alpha, 1 / slope if slope > 0 else None, worst, sizes[deviations.index(worst)])
+    fastest = max(s / t for s, t in zip(sizes, seconds, strict=True))
+    return Fit(fixed, slope, min(sizes), max(sizes), fastest, worst, sizes[deviations.index(worst)])
 
 
-def _least_squares(ones: Sequence[float], grown: Sequence[float]) -> tuple[float, float]:
-    """The (a, b) of a x ones + b x grown nearest to 1 everywhere, neither of them below 0.
+def _line(sizes: Sequence[int], logs: Sequence[float]) -> tuple[float, float]:
+    """alpha and 1 / beta with the least sum of (log of the line - log of the time)^2.
 
-    With two unknowns the one that would be negative is 0, and the other is best alone."""
-    target = [1.0] * len(ones)
-    only_a, only_b = (_dot(column, target) / _dot(column, column) for column in (ones, grown))
-    # What of the second column, and of the target, the first cannot explain: better conditioned than the squares.
-    rest = _without(grown, ones)
-    b = _dot(rest, _without(target, ones)) / _dot(rest, rest)
-    if b <= 0:
-        return only_a, 0.0
-    a = _dot(ones, [1.0 - b * g for g in grown]) / _dot(ones, ones)
-    return (a, b) if a >= 0 else (0.0, only_b)
+    The line is slope x (half + S). For a given half = alpha x beta, the best slope is the mean of what is missing, so
+    that one unknown is left: it is looked for between a line that begins at 0 and a flat one, those two included."""
+
+    def missing(half: float) -> list[float]:
+        if math.isinf(half):
+            return list(logs)
+        return [log - math.log(half + size) for size, log in zip(sizes, logs, strict=True)]
+
+    def error(half: float) -> float:
+        left = missing(half)
+        centre = fmean(left)
+        return math.fsum((one - centre) ** 2 for one in left)
+
+    low, high = math.log(min(sizes)) - _DECADES * math.log(10), math.log(max(sizes)) + _DECADES * math.log(10)
+    between = math.exp(_least(lambda place: error(math.exp(place)), low, high))
+    least = error(between) * (1 + 1e-9) + len(sizes) * _ROUNDING**2
+    half = next((end for end in (math.inf, 0.0) if error(end) <= least), between)
+    scale = math.exp(fmean(missing(half)))
+    return (scale, 0.0) if math.isinf(half) else (scale * half, scale)
 
 
-def _without(column: Sequence[float], direction: Sequence[float]) -> list[float]:
-    part = _dot(column, direction) / _dot(direction, direction)
-    return [c - part * d for c, d in zip(column, direction, strict=True)]
-
-
-def _dot(left: Sequence[float], right: Sequence[float]) -> float:
-    return math.fsum(x * y for x, y in zip(left, right, strict=True))
+def _least(error: Callable[[float], float], low: float, high: float) -> float:
+    """Where the error is least: the best of a grid, and from there by golden sections."""
+    steps = math.ceil((high - low) / math.log(10) * _STEPS)
+    width = (high - low) / steps
+    best = min((low + i * width for i in range(steps + 1)), key=error)
+    left, right = best - width, best + width
+    inner = [right - _GOLDEN * (right - left), left + _GOLDEN * (right - left)]
+    errors = [error(place) for place in inner]
+    while right - left > 1e-13 * max(1.0, abs(best)):
+        if errors[0] <= errors[1]:
+            right, inner = inner[1], [inner[1] - _GOLDEN * (inner[1] - left), inner[0]]
+            errors = [error(inner[0]), errors[0]]
+        else:
+            left, inner = inner[0], [inner[1], inner[0] + _GOLDEN * (right - inner[0])]
+            errors = [errors[1], error(inner[1])]
+    return (left + right) / 2

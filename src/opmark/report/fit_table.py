@@ -8,12 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from opmark import units
-from opmark.metrics.alpha_beta import Fit
 from opmark.report.communication import gigabytes
-from opmark.report.fits import Fitted, Point, fits_of
+from opmark.report.fits import Fitted, fits_of, remarks
 from opmark.report.rows import Row
 from opmark.report.tables import print_rows
-from opmark.schema.shown import short_bytes
 
 _HEADS = ("fit", "parameters", "backend", "sizes", "alpha", "algbw GB/s", "busbw GB/s", "half at", "off by", "")
 LEGEND = "fit: time = alpha + size / algbw; messages of `half at`, alpha x algbw, reach half of algbw"
@@ -33,26 +31,18 @@ def print_fit_table(fitted: Sequence[Fitted], console: Console) -> None:
 
 
 def _cells(one: Fitted) -> Iterator[str]:
-    yield from (one.op, one.parameters, one.where, _range(one.points))
+    """What the sizes cannot tell has no number; the last cell says why."""
+    yield from (one.op, one.parameters, one.where, _range(one))
     line = one.fit
-    if line is None:
-        yield from ("", "", "", "", "", f"no fit: {one.reason}")
-        return
-    yield units.seconds(line.alpha) if line.alpha else "0 s"
-    for rate in (line.beta, one.bus_bandwidth):
+    yield units.seconds(line.alpha) if line and line.alpha is not None else ""
+    for rate in (line.beta if line else None, one.bus_bandwidth):
         yield gigabytes(rate) if rate else ""
-    yield "" if line.half_size is None else units.count_bytes(round(line.half_size))
-    yield units.percent(line.worst)
-    yield _doubt(line)
+    yield units.count_bytes(round(line.half_size)) if line and line.half_size is not None else ""
+    yield units.percent(line.worst) if line else ""
+    yield "; ".join(remarks(one))
 
 
-def _doubt(line: Fit) -> str:
-    """What one line hides is said."""
-    if line.off:
-        return f"! not one line: worst at {short_bytes(line.worst_at)}; another protocol or cache for other sizes?"
-    return "" if line.beta else "the time does not grow with the size"
-
-
-def _range(points: Sequence[Point]) -> str:
-    first, last = (short_bytes(points[i].size) for i in (0, -1))
-    return f"{len(points)}: {first}..{last}" if len(points) > 1 else first
+def _range(one: Fitted) -> str:
+    """As the rows of a run have them."""
+    first, last = (one.size_of(one.points[i]) for i in (0, -1))
+    return f"{len(one.points)}: {first}..{last}" if len(one.points) > 1 else first

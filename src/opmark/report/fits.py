@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from opmark.metrics.alpha_beta import Fit, NoFit, fit
+from opmark import units
+from opmark.metrics.alpha_beta import OFF, Fit, NoFit, fit
 from opmark.metrics.bus import crossing
+from opmark.metrics.summary import Summary
 from opmark.report.communication import traffic
 from opmark.report.names import case_parameters, where
 from opmark.report.rows import Row, rows
 from opmark.schema import Case, Record
 from opmark.schema.case import content_id
+from opmark.schema.shown import short_bytes
+from opmark.schema.traffic import Traffic
 
 _SIZES = ("size", "num_tokens")
 """Parameters that say how much is sent; a series has all values of one of them."""
@@ -27,6 +31,18 @@ class Point(Struct, frozen=True):
     """Bytes that the busiest link carries for it."""
     seconds: float
     """Median of the slowest rank's."""
+    asked: int | None = None
+    """The parameter `size`, of which the bytes may be a multiple of elements or ranks; None where there is none."""
+    low: float | None = None
+    high: float | None = None
+    """Ends of the interval of the median; None where nobody told."""
+    noise: float = 0.0
+    """Of its samples, relative to the median."""
+
+    def unsure(self, time: float) -> bool:
+        """Whether the median may as well be this time."""
+        reached = self.low is not None and self.high is not None and self.low <= time <= self.high
+        return reached or self.noise * self.seconds >= abs(time - self.seconds)
 
 
 class Fitted(Struct, frozen=True):
@@ -49,6 +65,14 @@ class Fitted(Struct, frozen=True):
     @property
     def name(self) -> str:
         return " ".join(filter(None, (self.op, self.parameters, "on", self.where)))
+
+    @property
+    def as_asked(self) -> bool:
+        """Whether sizes can be told as they were asked for."""
+        return all(point.asked is not None for point in self.points)
+
+    def size_of(self, point: Point) -> str:
+        return short_bytes(point.asked if self.as_asked and point.asked is not None else point.size)
 
     @property
     def drawable(self) -> bool:
@@ -75,10 +99,23 @@ def fits_of(found: Sequence[Row]) -> list[Fitted]:
     series: dict[str, list[tuple[Row, Point]]] = {}
     for row in found:
         moved = traffic(row)
-        seconds = row.seconds() if moved and moved.size and row.record.status == "ok" else None
-        if moved and seconds is not None:
-            series.setdefault(_alike(row), []).append((row, Point(moved.size, crossing(moved), seconds)))
+        summary = row.summary() if row.seconds() is not None and row.record.status == "ok" else None
+        if moved and moved.size and summary:
+            series.setdefault(_alike(row), []).append((row, _point(row, moved, summary)))
     return [_fitted(pairs) for pairs in series.values()]
+
+
+def _point(row: Row, moved: Traffic, summary: Summary) -> Point:
+    asked = row.record.task.case.params.get("size")
+    return Point(
+        size=moved.size,
+        bus=crossing(moved),
+        seconds=summary.median,
+        asked=asked if isinstance(asked, int) else None,
+        low=summary.low,
+        high=summary.high,
+        noise=summary.noise,
+    )
 
 
 def _alike(row: Row) -> str:
@@ -106,6 +143,47 @@ def _fitted(pairs: Sequence[tuple[Row, Point]]) -> Fitted:
     return Fitted(task.case.op, params, shown, task.backend, where(pairs[0][0]), points, line, none)
 
 
+def remarks(one: Fitted) -> list[str]:
+    """What the sizes cannot tell, and what one line hides."""
+    line = one.fit
+    if line is None:
+        return [f"no fit: {one.reason}"]
+    return [*_not_one_line(one, line), *_untold(one, line)]
+
+
+def _untold(one: Fitted, line: Fit) -> Iterator[str]:
+    first, last = one.size_of(one.points[0]), one.size_of(one.points[-1])
+    if line.hardly_grows:
+        how = "hardly grows" if line.slope else "does not grow"
+        yield f"the time {how} with the size up to {last}: larger sizes tell the bandwidth"
+    elif line.far_beyond:
+        fitted, best = (units.rate(rate, "B/s") for rate in (1 / line.slope, line.fastest))
+        yield f"{fitted} fitted, but only {best} reached up to {last}: larger sizes tell the bandwidth"
+    if line.alpha is None:
+        yield f"from {first} on, the time is all bandwidth: smaller sizes tell the latency"
+
+
+def _not_one_line(one: Fitted, line: Fit) -> Iterator[str]:
+    """Noise is no reason to doubt the line: a point that no noise explains goes first."""
+    off = sorted(((_deviation(point, line), point) for point in one.points), key=lambda pair: pair[0], reverse=True)
+    far = [point for deviation, point in off if deviation > OFF]
+    sure = [point for point in far if not point.unsure(line.time(point.size))]
+    if sure:
+        yield f"! not one line: worst at {one.size_of(sure[0])}; another protocol or cache for other sizes?"
+    elif far:
+        yield f"! worst at {one.size_of(far[0])}: {_noise(far[0], line)}"
+
+
+def _noise(point: Point, line: Fit) -> str:
+    if point.noise >= _deviation(point, line) or point.low is None or point.high is None:
+        return f"noise of {units.percent(point.noise)} there"
+    return f"its median lies anywhere from {units.seconds(point.low)} to {units.seconds(point.high)}"
+
+
+def _deviation(point: Point, line: Fit) -> float:
+    return abs(line.time(point.size) - point.seconds) / point.seconds
+
+
 def fit_view(one: Fitted) -> dict[str, Any]:
     """For programs: seconds, bytes, bytes a second."""
     line = one.fit
@@ -121,5 +199,6 @@ def fit_view(one: Fitted) -> dict[str, Any]:
         "worst_at": line.worst_at if line else None,
         "off": line.off if line else None,
         "reason": one.reason,
+        "remarks": remarks(one),
         "points": msgspec.to_builtins(one.points),
     }

@@ -27,6 +27,7 @@ class Pairs(NamedTuple):
 
     name: str
     by_size: dict[int, dict[Pair, Row]]
+    """Sizes as they were asked for; the bytes where there is no such parameter."""
 
 
 def print_pairs(found: Sequence[Row], console: Console) -> None:
@@ -38,9 +39,14 @@ def print_pairs(found: Sequence[Row], console: Console) -> None:
         smallest, largest = (pairs.by_size[sizes[i]] for i in (0, -1))
         bandwidth = {pair: bandwidths_of(row).algorithm or 0.0 for pair, row in largest.items()}
         latency = {pair: row.seconds() or 0.0 for pair, row in smallest.items()}
-        scale, unit = units.seconds_unit(min(latency.values()))
+        scale, unit = units.seconds_unit(_shortest(latency))
         _print(f"{pairs.name}, size={short_bytes(sizes[-1])}: algbw GB/s", bandwidth, 1e9, console)
         _print(f"{pairs.name}, size={short_bytes(sizes[0])}: latency {unit}", latency, scale, console)
+
+
+def _shortest(latency: dict[Pair, float]) -> float:
+    """Between two ranks, where there are such: a copy to itself is so short that in its unit the others are long."""
+    return min([t for (src, dst), t in latency.items() if src != dst] or latency.values())
 
 
 def _pairs(found: Sequence[Row]) -> list[Pairs]:
@@ -54,7 +60,7 @@ def _pairs(found: Sequence[Row]) -> list[Pairs]:
         alike = content_id([task.case.op, rest, task.backend, task.implementation, task.settings.threads])
         said = case_parameters(Case.of(task.case.op, rest, task.case.phase))
         pairs = grouped.setdefault(alike, Pairs(" ".join((task.case.op, said, "on", where(row))), {}))
-        pairs.by_size.setdefault(moved.size, {})[params["src"], params["dst"]] = row
+        pairs.by_size.setdefault(params.get("size", moved.size), {})[params["src"], params["dst"]] = row
     return list(grouped.values())
 
 

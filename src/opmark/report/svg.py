@@ -7,8 +7,9 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from opmark import units
+from opmark.metrics.alpha_beta import Fit
 from opmark.report.axes import Axis, axis, rate_label, time_label
-from opmark.report.fits import Fitted, Point
+from opmark.report.fits import Fitted, Point, remarks
 from opmark.schema.shown import short_bytes
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7a5195", "#56b4e9", "#8c6d1f", "#444444")
@@ -113,11 +114,17 @@ def _legend(fitted: Sequence[Fitted]) -> Iterator[str]:
 
 
 def _said(one: Fitted) -> str:
-    line = one.fit
+    return "; ".join([*_formula(one.fit), *remarks(one)])
+
+
+def _formula(line: Fit | None) -> Iterator[str]:
+    """Of what the sizes can tell."""
     if line is None:
-        return f"no fit: {one.reason}"
-    slope = f" + size / {units.rate(line.beta, 'B/s')}" if line.beta else ""
-    return f"{units.seconds(line.alpha)}{slope}, off by up to {units.percent(line.worst)}"
+        return
+    parts = [units.seconds(line.alpha)] if line.alpha is not None else []
+    parts += [f"size / {units.rate(line.beta, 'B/s')}"] if line.beta else []
+    off = f"off by up to {units.percent(line.worst)}"
+    yield f"{' + '.join(parts)}, {off}" if parts else off
 
 
 def _curve(panel: Panel, i: int, points: Iterable[tuple[float, float]]) -> str:

@@ -117,8 +117,12 @@ def _once(say: Say) -> Say:
 
 
 def recorded(store: Store, run: Run, records: Iterator[Record], *, begun: bool) -> Iterator[Record]:
-    """Each record, stored. The run itself is written with the first of them: a mistake leaves no empty run."""
+    """Each record, stored. The run itself is written with the first of them: a mistake leaves no empty run. What was
+    never tried is not stored: there is nothing to keep, and who resumes the run does it."""
     for record in records:
+        if record.untried:
+            yield record
+            continue
         if not begun:
             store.begin(run)
             begun = True

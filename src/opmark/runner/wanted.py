@@ -11,7 +11,7 @@ from opmark.registry import operator as find_operator
 from opmark.runner.intake import Intake, Source, take_in
 from opmark.runner.plan import processes
 from opmark.runner.ranks.asked import Asked
-from opmark.runner.ranks.launcher import Place, outside
+from opmark.runner.ranks.launcher import Place, launched, outside
 from opmark.runner.request import cases_for
 from opmark.schema import Case, Operator
 from opmark.workloads.select import Selection
@@ -64,8 +64,9 @@ def wanted(
     if taken is not None or suite is not None:
         place = outside(os.environ) if any(operator.ranks for operator in operators) else None
         cases, left_out = replace(asked, started=place.size if place else None).instead(named)
-    if place is None and any(map(processes, cases)):  # copies of several devices at once
-        place = outside(os.environ)
+    if place is None:
+        # Copies of several devices at once take ranks too; and what a launcher has started is done by rank 0 alone.
+        place = outside(os.environ) if any(map(processes, cases)) else launched(os.environ)
     return Wanted(cases, taken, tuple(left_out), place)
 
 
@@ -76,7 +77,7 @@ OF_CASES = ARGUMENTS - {"seed"}
 
 
 def numbers(value: int | Sequence[int]) -> Sequence[int]:
-    return [value] if isinstance(value, int) else value
+    return value if isinstance(value, Sequence) else [value]
 
 
 def many(value: str | Sequence[str]) -> list[str]:

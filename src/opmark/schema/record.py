@@ -83,6 +83,8 @@ class Record(Struct, frozen=True):
     """What external profilers said of it."""
     compilation: Compilation | None = None
     """Of a backend that compiles."""
+    untried: bool = False
+    """What it needs was gone before it was its turn: it is told and not stored, so that `--resume` takes it up."""
     overlap: Overlap | None = None
     """Of communication that runs beside something else."""
 

@@ -214,10 +214,17 @@ def _axis(operator: Operator, key: str, value: Any, place: _Place) -> Axis:
         with place.named():
             return [{params[0].name: params[0].check(value)}]
     else:
-        rows = [[item] for item in value]
+        with place.named():
+            rows = [[item] for part in value for item in _spread(params[0], part)]
     if not rows:
         raise place.complaint("an empty list expands to no case", "give at least one value")
     return [_checked(params, row, place / f"[{i}]") for i, row in enumerate(rows)]
+
+
+def _spread(param: Param, value: Any) -> list[Any]:
+    """A series of sizes within a list is as many values of it."""
+    found = param.spread(value)
+    return list(found) if found is not value else [value]
 
 
 def _checked(params: Sequence[Param], row: Sequence[Any], place: _Place) -> dict[str, Any]:

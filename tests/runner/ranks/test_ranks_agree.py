@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import random
 import weakref
-from contextlib import suppress
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest

@@ -77,3 +77,20 @@ def test_numbers_of_ranks_are_checked(wrong: int) -> None:
 def test_ranks_of_what_has_none_are_a_mistake() -> None:
     with pytest.raises(InvalidParameter, match="none of these operators takes several processes"):
         wanted("exp", ranks=2)
+
+
+def test_an_operator_of_that_name_for_ranks_is_suggested() -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        wanted("gather", size="small", ranks=2)
+    assert "did you mean `gather_ranks`?" in str(caught.value.hint)
+
+
+def test_of_what_takes_one_process_only_a_real_launcher_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables of a whole container must not keep a command from measuring."""
+    for name, value in {"RANK": "1", "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}.items():
+        monkeypatch.setenv(name, value)
+    assert wanted("exp", size="small").place is None
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job")
+    place = wanted("exp", size="small").place
+    assert place is not None
+    assert place.rank == 1

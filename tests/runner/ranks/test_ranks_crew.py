@@ -153,6 +153,15 @@ def test_what_cannot_start_again_is_not_tried_for_ever(rank_task: Tasks, monkeyp
     assert members[0].starts == 2
 
 
+def test_what_nobody_was_left_to_do_is_marked_as_untried(rank_task: Tasks) -> None:
+    crew, members = made_up(well)
+    assert not crew.run(rank_task()).untried
+    members[1].gone = "rank 1 on node-b: its host is gone"
+    crew.close()
+    record = crew.run(rank_task())
+    assert (record.status, record.reason, record.untried) == ("error", members[1].gone, True)
+
+
 def test_a_rank_without_its_framework_is_named(rank_task: Tasks) -> None:
     def script(member: FakeMember, order: Any) -> Any:
         lacking = Hello("torch is not installed", HELLO.environment)

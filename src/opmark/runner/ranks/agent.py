@@ -54,7 +54,10 @@ _LINGER = 10.0
 
 def attend(place: Place, cases: Sequence[Case], say: Say) -> int:
     """What a rank above 0 does about these cases, and its exit code: nothing, where one worker is enough for each."""
-    return serve(place, command_id(cases), say) if takes_ranks(cases) else 0
+    if takes_ranks(cases):
+        return serve(place, command_id(cases), say)
+    say(f"rank {place.rank} has nothing to do: these cases take one process, and rank 0 does them")
+    return 0
 
 
 def serve(place: Place, command: str, say: Say) -> int:

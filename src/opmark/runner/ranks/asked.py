@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from opmark.errors import InvalidParameter
+from opmark.registry import catalogue
 from opmark.registry import operator as find_operator
 from opmark.schema import Case, Operator
 from opmark.units import counted
@@ -62,9 +63,11 @@ class Asked:
         """Ranks of what takes none are a mistake."""
         asked = "ranks" if self.ranks else "group-size"
         if (self.ranks or self.groups) and not any(_has(operator, "ranks") for operator in operators):
+            meant = [f"`{operator.name}_ranks`" for operator in operators if f"{operator.name}_ranks" in catalogue()]
+            near = f"did you mean {', '.join(meant)}? " if meant else ""
             raise InvalidParameter(
                 f"--{asked}: none of these operators takes several processes",
-                "`opmark list ops --category communication` lists those that do",
+                f"{near}`opmark list ops --category communication` lists those that do",
             )
 
     def _axes(self, operator: Operator) -> dict[str, list[int]]:

@@ -67,6 +67,8 @@ class Crew:
         self._hellos: dict[int, Hello] = {}
         self._engine = ""
         self._environment = ""
+        self._begun = False
+        """Whether the ranks were given the task."""
         self._asked = 0.0
         """When the ranks were given the order that they are at."""
 
@@ -81,12 +83,13 @@ class Crew:
 
     def run(self, task: Task) -> Record:
         """A record, whatever happens."""
-        since = time.perf_counter()
+        since, self._begun = time.perf_counter(), False
         try:
             return self._handed_over(task)
         except WorkerDied as death:
             self.close()
-            return lost(task, death, time.perf_counter() - since, self._environment)
+            record = lost(task, death, time.perf_counter() - since, self._environment)
+            return replace(record, untried=not self._begun)
 
     def close(self) -> None:
         for member in self._members:
@@ -213,6 +216,7 @@ class Crew:
 
     def _attempt(self, task: Task) -> Record:
         started, since = utc_now(), time.perf_counter()
+        self._begun = True
         for member in self._members:
             self._tell(member.rank, Do(task))
         done, death = self._answers()

@@ -99,7 +99,7 @@ class RankBench:
     def _refuse_if_too_large(self, params: Params, operator: Operator) -> None:
         """Asking for more than there is may end in a machine that swaps or kills; a record is better."""
         free = self._backend.available_bytes()
-        need = 2 * set_bytes(params, operator) * self._neighbours  # what is changed in place is kept to be put back
+        need = set_bytes(params, operator) * self._neighbours  # in place: no output, but a copy to be put back
         if free is not None and need > free:
             ranks = counted(self._neighbours, "rank")
             raise OutOfMemory(f"buffers of {ranks} need {count_bytes(need)}, {count_bytes(free)} are free")

@@ -63,6 +63,16 @@ _HYDRA = _Names("MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNR
 _BY_NAME = (_TORCH, _OPEN_MPI, _MVAPICH, _HYDRA)
 
 
+def launched(environ: Environ) -> Place | None:
+    """Like `outside`, of a launcher that has surely started this very process; variables set by hand, or for a whole
+    container, say nothing about a command that needs one process only."""
+    try:
+        found = outside(environ)
+    except UserError:
+        return None
+    return found if found and found.launcher != _BY_HAND else None
+
+
 def outside(environ: Environ) -> Place | None:
     """None where this process is alone. UserError where the variables contradict each other, or some are missing."""
     found = [one for one in (*(_standing(names, environ) for names in _BY_NAME), _slurm(environ)) if one]

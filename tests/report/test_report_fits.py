@@ -114,9 +114,88 @@ def test_where_the_model_is_off_the_line_says_so(series: Callable[..., list[Reco
     steps = [(8, 1e-5), (1 << 10, 1e-5), (1 << 16, 1e-3), (1 << 17, 1e-3)]
     text = printed(series(steps))
     assert "! not one line: worst at " in text
+    assert "?;" not in text
     (found,) = fits(series(steps))
     assert found.fit is not None
     assert found.fit.off
+
+
+def noisy(make_sent: MakeRecord, size: int, samples: list[float]) -> Record:
+    return make_sent(size, by_rank=(samples, [0.0] * len(samples)))
+
+
+STEP = [(8, 1e-5), (1 << 10, 1e-5), (1 << 12, 1e-5), (1 << 14, 1e-5), (1 << 18, 1e-5)]
+
+
+@pytest.mark.parametrize(
+    ("samples", "said"),
+    [
+        ([5e-6, 1e-5, 2e-5, 4e-5, 6e-5, 8e-5, 1e-4], "! worst at 64K: noise of 111 % there"),
+        (
+            [1.1e-5, 1.6e-5, 3.9e-5, 4e-5, 4.1e-5, 4.2e-5, 4.3e-5],
+            "noise of 7.4 % there, its median lies anywhere from 11.0 µs to 43.0 µs",
+        ),
+        ([1.6e-5, 3.2e-5, 3.8e-5, 4e-5, 4.2e-5, 5e-5, 7e-5], "there, its median lies anywhere from 16.0 µs to 70.0 µs"),
+        ([3.5e-5, 3.6e-5, 3.8e-5, 4e-5, 4.1e-5, 4.2e-5, 4.3e-5], "! not one line: worst at 64K; another protocol"),
+        ([4e-5] * 7, "! not one line: worst at 64K; another protocol"),
+    ],
+    ids=["noise", "interval", "most of it", "a little of it", "nothing of it"],
+)
+def test_what_noise_explains_is_called_noise(
+    series: Callable[..., list[Record]], make_sent: MakeRecord, printed: Printed, samples: list[float], said: str
+) -> None:
+    """The median at 64K is 40 µs, four times that of its neighbours."""
+    text = printed([*series(STEP), noisy(make_sent, 1 << 16, samples)])
+    assert said in text
+    assert ("another protocol" in text) == ("another protocol" in said)
+
+
+def test_noise_at_one_size_does_not_excuse_another(
+    series: Callable[..., list[Record]], make_sent: MakeRecord, printed: Printed
+) -> None:
+    wild = noisy(make_sent, 1 << 16, [5e-6, 1e-5, 2e-5, 6e-5, 8e-5, 1e-4, 2e-4])
+    assert "! not one line: worst at 32K;" in printed([*series([*STEP, (1 << 15, 5e-5)]), wild])
+
+
+def test_where_the_sizes_are_too_small_there_is_no_bandwidth_but_a_reason(
+    series: Callable[..., list[Record]], printed: Printed
+) -> None:
+    points = [(1 << k, 0.215e-3 + (1 << k) / 22.1e9) for k in range(10, 20)]
+    (found,) = fits(series(points))
+    view = fit_view(found)
+    assert (view["beta"], view["bus_bandwidth"], view["half_size"]) == (None, None, None)
+    assert view["remarks"] == [
+        "the time hardly grows with the size up to 512K: larger sizes tell the bandwidth"
+    ]  # fmt: skip
+    row = next(" ".join(line.split()) for line in printed(series(points)).splitlines() if "10: 1K..512K" in line)
+    assert "10: 1K..512K 215 µs " in row
+    assert "22.1" not in row
+    assert row.endswith("larger sizes tell the bandwidth")
+
+
+def test_a_bandwidth_that_no_size_comes_near_to_is_not_told(series: Callable[..., list[Record]]) -> None:
+    medians = [3.81e-3, 3.85e-3, 3.47e-3, 4.27e-3, 3.25e-3, 2.11e-3, 9.60e-3]
+    (found,) = fits(series([(1024 << 2 * k, t) for k, t in enumerate(medians)]))
+    view = fit_view(found)
+    assert (view["beta"], view["bus_bandwidth"], view["half_size"]) == (None, None, None)
+    assert view["remarks"][-1] == (
+        "1.12 GB/s fitted, but only 497 MB/s reached up to 4M: larger sizes tell the bandwidth"
+    )
+
+
+def test_where_the_sizes_are_too_large_there_is_no_latency_but_a_reason(
+    series: Callable[..., list[Record]], printed: Printed
+) -> None:
+    text = printed(series([(1 << k, (1 << k) / 1e9) for k in (24, 25, 26)]))
+    assert "from 16M on, the time is all bandwidth: smaller sizes tell the latency" in text
+
+
+def test_sizes_are_those_that_were_asked_for(make_sent: MakeRecord, printed: Printed) -> None:
+    """Three ranks share 1032 bytes better than 1024."""
+    records = [make_sent(size + 8, t, params={"size": size}) for size, t in ((1024, 1e-5), (4096, 2e-5), (16384, 5e-5))]
+    assert "3: 1K..16K" in " ".join(printed(records).split())
+    (found,) = fits(records)
+    assert [point.size for point in found.points] == [1032, 4104, 16392]
 
 
 def test_a_time_that_does_not_grow_says_so(series: Callable[..., list[Record]], printed: Printed) -> None:
@@ -130,5 +209,9 @@ def test_as_data_nothing_is_rounded_and_every_key_is_there(series: Callable[...,
     assert good["alpha"] == pytest.approx(1e-5, rel=1e-12)
     assert good["half_size"] == pytest.approx(1e4)
     assert good["off"] is False
-    assert good["points"][0] == {"size": 1000, "bus": 1500.0, "seconds": 11e-6}
+    assert good["remarks"] == []
+    assert few["remarks"] == ["no fit: 1 of at least 3 sizes"]
+    assert good["points"][0] == {
+        "size": 1000, "bus": 1500.0, "seconds": 11e-6, "asked": 1000, "low": 11e-6, "high": 11e-6, "noise": 0.0,
+    }  # fmt: skip
     assert (few["alpha"], few["beta"], few["off"], few["reason"]) == (None, None, None, "1 of at least 3 sizes")

@@ -54,6 +54,32 @@ def test_of_several_sizes_the_latency_is_of_the_smallest_and_the_bandwidth_of_th
     assert [rows[1][2] for rows in found.values()] == ["1.05", "5.00"]
 
 
+def latencies(text: str) -> dict[str, list[list[str]]]:
+    return {title.rpartition(", ")[2]: rows for title, rows in matrices(text).items() if "latency" in title}
+
+
+def test_the_unit_is_that_of_the_links_and_not_of_a_copy_to_itself(make_sent: MakeRecord, printed: Printed) -> None:
+    pairs = [(0, 0, 3e-7), (0, 1, 2.5e-3), (1, 0, 2e-3), (1, 1, 4e-7)]
+    assert latencies(printed([sent(make_sent, src, dst, 1024, t) for src, dst, t in pairs])) == {
+        "size=1K: latency ms": [["from \\ to", "0", "1"], ["0", "0.000300", "2.50"], ["1", "2.00", "0.000400"]]
+    }
+
+
+def test_with_nothing_but_copies_to_itself_theirs_is_the_unit(make_sent: MakeRecord, printed: Printed) -> None:
+    assert list(latencies(printed([sent(make_sent, i, i, 1024, 3e-7) for i in (0, 1)]))) == ["size=1K: latency ns"]
+
+
+def test_the_size_is_the_one_that_was_asked_for(make_sent: MakeRecord, printed: Printed) -> None:
+    records = [
+        make_sent(1032, 1e-3, op="p2p_like", params={"size": 1024, "ranks": 2, "src": src, "dst": 1 - src}, bus=1032.0)
+        for src in (0, 1)
+    ]
+    assert [title.rpartition(", ")[2] for title in matrices(printed(records))] == [
+        "size=1K: algbw GB/s",
+        "size=1K: latency ms",
+    ]
+
+
 def test_one_pair_is_no_matrix(make_sent: MakeRecord, printed: Printed) -> None:
     assert "from" not in printed([sent(make_sent, 0, 1, size, 1e-3) for size in (8, 16)])
 

@@ -105,6 +105,8 @@ def test_the_picture_has_both_plots_with_axes_labels_and_a_legend() -> None:
     assert said.count("bytes of the whole buffer") == 2
     assert any(line.startswith("flat ranks=4 on torch-cpu ×1: 10.0 µs") for line in said)
     assert any("size / 1.00 MB/s" in line for line in said if line.startswith("steep"))
+    assert any("10.0 µs, off by up to" in line and "larger sizes tell the bandwidth" in line for line in said)
+    assert any("smaller sizes tell the latency" in line for line in said if line.startswith("steep"))
     circles, curves = list(root.iter(f"{SVG}circle")), list(root.iter(f"{SVG}polyline"))
     assert len(circles) == 2 * 2 * 8 + 2
     assert len(curves) == 4

@@ -20,7 +20,7 @@ _DECADES = 9
 """How far beyond the sizes alpha x beta is looked for."""
 _STEPS = 4
 """Steps of that search a decade: the error over log(alpha x beta) bends slower than that."""
-_ROUNDING = 1e-14
+_ROUNDING = 1e-15
 """Of a logarithm: what is not further off than this is exact."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -87,35 +87,42 @@ def fit(sizes: Sequence[int], seconds: Sequence[float]) -> Fit | NoFit:
         return NoFit(f"{distinct} of at least {LEAST_SIZES} sizes")
     if not all(math.isfinite(t) and t > 0 for t in seconds):
         return NoFit("a time is not above 0: too short to be measured")
-    fixed, slope = _line(sizes, [math.log(t) for t in seconds])
+    fixed, slope = _line(sizes, seconds)
     deviations = [abs(fixed + slope * s - t) / t for s, t in zip(sizes, seconds, strict=True)]
     worst = max(deviations)
     fastest = max(s / t for s, t in zip(sizes, seconds, strict=True))
     return Fit(fixed, slope, min(sizes), max(sizes), fastest, worst, sizes[deviations.index(worst)])
 
 
-def _line(sizes: Sequence[int], logs: Sequence[float]) -> tuple[float, float]:
+def _line(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
     """alpha and 1 / beta with the least sum of (log of the line - log of the time)^2.
 
-    The line is slope x (half + S). For a given half = alpha x beta, the best slope is the mean of what is missing, so
-    that one unknown is left: it is looked for between a line that begins at 0 and a flat one, those two included."""
+    The line is slope x (half + S). For a given half = alpha x beta, the best slope is the geometric mean of what each
+    time asks for, so that one unknown is left: it is looked for between a line that begins at 0 and a flat one, those
+    two included."""
 
-    def missing(half: float) -> list[float]:
+    def slopes(half: float) -> list[float]:
         if math.isinf(half):
-            return list(logs)
-        return [log - math.log(half + size) for size, log in zip(sizes, logs, strict=True)]
+            return list(seconds)
+        return [t / (half + size) for size, t in zip(sizes, seconds, strict=True)]
 
     def error(half: float) -> float:
-        left = missing(half)
-        centre = fmean(left)
-        return math.fsum((one - centre) ** 2 for one in left)
+        logs = _logs(slopes(half))
+        centre = fmean(logs)
+        return math.fsum((one - centre) ** 2 for one in logs)
 
     low, high = math.log(min(sizes)) - _DECADES * math.log(10), math.log(max(sizes)) + _DECADES * math.log(10)
     between = math.exp(_least(lambda place: error(math.exp(place)), low, high))
     least = error(between) * (1 + 1e-9) + len(sizes) * _ROUNDING**2
     half = next((end for end in (math.inf, 0.0) if error(end) <= least), between)
-    scale = math.exp(fmean(missing(half)))
+    best = slopes(half)
+    scale = best[0] * math.exp(fmean(_logs(best)))
     return (scale, 0.0) if math.isinf(half) else (scale * half, scale)
+
+
+def _logs(values: Sequence[float]) -> list[float]:
+    """Over the first: small where they are alike, and so without a loss of digits."""
+    return [math.log(value / values[0]) for value in values]
 
 
 def _least(error: Callable[[float], float], low: float, high: float) -> float:

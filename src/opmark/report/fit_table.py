@@ -9,7 +9,7 @@ from rich.text import Text
 
 from opmark import units
 from opmark.report.communication import gigabytes
-from opmark.report.fits import Fitted, fits_of, remarks
+from opmark.report.fits import Fitted, fits_of, remarks, said
 from opmark.report.rows import Row
 from opmark.report.tables import print_rows
 
@@ -39,7 +39,7 @@ def _cells(one: Fitted) -> Iterator[str]:
         yield gigabytes(rate) if rate else ""
     yield units.count_bytes(round(line.half_size)) if line and line.half_size is not None else ""
     yield units.percent(line.worst) if line else ""
-    yield "; ".join(remarks(one))
+    yield said(remarks(one))
 
 
 def _range(one: Fitted) -> str:

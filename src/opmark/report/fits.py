@@ -39,10 +39,20 @@ class Point(Struct, frozen=True):
     noise: float = 0.0
     """Of its samples, relative to the median."""
 
-    def unsure(self, time: float) -> bool:
-        """Whether the median may as well be this time."""
-        reached = self.low is not None and self.high is not None and self.low <= time <= self.high
-        return reached or self.noise * self.seconds >= abs(time - self.seconds)
+    def off(self, line: Fit) -> float:
+        """Deviation of the line, relative to the time."""
+        return abs(line.time(self.size) - self.seconds) / self.seconds
+
+    def noisy(self, line: Fit) -> bool:
+        """Whether noise explains it, or at least half of it: the line is not sure either."""
+        return self.noise >= self.off(line) or self.left_over(line) <= self.off(line) / 2
+
+    def left_over(self, line: Fit) -> float:
+        """Of the deviation, if the median is where its interval is nearest to the line."""
+        if self.low is None or self.high is None or self.low <= 0:
+            return self.off(line)
+        nearest = min(max(line.time(self.size), self.low), self.high)
+        return abs(line.time(self.size) - nearest) / nearest
 
 
 class Fitted(Struct, frozen=True):
@@ -151,6 +161,11 @@ def remarks(one: Fitted) -> list[str]:
     return [*_not_one_line(one, line), *_untold(one, line)]
 
 
+def said(found: Sequence[str]) -> str:
+    """As one line."""
+    return "; ".join(found).replace("?;", "?")
+
+
 def _untold(one: Fitted, line: Fit) -> Iterator[str]:
     first, last = one.size_of(one.points[0]), one.size_of(one.points[-1])
     if line.hardly_grows:
@@ -165,9 +180,8 @@ def _untold(one: Fitted, line: Fit) -> Iterator[str]:
 
 def _not_one_line(one: Fitted, line: Fit) -> Iterator[str]:
     """Noise is no reason to doubt the line: a point that no noise explains goes first."""
-    off = sorted(((_deviation(point, line), point) for point in one.points), key=lambda pair: pair[0], reverse=True)
-    far = [point for deviation, point in off if deviation > OFF]
-    sure = [point for point in far if not point.unsure(line.time(point.size))]
+    far = sorted((point for point in one.points if point.off(line) > OFF), key=lambda point: -point.off(line))
+    sure = [point for point in far if not point.noisy(line)]
     if sure:
         yield f"! not one line: worst at {one.size_of(sure[0])}; another protocol or cache for other sizes?"
     elif far:
@@ -175,13 +189,10 @@ def _not_one_line(one: Fitted, line: Fit) -> Iterator[str]:
 
 
 def _noise(point: Point, line: Fit) -> str:
-    if point.noise >= _deviation(point, line) or point.low is None or point.high is None:
+    if point.noise >= point.off(line) or point.low is None or point.high is None:
         return f"noise of {units.percent(point.noise)} there"
-    return f"its median lies anywhere from {units.seconds(point.low)} to {units.seconds(point.high)}"
-
-
-def _deviation(point: Point, line: Fit) -> float:
-    return abs(line.time(point.size) - point.seconds) / point.seconds
+    between = f"{units.seconds(point.low)} to {units.seconds(point.high)}"
+    return f"noise of {units.percent(point.noise)} there, its median lies anywhere from {between}"
 
 
 def fit_view(one: Fitted) -> dict[str, Any]:

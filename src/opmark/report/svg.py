@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 from opmark import units
 from opmark.metrics.alpha_beta import Fit
 from opmark.report.axes import Axis, axis, rate_label, time_label
-from opmark.report.fits import Fitted, Point, remarks
+from opmark.report.fits import Fitted, Point, remarks, said
 from opmark.schema.shown import short_bytes
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7a5195", "#56b4e9", "#8c6d1f", "#444444")
@@ -114,7 +114,7 @@ def _legend(fitted: Sequence[Fitted]) -> Iterator[str]:
 
 
 def _said(one: Fitted) -> str:
-    return "; ".join([*_formula(one.fit), *remarks(one)])
+    return said([*_formula(one.fit), *remarks(one)])
 
 
 def _formula(line: Fit | None) -> Iterator[str]:

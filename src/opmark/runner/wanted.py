@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 from opmark.registry import operator as find_operator
@@ -50,23 +51,24 @@ def wanted(
     taken = None if workload is None else take_in(workload, seed=seed, phases=many(phase), strict=strict)
     call = {name: value for name, value in (("args", args), ("kwargs", kwargs), ("build", build)) if value is not None}
     selection = Selection(many(op), many(category), many(tag), many(size))
-    asked, place = Asked(numbers(ranks), numbers(group_size)), None
+    asked, here = Asked(numbers(ranks), numbers(group_size)), cache(partial(outside, os.environ))
+
+    def told(operators: Sequence[Operator]) -> Asked:
+        """With what a launcher has started, which is looked at only for those that communicate."""
+        place = here() if any(operator.ranks for operator in operators) else None
+        return replace(asked, started=place.size if place else None)
 
     def beside(operator: Operator) -> Mapping[str, Any]:
-        nonlocal place
-        place = place or (outside(os.environ) if operator.ranks else None)
-        return replace(asked, started=place.size if place else None).beside(operator, params or {})
+        return told([operator]).beside(operator, params or {})
 
     named = cases_for(many(ops), params or {}, many(phase), taken, suite, many(wrt), call, selection, beside)
     operators = [find_operator(name) for name in dict.fromkeys(case.op for case in named)]
     asked.refuse_if_nobody(operators)
     cases, left_out = named, list[str]()
     if taken is not None or suite is not None:
-        place = outside(os.environ) if any(operator.ranks for operator in operators) else None
-        cases, left_out = replace(asked, started=place.size if place else None).instead(named)
-    if place is None:
-        # Copies of several devices at once take ranks too; and what a launcher has started is done by rank 0 alone.
-        place = outside(os.environ) if any(map(processes, cases)) else launched(os.environ)
+        cases, left_out = told(operators).instead(named)
+    # What takes one process is done by rank 0 alone, where a launcher has surely started several.
+    place = here() if any(map(processes, cases)) else launched(os.environ)
     return Wanted(cases, taken, tuple(left_out), place)
 
 

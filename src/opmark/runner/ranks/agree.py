@@ -122,7 +122,7 @@ class RanksSampler(HostSampler):
         return Spent(spent.calls + 2 * calls, spent.seconds + sum(shown)), shown
 
     def chunk(self, rule: Sampling) -> int:
-        """As many as fit between two words; where a number of samples is given, what is left of it."""
+        """As many as fit between two words."""
         return max(1, min(_MOST_IN_A_CHUNK, int(_CHUNK_TIME / self._per_sample)))
 
     def take(self, count: int) -> Taken:

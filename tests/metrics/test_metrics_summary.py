@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opmark.metrics.summary import cycles, summarize
+from opmark.metrics.summary import summarize
 from opmark.schema import Conditions, Measurement, Reading
 from opmark.stats import log_interval, median_interval
+from opmark.stats.cycles import cycles
 
 
 def measurement(*samples: float, readings: tuple[Reading, ...] = ()) -> Measurement:

@@ -13,7 +13,7 @@ from opmark.backends.null_device import VARIABLE, NullDevice
 from opmark.backends.numpy_cpu import NumpyBackend
 from opmark.errors import Unsupported
 from opmark.interfaces import Backend
-from opmark.metrics.summary import cycles, summarize
+from opmark.metrics.summary import summarize
 from opmark.registry import backend, operator
 from opmark.runner.execute import Bench
 from opmark.runner.gear import Gear
@@ -23,6 +23,7 @@ from opmark.runner.prepare import prepare
 from opmark.runner.settings import settings_for
 from opmark.schema import MODES, Case, Implementation, Measurement, Record, Settings, Task
 from opmark.stats import median
+from opmark.stats.cycles import cycles
 
 TINY = [4]
 SHORT = [1024, 1024]  # two inputs of 4 MiB: 85 µs on the made-up device

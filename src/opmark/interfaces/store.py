@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Protocol
 
 from opmark.schema import (
+    Case,
     Environment,
     Record,
     Run,
 )
+from opmark.schema.figure import Figure
+from opmark.schema.finding import Finding
+
+Noted = Literal["label", "description"]
 
 
 class Store(Protocol):
-    """Append-only: what was written is never changed and never removed."""
+    """Append-only: what was written is never changed, and removed by `remove` alone."""
 
     def begin(self, run: Run) -> None: ...
 
@@ -22,11 +27,23 @@ class Store(Protocol):
     def append(self, run_id: str, record: Record) -> None:
         """One record a task: a second one of the same run is left out."""
 
+    def extend(self, run_id: str, records: Sequence[Record]) -> int:
+        """Many at once, all or none of them; how many were new."""
+
+    def note(self, run_id: str, kind: Noted, text: str) -> None:
+        """From now on this is its label, or what is said of it."""
+
     def runs(self, limit: int | None = None) -> list[Run]:
-        """Newest first."""
+        """Newest first, with the label and the description that were noted last."""
 
     def records(self, run_id: str) -> list[Record]:
         """In the order written."""
+
+    def figures(self, *, runs: Sequence[str] | None = None, case: str | None = None) -> list[Figure]:
+        """Of these runs, or of one case, or of one case in these runs; in the order written."""
+
+    def cases(self, ids: Iterable[str]) -> dict[str, Case]:
+        """By id, without tags and sources: those belong to the record."""
 
     def environments(self, ids: Iterable[str]) -> dict[str, Environment]: ...
 
@@ -35,5 +52,11 @@ class Store(Protocol):
 
     def kept(self, kind: str, chip: str) -> Any:
         """The newest of that, as plain data; None if there is none."""
+
+    def findings(self) -> list[Finding]:
+        """All that was ever kept, oldest first."""
+
+    def remove(self, run_ids: Sequence[str]) -> None:
+        """These runs with their records, for good, all or none of them. What was found out of machines stays."""
 
     def close(self) -> None: ...

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from opmark.schema import Measurement
 from opmark.stats import log_interval, median, median_interval, noise
+from opmark.stats.cycles import cycles
 
 
 class Summary(Struct, frozen=True):
@@ -46,16 +47,3 @@ def summarize(measurements: Sequence[Measurement]) -> Summary:
         processes=len(measurements),
         cycles=median(found) if found else None,
     )
-
-
-def cycles(measurement: Measurement) -> float | None:
-    """None where nobody told the clock. A sample's clock is the mean of the readings before and after it."""
-    conditions = measurement.conditions
-    if not conditions.clocks:
-        return None
-    counted = []
-    for i, sample in enumerate(measurement.samples):
-        clocks = [reading.clock for reading in conditions.at(i) if reading.clock]
-        if clocks:
-            counted.append(sample * sum(clocks) / len(clocks))
-    return median(counted) if counted else None

@@ -16,3 +16,8 @@ class Run(Struct, frozen=True):
     command: str = ""
     version: str = ""
     """Of opmark."""
+    session: str = ""
+    """Runs that were measured in turns, process by process, share it: those of one number are pairs."""
+    revision: str = ""
+    """Git's commit of the folder that it was started in, with a `+` where files had been changed since."""
+    description: str = ""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from opmark.schema.comparison import Verdict
 from opmark.stats.interval import t_quantile
-
-Verdict = Literal["faster", "slower", "same", "undecided"]
 
 ALPHA = 0.01
 MARGIN = 0.01

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from opmark.schema import Environment, Record, Run
+from opmark.interfaces.store import Noted
+from opmark.schema import Case, Environment, Record, Run
+from opmark.schema.figure import Figure
+from opmark.schema.finding import Finding
+from opmark.store.figures import figures_of
 
 NAME = ":memory:"
 
@@ -17,7 +22,7 @@ class MemoryStore:
         self._runs: list[Run] = []
         self._records: dict[str, dict[str, Record]] = {}
         self._environments: dict[str, Environment] = {}
-        self._findings: dict[tuple[str, str], Any] = {}
+        self._findings: list[Finding] = []
 
     def begin(self, run: Run) -> None:
         self._runs.insert(0, run)
@@ -29,20 +34,46 @@ class MemoryStore:
     def append(self, run_id: str, record: Record) -> None:
         self._records[run_id].setdefault(record.task.id, record)
 
+    def extend(self, run_id: str, records: Sequence[Record]) -> int:
+        before = len(self._records[run_id])
+        for record in records:
+            self.append(run_id, record)
+        return len(self._records[run_id]) - before
+
+    def note(self, run_id: str, kind: Noted, text: str) -> None:
+        self._runs = [replace(run, **{kind: text}) if run.id == run_id else run for run in self._runs]
+
     def runs(self, limit: int | None = None) -> list[Run]:
         return self._runs[:limit]
 
     def records(self, run_id: str) -> list[Record]:
         return list(self._records.get(run_id, {}).values())
 
+    def figures(self, *, runs: Sequence[str] | None = None, case: str | None = None) -> list[Figure]:
+        among = self._records if runs is None else runs
+        found = ((run, record) for run in self._records if run in among for record in self._records[run].values())
+        return [f for run, record in found if case in (None, record.task.case.id) for f in figures_of(run, record)]
+
+    def cases(self, ids: Iterable[str]) -> dict[str, Case]:
+        known = {r.task.case.id: r.task.case for records in self._records.values() for r in records.values()}
+        return {key: replace(known[key], tags=(), sources=()) for key in ids if key in known}
+
     def environments(self, ids: Iterable[str]) -> dict[str, Environment]:
         return {key: self._environments[key] for key in ids if key in self._environments}
 
     def keep(self, kind: str, chip: str, started: str, body: Any) -> None:
-        self._findings[kind, chip] = msgspec.to_builtins(body)
+        self._findings.append(Finding(kind, chip, started, msgspec.to_builtins(body)))
 
     def kept(self, kind: str, chip: str) -> Any:
-        return self._findings.get((kind, chip))
+        return next((f.body for f in reversed(self._findings) if (f.kind, f.chip) == (kind, chip)), None)
+
+    def findings(self) -> list[Finding]:
+        return list(self._findings)
+
+    def remove(self, run_ids: Sequence[str]) -> None:
+        self._runs = [run for run in self._runs if run.id not in run_ids]
+        for run_id in run_ids:
+            self._records.pop(run_id, None)
 
     def close(self) -> None:
         return None

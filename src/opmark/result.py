@@ -20,7 +20,8 @@ class Result:
 
     run: Run
     records: list[Record]
-    db: Path
+    db: str | Path
+    """Where it is stored: a file, or the address of a server."""
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Facts by environment id."""
     peaks: dict[str, Known] = field(default_factory=dict)

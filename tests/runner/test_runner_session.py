@@ -20,6 +20,7 @@ from opmark.runner.session import new_run, perform, recorded, run_to_resume
 from opmark.runner.settings import settings_for
 from opmark.schema import Environment, Record, Run
 from opmark.store.sql import SqlStore
+from opmark.store.sqlite import Sqlite
 
 Plugin = Callable[..., BackendInfo]
 
@@ -39,7 +40,7 @@ def performed(work: Plan, said: list[str] | None = None, kept: list[Environment]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqlStore]:
-    with closing(SqlStore(tmp_path / "store.db", create=True)) as opened:
+    with closing(SqlStore(Sqlite(tmp_path / "store.db"), create=True)) as opened:
         yield opened
 
 

@@ -18,6 +18,7 @@ from sqlalchemy import event
 from opmark.errors import StoreError
 from opmark.schema import Environment, Record, Run
 from opmark.store.sql import SqlStore
+from opmark.store.sqlite import Sqlite
 from opmark.store.tables import VERSION
 
 MakeRecord = Callable[..., Record]
@@ -33,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[SqlStore]:
-    with closing(SqlStore(path, create=True)) as opened:
+    with closing(SqlStore(Sqlite(path), create=True)) as opened:
         yield opened
 
 
@@ -52,7 +53,7 @@ def test_what_is_written_is_read_by_the_next_process(
     store.begin(run)
     store.add_environment(environment)
     store.append(run.id, record)
-    with closing(SqlStore(path, create=False)) as reader:
+    with closing(SqlStore(Sqlite(path), create=False)) as reader:
         assert reader.runs() == [run]
         assert reader.records(run.id) == [record]
         assert reader.environments([environment.id]) == {environment.id: environment}
@@ -115,7 +116,9 @@ def test_a_label_survives_whatever_it_says(store: SqlStore, make_run: MakeRun, l
 
 def test_nothing_but_inserts_changes_the_store(store: SqlStore, make_run: MakeRun, make_record: MakeRecord) -> None:
     said: list[str] = []
-    event.listen(store._engine, "before_cursor_execute", lambda _c, _cur, statement, *_: said.append(statement))
+    event.listen(
+        store._database.engine, "before_cursor_execute", lambda _c, _cur, statement, *_: said.append(statement)
+    )
     store.begin(make_run())
     for _ in range(2):
         store.add_environment(Environment.of({"cpu": "x"}))
@@ -153,17 +156,17 @@ def test_the_journal_is_a_write_ahead_log(store: SqlStore, path: Path, make_run:
 def test_a_reader_is_not_stopped_by_a_writer(
     store: SqlStore, path: Path, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opmark.store.sql._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("opmark.store.sqlite.BUSY_SECONDS", 0.05)
     store.begin(make_run())
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
-        with closing(SqlStore(path, create=False)) as reader:
+        with closing(SqlStore(Sqlite(path), create=False)) as reader:
             assert [run.id for run in reader.runs()] == [make_run().id]
 
 
 def test_a_file_that_another_process_is_just_making_becomes_a_store(path: Path, make_run: MakeRun) -> None:
     """SQLite makes the file when it opens it, and the tables a moment later."""
-    with closing(SqlStore(path, create=True)) as store:
+    with closing(SqlStore(Sqlite(path), create=True)) as store:
         path.touch()
         store.begin(make_run())
         assert store.runs() == [make_run()]
@@ -175,6 +178,7 @@ from contextlib import closing
 from pathlib import Path
 from opmark.schema import EFFORTS, Case, Record, Run, Settings, Task
 from opmark.store.sql import SqlStore
+from opmark.store.sqlite import Sqlite
 
 name, folder, stores, count, start = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
 while time.time() < float(start):
@@ -182,7 +186,7 @@ while time.time() < float(start):
 for number in range(stores):
     while time.time() < float(start) + 0.03 * number:
         pass
-    with closing(SqlStore(folder / f"{number}.db", create=True)) as store:
+    with closing(SqlStore(Sqlite(folder / f"{number}.db"), create=True)) as store:
         store.begin(Run(name, "2030", "plan", count))
         for n in range(count):
             case = Case.of("add", {"shape": [n]}, "forward")
@@ -207,7 +211,7 @@ def write_at_once(folder: Path, processes: int, stores: int, count: int) -> None
 
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     write_at_once(tmp_path, processes=2, stores=1, count=150)
-    with closing(SqlStore(tmp_path / "0.db", create=False)) as store:
+    with closing(SqlStore(Sqlite(tmp_path / "0.db"), create=False)) as store:
         assert sorted(run.id for run in store.runs()) == ["run 0", "run 1"]
         for run in store.runs():
             assert numbers(store.records(run.id)) == list(range(150))
@@ -216,7 +220,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
 def test_processes_that_make_the_store_at_once_share_it(tmp_path: Path) -> None:
     write_at_once(tmp_path, processes=3, stores=20, count=1)
     for number in range(20):
-        with closing(SqlStore(tmp_path / f"{number}.db", create=False)) as store:
+        with closing(SqlStore(Sqlite(tmp_path / f"{number}.db"), create=False)) as store:
             assert sorted(run.id for run in store.runs()) == ["run 0", "run 1", "run 2"]
 
 
@@ -225,7 +229,7 @@ def test_processes_that_make_the_store_at_once_share_it(tmp_path: Path) -> None:
 
 def test_the_file_comes_with_the_first_thing_to_store(tmp_path: Path, make_run: MakeRun) -> None:
     path = tmp_path / "new" / "folder" / "store.db"
-    with closing(SqlStore(path, create=True)) as store:
+    with closing(SqlStore(Sqlite(path), create=True)) as store:
         assert not path.exists()
         assert list(path.parent.iterdir()) == []
         store.begin(make_run())
@@ -234,17 +238,17 @@ def test_the_file_comes_with_the_first_thing_to_store(tmp_path: Path, make_run: 
 
 def test_looking_makes_no_store(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no store yet") as caught:
-        SqlStore(tmp_path / "folder" / "store.db", create=False)
+        SqlStore(Sqlite(tmp_path / "folder" / "store.db"), create=False)
     assert caught.value.hint
     assert not (tmp_path / "folder").exists()
 
 
 @pytest.mark.parametrize("name", ["with space.db", "what?.db", "50%20.db", "a#b.db", "é日本.db", "a&b=c;d.db", "x"])
 def test_the_store_is_the_file_of_that_very_name(tmp_path: Path, make_run: MakeRun, name: str) -> None:
-    with closing(SqlStore(tmp_path / name, create=True)) as store:
+    with closing(SqlStore(Sqlite(tmp_path / name), create=True)) as store:
         store.begin(make_run())
     assert name in {item.name for item in tmp_path.iterdir()}
-    with closing(SqlStore(tmp_path / name, create=False)) as store:
+    with closing(SqlStore(Sqlite(tmp_path / name), create=False)) as store:
         assert store.runs() == [make_run()]
 
 
@@ -252,7 +256,7 @@ def test_a_relative_path_is_taken_from_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_run: MakeRun
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with closing(SqlStore(Path("here.db"), create=True)) as store:
+    with closing(SqlStore(Sqlite(Path("here.db")), create=True)) as store:
         store.begin(make_run())
     assert (tmp_path / "here.db").exists()
 
@@ -262,7 +266,7 @@ def test_a_relative_path_is_taken_from_the_working_directory(
 
 def refused(path: Path, *, create: bool) -> StoreError:
     with pytest.raises(StoreError) as caught:
-        SqlStore(path, create=create).close()
+        SqlStore(Sqlite(path), create=create).close()
     assert str(path) in caught.value.message
     assert caught.value.hint
     return caught.value
@@ -295,7 +299,7 @@ def test_a_database_of_somebody_else_is_left_alone(tmp_path: Path, create: bool)
 
 @both_ways
 def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path, path: Path, make_run: MakeRun, create: bool) -> None:
-    with closing(SqlStore(path, create=True)) as store:
+    with closing(SqlStore(Sqlite(path), create=True)) as store:
         store.begin(make_run())
     with closing(sqlite3.connect(path)) as raw:
         raw.execute("UPDATE opmark_meta SET value = ? WHERE key = 'version'", (str(VERSION + 1),))
@@ -309,7 +313,7 @@ def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path, path: Path, ma
 
 @both_ways
 def test_a_store_without_its_version_is_refused(path: Path, make_run: MakeRun, create: bool) -> None:
-    with closing(SqlStore(path, create=True)) as store:
+    with closing(SqlStore(Sqlite(path), create=True)) as store:
         store.begin(make_run())
     with closing(sqlite3.connect(path)) as raw:
         raw.execute("DELETE FROM opmark_meta")
@@ -331,13 +335,13 @@ def test_a_place_below_a_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", [b"", b"\0" * 4096])
 def test_a_damaged_store_is_an_error_with_a_hint(path: Path, make_run: MakeRun, damage: bytes) -> None:
     """Cut off behind its header, or zeroed there: whatever is tried with it ends in a message."""
-    with closing(SqlStore(path, create=True)) as store:
+    with closing(SqlStore(Sqlite(path), create=True)) as store:
         store.begin(make_run())
     content = path.read_bytes()
     path.write_bytes(content[:4096] + damage)
 
     def look() -> None:
-        with closing(SqlStore(path, create=False)) as store:
+        with closing(SqlStore(Sqlite(path), create=False)) as store:
             store.runs()
 
     with pytest.raises(StoreError) as caught:
@@ -375,7 +379,7 @@ def test_a_read_only_folder_is_refused_before_anything_is_measured() -> None:
 def test_a_read_only_store_is_refused_before_anything_is_measured(make_run: MakeRun) -> None:
     with ordinary_user() as folder:
         path = folder / "store.db"
-        with closing(SqlStore(path, create=True)) as store:
+        with closing(SqlStore(Sqlite(path), create=True)) as store:
             store.begin(make_run())
         path.chmod(0o400)
         folder.chmod(0o500)
@@ -383,12 +387,12 @@ def test_a_read_only_store_is_refused_before_anything_is_measured(make_run: Make
 
 
 def test_a_busy_store_says_so(path: Path, store: SqlStore, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opmark.store.sql._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("opmark.store.sqlite.BUSY_SECONDS", 0.05)
     store.begin(make_run())
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="locked") as caught:
-            SqlStore(path, create=True)
+            SqlStore(Sqlite(path), create=True)
     assert "another process" in (caught.value.hint or "")
 
 
@@ -400,7 +404,7 @@ def test_the_newest_finding_of_a_kind_and_a_chip_is_the_one_that_counts(store: S
     store.keep("peaks", "Fast 9000", "2029", {"flops": 2})
     store.keep("peaks", "Slow 1", "2031", {"flops": 3})
     store.keep("noise", "Fast 9000", "2031", {"floor": [0.01, None]})
-    with closing(SqlStore(path, create=False)) as reader:
+    with closing(SqlStore(Sqlite(path), create=False)) as reader:
         assert reader.kept("peaks", "Fast 9000") == {"flops": 2}
         assert reader.kept("noise", "Fast 9000") == {"floor": [0.01, None]}
         assert reader.kept("noise", "Slow 1") is None
@@ -415,7 +419,7 @@ def test_a_chip_survives_whatever_it_is_called(store: SqlStore) -> None:
 def old(path: Path, make_run: MakeRun, make_record: MakeRecord) -> Record:
     """A store as the first version left it, with one record."""
     run, record = make_run(), make_record(1, [1e-6])
-    with closing(SqlStore(path, create=True)) as store:
+    with closing(SqlStore(Sqlite(path), create=True)) as store:
         store.begin(run)
         store.append(run.id, record)
     with closing(sqlite3.connect(path)) as raw:
@@ -431,7 +435,7 @@ def version(path: Path) -> str:
 
 
 def test_a_store_of_the_first_version_is_read_and_left_as_it_is(path: Path, old: Record) -> None:
-    with closing(SqlStore(path, create=False)) as reader:
+    with closing(SqlStore(Sqlite(path), create=False)) as reader:
         (run,) = reader.runs()
         assert reader.records(run.id) == [old]
         assert reader.kept("peaks", "Fast 9000") is None
@@ -439,10 +443,10 @@ def test_a_store_of_the_first_version_is_read_and_left_as_it_is(path: Path, old:
 
 
 def test_the_first_writer_brings_an_old_store_up_to_date_and_loses_nothing(path: Path, old: Record) -> None:
-    with closing(SqlStore(path, create=True)) as writer:
+    with closing(SqlStore(Sqlite(path), create=True)) as writer:
         writer.keep("peaks", "Fast 9000", "2030", 1)
         (run,) = writer.runs()
         assert writer.records(run.id) == [old]
     assert version(path) == str(VERSION)
-    with closing(SqlStore(path, create=False)) as reader:
+    with closing(SqlStore(Sqlite(path), create=False)) as reader:
         assert reader.kept("peaks", "Fast 9000") == 1

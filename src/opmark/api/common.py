@@ -23,7 +23,7 @@ from opmark.schema import (
 from opmark.schema.peaks import Peaks, chip, kept_under
 from opmark.store import memory
 from opmark.store.find import noise_of
-from opmark.store.location import store_path
+from opmark.store.location import shown
 
 DEFAULT_EFFORT = "standard"
 DEFAULT_TIMEOUT = 60.0
@@ -47,15 +47,15 @@ def check_timeout(timeout: float, name: str = "timeout") -> None:
 def open_store(db: PathLike | None = None, *, create: bool = False) -> Store:
     if str(db) == memory.NAME:
         return memory.MemoryStore()
-    from opmark.store.sql import SqlStore
+    from opmark.store.open import open_sql
 
-    return SqlStore(store_path(db), create=create)
+    return open_sql(db, create=create)
 
 
 def result_of(store: Store, run: Run, records: list[Record], db: PathLike | None) -> Result:
     found = store.environments({record.environment for record in records if record.environment})
     facts = {key: environment.facts for key, environment in found.items()}
-    return Result(run, records, store_path(db), facts, {key: _known(store, f) for key, f in facts.items()})
+    return Result(run, records, shown(db), facts, {key: _known(store, f) for key, f in facts.items()})
 
 
 def _known(store: Store, facts: dict[str, Any]) -> Known:

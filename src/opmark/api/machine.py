@@ -23,7 +23,7 @@ from opmark.runner.settings import default_threads
 from opmark.schema.noise import NoiseFloor
 from opmark.schema.peaks import Peaks, kept_under
 from opmark.store.find import noise_under
-from opmark.store.location import store_path
+from opmark.store.location import shown
 
 
 def calibrate(
@@ -47,7 +47,7 @@ def calibrate(
                 f"nothing could be measured on {chosen}: {work.records[0].reason}", f"`opmark show {this.id}` says why"
             )
         store.keep("peaks", kept_under(work.facts()), this.started, peaks)
-    say(f"stored as run {this.id} in {store_path(db)}")
+    say(f"stored as run {this.id} in {shown(db)}")
     return peaks
 
 
@@ -69,5 +69,5 @@ def noise_floor(
         floor, environments, records = self_test(backend or default_backends()[0], threads, processes, timeout, say)
         store_all(store, this, environments, records)
         store.keep("noise", noise_under(floor.backend, environments[0].facts), this.started, floor)
-    say(f"stored as run {this.id} in {store_path(db)}")
+    say(f"stored as run {this.id} in {shown(db)}")
     return floor

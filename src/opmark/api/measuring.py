@@ -36,7 +36,7 @@ from opmark.schema import (
     Record,
     Run,
 )
-from opmark.store.location import store_path
+from opmark.store.location import shown
 from opmark.units import counted
 
 
@@ -181,7 +181,7 @@ def _attended(asked: Wanted, label: str, db: PathLike | None, say: Callable[[str
     except KeyboardInterrupt:
         say("interrupted: what was measured is with rank 0")
         code = _INTERRUPTED
-    return Result(new_run(Plan((), ()), label), [], store_path(db), rank=asked.place.rank, told=code)
+    return Result(new_run(Plan((), ()), label), [], shown(db), rank=asked.place.rank, told=code)
 
 
 def _keeping(store: Store, told: Callable[[Environment], None] | None) -> Callable[[Environment], None]:

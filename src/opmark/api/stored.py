@@ -26,7 +26,7 @@ from opmark.schema.coverage import Coverage, Matrix
 from opmark.schema.ranking import Ranking
 from opmark.store import memory
 from opmark.store.find import find_run
-from opmark.store.location import store_path
+from opmark.store.location import there
 
 
 def show(run: str | None = None, *, db: PathLike | None = None) -> Result:
@@ -63,7 +63,7 @@ def coverage(framework: str = "torch", *, by: str = "framework", db: PathLike | 
     """Which operators of a framework can be measured and how; by `backend`, which of the catalogue each backend has.
 
     With what became of them in stored runs."""
-    with closing(open_store(db) if store_path(db).exists() else memory.MemoryStore()) as store:
+    with closing(open_store(db) if there(db) else memory.MemoryStore()) as store:
         if grouping(by) == "backend":
             return matrix(store)
         return framework_coverage(framework, *last_of_most(store, framework))

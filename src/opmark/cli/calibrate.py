@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from opmark.cli.options import Db
 from opmark.cli.output import console, print_json_lines
 
 
@@ -16,7 +16,7 @@ def calibrate(
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads to use. [default: all cores]")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that a task may take.")] = 60.0,
-    db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
+    db: Db = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Measure this machine's peaks: bandwidth of memory and caches, FLOP/s by dtype, launch cost."""

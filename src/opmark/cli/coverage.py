@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from opmark.cli.options import Db
 from opmark.cli.output import console, print_json_lines
 
 
@@ -15,7 +15,7 @@ def coverage(
     by: Annotated[
         str, typer.Option(help="framework: how much of one can be measured; backend: what of the catalogue each has.")
     ] = "framework",
-    db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
+    db: Db = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with every operator.")] = False,
 ) -> None:
     """Which operators of a framework can be measured, how, and which not; or which operators every backend has."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from opmark.cli.options import Db
 from opmark.cli.output import console, print_json_lines
 
 
@@ -16,7 +16,7 @@ def doctor(
     ] = False,
     backend: Annotated[str | None, typer.Option(help="For --aa. [default: torch-cpu, or numpy-cpu]")] = None,
     processes: Annotated[int, typer.Option(help="For --aa: fresh processes, an even number.")] = 10,
-    db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
+    db: Db = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Is this machine fit to measure on? What it has, what runs, what would disturb; with --aa, its noise."""
@@ -33,7 +33,7 @@ def doctor(
         console().print(diagnosis_text(diagnosis))
 
 
-def _noise(backend: str | None, processes: int, db: Path | None, *, as_json: bool) -> None:
+def _noise(backend: str | None, processes: int, db: str | None, *, as_json: bool) -> None:
     from opmark import api
     from opmark.report.machine import noise_text
 

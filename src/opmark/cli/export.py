@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from opmark.cli.options import Db
 from opmark.cli.output import write_out
 from opmark.errors import UserError
 
@@ -22,7 +23,7 @@ def export(
         Path | None, typer.Option("-o", "--output", help="A file, or a folder where there are several.")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Of a workload: stop if a part is not understood.")] = False,
-    db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
+    db: Db = None,
 ) -> None:
     """A stored run, or a workload, in another system's format."""
     from opmark import api

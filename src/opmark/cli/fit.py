@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from opmark.cli.options import Db
 from opmark.cli.output import console, print_json_lines, write_out
 from opmark.errors import UserError
 
@@ -24,7 +25,7 @@ def fit(
         Path | None, typer.Option("-o", "--output", help="Draw time and bus bandwidth over size into this SVG file.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a series of sizes.")] = False,
-    db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
+    db: Db = None,
 ) -> None:
     """Latency and bandwidth of communication over its sizes: time = alpha + size / beta, fitted to a stored run."""
     from opmark import api

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from opmark.cli.options import Db
 from opmark.cli.output import console, write_out
 
 
@@ -15,7 +16,7 @@ def rank(
         list[str] | None, typer.Argument(help="Ids (or their beginnings) or labels. [default: every run of the store]")
     ] = None,
     by: Annotated[str, typer.Option(help="operator, dtype, size, case.")] = "operator",
-    db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
+    db: Db = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the JSON to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for a program to choose by.")] = False,
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from opmark.cli.options import Db
 from opmark.cli.output import console, print_json_lines, print_records, split
 from opmark.cli.profile_options import profiling
 from opmark.errors import InvalidParameter
@@ -109,7 +110,7 @@ def run(
     timeout: Annotated[float, typer.Option(help="Seconds that a task may take.")] = 60.0,
     compile_timeout: Annotated[float, typer.Option(help="Seconds that compiling may take.")] = 300.0,
     label: Annotated[str, typer.Option(help="A name for this run.")] = "",
-    db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
+    db: Db = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, run nothing.")] = False,
     long: Annotated[bool, typer.Option("--long", help="A row a task, also where backends stand side by side.")] = False,

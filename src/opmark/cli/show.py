@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from opmark.cli.options import Db
 from opmark.cli.output import console, print_json_lines, print_records
 
 
 def show(
     run: Annotated[str | None, typer.Argument(help="Id (or its beginning) or label. [default: the last run]")] = None,
-    db: Annotated[Path | None, typer.Option(help="The store. [default: $OPMARK_DB or the data directory]")] = None,
+    db: Db = None,
     long: Annotated[bool, typer.Option("--long", help="A row a task, also where backends stand side by side.")] = False,
     numerics: Annotated[
         bool, typer.Option("--numerics", help="How far results are from the float64 reference, instead of times.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import convert
@@ -12,17 +14,21 @@ from opmark.schema import Run
 from opmark.schema.noise import NoiseFloor
 from opmark.schema.peaks import kept_under
 
+_NTH = re.compile(r"(?P<label>.+)~(?P<back>\d+)")
+
 
 def find_run(store: Store, name: str | None) -> Run:
-    """By its id, the beginning of it, or its label; without a name the last one."""
+    """By its id, the beginning of it, or its label; without a name the last one.
+
+    A label may be of several runs: `LABEL~0` is the newest of them, `LABEL~1` the one before.
+    """
     known = store.runs()
     if not known:
         raise UserError("the store holds no run yet", "`opmark run --suite quick` makes one")
     if name is None:
         return known[0]
-    for run in known:
-        if name in (run.id, run.label):
-            return run
+    if found := next((run for run in known if run.id == name), None) or _labelled(known, name):
+        return found
     starting = [run for run in known if run.id.startswith(name)]
     if len(starting) == 1:
         return starting[0]
@@ -30,6 +36,29 @@ def find_run(store: Store, name: str | None) -> Run:
         listed = ", ".join(run.id for run in starting[:5])
         raise UserError(f"`{name}` begins {len(starting)} runs: {listed}", "give more of the id, or a label")
     raise UnknownName("run", name, [run.label for run in known if run.label] + [run.id for run in known])
+
+
+def _labelled(known: Sequence[Run], name: str) -> Run | None:
+    """The one run of that label; a label that says which of several is one of these."""
+    found = [run for run in known if run.label == name]
+    if len(found) > 1:
+        listed = ", ".join(run.id for run in found[:5]) + (", ..." if len(found) > 5 else "")
+        raise UserError(
+            f"the label `{name}` is of {len(found)} runs: {listed}",
+            f"give an id; or `{name}~0` for the newest of them, `{name}~1` for the one before",
+        )
+    if found:
+        return found[0]
+    counted = _NTH.fullmatch(name)
+    if not counted:
+        return None
+    found, back = [run for run in known if run.label == counted["label"]], int(counted["back"])
+    if found and back >= len(found):
+        raise UserError(
+            f"`{name}`: the label `{counted['label']}` is of {len(found)} run{'s' * (len(found) > 1)}",
+            f"`{counted['label']}~{len(found) - 1}` is the oldest",
+        )
+    return found[back] if found else None
 
 
 def noise_under(backend: Any, facts: dict[str, Any]) -> str:

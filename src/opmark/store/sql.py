@@ -1,39 +1,44 @@
-"""The store in an SQL database: one SQLite file. Several processes may write to it at once."""
+"""The store in an SQL database: an SQLite file or a PostgreSQL server, through the same statements."""
 
 from __future__ import annotations
 
-import sqlite3
-import tempfile
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
-from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, inspect, select, update
-from sqlalchemy.dialects.sqlite import insert as insert_or_ignore
+from sqlalchemy import Connection, delete, func, insert, inspect, select
 from sqlalchemy.exc import DBAPIError
 
 from opmark.errors import StoreError
-from opmark.schema import Environment, Record, Run
-from opmark.store.pack import from_row, to_row
-from opmark.store.tables import ENVIRONMENT, FINDING, META, METADATA, RECORD, RUN, VERSION
+from opmark.interfaces.store import Noted
+from opmark.schema import Case, Environment, Record, Run
+from opmark.schema.figure import Figure
+from opmark.schema.finding import Finding
+from opmark.store.database import Database
+from opmark.store.figures import figures_from
+from opmark.store.pack import case_row, from_row, to_row
+from opmark.store.tables import BENCH_CASE, ENVIRONMENT, FINDING, META, RECORD, RUN, RUN_NOTE, VERSION
+from opmark.store.upgrade import make_tables, upgrade
 
-_BUSY_SECONDS = 30
-"""How long one writer waits for another."""
+_AT_ONCE = 500
+"""Ids in one statement: databases limit how many values one takes."""
+_COLUMNS_OF_RUN = tuple(column.name for column in RUN.c if column.name != "number")
+_FIGURE = (RECORD.c.run_id, RECORD.c.case_id, RECORD.c.op, RECORD.c.backend, RECORD.c.implementation,
+           RECORD.c.threads, RECORD.c.process, RECORD.c.status, RECORD.c.environment_id, RECORD.c.started)  # fmt: skip
+"""What of a Figure belongs to its record, in its order."""
+_rows = msgspec.json.Decoder(list[list[Any]])
 
 
 class SqlStore:
-    def __init__(self, path: Path, *, create: bool) -> None:
-        """Open the store at `path`; with `create`, make it if there is none."""
-        self._path = path
-        self._engine = _engine(path)
-        self._writer = self._engine.execution_options(writes=True)
+    def __init__(self, database: Database, *, create: bool) -> None:
+        """Open the store there; with `create`, make it if there is none."""
+        self._database = database
         self._ready = False
         """Whether the tables are known to be there."""
-        self._version = VERSION
-        """Of the file."""
+        self._cases: set[str] = set()
+        """Ids of cases that are known to be stored."""
         try:
             self._open(create=create)
         except StoreError:
@@ -41,33 +46,91 @@ class SqlStore:
             raise
 
     def begin(self, run: Run) -> None:
+        row = {name: getattr(run, name) for name in _COLUMNS_OF_RUN}
         with self._writing() as connection:
-            connection.execute(insert(RUN), msgspec.to_builtins(run))
+            connection.execute(insert(RUN), row)
+            if run.description:
+                connection.execute(insert(RUN_NOTE), _note(run.id, "description", run.description))
 
     def add_environment(self, environment: Environment) -> None:
         row = {"id": environment.id, "facts": msgspec.json.encode(environment.facts).decode()}
         with self._writing() as connection:
-            connection.execute(insert_or_ignore(ENVIRONMENT).on_conflict_do_nothing(), row)
+            connection.execute(self._database.insert_new(ENVIRONMENT), row)
 
     def append(self, run_id: str, record: Record) -> None:
+        self.extend(run_id, [record])
+
+    def extend(self, run_id: str, records: Sequence[Record]) -> int:
+        if not records:
+            return 0
+        cases = {r.task.case.id: r.task.case for r in records if r.task.case.id not in self._cases}
         with self._writing() as connection:
-            connection.execute(insert_or_ignore(RECORD).on_conflict_do_nothing(), to_row(run_id, record))
+            if cases:
+                connection.execute(self._database.insert_new(BENCH_CASE), [case_row(case) for case in cases.values()])
+            rows = [to_row(run_id, record) for record in records]
+            if len(rows) == 1:
+                new = connection.execute(self._database.insert_new(RECORD), rows[0]).rowcount
+            else:
+                new = self._insert_many(connection, run_id, rows)
+        self._cases |= cases.keys()
+        return new
+
+    def _insert_many(self, connection: Connection, run_id: str, rows: list[dict[str, Any]]) -> int:
+        """How many were new is counted: databases do not tell it of many statements at once."""
+        count = select(func.count()).select_from(RECORD).where(RECORD.c.run_id == run_id)
+        before = connection.execute(count).scalar_one()
+        connection.execute(self._database.insert_new(RECORD), rows)
+        return int(connection.execute(count).scalar_one() - before)
+
+    def note(self, run_id: str, kind: Noted, text: str) -> None:
+        with self._writing() as connection:
+            connection.execute(insert(RUN_NOTE), _note(run_id, kind, text))
 
     def runs(self, limit: int | None = None) -> list[Run]:
         query = select(RUN).order_by(RUN.c.number.desc()).limit(limit)
+        notes = select(RUN_NOTE.c.run_id, RUN_NOTE.c.kind, RUN_NOTE.c.text).order_by(RUN_NOTE.c.number)
         with self._reading() as connection:
-            return [_run(row) for row in connection.execute(query).mappings()]
+            said: dict[str, dict[str, str]] = {}
+            for run_id, kind, text in connection.execute(notes):
+                said.setdefault(run_id, {})[kind] = text
+            found = connection.execute(query).mappings().all()
+        plain = ({name: row[name] for name in _COLUMNS_OF_RUN} for row in found)
+        return [Run(**{**row, **said.get(row["id"], {})}) for row in plain]
 
     def records(self, run_id: str) -> list[Record]:
         query = select(RECORD.c.body, RECORD.c.samples).where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
         with self._reading() as connection:
             return [from_row(body, samples) for body, samples in connection.execute(query)]
 
-    def environments(self, ids: Iterable[str]) -> dict[str, Environment]:
-        query = select(ENVIRONMENT).where(ENVIRONMENT.c.id.in_(list(ids)))
+    def figures(self, *, runs: Sequence[str] | None = None, case: str | None = None) -> list[Figure]:
+        query = select(*_FIGURE, RECORD.c.figures).order_by(RECORD.c.number)
+        if case is not None:
+            query = query.where(RECORD.c.case_id == case)
+        groups: list[Sequence[str] | None] = [None] if runs is None else list(_parts(runs))
+        found: list[Figure] = []
         with self._reading() as connection:
-            rows = connection.execute(query).mappings()
-            return {row["id"]: Environment(row["id"], msgspec.json.decode(row["facts"])) for row in rows}
+            for group in groups:
+                some = query if group is None else query.where(RECORD.c.run_id.in_(group))
+                for *who, rows in connection.execute(some):
+                    found += figures_from(tuple(who), _rows.decode(rows))
+        return found
+
+    def cases(self, ids: Iterable[str]) -> dict[str, Case]:
+        found: dict[str, Case] = {}
+        with self._reading() as connection:
+            for group in _parts(list(ids)):
+                for row in connection.execute(select(BENCH_CASE).where(BENCH_CASE.c.id.in_(group))):
+                    params, wrt = msgspec.json.decode(row.params), tuple(msgspec.json.decode(row.wrt))
+                    found[row.id] = Case(row.id, row.op, params, row.phase, wrt=wrt)
+        return found
+
+    def environments(self, ids: Iterable[str]) -> dict[str, Environment]:
+        found: dict[str, Environment] = {}
+        with self._reading() as connection:
+            for group in _parts(list(ids)):
+                for key, facts in connection.execute(select(ENVIRONMENT).where(ENVIRONMENT.c.id.in_(group))):
+                    found[key] = Environment(key, msgspec.json.decode(facts))
+        return found
 
     def keep(self, kind: str, chip: str, started: str, body: Any) -> None:
         row = {"kind": kind, "chip": chip, "started": started, "body": msgspec.json.encode(body).decode()}
@@ -75,157 +138,124 @@ class SqlStore:
             connection.execute(insert(FINDING), row)
 
     def kept(self, kind: str, chip: str) -> Any:
-        if self._version < 2:
-            return None
         which = (FINDING.c.kind == kind) & (FINDING.c.chip == chip)
         query = select(FINDING.c.body).where(which).order_by(FINDING.c.number.desc()).limit(1)
         with self._reading() as connection:
             body = connection.execute(query).scalar()
         return None if body is None else msgspec.json.decode(body)
 
+    def findings(self) -> list[Finding]:
+        with self._reading() as connection:
+            rows = connection.execute(select(FINDING).order_by(FINDING.c.number)).all()
+        return [Finding(row.kind, row.chip, row.started, msgspec.json.decode(row.body)) for row in rows]
+
+    def remove(self, run_ids: Sequence[str]) -> None:
+        with self._writing() as connection:
+            for group in _parts(run_ids):
+                for column in (RUN_NOTE.c.run_id, RECORD.c.run_id, RUN.c.id):
+                    connection.execute(delete(column.table).where(column.in_(group)))
+
     def close(self) -> None:
-        self._engine.dispose()
+        self._database.close()
 
     def _open(self, *, create: bool) -> None:
-        if self._path.exists():
+        if self._database.exists():
             with self._explained("open"):
                 self._check(create=create)
             if create:
                 with self._writing():
                     pass  # whoever is going to write wants to know now, not after an hour of measuring
         elif create:
-            _try_to_write(self._path)  # the file itself comes with the first thing to store
+            self._database.try_to_write()  # the file itself comes with the first thing to store
         else:
-            raise _none_yet(self._path)
+            raise self._none_yet()
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         with self._explained("write to"):
             if not self._ready:
                 self._create()
-            with self._writer.begin() as connection:
+            with self._database.engine.execution_options(writes=True).begin() as connection:
                 yield connection
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with self._explained("read"), self._engine.connect() as connection:
-            yield connection
+        with self._explained("read"):
+            if not self._ready:
+                raise self._none_yet()
+            with self._database.engine.connect() as connection:
+                yield connection
 
     @contextmanager
     def _explained(self, doing: str) -> Iterator[None]:
-        """The driver's error as a message about this file."""
+        """The driver's error as a message about this store."""
         try:
             yield
         except DBAPIError as error:
-            raise _explain(self._path, doing, str(error.orig)) from None
+            raise self._database.explain(doing, error) from None
 
     def _create(self) -> None:
-        self._let_readers_in()
-        with self._writer.begin() as connection:
-            METADATA.create_all(connection)
-            # Another process may have been quicker; then its row is as good.
-            row = {"key": "version", "value": str(VERSION)}
-            connection.execute(insert_or_ignore(META).on_conflict_do_nothing(), row)
+        self._database.before_tables()
+        make_tables(self._database)
         self._ready = True
 
-    def _let_readers_in(self) -> None:
-        """WAL: readers and a writer do not wait for each other. The file remembers it; no other file is touched.
-
-        SQLite does not wait for this one lock by itself, and another process may be making the same store.
-        """
-        deadline = time.monotonic() + _BUSY_SECONDS
-        while True:
-            try:
-                with self._engine.connect() as connection:
-                    raw = connection.connection.driver_connection
-                    assert isinstance(raw, sqlite3.Connection)
-                    raw.execute("PRAGMA journal_mode=WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise _explain(self._path, "make", str(error)) from None
-                time.sleep(0.02)
-
     def _check(self, *, create: bool) -> None:
-        names = set(inspect(self._engine).get_table_names())
-        if not names and create:  # an empty file, or one that another process is just making
-            self._create()
-            return
-        if not names:
-            raise _none_yet(self._path)
+        names = set(inspect(self._database.engine).get_table_names())
         if META.name not in names:
-            raise StoreError(
-                f"{self._path}: is a database, but not one of opmark (it has {', '.join(sorted(names)[:4])})",
-                "name another file with --db",
-            )
-        with self._engine.connect() as connection:
+            self._check_empty(names, create=create)
+            return
+        with self._database.engine.connect() as connection:
             text = connection.execute(select(META.c.value).where(META.c.key == "version")).scalar()
         if text is None or not text.isdecimal():
-            raise StoreError(f"{self._path}: does not say of which version it is", "name another file with --db")
+            raise StoreError(f"{self._database.name}: does not say of which version it is", "name another with --db")
         found = int(text)
         if found > VERSION:
             raise StoreError(
-                f"{self._path}: is a store of version {found}; this opmark reads up to {VERSION}", "upgrade opmark"
+                f"{self._database.name}: is a store of version {found}; this opmark reads up to {VERSION}",
+                "upgrade opmark",
             )
-        self._version = found
-        if found < VERSION and create:
-            self._upgrade()
+        if found < VERSION:
+            self._bring_up_to_date(found, create=create)
         self._ready = True
 
-    def _upgrade(self) -> None:
-        """Every step so far only adds tables."""
-        with self._writer.begin() as connection:
-            METADATA.create_all(connection)
-            connection.execute(update(META).where(META.c.key == "version").values(value=str(VERSION)))
-        self._version = VERSION
+    def _check_empty(self, names: set[str], *, create: bool) -> None:
+        """A place without our tables: made into a store if that is asked for and nobody else's is there."""
+        others = sorted(names)[:4]
+        if others and not self._database.shared:
+            raise StoreError(
+                f"{self._database.name}: is a database, but not one of opmark (it has {', '.join(others)})",
+                "name another file with --db",
+            )
+        if not create:
+            raise self._none_yet()
+        self._create()  # an empty file, or one that another process is just making
+
+    def _bring_up_to_date(self, found: int, *, create: bool) -> None:
+        """Who writes upgrades the store itself; who reads gets a copy, since reading changes nothing."""
+        if create:
+            upgrade(self._database)
+            return
+        copy = self._database.upgraded_copy()
+        if copy is None:
+            raise StoreError(
+                f"{self._database.name}: is a store of version {found}; this opmark reads {VERSION}",
+                "`opmark runs --upgrade` upgrades it, as does whatever writes to it",
+            )
+        self._database.close()
+        self._database = copy
+        upgrade(copy)
+
+    def _none_yet(self) -> StoreError:
+        return StoreError(
+            f"{self._database.name}: there is no store yet", "`opmark run` makes one, or name another with --db"
+        )
 
 
-def _none_yet(path: Path) -> StoreError:
-    return StoreError(f"{path}: there is no store yet", "`opmark run` makes one, or name another with --db")
+def _note(run_id: str, kind: Noted, text: str) -> dict[str, str]:
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    return {"run_id": run_id, "kind": kind, "text": text, "noted": now}
 
 
-def _try_to_write(path: Path) -> None:
-    """Makes the folder, and a file in it that is gone at once."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise StoreError(
-            f"{path}: cannot be made: {error.strerror} ({error.filename or path.parent})",
-            "name another place with --db or OPMARK_DB",
-        ) from None
-
-
-def _engine(path: Path) -> Engine:
-    engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": _BUSY_SECONDS})
-
-    @event.listens_for(engine, "connect")
-    def prepare(connection: Any, _: Any) -> None:
-        assert isinstance(connection, sqlite3.Connection)
-        connection.isolation_level = None  # SQLAlchemy says BEGIN, below
-        connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute("PRAGMA foreign_keys=ON")
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        # A transaction that writes takes its turn at once, instead of failing when it first writes.
-        writes = connection.get_execution_options().get("writes", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
-
-
-def _explain(path: Path, doing: str, text: str) -> StoreError:
-    hints = {
-        "not a database": "this file is something else: name another with --db",
-        "readonly": "the file or its folder cannot be written: name another with --db, or change its permissions",
-        "unable to open": "is its folder there, and may you write to it? --db or OPMARK_DB names another place",
-        "locked": f"another process held it for more than {_BUSY_SECONDS} s",
-    }
-    hint = next((hint for part, hint in hints.items() if part in text), None)
-    return StoreError(f"{path}: cannot {doing} the store: {text}", hint)
-
-
-def _run(row: Any) -> Run:
-    return Run(**{key: row[key] for key in Run.__struct_fields__})
+def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(ids), _AT_ONCE):
+        yield ids[start : start + _AT_ONCE]

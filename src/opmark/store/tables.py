@@ -1,4 +1,8 @@
-"""The tables. Facts and raw samples only: every statistic and every rate is computed when read."""
+"""The tables. Facts and raw samples only: every rate is computed when read.
+
+`figures` is the one exception: medians of the samples beside them, so that a comparison of thousands of cases, or a
+history of years, need not inflate them all.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,10 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 2
+VERSION = 3
 """Of this layout. A store of an older version is upgraded by its first writer, one of a newer version is refused.
 
-1: runs, environments, records. 2: findings about machines.
+1: runs, environments, records. 2: findings about machines. 3: bodies packed, figures, cases, notes, views.
 """
 
 METADATA = MetaData()
@@ -30,13 +34,26 @@ RUN = Table(
     "run",
     METADATA,
     Column("number", Integer, primary_key=True, autoincrement=True),
-    Column("id", String(32), nullable=False, unique=True),
+    Column("id", String(48), nullable=False, unique=True),
     Column("started", String(40), nullable=False),
     Column("plan", String(16), nullable=False),
     Column("tasks", Integer, nullable=False),
     Column("label", Text, nullable=False),
     Column("command", Text, nullable=False),
     Column("version", String(32), nullable=False),
+    Column("session", Text, nullable=False, server_default=""),
+    Column("revision", Text, nullable=False, server_default=""),
+)
+
+RUN_NOTE = Table(
+    "run_note",
+    METADATA,
+    # What was said of a run later: `label` or `description`. The newest of a kind is the one that counts.
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("run_id", String(48), ForeignKey("run.id"), nullable=False, index=True),
+    Column("kind", String(16), nullable=False),
+    Column("text", Text, nullable=False),
+    Column("noted", String(40), nullable=False),
 )
 
 ENVIRONMENT = Table(
@@ -46,11 +63,22 @@ ENVIRONMENT = Table(
     Column("facts", Text, nullable=False),
 )
 
+BENCH_CASE = Table(
+    "bench_case",
+    METADATA,
+    # A case by its id; its parameters as JSON.
+    Column("id", String(16), primary_key=True),
+    Column("op", Text, nullable=False),
+    Column("phase", String(16), nullable=False),
+    Column("params", Text, nullable=False),
+    Column("wrt", Text, nullable=False),
+)
+
 RECORD = Table(
     "record",
     METADATA,
     Column("number", Integer, primary_key=True, autoincrement=True),
-    Column("run_id", String(32), ForeignKey("run.id"), nullable=False),
+    Column("run_id", String(48), ForeignKey("run.id"), nullable=False),
     Column("task_id", String(16), nullable=False),
     Column("case_id", String(16), nullable=False),
     Column("op", Text, nullable=False),
@@ -60,10 +88,16 @@ RECORD = Table(
     Column("environment_id", String(16), nullable=False),
     Column("started", String(40), nullable=False),
     Column("duration", Float, nullable=False),
-    Column("body", Text, nullable=False),
-    # The record as JSON, without the samples.
+    Column("body", LargeBinary, nullable=False),
+    # The record as JSON, without the samples; packed.
     Column("samples", LargeBinary, nullable=False),
     # The samples of its measurements: little-endian float64, one after the other, deflated.
+    Column("implementation", Text, nullable=False, server_default=""),
+    Column("threads", Integer, nullable=False, server_default="0"),
+    Column("process", Integer, nullable=False, server_default="0"),
+    Column("reason", Text, nullable=False, server_default=""),
+    Column("figures", Text, nullable=False, server_default="[]"),
+    # Of each measurement: [quantity, cache, timer, calls, samples, median, low, high, cycles, [cautions]].
     # A task has one record in a run, also where two processes go on with it at once.
     UniqueConstraint("run_id", "task_id"),
 )
@@ -79,5 +113,4 @@ FINDING = Table(
     Column("body", Text, nullable=False),
 )
 
-Index("record_run", RECORD.c.run_id)
 Index("record_case", RECORD.c.case_id, RECORD.c.backend)

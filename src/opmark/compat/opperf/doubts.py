@@ -8,7 +8,7 @@ from opmark.api import talk
 from opmark.exporters.opperf_rows import Line
 from opmark.result import Result
 from opmark.schema.measurement import PREEMPTED
-from opmark.store.location import store_path
+from opmark.store.location import shown
 from opmark.store.memory import NAME as IN_MEMORY
 from opmark.units import counted
 
@@ -17,7 +17,7 @@ def where_to_look(result: Result) -> str:
     """The command that shows a run; empty where nothing is stored."""
     if str(result.db) == IN_MEMORY:
         return ""
-    elsewhere = "" if result.db == store_path() else f" --db {result.db}"
+    elsewhere = "" if result.db == shown() else f" --db {result.db}"
     return f"opmark show {result.run.id}{elsewhere}"
 
 

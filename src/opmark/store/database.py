@@ -1,0 +1,40 @@
+"""What the two kinds of database differ in: how one is reached, made ready and explained."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Engine, Table
+from sqlalchemy.exc import DBAPIError
+
+from opmark.errors import StoreError
+
+
+class Database(Protocol):
+    name: str
+    """As messages call it; never with a password."""
+    engine: Engine
+    shared: bool
+    """Whether tables of others may stand beside ours."""
+
+    def exists(self) -> bool:
+        """Whether there is something to open."""
+
+    def try_to_write(self) -> None:
+        """StoreError where a store could not be made."""
+
+    def before_tables(self) -> None:
+        """What the database needs before the first table."""
+
+    def lock(self, connection: Connection) -> None:
+        """In a transaction that writes: nobody else makes or upgrades tables until its end."""
+
+    def insert_new(self, table: Table) -> Any:
+        """An insert that leaves out what is there already."""
+
+    def upgraded_copy(self) -> Database | None:
+        """A copy for somebody who only reads an older store and must not change it; None where there can be none."""
+
+    def explain(self, doing: str, error: DBAPIError) -> StoreError: ...
+
+    def close(self) -> None: ...

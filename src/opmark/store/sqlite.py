@@ -1,0 +1,116 @@
+"""A store in one SQLite file. Several processes may write to it at once."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.exc import DBAPIError
+
+from opmark.errors import StoreError
+
+BUSY_SECONDS = 30.0
+"""How long one writer waits for another."""
+
+_HINTS = {
+    "not a database": "this file is something else: name another with --db",
+    "malformed": "the file is damaged, and was left as it is: `sqlite3 FILE .recover` saves what can be saved",
+    "readonly": "the file or its folder cannot be written: name another with --db, or change its permissions",
+    "unable to open": "is its folder there, and may you write to it? --db or OPMARK_DB names another place",
+    "disk is full": "nothing is half written; make room, or name another place with --db",
+    "disk I/O": "nothing is half written; is the disk full, or broken? --db names another place",
+}
+
+
+class Sqlite:
+    shared = False
+
+    def __init__(self, path: Path, scratch: tempfile.TemporaryDirectory[str] | None = None) -> None:
+        self.path = path
+        self.name = str(path)
+        self.engine = _engine(path)
+        self._scratch = scratch
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def try_to_write(self) -> None:
+        """Makes the folder, and a file in it that is gone at once."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path.parent):
+                pass
+        except OSError as error:
+            raise StoreError(
+                f"{self.path}: cannot be made: {error.strerror} ({error.filename or self.path.parent})",
+                "name another place with --db or OPMARK_DB",
+            ) from None
+
+    def before_tables(self) -> None:
+        """WAL: readers and a writer do not wait for each other. The file remembers it; no other file is touched.
+
+        SQLite does not wait for this one lock by itself, and another process may be making the same store.
+        """
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                with self.engine.connect() as connection:
+                    raw = connection.connection.driver_connection
+                    assert isinstance(raw, sqlite3.Connection)
+                    raw.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise self._explain("make", str(error)) from None
+                time.sleep(0.02)
+
+    def lock(self, connection: Connection) -> None:
+        """A transaction that writes has the file for itself already."""
+
+    def insert_new(self, table: Table) -> Any:
+        return insert(table).on_conflict_do_nothing()
+
+    def upgraded_copy(self) -> Sqlite:
+        scratch = tempfile.TemporaryDirectory(prefix="opmark-store-")
+        path = Path(scratch.name) / self.path.name
+        with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(path)) as copy:
+            source.backup(copy)
+        return Sqlite(path, scratch)
+
+    def explain(self, doing: str, error: DBAPIError) -> StoreError:
+        return self._explain(doing, str(error.orig))
+
+    def _explain(self, doing: str, text: str) -> StoreError:
+        hints = {**_HINTS, "locked": f"another process held it for more than {BUSY_SECONDS:g} s"}
+        hint = next((hint for part, hint in hints.items() if part in text), None)
+        return StoreError(f"{self.path}: cannot {doing} the store: {text}", hint)
+
+    def close(self) -> None:
+        self.engine.dispose()
+        if self._scratch:
+            self._scratch.cleanup()
+
+
+def _engine(path: Path) -> Engine:
+    engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: Any) -> None:
+        assert isinstance(connection, sqlite3.Connection)
+        connection.isolation_level = None  # SQLAlchemy says BEGIN, below
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that writes takes its turn at once, instead of failing when it first writes.
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine

@@ -13,13 +13,21 @@ FRAMEWORKS := tests/implementations $(addsuffix .py,$(addprefix tests/backends/t
 RANKS := tests/runner/ranks tests/operators/test_operators_communication.py tests/operators/test_operators_fault_ranks.py \
   tests/compat/test_compat_param_comms.py tests/compat/test_compat_micro_perf_ranks.py
 
-.PHONY: run test test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
+.PHONY: run test postgresql test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
 
-test: $(VENV)/.installed-dev lint types  ## everything that needs no GPU
+test: $(VENV)/.installed-dev postgresql lint types  ## everything that needs no GPU
 	$(BIN)/python -m pytest --ignore=tests/test_docs.py $(FRAMEWORKS:%=--ignore=%) $(RANKS:%=--ignore=%)
+
+# The store's tests start a server of their own, in a temporary folder, and need its programs only.
+postgresql:  ## PostgreSQL's programs, from Debian's package where that can be installed
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing PostgreSQL's programs, once ..." && \
+	    (apt-get install -y -qq --no-install-recommends postgresql >/dev/null 2>&1 || \
+	     (apt-get update -qq && apt-get install -y -qq --no-install-recommends postgresql >/dev/null)); } || \
+	  echo "PostgreSQL is not installed and cannot be from here: the tests of the store on it will be skipped"
 
 test-docs: $(VENV)/.installed-dev  ## every command, every output and every block of the documents
 	$(BIN)/python -m pytest tests/test_docs.py
@@ -78,5 +86,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP_INSTALL) --editable '.[torch,jax,onnxruntime,openvino,tvm,dev]'
+	$(PIP_INSTALL) --editable '.[torch,jax,onnxruntime,openvino,tvm,postgresql,tables,dev]'
 	@touch $@

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import (
+    ab_real,
     catalogue,
     collectives,
     engine,
@@ -19,13 +20,27 @@ from benchmarks import (
     param,
     side_by_side,
     startup,
+    statistics,
     sweep,
     tiny_cases,
 )
 from benchmarks.common import Bystanders, Row, Shell, markdown, wait_for_quiet
 from opmark.hardware.detect import host
 
-MODULES = (startup, tiny_cases, sweep, memory, engine, catalogue, importing, param, side_by_side, collectives)
+MODULES = (
+    startup,
+    tiny_cases,
+    sweep,
+    memory,
+    engine,
+    catalogue,
+    importing,
+    param,
+    side_by_side,
+    collectives,
+    statistics,
+    ab_real,
+)
 BENCHMARKS = {module.__name__.rpartition(".")[2]: module.rows for module in MODULES}
 README = Path(__file__).with_name("README.md")
 BEGIN = "<!-- the output of `python -m benchmarks`: begin -->"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from opmark.hardware.detect import affinity
 from opmark.interfaces import Backend
 from opmark.registry import backend as find_backend
+from postgres_server import Server, programs
 
 FAKE_PROFILERS = Path(__file__).parent / "profilers" / "fakes"
 
@@ -20,6 +24,7 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Data and cache directories of this test alone; the default store lies below `data`."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("OPMARK_DB", raising=False)
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
@@ -46,6 +51,23 @@ def _torch_settings() -> tuple[bool, int, bool, bool] | None:
         return None
     tf32 = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     return (torch.is_grad_enabled(), torch.get_num_threads(), *tf32)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """One for all tests."""
+    folder = programs()
+    if folder is None or not find_spec("psycopg"):
+        pytest.skip("no PostgreSQL here: `apt-get install postgresql` and `pip install opmark[postgresql]` bring it")
+    server = Server(folder)
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Server) -> str:
+    """The address of a database that nobody else uses."""
+    return postgres_server.new_database()
 
 
 @pytest.fixture
@@ -75,3 +97,48 @@ def fake(tmp_path: Path) -> Callable[[str], str]:
         return str(path)
 
     return make
+
+
+class Repository:
+    """A git repository of a test."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir()
+        self.git("init", "--quiet", "--initial-branch=main")
+
+    def git(self, *arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(self.path), *arguments], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def write(self, **files: str) -> None:
+        """`a__b=TEXT` is a/b.py."""
+        for name, text in files.items():
+            place = self.path / f"{name.replace('__', '/')}.py"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text)
+
+    def commit(self, subject: str = "a change", **files: str) -> str:
+        """Its hash."""
+        self.write(**files)
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "-m", subject)
+        return self.git("rev-parse", "HEAD")
+
+    def state(self) -> tuple[str, ...]:
+        """All that nobody may change: files, index, branches, worktrees."""
+        asked = (["status", "--porcelain"], ["for-each-ref"], ["worktree", "list"], ["symbolic-ref", "HEAD"], ["diff"])
+        return tuple(self.git(*arguments) for arguments in asked)
+
+
+@pytest.fixture
+def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """An empty one, with nobody's settings."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", "/dev/null")
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "Ada Byron")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ada@example.org")
+    return Repository(tmp_path / "repository")

@@ -51,7 +51,7 @@ NOTHING = (None, (), "", {}, [])
 PROFILE = {"profiler": "profiler", "program": "bin", "arguments": "args", "command": "command", "folder": "folder",
            "seen": "iterations", "batch": "batch", "within": "timeout"}  # fmt: skip
 
-ONLY_COMMAND = {"dry_run", "as_json", "l2", "markdown", "long", "numerics", "output", *PROFILE}
+ONLY_COMMAND = {"dry_run", "as_json", "l2", "markdown", "long", "numerics", "output", "format", *PROFILE}
 ONLY_LIBRARY = {"on_start", "on_record", "on_environment", "say", "profile"}
 
 
@@ -320,11 +320,21 @@ def store(db: Path) -> Path:
         ("20300202", "cccc"),
         ("20300101-000000-b", "bbbb"),
         ("weekly", "cccc"),
-        ("nightly", "dddd"),
+        ("nightly~0", "dddd"),
+        ("nightly~1", "bbbb"),
     ],
 )
 def test_a_run_is_found_by_id_by_its_beginning_or_by_label(store: Path, name: str | None, shown: str) -> None:
     assert opmark.show(name, db=store).run.id.endswith(shown)
+
+
+def test_a_label_of_several_runs_is_a_mistake(store: Path) -> None:
+    with pytest.raises(UserError, match="label `nightly` is of 2 runs") as caught:
+        opmark.show("nightly", db=store)
+    assert "20300101-000000-bbbb" in caught.value.message
+    assert "`nightly~0`" in (caught.value.hint or "")
+    with pytest.raises(UserError, match="`nightly~2`: the label `nightly` is of 2 runs"):
+        opmark.show("nightly~2", db=store)
 
 
 def test_a_beginning_of_several_runs_is_a_mistake(store: Path) -> None:

@@ -36,6 +36,8 @@ LISTED = re.compile(r'"Warnings": \[[^]]*\]')
 DOUBTED = re.compile(r" \([a-z]+(-[a-z]+)?(, [a-z]+(-[a-z]+)?)*\)$")
 CPU = "AMD EPYC"
 """The processor that the documents were written on."""
+VARYING_NAME = re.compile(r"0x[0-9a-f]+|\b\d{8}-\d{6}-[0-9a-f]{4}\b")
+"""Addresses, ids of runs."""
 VARYING = re.compile(r"[<(]?[\d.,]+(–[\d.]+)?( ?(ns|µs|ms|s|KiB|MiB|B|%)\b)?| !+|\s+")
 
 
@@ -54,7 +56,7 @@ PRINTED = {code: output for path in DOCUMENTS for code, output in _PAIR.findall(
 
 def words(text: str) -> list[str]:
     """The lines of an output without what varies; warnings depend on the machine's mood and are left out."""
-    text = re.sub(r"0x[0-9a-f]+", "", text.replace(str(host()["cpu"]), CPU)).replace("...", LEFT_OUT)
+    text = VARYING_NAME.sub("", text.replace(str(host()["cpu"]), CPU)).replace("...", LEFT_OUT)
     text = LISTED.sub('"Warnings": []', text)
     lines = [line for line in text.splitlines() if line.strip() and not MOOD.search(line)]
     return [" ".join(VARYING.sub(" ", DOUBTED.sub("", line)).split()) for line in lines]

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.interfaces import BackendInfo, Exporter, Family, Importer, Profiler, WorkloadExporter
-from opmark.schema import Implementation, Operator
+from opmark.schema import Implementation, Operator, Param
 
 T = TypeVar("T")
 
@@ -168,6 +168,21 @@ def backend_or_none(name: str) -> BackendInfo | None:
         return backend(name)
     except UserError:
         return None
+
+
+def parameters_of(name: str) -> dict[str, Param]:
+    """Those of an operator, if it is installed; a stored run may tell of one that is not."""
+    try:
+        return operator(name).by_name
+    except UserError:
+        return {}
+
+
+def way_of(backend: str, implementation: str) -> str:
+    """`/IMPLEMENTATION`, where it is not the framework's only one."""
+    own = backend_or_none(backend)
+    plain = not implementation or (own is not None and implementation in (*own.frameworks, own.name))
+    return "" if plain else f"/{implementation}"
 
 
 def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementation, ...]:

@@ -12,6 +12,7 @@ from opmark.report.gain import gains
 from opmark.report.rows import rows
 from opmark.report.view import Known, view
 from opmark.schema import Problem, Record, Run
+from opmark.tabular import to_arrow, to_pandas
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,7 +46,8 @@ class Result:
     def results(self) -> Results:
         """As exporters take it."""
         chips = {key: known.datasheet for key, known in self.peaks.items() if known.datasheet}
-        return Results(self.run, self.records, self.environments, chips)
+        measured = {key: known.measured for key, known in self.peaks.items() if known.measured}
+        return Results(self.run, self.records, self.environments, chips, measured)
 
     @property
     def failed(self) -> bool:
@@ -56,6 +58,14 @@ class Result:
         found = rows(self.records)
         known = [self.peaks.get(row.record.environment) for row in found]
         return [view(*facts) for facts in zip(found, [self.run.id] * len(found), known, gains(found), strict=True)]
+
+    def to_pandas(self) -> Any:
+        """The rows as a `pandas.DataFrame`: what is nested is a column with dots."""
+        return to_pandas(self.rows())
+
+    def to_arrow(self) -> Any:
+        """The rows as a `pyarrow.Table`."""
+        return to_arrow(self.rows())
 
     def __repr__(self) -> str:
         counts = Counter(record.status for record in self.records)

@@ -415,3 +415,15 @@ def test_compiling_has_a_column_where_something_was_compiled(make_record: MakeRe
     assert text.splitlines()[0].split() == [*COLUMNS[:7], "compile", *COLUMNS[7:]]
     assert [row.get("compile", "") for row in cells_of(text)] == ["2.10 s", ""]
     assert "compile 2.10 s" in words(printed(records, width=60))
+
+
+@pytest.mark.parametrize("width", [None, 300, 100])
+def test_many_rows_look_as_few_do(
+    make_record: MakeRecord, printed: Callable[..., str], monkeypatch: pytest.MonkeyPatch, width: int | None
+) -> None:
+    """They are written by hand, since Rich would measure every cell of thousands."""
+    records = [make_record(params={"M": n, "N": 128, "K": 64}, samples=[n * 1e-6] * 7) for n in range(1, 9)]
+    few = printed(records, width)
+    monkeypatch.setattr("opmark.report.console.MANY", 7)
+    many = printed(records, width)
+    assert [line.rstrip() for line in few.splitlines()] == [line.rstrip() for line in many.splitlines()]

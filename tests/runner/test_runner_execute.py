@@ -252,3 +252,10 @@ def test_the_users_mistake_is_said_in_full(make_task: MakeTask) -> None:
     assert (record.status, record.reason) == ("error", "no such thing; did you mean that?")
     record = Bench(backend("null"), Failing(UserError("no such thing"))).record(make_task())
     assert record.reason == "no such thing"
+
+
+def test_an_implementation_that_is_not_here_is_named(numpy: Bench, make_task: MakeTask) -> None:
+    """A revision of a plug-in may lack what was planned with the files as they are now."""
+    record = numpy.record(replace(make_task("add", "numpy-cpu"), implementation="newer"))
+    assert record.status == "error"
+    assert record.reason == "`add` has no implementation `newer` here; there is numpy"

@@ -6,13 +6,27 @@ import math
 import random
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy.stats import gmean, ttest_ind, ttest_rel
 
-from opmark.stats.verdict import ALPHA, MARGIN, Comparison, compare_pairs
+from opmark.stats.verdict import (
+    ALPHA,
+    DRIFT,
+    MARGIN,
+    STAGES,
+    Comparison,
+    compare_groups,
+    compare_pairs,
+    over_cases,
+    stage_alpha,
+)
 
 TIMES = st.floats(1e-7, 1e-2)
+SIDES = st.lists(st.floats(0.9, 1.1), min_size=1, max_size=8)
+DRIFTS = st.sampled_from([0.0, DRIFT])
 PAIRS = st.lists(st.tuples(TIMES, st.floats(0.9, 1.1)), min_size=2, max_size=12)
 FLOORS = st.floats(0.0, 0.05)
 OPPOSITE = {"faster": "slower", "slower": "faster", "same": "same", "undecided": "undecided"}
@@ -126,11 +140,11 @@ def test_what_differs_from_pair_to_pair_together_is_compared_inside_the_pairs() 
 
 
 def test_one_pair_decides_nothing() -> None:
-    assert compare_pairs([1.0], [2.0]) == Comparison("undecided", pytest.approx(2.0), 0.0, math.inf)
+    assert compare_pairs([1.0], [2.0]) == Comparison("undecided", pytest.approx(2.0), 0.0, math.inf, 1.0)
 
 
 def test_without_any_difference_between_pairs_the_interval_is_a_point() -> None:
-    assert compare_pairs([1.0, 1.0], [1.0, 1.0]) == Comparison("same", 1.0, 1.0, 1.0)
+    assert compare_pairs([1.0, 1.0], [1.0, 1.0]) == Comparison("same", 1.0, 1.0, 1.0, 1.0)
 
 
 def test_a_value_without_its_partner_is_refused() -> None:
@@ -144,3 +158,158 @@ def test_the_interval_is_that_of_student_on_the_logarithms() -> None:
     half = 9.924843 * 0.01 / math.sqrt(3)  # the quantile of 99.5 % with two degrees of freedom
     assert math.log(found.ratio) == pytest.approx(0.02)
     assert (math.log(found.low), math.log(found.high)) == pytest.approx((0.02 - half, 0.02 + half), rel=1e-5)
+
+
+@given(PAIRS, FLOORS, st.randoms())
+def test_the_order_of_the_pairs_does_not_matter(
+    pairs: list[tuple[float, float]], floor: float, draw: random.Random
+) -> None:
+    mixed = draw.sample(pairs, len(pairs))
+    assert agree(compare_pairs(*split(pairs), floor), compare_pairs(*split(mixed), floor))
+
+
+def agree(one: Comparison, other: Comparison) -> bool:
+    return one.verdict == other.verdict and one[1:] == pytest.approx(other[1:], rel=1e-6, abs=1e-12)
+
+
+@given(PAIRS, FLOORS)
+def test_p_is_below_alpha_where_the_interval_leaves_one_out(pairs: list[tuple[float, float]], floor: float) -> None:
+    found = compare_pairs(*split(pairs), floor)
+    assert 0 <= found.p <= 1
+    assume(abs(found.p - ALPHA) > 1e-9)
+    assert (found.p < ALPHA) == (not found.low <= 1 <= found.high)
+
+
+def test_p_is_that_of_student() -> None:
+    a, b = [1.00, 2.02, 3.01], [1.03, 2.05, 3.16]
+    assert compare_pairs(a, b).p == pytest.approx(ttest_rel(np.log(b), np.log(a)).pvalue)
+
+
+# Two sessions.
+
+
+@given(SIDES, SIDES, FLOORS, DRIFTS)
+def test_swapping_two_sessions_turns_the_verdict_around(
+    a: list[float], b: list[float], floor: float, drift: float
+) -> None:
+    one, other = compare_groups(a, b, floor, drift=drift), compare_groups(b, a, floor, drift=drift)
+    assert other.verdict == OPPOSITE[one.verdict]
+    assert other.ratio * one.ratio == pytest.approx(1)
+    assert other.p == pytest.approx(one.p, rel=1e-6)
+    assert other.low == (pytest.approx(1 / one.high) if math.isfinite(one.high) else 0)
+
+
+@given(SIDES, SIDES, FLOORS, DRIFTS, st.floats(1e-3, 1e3), st.randoms())
+def test_neither_unit_nor_order_matter_in_sessions(
+    a: list[float], b: list[float], floor: float, drift: float, unit: float, draw: random.Random
+) -> None:
+    one = compare_groups(a, b, floor, drift=drift)
+    mixed = [[unit * x for x in draw.sample(side, len(side))] for side in (a, b)]
+    other = compare_groups(*mixed, floor, drift=drift)
+    assert other.ratio == pytest.approx(one.ratio)
+    assert (other.low, other.high) == pytest.approx((one.low, one.high))
+
+
+@given(SIDES, SIDES, FLOORS)
+def test_what_may_drift_only_ever_takes_verdicts_away(a: list[float], b: list[float], floor: float) -> None:
+    free, still = compare_groups(a, b, floor), compare_groups(a, b, floor, drift=0.0)
+    assert free.verdict in (still.verdict, "undecided")
+    assert free.p >= still.p
+    assert free[1:4] == still[1:4]
+
+
+def test_the_whole_interval_of_a_difference_lies_beyond_the_drift() -> None:
+    a = [1.0, 1.001, 0.999, 1.0, 1.0]
+    found = [compare_groups(a, [by * x for x in a]) for by in (1.01, 1.0205, 1.03, 1 / 1.03)]
+    assert [one.verdict for one in found] == ["undecided", "undecided", "slower", "faster"]
+    assert [one.low > 1 + DRIFT for one in found[:3]] == [False, False, True]
+    assert [one.p < ALPHA for one in found] == [False, False, True, True]
+
+
+def test_the_same_lies_inside_the_margin_whatever_drifts() -> None:
+    a = [1.0, 1.001, 0.999, 1.0, 1.0]
+    assert [compare_groups(a, [by * x for x in a]).verdict for by in (1.0, 1.005, 1.012)] == [
+        "same",
+        "same",
+        "undecided",
+    ]
+
+
+def test_twice_the_floor_is_demanded_of_sessions_too() -> None:
+    a = [1.0, 1.001, 0.999, 1.0, 1.0]
+    b = [1.05 * x for x in a]
+    assert [compare_groups(a, b, floor).verdict for floor in (0.0, 0.02, 0.03)] == ["slower", "slower", "undecided"]
+
+
+def test_sessions_are_compared_as_welch_does() -> None:
+    a, b = [1.00, 1.02, 1.01], [1.03, 1.05, 1.06, 1.02]
+    found = compare_groups(a, b, drift=0.0)
+    reference = ttest_ind(np.log(b), np.log(a), equal_var=False)
+    assert found.p == pytest.approx(reference.pvalue)
+    assert found.ratio == pytest.approx(gmean(b) / gmean(a))
+    for end in (found.low, found.high):  # of which the test just does not say that it is not
+        assert compare_groups([end * x for x in a], b, drift=0.0).p == pytest.approx(ALPHA)
+
+
+def test_for_a_lone_process_the_floor_stands_in() -> None:
+    assert compare_groups([1.0], [1.5]) == Comparison("undecided", pytest.approx(1.5), 0.0, math.inf, 1.0)
+    assert compare_groups([1.0], [1.5], floor=0.01).verdict == "slower"
+    assert compare_groups([1.0], [1.04], floor=0.01).verdict == "undecided"
+    assert compare_groups([1.0, 1.001, 0.999], [1.5]).verdict == "undecided"
+    assert compare_groups([1.0, 1.001, 0.999], [0.5], floor=0.01).verdict == "faster"
+
+
+def test_sessions_without_any_spread() -> None:
+    assert compare_groups([1.0, 1.0], [1.0, 1.0, 1.0]) == Comparison("same", 1.0, 1.0, 1.0, 1.0)
+    found = compare_groups([1.0, 1.0], [2.0, 2.0])
+    assert (found.verdict, found.p) == ("slower", 0.0)
+
+
+# Many cases, and several looks.
+
+
+def called(verdict: str, p: float) -> Comparison:
+    return Comparison(verdict, 1.0, 0.9, 1.1, p)  # type: ignore[arg-type]
+
+
+CASES = st.lists(st.builds(called, st.sampled_from(sorted(OPPOSITE)), st.floats(0, 1)), max_size=30)
+
+
+@given(CASES)
+def test_over_many_cases_verdicts_are_only_taken_back(found: list[Comparison]) -> None:
+    kept = over_cases(found)
+    assert [one[1:] for one in kept] == [one[1:] for one in found]
+    for before, after in zip(found, kept, strict=True):
+        assert after.verdict in (before.verdict, "undecided")
+        assert before.verdict not in ("same", "undecided") or after == before
+
+
+@given(CASES)
+def test_the_surer_one_stays_if_the_less_sure_one_does(found: list[Comparison]) -> None:
+    kept = [one.p for one in over_cases(found) if one.verdict in ("faster", "slower")]
+    for before, after in zip(found, over_cases(found), strict=True):
+        if before.verdict != after.verdict:
+            assert before.p > max(kept, default=-1.0)
+
+
+def test_the_thresholds_are_those_of_benjamini_and_hochberg() -> None:
+    """Of four at 5 %: 1.25, 2.5, 3.75 and 5 %; the third passes, and takes the second with it."""
+    found = [called("slower", p) for p in (0.01, 0.03, 0.037, 0.06)]
+    assert [one.verdict for one in over_cases(found)] == ["slower", "slower", "slower", "undecided"]
+    assert [one.verdict for one in over_cases(found, q=0.03)] == ["undecided"] * 4
+    assert over_cases([]) == []
+
+
+def test_one_of_many_needs_to_be_surer() -> None:
+    quiet = [called("same", 0.5)] * 99
+    assert over_cases([called("slower", 0.009)])[0].verdict == "slower"
+    assert over_cases([called("slower", 0.009), *quiet])[0].verdict == "undecided"
+    assert over_cases([called("slower", 0.0004), *quiet])[0].verdict == "slower"
+
+
+def test_all_looks_together_spend_what_one_may() -> None:
+    assert sum(map(stage_alpha, range(len(STAGES)))) <= ALPHA * (1 + 1e-12)
+    assert all(stage_alpha(stage) > 0 for stage in range(len(STAGES)))
+    for stage in (-1, len(STAGES)):
+        with pytest.raises(ValueError, match="counted from 0"):
+            stage_alpha(stage)

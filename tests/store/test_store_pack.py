@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from opmark.schema import Caution, Cost, Measurement, Memory, Record, Verification
-from opmark.store.pack import from_row, to_row
+from opmark.store.pack import _unpack, from_row, pack_samples, to_row
 
 # The fixture makes records and remembers nothing, so that one serves all examples.
 COMMON = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -92,10 +91,18 @@ def test_the_columns_say_what_people_ask_about(make_record: Callable[..., Record
 
 
 def test_samples_stand_packed_in_their_own_column_and_not_in_the_body(make_record: Callable[..., Record]) -> None:
-    """Little-endian float64, one measurement after the other, deflated: as the table says."""
+    """How many groups, how many of each, then float64 by the place of their bytes: as the table says."""
     row = to_row("a run", make_record(1, [0.5, 0.25], [0.125]))
-    assert struct.unpack("<3d", zlib.decompress(row["samples"])) == (0.5, 0.25, 0.125)
-    assert [m["samples"] for m in json.loads(row["body"])["measurements"]] == [2, 1]
+    plain = zlib.decompress(row["samples"][1:])
+    assert struct.unpack_from("<3I", plain) == (2, 2, 1)
+    assert struct.unpack("<3d", bytes(plain[12 + 3 * i + n] for n in range(3) for i in range(8))) == (0.5, 0.25, 0.125)
+    assert b"0.125" not in _unpack(row["body"])
+    assert from_row(row["body"], pack_samples([[1.0], [2.0]])).measurements[1].samples == [2.0]
+
+
+def test_a_body_is_a_fraction_of_its_text(make_record: Callable[..., Record]) -> None:
+    row = to_row("a run", make_record(1, [1.0]))
+    assert len(row["body"]) < len(_unpack(row["body"])) / 3
 
 
 def test_a_record_keeps_the_identity_of_its_task_and_case(make_record: Callable[..., Record]) -> None:

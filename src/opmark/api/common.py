@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from msgspec import convert
@@ -44,12 +45,24 @@ def check_timeout(timeout: float, name: str = "timeout") -> None:
         )
 
 
-def open_store(db: PathLike | None = None, *, create: bool = False) -> Store:
+def open_store(db: PathLike | None = None, *, create: bool = False, say: Callable[[str], None] = talk) -> Store:
+    """To read; with `create` to write, made if need be. Who writes loses nothing if the store is lost meanwhile."""
     if str(db) == memory.NAME:
         return memory.MemoryStore()
     from opmark.store.open import open_sql
+    from opmark.store.waiting import flush_waiting, tell_waiting
 
-    return open_sql(db, create=create)
+    store = open_sql(db, create=create)
+    if not create:
+        tell_waiting(db, say)
+        return store
+    from opmark.store.journal import JournaledStore
+
+    with ExitStack() as undo:
+        undo.callback(store.close)
+        flush_waiting(store, db, say)
+        undo.pop_all()
+    return JournaledStore(store, db, say)
 
 
 def result_of(store: Store, run: Run, records: list[Record], db: PathLike | None) -> Result:

@@ -80,14 +80,14 @@ def plan(
         ops, workload=workload, suite=suite, op=op, category=category, tag=tag, params=params, size=size, phase=phase,
         wrt=wrt, args=args, kwargs=kwargs, build=build, ranks=ranks, group_size=group_size, seed=seed, strict=strict,
     )  # fmt: skip
-    return _planned(
+    return planned(
         asked, python=python, backend=backend, threads=threads, effort=effort, quantity=quantity, cache=cache,
         mode=mode, timer=timer, processes=processes, rel_ci=rel_ci, min_time=min_time, max_time=max_time,
         warmup=warmup, samples=samples, seed=seed, verify=verify,
     )  # fmt: skip
 
 
-def _planned(
+def planned(
     asked: Wanted,
     *,
     python: str | Sequence[str] = (),
@@ -103,6 +103,7 @@ def _planned(
     verify: bool = True,
     **sampling: Any,
 ) -> Plan:
+    """The rest of `plan`, of cases that are known."""
     settings = settings_for(
         threads=numbers(threads), effort=effort, seed=seed, verify=verify, quantities=many(quantity),
         caches=many(cache), mode=mode, timer=timer, processes=processes, sampling=sampling,
@@ -147,10 +148,10 @@ def run(
     with ExitStack() as stack:
         # First of all: what is wrong from here on is told to all ranks at once.
         muster = stack.enter_context(mustered(cases.place, cases.cases))
-        whole = _planned(cases, **{name: value for name, value in asked.items() if name not in OF_CASES})
+        whole = planned(cases, **{name: value for name, value in asked.items() if name not in OF_CASES})
         for line in complaints(whole.problems, whole.notes):
             say(line)
-        store = stack.enter_context(closing(open_store(db, create=not resume)))
+        store = stack.enter_context(closing(open_store(db, create=True, say=say)))
         this = run_to_resume(store, whole, label) if resume else new_run(whole, label)
         records = store.records(this.id) if resume else []
         rest = whole.without({record.task.id for record in records})

@@ -36,8 +36,10 @@ def show(run: str | None = None, *, db: PathLike | None = None) -> Result:
         return result_of(store, this, store.records(this.id), db)
 
 
-def export(run: str | Result | None = None, *, format: str, db: PathLike | None = None) -> Mapping[str, str]:
-    """A run, stored or just made, in another system's format: texts by relative path."""
+def export(
+    run: str | Result | None = None, *, format: str, db: PathLike | None = None
+) -> Mapping[str, str] | Mapping[str, str | bytes]:
+    """A run, stored or just made, in another format: texts by relative path (of Parquet, bytes)."""
     known = exporters()
     if format not in known:
         raise UnknownName("format of results", format, known, "opmark list formats")

@@ -6,7 +6,29 @@ from collections.abc import Callable
 
 import typer
 
-from opmark.cli import calibrate, coverage, describe, doctor, env, export, fit, import_, list_, rank, run, show
+from opmark.cli import (
+    ab,
+    bisect,
+    calibrate,
+    check,
+    compare,
+    coverage,
+    describe,
+    doctor,
+    env,
+    export,
+    fit,
+    history,
+    import_,
+    list_,
+    merge,
+    prune,
+    query,
+    rank,
+    run,
+    runs,
+    show,
+)
 from opmark.cli.drop_in import DROP_INS, drop_in
 
 app = typer.Typer(
@@ -20,14 +42,23 @@ app.command("run")(run.run)
 app.command("list")(list_.list_)
 app.command("describe")(describe.describe)
 app.command("show")(show.show)
+app.add_typer(runs.runs, name="runs")
+app.command("compare")(compare.compare)
+app.command("check")(check.check)
+app.command("ab")(ab.ab)
+app.command("bisect")(bisect.bisect)
 app.command("rank")(rank.rank)
 app.command("fit")(fit.fit)
+app.command("history")(history.history)
 app.command("doctor")(doctor.doctor)
 app.command("calibrate")(calibrate.calibrate)
 app.command("coverage")(coverage.coverage)
 app.add_typer(env.env, name="env")
 app.command("import")(import_.import_)
 app.command("export")(export.export)
+app.command("query")(query.query)
+app.command("merge")(merge.merge)
+app.command("prune")(prune.prune)
 
 
 def _as_written(name: str) -> Callable[[typer.Context], None]:

@@ -18,9 +18,11 @@ def main() -> None:
 
         app()
     except UserError as error:
-        print(f"error: {error.message}", file=sys.stderr)
+        from opmark.report.plain import harmless  # a message may quote a label that anybody wrote
+
+        print(f"error: {harmless(error.message)}", file=sys.stderr)
         if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)
+            print(f"hint: {harmless(error.hint)}", file=sys.stderr)
         sys.exit(2)
 
 

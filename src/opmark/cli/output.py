@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from opmark.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
 def console(*, stderr: bool = False) -> Console:
     """For tables. Where nobody looks at a screen, lines are as long as they need to be."""
-    from rich.console import Console
+    from opmark.report.plain_console import PlainConsole as Console
 
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr) if stream.isatty() else Console(stderr=stderr, width=1000, highlight=False)
@@ -31,8 +29,10 @@ def talk(message: str) -> None:
 
 
 def print_json_lines(items: Iterable[Any]) -> None:
+    from opmark.report.plain import json_line
+
     for item in items:
-        sys.stdout.write(msgspec.json.encode(item).decode() + "\n")
+        sys.stdout.write(json_line(item) + "\n")
     sys.stdout.flush()
 
 
@@ -52,14 +52,40 @@ def split(values: Iterable[str]) -> list[str]:
     return [part.strip() for value in values for part in value.split(",") if part.strip()]
 
 
-def write_out(text: str, path: Path | None) -> None:
+def write_files(files: Mapping[str, str] | Mapping[str, str | bytes], output: Path | None) -> None:
+    """One to where it is told, or to standard output; several into a folder."""
+    from opmark.units import counted
+
+    if not files:
+        raise UserError("nothing of it can be said in that format")
+    if len(files) == 1 and (output is None or output.suffix):
+        write_out(next(iter(files.values())), output)
+        return
+    if output is None:
+        raise UserError(f"these are {len(files)} files: {', '.join(list(files)[:3])}, ...", "-o FOLDER says where to")
+    for name, content in files.items():
+        write_out(content, output / name)
+    talk(f"{counted(len(files), 'file')} in {output}")
+
+
+def write_out(content: str | bytes, path: Path | None) -> None:
     """To a file, its folder made if need be, or to standard output."""
     if path is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()  # before what is said of it
+        _print(content)
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _print(content: str | bytes) -> None:
+    """Bytes are for files: a terminal would show them as anything, and obey some."""
+    if isinstance(content, str):
+        sys.stdout.write(content)
+    elif sys.stdout.isatty():
+        raise UserError("this format is not text, and standard output is a terminal", "-o FILE says where to")
+    else:
+        sys.stdout.buffer.write(content)
+    sys.stdout.flush()  # before what is said of it

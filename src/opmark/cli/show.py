@@ -2,36 +2,72 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import gc
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from opmark.cli.options import Db
-from opmark.cli.output import console, print_json_lines, print_records
+from opmark.cli.output import console, print_json_lines, print_records, write_files
+from opmark.errors import UserError
+
+if TYPE_CHECKING:
+    from opmark.result import Result
+
+_TABLE = "table"
 
 
 def show(
     run: Annotated[str | None, typer.Argument(help="Id (or its beginning) or label. [default: the last run]")] = None,
+    format: Annotated[
+        str, typer.Option("-f", "--format", help="table, md, csv, json, jsonl, parquet; all: `opmark list formats`.")
+    ] = "",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A file; its ending tells the format, if -f does not.")
+    ] = None,
     db: Db = None,
     long: Annotated[bool, typer.Option("--long", help="A row a task, also where backends stand side by side.")] = False,
     numerics: Annotated[
         bool, typer.Option("--numerics", help="How far results are from the float64 reference, instead of times.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record, with everything in it.")] = False,
 ) -> None:
-    """Print a stored run."""
+    """Print a stored run, or write it to a file."""
     from opmark import api
+    from opmark.measure.collector import no_collector
+    from opmark.report.formats import format_for
 
-    result = api.show(run, db=db)
-    named = f" ({result.run.label})" if result.run.label else ""
-    missing = result.run.tasks - len(result.records)
+    chosen = format_for(format, output, _TABLE)
+    _check(chosen, output, long=long, numerics=numerics, as_json=as_json)
+    with no_collector():  # thousands of small things, all of them needed until the end
+        result = api.show(run, db=db)
+        api.talk(_about(result))
+        if as_json:
+            print_json_lines(result.rows())
+        elif numerics:
+            from opmark.report.numerics import print_numerics
+
+            print_numerics(result.records, console())
+        elif chosen == _TABLE and output is None:
+            print_records(result.records, result.peaks, long=long)
+        else:
+            write_files(api.export(result, format=chosen), output)
+        gc.freeze()  # nor does anybody look at it when the process ends
+
+
+def _check(format: str, output: Path | None, **looks: bool) -> None:
+    """Other looks at a run are of the screen alone."""
+    given = [name.replace("as_", "") for name, wanted in looks.items() if wanted]
+    if given and (format != _TABLE or output):
+        what = f"--output {output}" if format == _TABLE else f"the format {format}"
+        raise UserError(f"--{given[0]} does not go with {what}", "give one of them")
+
+
+def _about(result: Result) -> str:
+    from opmark.report.plain import printable
+
+    named = f" ({printable(result.run.label)})" if result.run.label else ""
+    missing = max(0, result.run.tasks - len(result.records))
     unfinished = f", {missing} of {result.run.tasks} tasks not run" if missing else ""
-    api.talk(f"run {result.run.id}{named} of {result.run.started}{unfinished}")
-    if as_json:
-        print_json_lines(result.rows())
-    elif numerics:
-        from opmark.report.numerics import print_numerics
-
-        print_numerics(result.records, console())
-    else:
-        print_records(result.records, result.peaks, long=long)
+    return f"run {result.run.id}{named} of {result.run.started}{unfinished}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from opmark.schema import (
@@ -44,16 +45,18 @@ class Results(NamedTuple):
     """Facts by environment id."""
     chips: Mapping[str, Peaks]
     """The datasheet of the chip of an environment, by its id, where there is one."""
+    peaks: Mapping[str, Peaks] = MappingProxyType({})
+    """What the chip of an environment was measured to do, by its id, where somebody has."""
 
 
 class Exporter(Protocol):
-    """One foreign format that a run is written in. Entry-point group `opmark.exporters`."""
+    """One format that a run is written in. Entry-point group `opmark.exporters`."""
 
     name: str
     summary: str
 
-    def files(self, results: Results) -> Mapping[str, str]:
-        """Texts by relative path: one where the format is a file, several where it is a tree."""
+    def files(self, results: Results) -> Mapping[str, str] | Mapping[str, str | bytes]:
+        """Texts, or bytes, by relative path: one where the format is a file, several where it is a tree."""
 
 
 class WorkloadExporter(Protocol):

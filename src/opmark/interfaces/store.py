@@ -34,7 +34,7 @@ class Store(Protocol):
         """From now on this is its label, or what is said of it."""
 
     def runs(self, limit: int | None = None) -> list[Run]:
-        """Newest first, with the label and the description that were noted last."""
+        """Those begun last first, with the label and the description that were noted last."""
 
     def records(self, run_id: str) -> list[Record]:
         """In the order written."""
@@ -51,7 +51,7 @@ class Store(Protocol):
         """What was found out about a machine: `peaks` or `noise`."""
 
     def kept(self, kind: str, chip: str) -> Any:
-        """The newest of that, as plain data; None if there is none."""
+        """That of the latest `started`, as plain data; None if there is none."""
 
     def findings(self) -> list[Finding]:
         """All that was ever kept, oldest first."""

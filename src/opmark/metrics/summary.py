@@ -30,20 +30,21 @@ class Summary(Struct, frozen=True):
 
 def summarize(measurements: Sequence[Measurement]) -> Summary:
     """Of one process, or of the same in several: then the process is the unit, and not the sample."""
-    medians = [median(m.samples) for m in measurements]
+    ordered = [sorted(m.samples) for m in measurements]  # once: what follows sorts again, and finds it done
+    medians = [median(values) for values in ordered]
     if len(measurements) > 1:
         centre, interval = median(medians), log_interval(medians)
     else:
-        centre, interval = medians[0], median_interval(measurements[0].samples)
+        centre, interval = medians[0], median_interval(ordered[0])
     found = [c for c in map(cycles, measurements) if c is not None]
     return Summary(
         median=centre,
         low=interval.low,
         high=interval.high,
         coverage=interval.coverage,
-        noise=median([noise(m.samples) for m in measurements]),
+        noise=median([noise(values) for values in ordered]),
         samples=sum(len(m.samples) for m in measurements),
-        fastest=min(min(m.samples) for m in measurements),
+        fastest=min(values[0] for values in ordered),
         processes=len(measurements),
         cycles=median(found) if found else None,
     )

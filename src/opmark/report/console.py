@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -13,11 +14,13 @@ from opmark import units
 from opmark.metrics.summary import Summary
 from opmark.metrics.throughput import rates
 from opmark.report.communication import COLUMNS, communication_cells, traffic
+from opmark.report.formats.text import aligned
 from opmark.report.gain import gains
 from opmark.report.names import parameters, where
+from opmark.report.plain import printable
 from opmark.report.remarks import print_remarks
 from opmark.report.rows import Key, Row, others, rows, unit
-from opmark.report.tables import STYLES, natural_width, print_lines
+from opmark.report.tables import MANY, STYLES, natural_width, print_lines
 from opmark.report.view import Known, of_peak
 from opmark.schema import Memory, Record
 from opmark.schema.measurement import PREEMPTED
@@ -31,18 +34,34 @@ Cells = dict[str, Text | str]
 
 def print_records(records: Sequence[Record], console: Console, peaks: Mapping[str, Known] | None = None) -> None:
     found = rows(records)
+    columns, cells = cells_of(found, peaks)
+    if not console.is_terminal or len(cells) > MANY:
+        _print_by_hand(columns, cells, console)
+    else:
+        table = _wide(columns, cells)
+        print_lines(table if natural_width(table, console) <= console.width else _narrow(columns, cells), console)
+    print_remarks(found, console, peaks or {})
+
+
+def _print_by_hand(columns: Sequence[str], cells: Sequence[Cells], console: Console) -> None:
+    """The same look, and a hundred times as fast: Rich would measure every cell. A file has room for any line."""
+    lines = [[printable(str(row.get(name, ""))) for name in columns] for row in cells]
+    text = aligned([columns, *lines], [name not in _LEFT for name in columns])
+    if console.is_terminal and max(map(cell_len, text.splitlines())) > console.width:
+        figures = _figures_of(columns)
+        pairs = [(_joined(row, *_WHO).plain, _joined(row, *figures, named=True).plain) for row in cells]
+        text = "".join(f"{printable(who)}\n  {printable(what)}\n" for who, what in pairs)
+    console.file.write(text)
+
+
+def cells_of(found: Sequence[Row], peaks: Mapping[str, Known] | None = None) -> tuple[list[str], list[Cells]]:
+    """(the columns that these rows need, what stands in them)."""
     shares = [_shares(row, _known(row, peaks)) for row in found]
     factors: list[Cells] = [{} if gain is None else {"gain": f"{units.significant(gain)}x"} for gain in gains(found)]
     more = [share | factor for share, factor in zip(shares, factors, strict=True)]
     moved: list[Cells] = [{**communication_cells(row, _known(row, peaks))} for row in found]
     cells = [_cells(row) | part | link for row, part, link in zip(found, more, moved, strict=True)]
-    columns = _columns(found, _rates(cells), list(dict.fromkeys(name for part in more for name in part)))
-    table = _wide(columns, cells)
-    width = natural_width(table, console)
-    if not console.is_terminal:
-        console.width = max(console.width, width)  # a file has room for any line
-    print_lines(table if width <= console.width else _narrow(columns, cells), console)
-    print_remarks(found, console, peaks or {})
+    return _columns(found, _rates(cells), list(dict.fromkeys(name for part in more for name in part))), cells
 
 
 def _known(row: Row, peaks: Mapping[str, Known] | None) -> Known:
@@ -147,11 +166,15 @@ def _narrow(columns: Sequence[str], rows_: Sequence[Cells]) -> Table:
     """Who on the first line, how fast on the second."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(overflow="fold")
-    figures = ["status", *(name for name in columns if name not in (*_WHO, "status"))]
+    figures = _figures_of(columns)
     for cells in rows_:
         table.add_row(_joined(cells, *_WHO))
         table.add_row(Padding(_joined(cells, *figures, named=True), (0, 0, 0, 2)))
     return table
+
+
+def _figures_of(columns: Sequence[str]) -> list[str]:
+    return ["status", *(name for name in columns if name not in (*_WHO, "status"))]
 
 
 def _joined(cells: Cells, *names: str, named: bool = False) -> Text:

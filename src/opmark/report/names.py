@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opmark.errors import UserError
-from opmark.registry import backend_or_none
-from opmark.registry import operator as find_operator
+from opmark.registry import parameters_of
+from opmark.registry import way_of as way_of
 from opmark.report.rows import Row
-from opmark.schema import Case, Param, Record, Task
+from opmark.schema import Case, Record, Task
 from opmark.schema.shown import shown
 
 
@@ -17,15 +16,7 @@ def parameters(record: Record) -> str:
 
 
 def case_parameters(case: Case, called: str = "") -> str:
-    return shown(case, _params(case.op), called)
-
-
-def _params(name: str) -> dict[str, Param]:
-    """Those of an operator, if it is installed; a stored run may tell of one that is not."""
-    try:
-        return find_operator(name).by_name
-    except UserError:
-        return {}
+    return shown(case, parameters_of(case.op), called)
 
 
 def where(row: Row) -> str:
@@ -38,12 +29,6 @@ def where(row: Row) -> str:
 def way(task: Task) -> str:
     """The implementation, where the framework has several."""
     return way_of(task.backend, task.implementation)
-
-
-def way_of(backend: str, implementation: str) -> str:
-    own = backend_or_none(backend)
-    plain = not implementation or (own is not None and implementation in (*own.frameworks, own.name))
-    return "" if plain else f"/{implementation}"
 
 
 def named(found: Sequence[Row]) -> str:

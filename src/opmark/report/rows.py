@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -25,15 +26,21 @@ def unit(key: Key) -> str:
 class Row:
     records: tuple[Record, ...]
     """At least one; the same task but for the process."""
+    _summaries: dict[Key, Summary] = field(default_factory=dict, repr=False, compare=False)
+    """What was summed up already: tables ask for it many times."""
 
-    @property
+    @cached_property
     def record(self) -> Record:
         """The one that stands for all: one that failed before one that did not."""
         return next((record for record in self.records if record.status != "ok"), self.records[0])
 
     def measured(self) -> list[Key]:
         """What was measured, in the order of the first process that measured it; the first is the headline."""
-        return list(dict.fromkeys((m.quantity, m.cache) for r in self.records for m in r.measurements))
+        return [*self._keys]
+
+    @cached_property
+    def _keys(self) -> tuple[Key, ...]:
+        return tuple(dict.fromkeys((m.quantity, m.cache) for r in self.records for m in r.measurements))
 
     def measurements(self, key: Key) -> list[Measurement]:
         found = (record.measurement(*key) for record in self.records)
@@ -44,8 +51,13 @@ class Row:
         measured = self.measured()
         if not measured:
             return None
-        found = self.measurements(key or measured[0])
-        return summarize(found) if found else None
+        key = key or measured[0]
+        if key not in self._summaries:
+            found = self.measurements(key)
+            if not found:
+                return None
+            self._summaries[key] = summarize(found)
+        return self._summaries[key]
 
     def seconds(self) -> float | None:
         """Median of the headline; None where nothing was measured, or something else than a time."""

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from opmark.report.plain import printable
+
 STYLES = {"ok": "green", "wrong": "bold red", "error": "red", "timeout": "red", "oom": "red", "skipped": "yellow"}
+
+MANY = 200
+"""Rows beyond which a table is written by hand."""
 
 
 def plain_table(*columns: str, caption: str | None = None) -> Table:
@@ -28,8 +34,7 @@ def print_lines(table: Table, console: Console) -> None:
         return
     with console.capture() as captured:
         console.print(table)
-    for line in captured.get().splitlines():
-        console.print(Text(line.rstrip()), soft_wrap=True)
+    console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().split("\n")[:-1]))
 
 
 def natural_width(table: Table, console: Console) -> int:
@@ -39,23 +44,57 @@ def natural_width(table: Table, console: Console) -> int:
 
 def print_rows(heads: Sequence[str], rows: Sequence[Sequence[str]], console: Console, who: int) -> None:
     """The first `who` columns name a row, figures follow, what is said of it is last; on a narrow terminal the names
-    stand on a line of their own."""
+    stand on a line of their own. Many rows, or rows that no terminal shows, are written as they are: Rich would measure
+    every cell."""
+    if not console.is_terminal or len(rows) > MANY:
+        _print_plain(heads, rows, console, who)
+        return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for i, head in enumerate(heads):
         table.add_column(head, justify="left" if i < who or not head else "right", no_wrap=True)
     for row in rows:
         table.add_row(*map(Text, row))
-    width = natural_width(table, console)
-    if not console.is_terminal:
-        console.width = max(console.width, width)
-    print_lines(table if width <= console.width else _two_lines(heads, rows, who), console)
+    narrow = natural_width(table, console) > console.width
+    print_lines(_two_lines(heads, rows, who) if narrow else table, console)
+
+
+def _print_plain(heads: Sequence[str], rows: Sequence[Sequence[str]], console: Console, who: int) -> None:
+    """As Rich would set it where there is room, or in two lines where a terminal is too narrow."""
+    lines = [_one_line(row) for row in (heads, *rows)]
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    if console.is_terminal and sum(widths) + 2 * len(widths) > console.width:
+        text = [
+            part for row in rows for part in (f"{heads[0]} " + "  ".join(row[:who]), f"  {_figures(heads, row, who)}")
+        ]
+    else:
+        left = [i < who or not head for i, head in enumerate(heads)]
+        text = ["  ".join(map(_set, line, widths, left)).rstrip() for line in lines]
+    console.file.write("".join(f"{line}\n" for line in text))
+
+
+def _one_line(cells: Sequence[str]) -> list[str]:
+    return [cell if cell.isprintable() else printable(" ".join(cell.split())) for cell in cells]
+
+
+def _width(cell: str) -> int:
+    """In columns of a terminal: some characters take two."""
+    return len(cell) if cell.isascii() else cell_len(cell)
+
+
+def _set(cell: str, width: int, left: bool) -> str:
+    blank = " " * (width - _width(cell))
+    return cell + blank if left else blank + cell
+
+
+def _figures(heads: Sequence[str], row: Sequence[str], who: int) -> str:
+    figures = [f"{head} {cell}".strip() for head, cell in zip(heads, row, strict=True) if cell]
+    return "  ".join(figures[len([cell for cell in row[:who] if cell]) :])
 
 
 def _two_lines(heads: Sequence[str], rows: Sequence[Sequence[str]], who: int) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(overflow="fold")
     for row in rows:
-        figures = [f"{head} {cell}".strip() for head, cell in zip(heads, row, strict=True) if cell]
         table.add_row(Text(f"{heads[0]} " + "  ".join(row[:who])))
-        table.add_row(Padding(Text("  ".join(figures[len([cell for cell in row[:who] if cell]) :])), (0, 0, 0, 2)))
+        table.add_row(Padding(Text(_figures(heads, row, who)), (0, 0, 0, 2)))
     return table

@@ -132,7 +132,7 @@ def _metrics(row: Row, known: Known) -> dict[str, Any]:
 
 def of_peak(row: Row, peaks: Peaks | None) -> Attained | None:
     """Of the headline, if that is a time."""
-    seconds = row.seconds()
+    seconds = None if peaks is None else row.seconds()
     if peaks is None or seconds is None:
         return None
     _, cache = row.measured()[0]

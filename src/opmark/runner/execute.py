@@ -67,7 +67,7 @@ class Bench:
 
     def _run(self, task: Task) -> Record:
         operator, params = find_operator(task.case.op), task.case.params
-        (implementation,) = (i for i in implementations(operator, self._info) if i.label == task.implementation)
+        implementation = self._implementation(task, operator)
         refuse_if_too_large(params, operator, self._backend)
         cold = self._compiled(task, operator, implementation)
         checked = self._verified(task, operator, implementation)
@@ -94,6 +94,14 @@ class Bench:
             view=counted.view,
             notes=tuple(measuring.notes),
         )
+
+    def _implementation(self, task: Task, operator: Operator) -> Implementation:
+        """As it was planned. A revision of a plug-in may not have it: who plans sees the files as they are now."""
+        known = {one.label: one for one in implementations(operator, self._info)}
+        if task.implementation not in known:
+            there = ", ".join(known) or "none"
+            raise TaskError(f"`{operator.name}` has no implementation `{task.implementation}` here; there is {there}")
+        return known[task.implementation]
 
     def _compiled(self, task: Task, operator: Operator, implementation: Implementation) -> Compilation | None:
         """What it takes with empty caches: before anything else, since the next time finds them filled."""

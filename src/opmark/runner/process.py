@@ -19,6 +19,7 @@ from opmark.guests.interpreter import own_environ
 from opmark.guests.place import command, place_of
 from opmark.interfaces import BackendInfo
 from opmark.runner.execute import utc_now
+from opmark.runner.sides import Side
 from opmark.runner.worker import Answer, Hello, Stage
 from opmark.schema import Record, Status, Task
 from opmark.units import seconds
@@ -46,11 +47,14 @@ class WorkerDied(Exception):
         """It met an instruction that this machine does not have or does not allow."""
 
 
-def environ_for(info: BackendInfo, threads: int, more: Mapping[str, str] | None = None) -> dict[str, str]:
+def environ_for(
+    info: BackendInfo, threads: int, more: Mapping[str, str] | None = None, side: Side | None = None
+) -> dict[str, str]:
     """The variables that a process which loads this backend starts with: frameworks read them only once."""
     fixed = {key: value.format(threads=threads) for key, value in (info.environ or {}).items()}
     inherited = dict(os.environ) if place_of(info).own else own_environ()
-    return {**inherited, **fixed, **(more or {})}
+    usual = {**inherited, **fixed, **(more or {})}
+    return side.over(usual) if side else usual
 
 
 class WorkerProcess:
@@ -61,6 +65,7 @@ class WorkerProcess:
         info: BackendInfo,
         threads: int,
         environ: Mapping[str, str] | None = None,
+        side: Side | None = None,
         *,
         module: str = "opmark.runner.worker",
         deliver: Callable[[bytes | None], None] | None = None,
@@ -74,7 +79,8 @@ class WorkerProcess:
             stdout=self._log,
             stderr=self._log,
             pass_fds=(writing,),
-            env={**environ_for(info, threads, environ), SCRATCH: self._scratch.name},
+            env={**environ_for(info, threads, environ, side), SCRATCH: self._scratch.name},
+            cwd=side.checkout.folder if side and side.checkout else None,
             start_new_session=True,  # Ctrl-C is for the parent, which then ends the worker in order
         )
         os.close(writing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timezone
 from itertools import groupby
@@ -21,6 +21,8 @@ from opmark.runner.plan import Group, Plan
 from opmark.runner.process import WorkerDied
 from opmark.runner.ranks.crew import Crew
 from opmark.runner.ranks.muster import Muster
+from opmark.runner.revision_now import revision_now
+from opmark.runner.sides import Side
 from opmark.runner.supervisor import DEFAULT_COMPILE_TIMEOUT, Keep, Say, Supervisor
 from opmark.runner.worker import Hello
 from opmark.schema import Record, Run, Status, Task
@@ -49,14 +51,13 @@ def perform(
     say = _once(say)
     muster = muster or Muster()
     unavailable: dict[tuple[str, str], list[Task]] = {}
-    for name, tasks, supervisor, hello in _staffed(plan, timeout, say, keep, compile_timeout, muster):
-        if isinstance(hello, WorkerDied):
-            yield from _all(tasks, hello.status, f"{name} cannot start: {hello.reason}")
-        elif hello.unavailable:
-            unavailable.setdefault((name, hello.unavailable), []).extend(tasks)
-        else:
-            for task in tasks:
-                yield supervisor.run(task)
+    for one in _rounds(plan):
+        wanted = [(group, None) for group in one]
+        for group, supervisor, hello in staffed(wanted, timeout, say, keep, compile_timeout, muster):
+            if isinstance(hello, Hello) and hello.unavailable:
+                unavailable.setdefault((group.backend, hello.unavailable), []).extend(group.tasks)
+            else:
+                yield from done(group, supervisor, hello)
     if fresh and sum(map(len, unavailable.values())) == len(plan.tasks):
         listed = "; ".join(f"backend `{name}` cannot run here: {reason}" for name, reason in unavailable)
         ranks = any(group.ranks for group in plan.groups())
@@ -66,35 +67,56 @@ def perform(
     yield from plan.skipped
 
 
-def _staffed(
-    plan: Plan, timeout: float, say: Say, keep: Keep, compile_timeout: float, muster: Muster
-) -> Iterator[tuple[str, list[Task], Supervisor | Crew, Hello | WorkerDied]]:
-    """Who does what, one after the other, each with its first word; ended when the next one's turn comes.
+def _rounds(plan: Plan) -> Iterator[list[Group]]:
+    for _, groups in groupby(plan.groups(), key=lambda group: group.tasks[0].settings.process):
+        yield list(groups)
+
+
+def done(group: Group, supervisor: Supervisor | Crew, hello: Hello | WorkerDied) -> Iterator[Record]:
+    """A record for each task, by who was found to do it."""
+    if isinstance(hello, WorkerDied):
+        yield from _all(group.tasks, hello.status, f"{group.backend} cannot start: {hello.reason}")
+    elif hello.unavailable:
+        yield from _all(group.tasks, "skipped", hello.unavailable)
+    else:
+        for task in group.tasks:
+            yield supervisor.run(task)
+
+
+def staffed(
+    wanted: Sequence[tuple[Group, Side | None]],
+    timeout: float,
+    say: Say,
+    keep: Keep,
+    compile_timeout: float,
+    muster: Muster,
+) -> Iterator[tuple[Group, Supervisor | Crew, Hello | WorkerDied]]:
+    """Who does what of one round, one after the other, each with its first word; ended when the next one's turn comes.
+    Of a comparison, each for its side.
 
     Workers of one round on the CPU start together, and all of them have started before the first measures: importing
     frameworks takes seconds and would disturb it. A device is not shared.
     """
 
-    def staff(group: Group) -> Supervisor | Crew:
+    def staff(group: Group, side: Side | None) -> Supervisor | Crew:
         info = find_backend(group.backend)
         if group.ranks:
             return muster.crew(info, group.threads, group.ranks, timeout, keep)
-        return Supervisor(info, group.threads, timeout, say, keep, compile_timeout)
+        return Supervisor(info, group.threads, timeout, say, keep, compile_timeout, side)
 
-    for _, groups in groupby(plan.groups(), key=lambda group: group.tasks[0].settings.process):
-        crew = [(group.backend, group.tasks, staff(group)) for group in groups]
-        ready: dict[int, Hello | WorkerDied] = {}
-        with ExitStack() as stack:
-            for _, _, supervisor in crew:
-                stack.callback(supervisor.close)
-            together = [i for i, (name, _, who) in enumerate(crew)
-                        if find_backend(name).device == "cpu" and isinstance(who, Supervisor)]  # fmt: skip
-            if 1 < len(together) <= psutil.virtual_memory().available / _MEMORY_OF_A_WORKER:
-                with early.together((crew[i][0], crew[i][1][0].settings.threads) for i in together):
-                    ready = {i: _first_word(crew[i][2]) for i in together}
-            for i, (name, tasks, supervisor) in enumerate(crew):
-                yield name, tasks, supervisor, ready.get(i) or _first_word(supervisor)
-                supervisor.close()
+    crew = [(group, side, staff(group, side)) for group, side in wanted]
+    ready: dict[int, Hello | WorkerDied] = {}
+    with ExitStack() as stack:
+        for *_, supervisor in crew:
+            stack.callback(supervisor.close)
+        together = {i: (group.backend, group.threads, side) for i, (group, side, who) in enumerate(crew)
+                    if find_backend(group.backend).device == "cpu" and isinstance(who, Supervisor)}  # fmt: skip
+        if 1 < len(together) <= psutil.virtual_memory().available / _MEMORY_OF_A_WORKER:
+            with early.together(together.values()):
+                ready = {i: _first_word(crew[i][-1]) for i in together}
+        for i, (group, _, supervisor) in enumerate(crew):
+            yield group, supervisor, ready.get(i) or _first_word(supervisor)
+            supervisor.close()
 
 
 def _first_word(supervisor: Supervisor | Crew) -> Hello | WorkerDied:
@@ -145,6 +167,7 @@ def new_run(plan: Plan, label: str) -> Run:
         label=label,
         command=shlex.join(sys.argv).encode(errors="backslashreplace").decode(),
         version=VERSION,
+        revision=revision_now(),
     )
 
 

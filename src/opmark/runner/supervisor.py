@@ -9,6 +9,7 @@ from opmark.errors import UserError
 from opmark.interfaces import BackendInfo
 from opmark.runner import early, instructions
 from opmark.runner.process import WorkerDied, WorkerProcess, lost
+from opmark.runner.sides import Side
 from opmark.runner.worker import Hello
 from opmark.schema import Environment, Record, Task
 
@@ -31,8 +32,10 @@ class Supervisor:
         say: Say,
         keep: Keep,
         compile_timeout: float = DEFAULT_COMPILE_TIMEOUT,
+        side: Side | None = None,
     ) -> None:
         self._info = info
+        self._side = side
         self._threads = threads
         self._timeout = timeout
         self._compile_timeout = compile_timeout
@@ -50,7 +53,8 @@ class Supervisor:
         if self._worker is None or self._hello is None:
             self._environment = ""
             try:
-                self._worker = early.worker(self._info, self._threads, instructions.environ(self._limit))
+                limit = instructions.environ(self._limit)
+                self._worker = early.worker(self._info, self._threads, limit, self._side)
                 self._hello = self._worker.hello(START_TIMEOUT)
             except UserError as error:  # its interpreter is broken, or cannot be given what a worker needs
                 raise WorkerDied("error", error.message) from None

@@ -19,6 +19,7 @@ from opmark.registry import backend as find_backend
 from opmark.runner.execute import Bench
 from opmark.runner.gear import sensors_of
 from opmark.runner.leash import die_with_parent
+from opmark.runner.sides import facts_of_side, take_side
 from opmark.schema import Environment, Record, Task
 from opmark.version import VERSION
 
@@ -70,6 +71,7 @@ def settle_in(pipe: int) -> None:
     """What any child process does first."""
     die_with_parent()
     _be_killed_first()
+    take_side()
     os.set_inheritable(pipe, False)  # processes that a framework starts must not hold it open
 
 
@@ -87,8 +89,9 @@ def opened(backend_name: str, threads: int) -> tuple[BackendInfo, Backend, Senso
 
 
 def _common(backend_name: str) -> dict[str, Any]:
-    variables = {name: os.environ[name] for name in _TELLING if name in os.environ}
-    return {"opmark": VERSION, "backend": backend_name, "interpreter": sys.executable, "variables": variables}
+    side = facts_of_side()
+    variables = {name: os.environ[name] for name in _TELLING if name in os.environ} | side.pop("variables")
+    return {"opmark": VERSION, "backend": backend_name, "interpreter": sys.executable, "variables": variables, **side}
 
 
 def _be_killed_first() -> None:

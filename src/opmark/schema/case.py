@@ -39,8 +39,8 @@ class Case(Struct, frozen=True):
         if wrt:
             content["wrt"] = wrt
         if _PLAIN("".join((op, *params, *wrt))) and all(map(_written_alike, params.values())):
-            digest = _digest(msgspec.json.encode(content, order="sorted"))
-            return cls(digest, op, params, phase, tags, wrt, sources)
+            key = digest(msgspec.json.encode(content, order="sorted"))
+            return cls(key, op, params, phase, tags, wrt, sources)
         return cls(content_id(content), op, params, phase, tags, wrt, sources)
 
 
@@ -57,8 +57,8 @@ _PLAIN = re.compile(r"[\w.:+-]*", re.ASCII).fullmatch
 
 def content_id(content: object) -> str:
     """16 hex digits that depend on the content alone."""
-    return _digest(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())
+    return digest(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())
 
 
-def _digest(text: bytes) -> str:
+def digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()[:16]

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from opmark.schema.quantity import Cache
+from opmark.schema.record import Status
 
 Verdict = Literal["faster", "slower", "same", "undecided"]
 """Of B, as A has it."""
@@ -42,6 +43,8 @@ class Pairing(Struct, frozen=True):
     """Relative spread of processes that run the same code here, as far as it is known."""
     note: str = ""
     """Why there is no number, or what makes it doubtful."""
+    statuses: tuple[Status, Status] = ("ok", "ok")
+    """What became of each side."""
 
 
 class Geomean(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Pure statistics over lists of numbers."""
 
-from opmark.stats.interval import Interval, log_interval, median_interval, relative_half_width, t_quantile
+from opmark.stats.interval import Interval, log_interval, median_interval, relative_half_width
 from opmark.stats.summary import median, noise, relative_deviation, robust_deviation
 
 __all__ = [
@@ -12,5 +12,4 @@ __all__ = [
     "relative_deviation",
     "relative_half_width",
     "robust_deviation",
-    "t_quantile",
 ]

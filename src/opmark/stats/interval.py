@@ -8,6 +8,7 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import NamedTuple
 
+from opmark.stats import student
 from opmark.stats.summary import median
 
 
@@ -53,15 +54,8 @@ def log_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
     logs = [math.log(value) for value in values]
     centre = sum(logs) / len(logs)
     deviation = math.sqrt(sum((value - centre) ** 2 for value in logs) / (len(logs) - 1))
-    half = t_quantile((1 + confidence) / 2, len(logs) - 1) * deviation / math.sqrt(len(logs))
+    half = student.quantile((1 + confidence) / 2, len(logs) - 1) * deviation / math.sqrt(len(logs))
     return Interval(math.exp(centre - half), math.exp(centre + half), confidence)
-
-
-def t_quantile(probability: float, freedom: int) -> float:
-    """Of Student's distribution."""
-    from scipy.special import stdtrit  # only where it is needed: importing it takes longer than most commands
-
-    return float(stdtrit(freedom, probability))
 
 
 @lru_cache(maxsize=4096)

@@ -1,26 +1,73 @@
-"""Is B faster or slower than A? From paired medians of processes, with a known rate of false alarms."""
+"""Is B faster or slower than A? From medians of processes, with a known rate of false alarms.
+
+The unit is the process: two processes that run the same code differ by more than their samples tell. Values are
+positive; a ratio is that of B over A, so above 1 is slower.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from opmark.schema.comparison import Verdict
-from opmark.stats.interval import t_quantile
+from opmark.stats import student
 
 ALPHA = 0.01
 MARGIN = 0.01
 """Differences up to this are called the same, and none below it is called one."""
+DRIFT = 0.02
+"""How far apart two sessions of the same code are where the clock is free to move."""
+SHARE = 0.05
+"""Share of false ones among the verdicts over many cases."""
+STAGES = (5, 10, 20)
+"""Processes a side at which a live comparison looks whether it is decided."""
+
+# Of an interval that has to lie inside the margin: each of its ends errs in one case of twenty.
+_SAME = 0.9
+# A noise floor stands for the spread where there is one process; it comes from about ten of them.
+_FLOOR_FREEDOM = 9
 
 
 class Comparison(NamedTuple):
     verdict: Verdict
     ratio: float
-    """Of B over A: geometric mean over the pairs."""
+    """Of B over A: geometric mean over the processes."""
     low: float
     high: float
     """Ends of its interval, 1 - alpha."""
+    p: float
+    """How often identical code (and where two sessions are compared, code that drifted) differs by as much."""
+
+
+class _Estimate(NamedTuple):
+    """Of the logarithm of the ratio."""
+
+    centre: float
+    error: float
+    freedom: float
+
+    def half(self, confidence: float) -> float:
+        """Half the width of its interval."""
+        return student.quantile((1 + confidence) / 2, self.freedom) * self.error
+
+    def p(self, drift: float) -> float:
+        """Two-sided, of a true difference of at most `drift`; below alpha where the interval lies beyond it."""
+        beyond = abs(self.centre) - drift
+        if beyond <= 0:
+            return 1.0
+        return 2 * student.tail(beyond / self.error, self.freedom) if self.error > 0 else 0.0
+
+
+def stage_alpha(stage: int) -> float:
+    """What a look at `stage` (its place in STAGES) may spend, so that all of them together stay below ALPHA.
+
+    The same for each: whatever the looks have in common only makes it less.
+    """
+    if not 0 <= stage < len(STAGES):
+        raise ValueError(f"stage {stage}: there are {len(STAGES)}, counted from 0")
+    return ALPHA / len(STAGES)
 
 
 def compare_pairs(
@@ -32,15 +79,78 @@ def compare_pairs(
     twice the noise floor; `same` when the 90 % interval lies inside the margin.
     """
     logs = [math.log(later / earlier) for earlier, later in zip(a, b, strict=True)]
-    centre = sum(logs) / len(logs)
-    if len(logs) < 2:
-        return Comparison("undecided", math.exp(centre), 0.0, math.inf)
-    error = math.sqrt(sum((value - centre) ** 2 for value in logs) / (len(logs) - 1) / len(logs))
-    half = t_quantile(1 - alpha / 2, len(logs) - 1) * error
-    least = math.log1p(max(margin, 2 * floor))
+    centre, variance = _moments(logs)
+    if variance is None:
+        return _unknown(centre)
+    found = _Estimate(centre, math.sqrt(variance / len(logs)), len(logs) - 1)
+    return _judge(found, alpha, max(margin, 2 * floor), margin, drift=0.0)
+
+
+def compare_groups(
+    a: Sequence[float],
+    b: Sequence[float],
+    floor: float = 0.0,
+    alpha: float = ALPHA,
+    margin: float = MARGIN,
+    drift: float = DRIFT,
+) -> Comparison:
+    """Two sessions, one after the other: Welch's test on the logarithms, of more than what drifts between them.
+
+    A difference is called when the whole interval lies beyond the drift and its centre beyond the margin and twice the
+    floor; `same` when the whole interval lies inside the margin: a drift hides a difference as easily as it feigns one.
+    Where nothing drifts (clocks locked, or times in cycles), `drift` is 0 and the rules are those of pairs.
+    A lone process has no spread of its own: the floor stands for it, and without one nothing is decided.
+    """
+    sides = [_moments([math.log(value) for value in values]) for values in (a, b)]
+    centre = sides[1][0] - sides[0][0]
+    shares: list[tuple[float, float]] = []  # of the variance of the difference, with degrees of freedom
+    for values, (_, variance) in zip((a, b), sides, strict=True):
+        if variance is not None:
+            shares.append((variance / len(values), len(values) - 1))
+        elif floor > 0:
+            shares.append((math.log1p(floor) ** 2, _FLOOR_FREEDOM))
+        else:
+            return _unknown(centre)
+    total = sum(share for share, _ in shares)
+    # A share of the total squared, not of the shares: those of tiny spreads would vanish.
+    freedom = 1 / sum((share / total) ** 2 / own for share, own in shares) if total > 0 else shares[0][1]
+    found = _Estimate(centre, math.sqrt(total), freedom)
+    return _judge(found, alpha, max(margin, drift, 2 * floor), margin, drift)
+
+
+def over_cases(found: Sequence[Comparison], q: float = SHARE) -> list[Comparison]:
+    """Benjamini-Hochberg over the cases of a comparison: among what remains called, a share of `q` is false at most.
+
+    What does not survive becomes undecided; nothing is ever added.
+    """
+    passed = 0.0
+    for rank, p in enumerate(sorted(one.p for one in found), start=1):
+        if p <= q * rank / len(found):
+            passed = p
+    return [
+        one._replace(verdict="undecided") if one.verdict in ("faster", "slower") and one.p > passed else one
+        for one in found
+    ]
+
+
+def _judge(found: _Estimate, alpha: float, least: float, margin: float, drift: float) -> Comparison:
+    """`least`: nothing below it is called a difference."""
+    centre, half = found.centre, found.half(1 - alpha)
+    p = found.p(math.log1p(drift))
+    inside = math.log1p(margin) - (half if drift > 0 else found.half(_SAME))
     verdict: Verdict = "undecided"
-    if abs(centre) > half and abs(centre) >= least:
+    if p < alpha and abs(centre) >= math.log1p(least):
         verdict = "slower" if centre > 0 else "faster"
-    elif abs(centre) + t_quantile(0.95, len(logs) - 1) * error <= math.log1p(margin):
+    elif abs(centre) <= inside:
         verdict = "same"
-    return Comparison(verdict, math.exp(centre), math.exp(centre - half), math.exp(centre + half))
+    return Comparison(verdict, math.exp(centre), math.exp(centre - half), math.exp(centre + half), p)
+
+
+def _unknown(centre: float) -> Comparison:
+    return Comparison("undecided", math.exp(centre), 0.0, math.inf, 1.0)
+
+
+def _moments(logs: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and variance; of one value there is no variance."""
+    centre = fmean(logs)
+    return centre, sum((value - centre) ** 2 for value in logs) / (len(logs) - 1) if len(logs) > 1 else None

@@ -10,6 +10,11 @@ from sqlalchemy.exc import DBAPIError
 from opmark.errors import StoreError
 
 
+class Lost(StoreError):
+    """The store cannot be written just now: its server is gone, its disk is full. What was to be written may be
+    written later."""
+
+
 class Database(Protocol):
     name: str
     """As messages call it; never with a password."""

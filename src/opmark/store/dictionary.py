@@ -6,6 +6,28 @@ Stored bodies cannot be read without it, so it is never changed; a better one wo
 DICTIONARY = b"".join(
     line.encode()
     for line in (
+        # Texts of cautions.
+        "take it for an upper bound; the profiler would tell it exactly",
+        "another virtual machine shares these cores: repeat, or use a dedicated host",
+        "the hypervisor took 3.1 % of the time; up to 1 % is usual",
+        "too little work to measure: enlarge the case",
+        "a call takes , less than half of the harness's own ",
+        "do not use this number; stop other work, or use fewer --threads than there are idle cores",
+        "the core was taken away  times in  samples: the median is the scheduler's, not the operator's; the fastest ",
+        "sample took ",
+        "clocks or load changed while sampling: measure again, with a higher --effort",
+        "the second half of the samples is  slower than the first; up to 5 % is usual",
+        "look for other load (`opmark doctor`), or pin the process to cores",
+        '{"code":"noisy","message":"samples spread by  % of the median; up to 10 % is usual',
+        "use a higher --effort, or quieten the machine (`opmark doctor`)",
+        "warm-up ended after  without two windows within 3 % of each other",
+        '{"code":"interrupted","message":"another process took the core  times in ',
+        "stop other work, or use fewer --threads than cores",
+        'the load of the last minute is 3.1 on 2 cores","hint":"wait until the machine is idle (`opmark doctor`)"}',
+        '{"code":"loaded","message":"other processes kept 1.4 of 2 cores busy; up to 0.3 is usual","hint":"stop them, ',
+        'or wait until the machine is idle (`opmark doctor` names them)"}',
+        '{"code":"imprecise","message":"the median is known to ± 2.1 % from 50 samples, in 200 ms; ± 2 % was asked for',
+        '","hint":"use a higher --effort"},',
         '"profiles":[{"tool":"ncu","metrics":{"compilation":{"cold":0.,"warm":0.,"cache":"',
         '"reason":"out of memory","status":"oom","status":"timeout","status":"error","status":"wrong","status":',
         '"skipped"',

@@ -44,7 +44,7 @@ class MemoryStore:
         self._runs = [replace(run, **{kind: text}) if run.id == run_id else run for run in self._runs]
 
     def runs(self, limit: int | None = None) -> list[Run]:
-        return self._runs[:limit]
+        return sorted(self._runs, key=lambda run: run.started, reverse=True)[:limit]  # of one time, as they are
 
     def records(self, run_id: str) -> list[Record]:
         return list(self._records.get(run_id, {}).values())
@@ -65,7 +65,8 @@ class MemoryStore:
         self._findings.append(Finding(kind, chip, started, msgspec.to_builtins(body)))
 
     def kept(self, kind: str, chip: str) -> Any:
-        return next((f.body for f in reversed(self._findings) if (f.kind, f.chip) == (kind, chip)), None)
+        found = [f for f in reversed(self._findings) if (f.kind, f.chip) == (kind, chip)]
+        return max(found, key=lambda finding: finding.started).body if found else None
 
     def findings(self) -> list[Finding]:
         return list(self._findings)

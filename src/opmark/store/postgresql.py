@@ -9,8 +9,16 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from opmark.errors import StoreError
+from opmark.store.database import Lost
 
-CONNECT_SECONDS = 10
+# A network that is silently gone is noticed within half a minute, and not within the hours that are usual.
+_PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
 _LOCK = 0x6F706D61
 """Of whoever makes or upgrades the tables: any number will do that no other program uses."""
 _AS_IN = "as in postgresql://user@host/database"
@@ -25,10 +33,6 @@ _HINTS = {
 }
 
 
-class Lost(StoreError):
-    """The server is gone: what is to be written may be written later."""
-
-
 class Postgresql:
     shared = True
 
@@ -37,7 +41,7 @@ class Postgresql:
             parsed = make_url(url).set(drivername="postgresql+psycopg")
             self.name = parsed.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
             # A connection that broke while nobody used it is replaced before it is used.
-            self.engine = create_engine(parsed, pool_pre_ping=True, connect_args={"connect_timeout": CONNECT_SECONDS})
+            self.engine = create_engine(parsed, pool_pre_ping=True, connect_args=_PATIENCE)
         except (ArgumentError, NoSuchModuleError, ValueError) as error:
             raise StoreError(f"--db: not a database's address: {error}", _AS_IN) from None
         except ModuleNotFoundError:
@@ -74,9 +78,9 @@ class Postgresql:
 
 
 def _is_gone(error: DBAPIError) -> bool:
-    """A broken connection, one that could not be made, or a server that is just shutting down or starting."""
+    """A broken connection, one that could not be made, a server that is shutting down, starting, read-only for now,
+    or out of what it needs. What is wrong with the statement itself is none of these."""
     import psycopg
 
-    state = getattr(error.orig, "sqlstate", None) or ""
-    broken = isinstance(error.orig, psycopg.OperationalError) and (not state or state.startswith(("08", "57P")))
-    return error.connection_invalidated or broken
+    passing = isinstance(error.orig, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction)
+    return error.connection_invalidated or passing

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, delete, func, insert, inspect, select
+from sqlalchemy import Connection, delete, insert, inspect, select
 from sqlalchemy.exc import DBAPIError
 
 from opmark.errors import StoreError
@@ -18,7 +20,7 @@ from opmark.schema.figure import Figure
 from opmark.schema.finding import Finding
 from opmark.store.database import Database
 from opmark.store.figures import figures_from
-from opmark.store.pack import case_row, from_row, to_row
+from opmark.store.pack import case_row, from_row, storable, to_row
 from opmark.store.tables import BENCH_CASE, ENVIRONMENT, FINDING, META, RECORD, RUN, RUN_NOTE, VERSION
 from opmark.store.upgrade import make_tables, upgrade
 
@@ -34,9 +36,11 @@ _rows = msgspec.json.Decoder(list[list[Any]])
 class SqlStore:
     def __init__(self, database: Database, *, create: bool) -> None:
         """Open the store there; with `create`, make it if there is none."""
-        self._database = database
+        self.database = database
         self._ready = False
         """Whether the tables are known to be there."""
+        self._copied = False
+        """Whether this is a copy of an older store, for reading."""
         self._cases: set[str] = set()
         """Ids of cases that are known to be stored."""
         try:
@@ -46,16 +50,17 @@ class SqlStore:
             raise
 
     def begin(self, run: Run) -> None:
-        row = {name: getattr(run, name) for name in _COLUMNS_OF_RUN}
-        with self._writing() as connection:
+        row = run_row(run)
+        with self.writing() as connection:
             connection.execute(insert(RUN), row)
             if run.description:
-                connection.execute(insert(RUN_NOTE), _note(run.id, "description", run.description))
+                said = _note(run.id, "description", run.description) | {"noted": run.started}
+                connection.execute(insert(RUN_NOTE), said)
 
     def add_environment(self, environment: Environment) -> None:
         row = {"id": environment.id, "facts": msgspec.json.encode(environment.facts).decode()}
-        with self._writing() as connection:
-            connection.execute(self._database.insert_new(ENVIRONMENT), row)
+        with self.writing() as connection:
+            connection.execute(self.database.insert_new(ENVIRONMENT), row)
 
     def append(self, run_id: str, record: Record) -> None:
         self.extend(run_id, [record])
@@ -64,32 +69,32 @@ class SqlStore:
         if not records:
             return 0
         cases = {r.task.case.id: r.task.case for r in records if r.task.case.id not in self._cases}
-        with self._writing() as connection:
+        with self.writing() as connection:
             if cases:
-                connection.execute(self._database.insert_new(BENCH_CASE), [case_row(case) for case in cases.values()])
-            rows = [to_row(run_id, record) for record in records]
-            if len(rows) == 1:
-                new = connection.execute(self._database.insert_new(RECORD), rows[0]).rowcount
-            else:
-                new = self._insert_many(connection, run_id, rows)
+                self.add_cases(connection, [case_row(case) for case in cases.values()])
+            new = self.add_records(connection, [to_row(run_id, record) for record in records])
         self._cases |= cases.keys()
         return new
 
-    def _insert_many(self, connection: Connection, run_id: str, rows: list[dict[str, Any]]) -> int:
-        """How many were new is counted: databases do not tell it of many statements at once."""
-        count = select(func.count()).select_from(RECORD).where(RECORD.c.run_id == run_id)
-        before = connection.execute(count).scalar_one()
-        connection.execute(self._database.insert_new(RECORD), rows)
-        return int(connection.execute(count).scalar_one() - before)
+    def add_cases(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
+        """In the order of their ids: two writers that insert the same ones must not wait for each other."""
+        rows.sort(key=lambda row: row["id"])
+        connection.execute(self.database.insert_new(BENCH_CASE), rows)
+
+    def add_records(self, connection: Connection, rows: list[dict[str, Any]]) -> int:
+        """How many were new."""
+        statement = self.database.insert_new(RECORD).execution_options(preserve_rowcount=True)
+        return connection.execute(statement, rows).rowcount
 
     def note(self, run_id: str, kind: Noted, text: str) -> None:
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute(insert(RUN_NOTE), _note(run_id, kind, text))
 
     def runs(self, limit: int | None = None) -> list[Run]:
-        query = select(RUN).order_by(RUN.c.number.desc()).limit(limit)
+        # By when they were begun: a run of another machine may have come here long after.
+        query = select(RUN).order_by(RUN.c.started.desc(), RUN.c.number.desc()).limit(limit)
         notes = select(RUN_NOTE.c.run_id, RUN_NOTE.c.kind, RUN_NOTE.c.text).order_by(RUN_NOTE.c.number)
-        with self._reading() as connection:
+        with self.reading() as connection:
             said: dict[str, dict[str, str]] = {}
             for run_id, kind, text in connection.execute(notes):
                 said.setdefault(run_id, {})[kind] = text
@@ -99,7 +104,7 @@ class SqlStore:
 
     def records(self, run_id: str) -> list[Record]:
         query = select(RECORD.c.body, RECORD.c.samples).where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
-        with self._reading() as connection:
+        with self.reading() as connection:
             return [from_row(body, samples) for body, samples in connection.execute(query)]
 
     def figures(self, *, runs: Sequence[str] | None = None, case: str | None = None) -> list[Figure]:
@@ -108,7 +113,7 @@ class SqlStore:
             query = query.where(RECORD.c.case_id == case)
         groups: list[Sequence[str] | None] = [None] if runs is None else list(_parts(runs))
         found: list[Figure] = []
-        with self._reading() as connection:
+        with self.reading() as connection:
             for group in groups:
                 some = query if group is None else query.where(RECORD.c.run_id.in_(group))
                 for *who, rows in connection.execute(some):
@@ -117,7 +122,7 @@ class SqlStore:
 
     def cases(self, ids: Iterable[str]) -> dict[str, Case]:
         found: dict[str, Case] = {}
-        with self._reading() as connection:
+        with self.reading() as connection:
             for group in _parts(list(ids)):
                 for row in connection.execute(select(BENCH_CASE).where(BENCH_CASE.c.id.in_(group))):
                     params, wrt = msgspec.json.decode(row.params), tuple(msgspec.json.decode(row.wrt))
@@ -126,64 +131,69 @@ class SqlStore:
 
     def environments(self, ids: Iterable[str]) -> dict[str, Environment]:
         found: dict[str, Environment] = {}
-        with self._reading() as connection:
+        with self.reading() as connection:
             for group in _parts(list(ids)):
                 for key, facts in connection.execute(select(ENVIRONMENT).where(ENVIRONMENT.c.id.in_(group))):
                     found[key] = Environment(key, msgspec.json.decode(facts))
         return found
 
     def keep(self, kind: str, chip: str, started: str, body: Any) -> None:
-        row = {"kind": kind, "chip": chip, "started": started, "body": msgspec.json.encode(body).decode()}
-        with self._writing() as connection:
+        text = msgspec.json.encode(body).decode()
+        row = {"kind": kind, "chip": storable(chip), "started": started, "body": text}
+        with self.writing() as connection:
             connection.execute(insert(FINDING), row)
 
     def kept(self, kind: str, chip: str) -> Any:
-        which = (FINDING.c.kind == kind) & (FINDING.c.chip == chip)
-        query = select(FINDING.c.body).where(which).order_by(FINDING.c.number.desc()).limit(1)
-        with self._reading() as connection:
+        which = (FINDING.c.kind == kind) & (FINDING.c.chip == storable(chip))
+        newest = (FINDING.c.started.desc(), FINDING.c.number.desc())
+        query = select(FINDING.c.body).where(which).order_by(*newest).limit(1)
+        with self.reading() as connection:
             body = connection.execute(query).scalar()
         return None if body is None else msgspec.json.decode(body)
 
     def findings(self) -> list[Finding]:
-        with self._reading() as connection:
+        with self.reading() as connection:
             rows = connection.execute(select(FINDING).order_by(FINDING.c.number)).all()
         return [Finding(row.kind, row.chip, row.started, msgspec.json.decode(row.body)) for row in rows]
 
     def remove(self, run_ids: Sequence[str]) -> None:
-        with self._writing() as connection:
+        with self.writing() as connection:
             for group in _parts(run_ids):
                 for column in (RUN_NOTE.c.run_id, RECORD.c.run_id, RUN.c.id):
                     connection.execute(delete(column.table).where(column.in_(group)))
 
     def close(self) -> None:
-        self._database.close()
+        self.database.close()
 
     def _open(self, *, create: bool) -> None:
-        if self._database.exists():
+        if self.database.exists():
             with self._explained("open"):
                 self._check(create=create)
             if create:
-                with self._writing():
+                self.database.try_to_write()
+                with self.writing():
                     pass  # whoever is going to write wants to know now, not after an hour of measuring
         elif create:
-            self._database.try_to_write()  # the file itself comes with the first thing to store
+            self.database.try_to_write()  # the file itself comes with the first thing to store
         else:
             raise self._none_yet()
 
     @contextmanager
-    def _writing(self) -> Iterator[Connection]:
+    def writing(self) -> Iterator[Connection]:
         with self._explained("write to"):
+            if self._copied:
+                raise StoreError(f"{self.database.name}: was opened for reading", "this is a defect of opmark")
             if not self._ready:
                 self._create()
-            with self._database.engine.execution_options(writes=True).begin() as connection:
+            with self.database.engine.execution_options(writes=True).begin() as connection:
                 yield connection
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[Connection]:
         with self._explained("read"):
             if not self._ready:
-                raise self._none_yet()
-            with self._database.engine.connect() as connection:
+                self._look_again()
+            with self.database.engine.connect() as connection:
                 yield connection
 
     @contextmanager
@@ -192,26 +202,37 @@ class SqlStore:
         try:
             yield
         except DBAPIError as error:
-            raise self._database.explain(doing, error) from None
+            raise self.database.explain(doing, error) from None
+        except (zlib.error, struct.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise StoreError(
+                f"{self.database.name}: cannot {doing} the store: something in it is damaged: {error}",
+                "nothing was changed; `opmark query` reads what does not need that",
+            ) from None
+
+    def _look_again(self) -> None:
+        """It was not there when it was opened; another process may have made it."""
+        if not self.database.exists():
+            raise self._none_yet()
+        self._check(create=False)
 
     def _create(self) -> None:
-        self._database.before_tables()
-        make_tables(self._database)
+        self.database.before_tables()
+        make_tables(self.database)
         self._ready = True
 
     def _check(self, *, create: bool) -> None:
-        names = set(inspect(self._database.engine).get_table_names())
+        names = set(inspect(self.database.engine).get_table_names())
         if META.name not in names:
             self._check_empty(names, create=create)
             return
-        with self._database.engine.connect() as connection:
+        with self.database.engine.connect() as connection:
             text = connection.execute(select(META.c.value).where(META.c.key == "version")).scalar()
         if text is None or not text.isdecimal():
-            raise StoreError(f"{self._database.name}: does not say of which version it is", "name another with --db")
+            raise StoreError(f"{self.database.name}: does not say of which version it is", "name another with --db")
         found = int(text)
         if found > VERSION:
             raise StoreError(
-                f"{self._database.name}: is a store of version {found}; this opmark reads up to {VERSION}",
+                f"{self.database.name}: is a store of version {found}; this opmark reads up to {VERSION}",
                 "upgrade opmark",
             )
         if found < VERSION:
@@ -221,9 +242,9 @@ class SqlStore:
     def _check_empty(self, names: set[str], *, create: bool) -> None:
         """A place without our tables: made into a store if that is asked for and nobody else's is there."""
         others = sorted(names)[:4]
-        if others and not self._database.shared:
+        if others and not self.database.shared:
             raise StoreError(
-                f"{self._database.name}: is a database, but not one of opmark (it has {', '.join(others)})",
+                f"{self.database.name}: is a database, but not one of opmark (it has {', '.join(others)})",
                 "name another file with --db",
             )
         if not create:
@@ -233,27 +254,33 @@ class SqlStore:
     def _bring_up_to_date(self, found: int, *, create: bool) -> None:
         """Who writes upgrades the store itself; who reads gets a copy, since reading changes nothing."""
         if create:
-            upgrade(self._database)
+            upgrade(self.database)
             return
-        copy = self._database.upgraded_copy()
+        copy = self.database.upgraded_copy()
         if copy is None:
             raise StoreError(
-                f"{self._database.name}: is a store of version {found}; this opmark reads {VERSION}",
+                f"{self.database.name}: is a store of version {found}; this opmark reads {VERSION}",
                 "`opmark runs --upgrade` upgrades it, as does whatever writes to it",
             )
-        self._database.close()
-        self._database = copy
+        self.database.close()
+        self.database, self._copied = copy, True
         upgrade(copy)
 
     def _none_yet(self) -> StoreError:
         return StoreError(
-            f"{self._database.name}: there is no store yet", "`opmark run` makes one, or name another with --db"
+            f"{self.database.name}: there is no store yet", "`opmark run` makes one, or name another with --db"
         )
+
+
+def run_row(run: Run) -> dict[str, Any]:
+    """The columns of the table `run`, less its number."""
+    found = {name: getattr(run, name) for name in _COLUMNS_OF_RUN}
+    return {name: storable(value) if isinstance(value, str) else value for name, value in found.items()}
 
 
 def _note(run_id: str, kind: Noted, text: str) -> dict[str, str]:
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-    return {"run_id": run_id, "kind": kind, "text": text, "noted": now}
+    return {"run_id": run_id, "kind": kind, "text": storable(text), "noted": now}
 
 
 def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import tempfile
 import time
@@ -14,14 +15,18 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
 
 from opmark.errors import StoreError
+from opmark.store.database import Lost
 
 BUSY_SECONDS = 30.0
 """How long one writer waits for another."""
 
+_PAGE = 8192
+"""Bytes: a record takes more than one, and on small pages a fifth of the room behind them is lost."""
+
 _HINTS = {
     "not a database": "this file is something else: name another with --db",
     "malformed": "the file is damaged, and was left as it is: `sqlite3 FILE .recover` saves what can be saved",
-    "readonly": "the file or its folder cannot be written: name another with --db, or change its permissions",
+    "readonly database": "the file or its folder cannot be written: name another with --db, or change its permissions",
     "unable to open": "is its folder there, and may you write to it? --db or OPMARK_DB names another place",
     "disk is full": "nothing is half written; make room, or name another place with --db",
     "disk I/O": "nothing is half written; is the disk full, or broken? --db names another place",
@@ -31,17 +36,22 @@ _HINTS = {
 class Sqlite:
     shared = False
 
-    def __init__(self, path: Path, scratch: tempfile.TemporaryDirectory[str] | None = None) -> None:
+    def __init__(
+        self, path: Path, scratch: tempfile.TemporaryDirectory[str] | None = None, *, alone: bool = False
+    ) -> None:
+        """`alone`: nobody else opens the file until this is closed; not to be had where somebody has it open."""
         self.path = path
         self.name = str(path)
-        self.engine = _engine(path)
+        self.engine = _engine(path, alone=alone)
         self._scratch = scratch
 
     def exists(self) -> bool:
         return self.path.exists()
 
     def try_to_write(self) -> None:
-        """Makes the folder, and a file in it that is gone at once."""
+        """Makes the folder, and a file in it that is gone at once; needless where another process is writing."""
+        if Path(f"{self.path}-wal").exists():
+            return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path.parent):
@@ -63,6 +73,7 @@ class Sqlite:
                 with self.engine.connect() as connection:
                     raw = connection.connection.driver_connection
                     assert isinstance(raw, sqlite3.Connection)
+                    raw.execute(f"PRAGMA page_size={_PAGE}")  # of a new file; what is there stays
                     raw.execute("PRAGMA journal_mode=WAL")
                 return
             except sqlite3.OperationalError as error:
@@ -76,6 +87,12 @@ class Sqlite:
     def insert_new(self, table: Table) -> Any:
         return insert(table).on_conflict_do_nothing()
 
+    def read_only(self) -> sqlite3.Connection:
+        """A connection of its own that cannot write, whatever it is told."""
+        connection = _connect(self.path, BUSY_SECONDS, "mode=ro")
+        connection.execute("PRAGMA query_only=ON")
+        return connection
+
     def upgraded_copy(self) -> Sqlite:
         scratch = tempfile.TemporaryDirectory(prefix="opmark-store-")
         path = Path(scratch.name) / self.path.name
@@ -84,12 +101,14 @@ class Sqlite:
         return Sqlite(path, scratch)
 
     def explain(self, doing: str, error: DBAPIError) -> StoreError:
-        return self._explain(doing, str(error.orig))
+        return self._explain(doing, str(error.orig), Lost if _may_pass(error.orig) else StoreError)
 
-    def _explain(self, doing: str, text: str) -> StoreError:
-        hints = {**_HINTS, "locked": f"another process held it for more than {BUSY_SECONDS:g} s"}
-        hint = next((hint for part, hint in hints.items() if part in text), None)
-        return StoreError(f"{self.path}: cannot {doing} the store: {text}", hint)
+    def known_trouble(self, doing: str, text: str) -> StoreError | None:
+        """What happens to files, by the words that SQLite has for it."""
+        return self._explain(doing, text) if _hint(text) else None
+
+    def _explain(self, doing: str, text: str, kind: type[StoreError] = StoreError) -> StoreError:
+        return kind(f"{self.path}: cannot {doing} the store: {text}", _hint(text))
 
     def close(self) -> None:
         self.engine.dispose()
@@ -97,8 +116,29 @@ class Sqlite:
             self._scratch.cleanup()
 
 
-def _engine(path: Path) -> Engine:
-    engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_SECONDS})
+def _connect(path: Path, wait: float, mode: str) -> sqlite3.Connection:
+    """SQLite wants to write beside what it reads, for the sake of writers. Where nobody can, there are none."""
+    writable = os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+    unwritable = not writable and path.exists() and not Path(f"{path}-wal").exists()
+    how = "immutable=1" if unwritable else mode
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=wait, check_same_thread=False)
+
+
+def _hint(text: str) -> str | None:
+    hints = {**_HINTS, "locked": f"another process held it for more than {BUSY_SECONDS:g} s"}
+    return next((hint for part, hint in hints.items() if part in text), None)
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    """What happened to the file, and not what is wrong with a statement: another day it may go well."""
+    return isinstance(error, sqlite3.DatabaseError) and not isinstance(
+        error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.NotSupportedError | sqlite3.DataError
+    )
+
+
+def _engine(path: Path, *, alone: bool) -> Engine:
+    wait = 0.0 if alone else BUSY_SECONDS
+    engine = create_engine(URL.create("sqlite", database=str(path)), creator=lambda: _connect(path, wait, "mode=rwc"))
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:
@@ -106,6 +146,8 @@ def _engine(path: Path) -> Engine:
         connection.isolation_level = None  # SQLAlchemy says BEGIN, below
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA foreign_keys=ON")
+        if alone:
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

@@ -91,7 +91,7 @@ RECORD = Table(
     Column("body", LargeBinary, nullable=False),
     # The record as JSON, without the samples; packed.
     Column("samples", LargeBinary, nullable=False),
-    # The samples of its measurements: little-endian float64, one after the other, deflated.
+    # The samples of its measurements: float64, their bytes sorted by place, deflated (`pack.pack_samples`).
     Column("implementation", Text, nullable=False, server_default=""),
     Column("threads", Integer, nullable=False, server_default="0"),
     Column("process", Integer, nullable=False, server_default="0"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Row, select, text, update
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, select, text, update
 
 from opmark.store.database import Database
-from opmark.store.pack import case_row, to_row, with_samples
+from opmark.store.old import old_record
+from opmark.store.pack import case_row, to_row
 from opmark.store.tables import BENCH_CASE, META, METADATA, RECORD, RUN, VERSION
 from opmark.store.views import create_views
 
@@ -13,6 +16,9 @@ _ADDED = ((RUN, ("session", "revision")), (RECORD, ("implementation", "threads",
 """Columns that the third version has and the ones before had not."""
 _REDUNDANT = "record_run"
 """An index that another one begins with."""
+
+_AT_ONCE = 500
+_SOME = "SELECT number, run_id, body, samples FROM record WHERE number > :last ORDER BY number LIMIT :count"
 
 
 def make_tables(database: Database) -> None:
@@ -59,17 +65,15 @@ def _add_columns(connection: Connection) -> None:
 
 def _pack_records(connection: Connection, database: Database) -> None:
     """Bodies were texts; their figures, and the columns that people ask for, are taken from them."""
-    numbers = connection.execute(select(RECORD.c.number).order_by(RECORD.c.number)).scalars().all()
-    for number in numbers:
-        old = connection.execute(
-            text("SELECT run_id, body, samples FROM record WHERE number = :number"), {"number": number}
-        ).one()
-        _pack_record(connection, database, number, old)
-
-
-def _pack_record(connection: Connection, database: Database, number: int, old: Row[tuple[str, str, bytes]]) -> None:
-    record = with_samples(old.body.encode(), old.samples)
-    connection.execute(database.insert_new(BENCH_CASE), case_row(record.task.case))
-    row = to_row(old.run_id, record)
-    fresh = {name: row[name] for name in ("body", *_ADDED[1][1])}
-    connection.execute(update(RECORD).where(RECORD.c.number == number).values(fresh))
+    last = 0
+    while some := connection.execute(text(_SOME), {"last": last, "count": _AT_ONCE}).all():
+        records = [(row, old_record(row.body, row.samples)) for row in some]
+        cases = {record.task.case.id: record.task.case for _, record in records}
+        connection.execute(database.insert_new(BENCH_CASE), [case_row(case) for case in cases.values()])
+        packed = [{**to_row(row.run_id, record), "this": row.number} for row, record in records]
+        changed: dict[str, Any] = {name: bindparam(name) for name in ("body", "samples", *_ADDED[1][1])}
+        connection.execute(
+            update(RECORD).where(RECORD.c.number == bindparam("this")).values(changed),
+            [{name: row[name] for name in ("this", *changed)} for row in packed],
+        )
+        last = some[-1].number

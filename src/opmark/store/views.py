@@ -14,11 +14,12 @@ _WORDS = {
         "fact": "json_extract(e.facts, '$.{0}')",
     },
     "postgresql": {
-        "each": "LEFT JOIN LATERAL json_array_elements(r.figures::json) AS m(value) ON true",
+        # NUL is a character of JSON and none of PostgreSQL's.
+        "each": "LEFT JOIN LATERAL json_array_elements(replace(r.figures, '\\u0000', '')::json) AS m(value) ON true",
         "text": "(m.value ->> {0})",
         "number": "(m.value ->> {0})::double precision",
         "whole": "(m.value ->> {0})::bigint",
-        "fact": "(e.facts::json ->> '{0}')",
+        "fact": "(replace(e.facts, '\\u0000', '')::json ->> '{0}')",
     },
 }
 

@@ -1,0 +1,293 @@
+"""How often verdicts and change points are wrong, in simulations of which the truth is known; beside what others do.
+
+    python -m benchmarks.statistics
+
+prints the rows of the targets, as `python -m benchmarks statistics` does, and three tables.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.asv_steps import THRESHOLDS, Asv, NoAsv
+from benchmarks.common import Row, Shell, markdown
+from benchmarks.simulated import (
+    DRIFTS,
+    Nights,
+    Rule,
+    Session,
+    Values,
+    live,
+    pooled,
+    shares,
+    stored,
+    threshold,
+)
+from opmark.stats.change_point import change_points, early_warning
+
+SPREADS = (0.003, 0.005, 0.01)
+DRIFTING = tuple(drift for drift in DRIFTS if drift != "none")
+TRIALS = 2000
+FEWER = 400
+"""Of what sorts a thousand iterations each time."""
+SERIES = 1000
+WATCHED = 200
+"""Series whose every night is looked at for an early warning."""
+NIGHT = 9
+"""The first of these."""
+NEAR = 2
+"""Nights off at which a step still counts as located."""
+
+KINDS = {
+    "independent nights": Nights(),
+    "AR(1) 0.3": Nights(carried=0.3),
+    "2 % outlier nights": Nights(outliers=0.02),
+    "both": Nights(carried=0.3, outliers=0.02),
+}
+STEP = 0.03
+PLACES = {"in the middle": 50, "10 nights before the end": 90, "5 nights before the end": 95}
+
+
+class Tried(NamedTuple):
+    """A rule for two sides, and how often it is tried in which drifts."""
+
+    rule: Rule
+    trials: int = TRIALS
+    drifts: Sequence[str] = DRIFTING
+
+
+class Judged(NamedTuple):
+    """What came of it."""
+
+    false: tuple[float, ...]
+    """Verdicts on identical code, for each spread: that of the worst drift."""
+    two: float
+    """+2 % found, at 0.5 % spread."""
+    five: float
+    """+5 % found, at 1 % spread."""
+    same: float
+    """+2 % called the same, at 0.5 % spread."""
+    processes: float
+    """A side, mean, for identical code at 0.5 %."""
+
+
+RULES: dict[str, Tried] = {
+    "`ab`: in turns, 5 to 20 processes a side": Tried(live),
+    "in turns, 10 processes a side": Tried(partial(live, stages=(10,))),
+    **{f"`compare`: one after the other, {k} a side": Tried(partial(stored, processes=k)) for k in (3, 5, 10, 20)},
+    "`compare`, 10 a side, nothing drifts": Tried(partial(stored, processes=10, drift=0.0), drifts=("none",)),
+    "Mann-Whitney over pooled iterations, p < 0.01": Tried(pooled, FEWER),
+    "medians differ by more than 7 %": Tried(threshold),
+}
+
+
+def judged(tried: Tried) -> Judged:
+    """Differences are looked for where nothing drifts by chance against them: drifts are for false verdicts."""
+
+    def wrong(spread: float, drift: str) -> float:
+        found, _ = shares(tried.rule, Session(spread, drift), tried.trials)
+        return found["faster"] + found["slower"]
+
+    false = tuple(max(wrong(spread, drift) for drift in tried.drifts) for spread in SPREADS)
+    two, _ = shares(tried.rule, Session(0.005, effect=0.02), tried.trials)
+    five, _ = shares(tried.rule, Session(0.01, effect=0.05), tried.trials)
+    _, processes = shares(tried.rule, Session(0.005, tried.drifts[0]), tried.trials)
+    return Judged(false, two["slower"], five["slower"], two["same"], processes)
+
+
+class Alarms(NamedTuple):
+    """Nights from which on a series was slower, as detectors have them."""
+
+    name: str
+    find: Callable[[Sequence[Values]], list[list[int]]]
+
+
+def _ours(series: Sequence[Values]) -> list[list[int]]:
+    return [[change.at for change in change_points(values.tolist())] for values in series]
+
+
+def _day_over_day(series: Sequence[Values]) -> list[list[int]]:
+    return [(np.flatnonzero(values[1:] > 1.07 * values[:-1]) + 1).tolist() for values in series]
+
+
+def _asv(asv: Asv, which: int, series: Sequence[Values]) -> list[list[int]]:
+    return [found[which] for found in asv.regressions([values.tolist() for values in series])]
+
+
+def detectors(folder: Path) -> tuple[list[Alarms], str]:
+    """With a line about asv."""
+    plain = [Alarms("opmark", _ours), Alarms("more than 7 % over the night before", _day_over_day)]
+    try:
+        asv = Asv(folder)
+    except NoAsv as error:
+        return plain, f"asv could not be installed, so it is missing here: {error}"
+    theirs = [Alarms(f"asv, steps above {100 * by:.0f} %", partial(_asv, asv, i)) for i, by in enumerate(THRESHOLDS)]
+    return plain[:1] + theirs + plain[1:], f"asv {asv.version}, one value a night."
+
+
+def alarmed(detector: Alarms, nights: Nights, count: int = SERIES) -> float:
+    """Share of series without any change that are said to have one."""
+    draw = np.random.default_rng(8)
+    return sum(map(bool, detector.find([nights.series(draw) for _ in range(count)]))) / count
+
+
+def located(detector: Alarms, nights: Nights, at: int, step: float = STEP, count: int = SERIES) -> float:
+    """Share of series in which it is found within two nights."""
+    return found_all(detector, nights, {at: step}, count)
+
+
+def found_all(detector: Alarms, nights: Nights, steps: dict[int, float], count: int = SERIES) -> float:
+    """Share of series in which every step is found within two nights."""
+    draw = np.random.default_rng(9)
+    alarms = detector.find([nights.series(draw, steps) for _ in range(count)])
+    return sum(all(any(abs(night - at) <= NEAR for night in found) for at in steps) for found in alarms) / count
+
+
+def warned(nights: Nights) -> tuple[float, float]:
+    """Early warnings a night of series without any change, and the share of +5 % that are seen after two nights."""
+    draw = np.random.default_rng(10)
+    quiet = [nights.series(draw).tolist() for _ in range(WATCHED)]
+    looks = range(NIGHT, nights.length + 1)
+    false = sum(early_warning(values[:night]) for values in quiet for night in looks)
+    slow = [nights.series(draw, {nights.length - 2: 0.05}).tolist() for _ in range(SERIES)]
+    return false / (WATCHED * len(looks)), sum(map(early_warning, slow)) / SERIES
+
+
+class Detected(NamedTuple):
+    """What came of a detector."""
+
+    false: tuple[float, ...]
+    """Alarms, for each kind of nights."""
+    located: tuple[float, ...]
+    """Of +3 % at each place, in independent nights."""
+    hard: tuple[float, ...]
+    """The same in nights that are neither independent nor without outliers."""
+
+
+def detected(detector: Alarms) -> Detected:
+    false = (alarmed(detector, nights) for nights in KINDS.values())
+    steps = ((located(detector, nights, at) for at in PLACES.values()) for nights in (Nights(), KINDS["both"]))
+    return Detected(tuple(false), *map(tuple, steps))
+
+
+def rows(shell: Shell) -> list[Row]:
+    detectors_found, _ = _detected(shell.folder)
+    return [*_verdict_rows(_judged()), *_history_rows(detectors_found)]
+
+
+def _judged() -> dict[str, Judged]:
+    return {name: judged(tried) for name, tried in RULES.items()}
+
+
+def _detected(folder: Path) -> tuple[dict[str, Detected], str]:
+    known, line = detectors(folder)
+    return {detector.name: detected(detector) for detector in known}, line
+
+
+def _verdict_rows(found: dict[str, Judged]) -> list[Row]:
+    staged, ten, *stored_names, steady, ranks, fixed = found
+    false = "false verdicts on identical code, 2 % drift"
+    return [
+        _row(f"{false}, {staged}, 0.3, 0.5 and 1 % spread", found[staged].false, most=0.01),
+        _row(
+            f"{false}, `compare` one after the other, 3, 5, 10 and 20 a side, worst spread",
+            [max(found[name].false) for name in stored_names],
+            most=0.01,
+        ),
+        _row(f"{false}, {ranks}", found[ranks].false),
+        _row(f"+2 % found at 0.5 % spread, {ten}", [found[ten].two], least=0.95),
+        _row("the same, `ab`", [found[staged].two], least=0.95),
+        _row(f"the same, {steady}", [found[steady].two], least=0.95),
+        _row(f"the same, {fixed}", [found[fixed].two]),
+        _row(f"+5 % found at 1 % spread, {ten}, and `ab`", [found[ten].five, found[staged].five], least=1.0),
+        _row("+2 % called the same, `ab`", [found[staged].same], most=0.01),
+    ]
+
+
+def _history_rows(found: dict[str, Detected]) -> list[Row]:
+    made = []
+    for name, one in found.items():
+        ours = name == "opmark"
+        kinds, places = ", ".join(KINDS), ", ".join(PLACES)
+        made += [
+            _row(f"100 nights, 1 % noise, false alarms, {name}: {kinds}", one.false, most=0.05 if ours else None),
+            _row(f"+3 % located within {NEAR} nights, {name}: {places}", one.located, least=0.85 if ours else None),
+        ]
+    return made
+
+
+def _row(what: str, measured: Sequence[float], least: float | None = None, most: float | None = None) -> Row:
+    shown = ", ".join(map(_percent, measured))
+    if least is not None:
+        return Row(what, f"at least {100 * least:.0f} %", shown, min(measured) >= least)
+    if most is not None:
+        return Row(what, f"at most {100 * most:.0f} %", shown, max(measured) <= most)
+    return Row(what, "", shown, None)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def main() -> None:
+    begun = time.perf_counter()
+    verdicts = _judged()
+    with tempfile.TemporaryDirectory() as folder:
+        series, line = _detected(Path(folder))
+    print(markdown([*_verdict_rows(verdicts), *_history_rows(series)]), end="\n\n")
+    print(_verdict_table(verdicts), _history_table(series), line, _shapes_table(), sep="\n\n")
+    print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)
+
+
+def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body))
+
+
+def _verdict_table(found: dict[str, Judged]) -> str:
+    head = ["rule", *(f"false, {100 * spread:g} % spread" for spread in SPREADS)]
+    head += ["+2 % found (0.5 %)", "+5 % found (1 %)", "+2 % called the same", "processes a side"]
+    body = []
+    for name, one in found.items():
+        shown = [*one.false, one.two, one.five, one.same]
+        body.append([name, *map(_percent, shown), f"{one.processes:.1f}"])
+    return _table(head, body)
+
+
+def _history_table(found: dict[str, Detected]) -> str:
+    head = ["detector", *(f"false: {kind}" for kind in KINDS), *(f"+3 % {place}" for place in PLACES)]
+    head += [f"both, +3 % {place}" for place in PLACES]
+    body = [[name, *map(_percent, [*one.false, *one.located, *one.hard])] for name, one in found.items()]
+    return _table(head, body)
+
+
+def _shapes_table() -> str:
+    """What else happens to a series, by opmark alone."""
+    ours = Alarms("opmark", _ours)
+    back = 1 / (1 + STEP) - 1
+    shapes: dict[str, Callable[[Nights], float]] = {
+        "-3 % 10 nights before the end": lambda nights: located(ours, nights, 90, -STEP),
+        "+3 % and 30 nights later +3 % again: both": lambda nights: found_all(ours, nights, {40: STEP, 70: STEP}),
+        "+3 % and back after 20 nights: both": lambda nights: found_all(ours, nights, {40: STEP, 60: back}),
+        "+5 % 3 nights before the end": lambda nights: located(ours, nights, 97, 0.05),
+        "20 nights: false alarms": lambda nights: alarmed(ours, nights._replace(length=20)),
+        "20 nights: +5 % in the middle": lambda nights: located(ours, nights._replace(length=20), 10, 0.05),
+        "10 nights: false alarms": lambda nights: alarmed(ours, nights._replace(length=10)),
+        "10 nights: +5 % in the middle": lambda nights: located(ours, nights._replace(length=10), 5, 0.05),
+    }
+    body = [[name, *(_percent(share(nights)) for nights in KINDS.values())] for name, share in shapes.items()]
+    early = [warned(nights) for nights in KINDS.values()]
+    body.append(["early warnings without a change, a night", *(f"{100 * false:.2f} %" for false, _ in early)])
+    body.append(["+5 % of 2 nights: warned", *(_percent(seen) for _, seen in early)])
+    return _table(["series", *KINDS], body)
+
+
+if __name__ == "__main__":
+    main()

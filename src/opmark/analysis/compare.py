@@ -1,0 +1,349 @@
+"""Two sides of the same cases -> ratios and verdicts. A side is a run, or a part of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import NamedTuple
+
+from opmark.analysis.alike import Facts, differing, refuse
+from opmark.analysis.geomean import geomean
+from opmark.analysis.judge import Judged, Rules, Values, judge
+from opmark.analysis.learnt_floor import learnt_noise
+from opmark.analysis.matching import Key, Matched, Measured, Way, matched, measured
+from opmark.errors import InvalidParameter, UnknownName, UserError
+from opmark.interfaces import Store
+from opmark.registry import parameters_of, way_of
+from opmark.schema import CACHES, QUANTITIES, Case, Run
+from opmark.schema.comparison import Compared, Pairing
+from opmark.schema.figure import Figure
+from opmark.schema.measurement import PREEMPTED
+from opmark.schema.noise import NoiseFloor
+from opmark.schema.shown import shown
+from opmark.stats.verdict import DRIFT, MARGIN, over_cases
+from opmark.store.find import noise_of
+from opmark.units import counted
+
+ALL = "all"
+MANY = 3000
+"""Records that are not read again for the reasons of a few."""
+_FEW = 3
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two things compared."""
+
+    name: str
+    run: Run
+    figures: Sequence[Figure]
+    facts: Mapping[str, Facts] = field(default_factory=dict)
+    """By the id of an environment."""
+    noise: Mapping[str, NoiseFloor] = field(default_factory=dict)
+    """By the same, where it was measured."""
+    learnt: Callable[[str], NoiseFloor | None] = lambda environment: None
+    """By the same, from what else is stored: asked for only where a lone process has no spread of its own."""
+    why: Callable[[Way], str] = lambda way: ""
+    """Why something failed; asked for only where it has."""
+
+
+def side_of(store: Store, run: Run, name: str = "", chosen: Callable[[Figure], bool] | None = None) -> Side:
+    """A run, or what of it is chosen; the store has to stay open until it is compared."""
+    figures = store.figures(runs=[run.id])
+    if chosen:
+        figures = [figure for figure in figures if chosen(figure)]
+    found = store.environments({figure.environment for figure in figures if figure.environment})
+    facts = {key: environment.facts for key, environment in found.items()}
+    floors = {key: noise_of(store, own) for key, own in facts.items()}
+    known = {key: floor for key, floor in floors.items() if floor}
+
+    @cache
+    def learnt(environment: str) -> NoiseFloor | None:
+        return learnt_noise(store, facts[environment]) if environment in facts else None
+
+    why = Reasons(store, run, many=len(figures) > MANY)
+    return Side(name or run.label or run.id, run, figures, facts, known, learnt, why)
+
+
+class Reasons:
+    """Why what failed did. Read when it is first asked for; of a large run it is left to who wants to know, since all
+    records would have to be read for the reasons of a few."""
+
+    def __init__(self, store: Store, run: Run, *, many: bool) -> None:
+        self._store = store
+        self._run = run
+        self._many = many
+
+    def __call__(self, way: Way) -> str:
+        return f"`opmark show {self._run.id}` says why" if self._many else self._known.get(way, "")
+
+    @cached_property
+    def _known(self) -> dict[Way, str]:
+        tasks = ((r.task, r.reason) for r in self._store.records(self._run.id) if r.status != "ok")
+        return {Way(t.case.id, t.backend, t.implementation, t.settings.threads): reason for t, reason in tasks}
+
+
+def compare(
+    a: Side,
+    b: Side,
+    cases: Mapping[str, Case],
+    *,
+    quantity: str = "",
+    margin: float = MARGIN,
+    drift: float = DRIFT,
+    unlike: bool = False,
+) -> Compared:
+    """B as A has it. `cases`: what the ids stand for; `quantity`: another than the headline, as `latency`,
+    `latency:cold` or `all`; `unlike`: also where the machines are not alike."""
+    sides = measured(a.figures), measured(b.figures)
+    found = matched(*sides)
+    if found is None:
+        raise _nothing_shared((a, b), sides, cases)
+    one_run = a.run.id == b.run.id
+    in_turns = not one_run and bool(a.run.session and a.run.session == b.run.session)
+    paired = one_run or in_turns
+    differ = differing(_opposite(a, b, found))
+    if not (unlike or one_run):
+        refuse((a.name, b.name), differ)
+    drafts = list(_drafts(found, a, b, quantity, Rules(margin, 0.0 if paired else drift, paired, looked=in_turns)))
+    if not drafts:
+        raise UserError(f"`{quantity}` was not measured on both sides", f"measured: {_quantities(found)}")
+    settled = _over_all(drafts)
+    names = _Names(cases)
+    return Compared(
+        a=a.name,
+        b=b.name,
+        runs=(a.run.id, b.run.id),
+        paired=paired,
+        margin=margin,
+        drift=0.0 if paired else drift,
+        pairs=tuple(sorted((_pairing(_explained(draft, a, b), names) for draft in settled), key=_by_effect)),
+        geomean=geomean([draft.judged for draft in settled if draft.judged], paired=paired),
+        only=(tuple(names.lone(one) for one in found.only[0]), tuple(names.lone(one) for one in found.only[1])),
+        differing=differ,
+    )
+
+
+class _Draft(NamedTuple):
+    """A case on both sides, until all are judged."""
+
+    pair: tuple[Measured, Measured]
+    key: Key | None
+    judged: Judged | None
+    floor: float = 0.0
+    note: str = ""
+
+
+def _drafts(found: Matched, a: Side, b: Side, quantity: str, rules: Rules) -> Iterator[_Draft]:
+    wanted = _wanted(quantity)
+    for pair in found.pairs:
+        if any(one.status != "ok" for one in pair):
+            yield _Draft(pair, None, None)
+            continue
+        keys = [key for key in pair[0].figures if key in pair[1].figures and wanted(key)]
+        if not keys and not quantity:
+            yield _Draft(pair, None, None, note=_nothing_alike(pair))
+        for key in keys if quantity else keys[:1]:
+            yield _judged(pair, key, (a, b), rules)
+
+
+def _judged(pair: tuple[Measured, Measured], key: Key, sides: tuple[Side, Side], rules: Rules) -> _Draft:
+    a, b = (_sound(one.figures[key], side) for one, side in zip(pair, sides, strict=True))
+    notes = "; ".join(filter(None, (a.note, b.note)))
+    if not a.figures or not b.figures:
+        return _Draft(pair, key, None, note=notes)
+    floor = _floor(key, (a.figures, b.figures), sides)
+    judged = judge(Values.of(a.figures, b.figures), floor, rules)
+    return _Draft(pair, key, judged, floor, "; ".join(filter(None, (judged.note, notes))))
+
+
+def _wanted(quantity: str) -> Callable[[Key], bool]:
+    """`latency`, `latency:cold`, `all`; nothing: whatever there is."""
+    name, _, cache = quantity.partition(":")
+    if name not in ("", ALL, *QUANTITIES):
+        raise UnknownName("quantity", name, [*QUANTITIES, ALL])
+    if cache not in ("", *CACHES):
+        raise InvalidParameter(f"quantity `{quantity}`: expected {' or '.join(CACHES)} behind the colon, got `{cache}`")
+    return lambda key: (name in ("", ALL) or key[0] == name) and cache in ("", key[1])
+
+
+class _Sound(NamedTuple):
+    figures: Mapping[int, Figure]
+    """None: there is nothing to be judged by."""
+    note: str = ""
+
+
+def _sound(by_process: Mapping[int, Figure], side: Side) -> _Sound:
+    """Without processes whose number is the scheduler's; nothing where more than half of them are, or where a time is
+    below what the clock can tell."""
+    bad = [process for process, figure in by_process.items() if PREEMPTED in figure.cautions]
+    if 2 * len(bad) > len(by_process):
+        return _Sound({}, f"preempted in {side.name}: the number is the scheduler's")
+    if any(not figure.median or figure.median <= 0 for figure in by_process.values()):
+        return _Sound({}, f"below what can be measured in {side.name}")
+    if not bad:
+        return _Sound(by_process)
+    rest = {process: figure for process, figure in by_process.items() if process not in bad}
+    return _Sound(rest, f"without {len(bad)} of {len(by_process)} processes that were preempted in {side.name}")
+
+
+def _floor(key: Key, figures: tuple[Mapping[int, Figure], Mapping[int, Figure]], sides: tuple[Side, Side]) -> float:
+    """The larger of both sides', as far as it is known; it is one of times."""
+    if key[0] in QUANTITIES and QUANTITIES[key[0]].unit != "s":
+        return 0.0
+    lone = any(len(by_process) == 1 for by_process in figures)
+    learnt: dict[str, NoiseFloor | None] = {}  # of one environment, both sides would learn the same
+    found = []
+    for by_process, side in zip(figures, sides, strict=True):
+        first = next(iter(by_process.values()))
+        place = first.environment
+        noise = side.noise.get(place)
+        if noise is None and lone:
+            if place not in learnt:
+                learnt[place] = side.learnt(place)
+            noise = learnt[place]
+        if noise and first.median:
+            found.append(noise.floor_for(first.median))
+    return max(found, default=0.0)
+
+
+def _over_all(drafts: Sequence[_Draft]) -> list[_Draft]:
+    """With the verdicts that hold where so many are given at once."""
+    places = [i for i, draft in enumerate(drafts) if draft.judged]
+    corrected = over_cases([draft.judged.found for draft in drafts if draft.judged])
+    settled = list(drafts)
+    for i, found in zip(places, corrected, strict=True):
+        judged = drafts[i].judged
+        assert judged is not None
+        settled[i] = drafts[i]._replace(judged=judged._replace(found=found))
+    return settled
+
+
+def _explained(draft: _Draft, a: Side, b: Side) -> _Draft:
+    """With why it failed."""
+    sides = zip(draft.pair, (a, b), strict=True)
+    told = [_failure(one, side) for one, side in sides if one.status != "ok"]
+    return draft._replace(note="; ".join(told)) if told else draft
+
+
+def _failure(one: Measured, side: Side) -> str:
+    status, reason = one.status, side.why(one.way)
+    verb = "skipped" if status == "skipped" else "failed"
+    total = len(one.without) + max((len(by_process) for by_process in one.figures.values()), default=0)
+    some = f" ({len(one.without)} of {counted(total, 'process', 'processes')})" if one.figures and one.without else ""
+    what = [] if status == "skipped" else [status]
+    return ": ".join((f"{verb} in {side.name}{some}", *what, *filter(None, [reason])))
+
+
+def _opposite(a: Side, b: Side, found: Matched) -> list[tuple[Facts, Facts]]:
+    """The environments that stand opposite each other."""
+    ids = dict.fromkeys((_environment(one), _environment(other)) for one, other in found.pairs)
+    return [(a.facts[one], b.facts[other]) for one, other in ids if one in a.facts and other in b.facts]
+
+
+def _environment(one: Measured) -> str:
+    every = (f.environment for by_process in one.figures.values() for f in by_process.values())
+    return next(every, one.any.environment)
+
+
+def _pairing(draft: _Draft, names: _Names) -> Pairing:
+    one, other = draft.pair
+    op, params, phase = names.of(one)
+    judged = draft.judged
+    numbers = judged.found if judged else None
+    return Pairing(
+        case=one.way.case,
+        op=op,
+        params=params,
+        phase=phase,
+        where=(names.where(one.way), names.where(other.way)),
+        quantity=draft.key[0] if draft.key else "",
+        cache=draft.key[1] if draft.key else None,
+        a=judged.used.centre("a") if judged else None,
+        b=judged.used.centre("b") if judged else None,
+        processes=judged.used.processes if judged else (0, 0),
+        ratio=numbers.ratio if numbers else None,
+        low=numbers.low if numbers else None,
+        high=numbers.high if numbers else None,
+        p=numbers.p if numbers else None,
+        verdict=numbers.verdict if numbers else "undecided",
+        floor=draft.floor,
+        note=draft.note,
+        statuses=(one.status, other.status),
+    )
+
+
+def _by_effect(pair: Pairing) -> tuple[int, float]:
+    """What failed on one side only, then the slowest first, then what has no number to compare."""
+    ok = [status == "ok" for status in pair.statuses]
+    if ok == [True, False]:
+        return 0, 0.0
+    if ok == [False, True]:
+        return 1, 0.0
+    return (2, -pair.ratio) if pair.ratio is not None else (3, 0.0)
+
+
+def where(backend: str, implementation: str, threads: int) -> str:
+    """As `Pairing.where` has it."""
+    return f"{backend}{way_of(backend, implementation)} ×{threads}"
+
+
+class _Names:
+    """What things are called; each is made up once."""
+
+    def __init__(self, cases: Mapping[str, Case]) -> None:
+        self._cases = cases
+        self._where: dict[tuple[str, str, int], str] = {}
+
+    def of(self, one: Measured) -> tuple[str, str, str]:
+        """(operator, parameters, phase)"""
+        case = self._cases.get(one.way.case)
+        if case is None:
+            return one.op, f"case {one.way.case}", ""
+        return case.op, shown(case, parameters_of(case.op)), " d".join((case.phase, *case.wrt))
+
+    def where(self, way: Way) -> str:
+        key = way[1:]
+        if key not in self._where:
+            self._where[key] = where(*key)
+        return self._where[key]
+
+    def lone(self, one: Measured) -> str:
+        op, params, phase = self.of(one)
+        parts = (op, params, "" if phase == "forward" else phase, f"({self.where(one.way)})")
+        return " ".join(filter(None, parts))
+
+
+def _nothing_alike(pair: tuple[Measured, Measured]) -> str:
+    a, b = (", ".join(" ".join(key) for key in one.figures) for one in pair)
+    return f"nothing was measured on both sides: {a} in A, {b} in B"
+
+
+def _quantities(found: Matched) -> str:
+    every = dict.fromkeys(":".join(key) for a, b in found.pairs for key in a.figures if key in b.figures)
+    return ", ".join(every) or "nothing on both sides"
+
+
+def _nothing_shared(
+    sides: tuple[Side, Side], found: tuple[list[Measured], list[Measured]], cases: Mapping[str, Case]
+) -> UserError:
+    names = _Names(cases)
+    told = [f"`{side.name}` has {_first(own, names)}" for side, own in zip(sides, found, strict=True)]
+    return UserError(
+        f"no case in common: {'; '.join(told)}",
+        "a case is an operator with all its parameters and its phase; run the same workload for both",
+    )
+
+
+def _first(found: Sequence[Measured], names: _Names) -> str:
+    listed = list(dict.fromkeys(" ".join(filter(None, names.of(one))) for one in found[: 10 * _FEW]))
+    if not listed:
+        return "none"
+    more = ", ..." if len(listed) > _FEW or len(found) > 10 * _FEW else ""
+    return f"{counted(len({one.way.case for one in found}), 'case')}: {', '.join(listed[:_FEW])}{more}"
+
+
+def ids(*sides: Side) -> Iterable[str]:
+    """Of the cases of these sides."""
+    return {figure.case for side in sides for figure in side.figures}

@@ -1,0 +1,135 @@
+"""Which commit made it slower: `opmark bisect`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from opmark.api.common import PathLike, talk
+from opmark.api.interleaving import measure_sides, refuse_ranks_of_others
+from opmark.errors import StoreError, UserError
+from opmark.runner.bisecting import Bisection
+from opmark.runner.git import Commit, commit_of, repository
+from opmark.runner.origin import confirm_origin
+from opmark.runner.revisions import checked_out, make
+from opmark.runner.sides import Side
+from opmark.runner.two_sides import Difference, one_side, side_at, side_in
+from opmark.runner.wanted import ARGUMENTS, OF_CASES, many, numbers, wanted
+from opmark.schema import Case
+from opmark.schema.bisected import Bisected, Candidate, Word
+from opmark.schema.comparison import Compared, Pairing
+
+
+def bisect(
+    ops: str | Sequence[str] = (),
+    *,
+    good: str,
+    bad: str = "HEAD",
+    repo: PathLike | None = None,
+    make: str = "",
+    backend: str | Sequence[str] = (),
+    python: str | Sequence[str] = (),
+    threads: int | Sequence[int] = (),
+    label: str = "",
+    on_step: Callable[[Candidate], None] | None = None,
+    say: Callable[[str], None] = talk,
+    **asked: Any,
+) -> Bisected:
+    """The first commit that is slower than `good`, on the way to `bad`, found by `git bisect`.
+
+    First these two are compared in turns, and have to be a confirmed slowdown. Then every candidate is compared with
+    the good one: with half of that slowdown, by factor, as the margin, since it is this change that is looked for and
+    not a smaller one. What cannot be made, imported or decided is skipped. The rest is as for `ab`.
+    """
+    chosen = wanted(ops, **{name: value for name, value in asked.items() if name in ARGUMENTS})
+    refuse_ranks_of_others(chosen)
+    difference = Difference(backend=many(backend), python=many(python), threads=numbers(threads))
+    plain = one_side(difference, chosen.cases)
+    root = repository(repo)
+    ends = commit_of(root, good), commit_of(root, bad)
+    if ends[0] == ends[1]:
+        raise UserError(f"--good and --bad are both commit {ends[0].short}: nothing lies between them")
+    how = {name: value for name, value in asked.items() if name not in OF_CASES}
+    with ExitStack() as stack:
+        first = side_at(root, ends[0], plain, [case.op for case in chosen.cases], stack, shown=good, command=make)
+        tree = stack.enter_context(checked_out(root, ends[1].hash))
+        measuring = partial(measure_sides, say=say, **how)
+        work = _Work(root, tree, plain, first, make, label or "bisect", measuring)
+        return _bisected(work, ends, chosen.cases, on_step or (lambda step: None))
+
+
+@dataclass(frozen=True)
+class _Work:
+    root: Path
+    tree: Path
+    """A worktree that is moved from commit to commit."""
+    plain: Side
+    good: Side
+    make: str
+    label: str
+    measure: Callable[..., Compared]
+
+    def compared(self, commit: Commit, cases: Sequence[Case], **how: Any) -> Compared:
+        """What is checked out, as the good one has it."""
+        ops = [case.op for case in cases]
+        if self.make:
+            make(self.make, self.tree)
+        side = side_in(self.root, self.tree, commit, self.plain, ops)
+        confirm_origin(side, ops)
+        return self.measure(self.good, side, cases, label=f"{self.label} {commit.short}", **how)
+
+
+def _bisected(
+    work: _Work, ends: tuple[Commit, Commit], cases: Sequence[Case], on_step: Callable[[Candidate], None]
+) -> Bisected:
+    whole = work.compared(ends[1], cases)
+    found = Bisected(ends[0].hash, ends[1].hash, whole)
+    slower = [pair for pair in whole.pairs if pair.verdict == "slower" and pair.ratio]
+    if not slower:
+        return found
+    target = max(slower, key=lambda pair: pair.ratio or 0.0)
+    margin = math.sqrt(target.ratio or 1.0) - 1
+    followed = [case for case in cases if case.id == target.case]
+    bisection = Bisection(work.tree, ends[0].hash, ends[1].hash)
+    known = {ends[1].hash: _candidate(ends[1], "bad", target, whole)}
+    while not bisection.over:
+        step = _looked_at(work, bisection.candidate(), followed, target, margin)
+        known[step.commit] = step
+        on_step(step)
+        bisection.say(step.word)
+    return replace(
+        found,
+        case=target.case, op=target.op, params=target.params, margin=margin,
+        steps=tuple(known.values())[1:],
+        first=tuple(known.get(commit.hash) or _candidate(commit, "skip") for commit in bisection.left),
+        log=bisection.log(),
+    )  # fmt: skip
+
+
+def _looked_at(work: _Work, commit: Commit, cases: Sequence[Case], target: Pairing, margin: float) -> Candidate:
+    try:
+        compared = work.compared(commit, cases, margin=margin)
+    except StoreError:
+        raise
+    except UserError as error:  # it cannot be made, or nothing of it can be measured
+        return _candidate(commit, "skip", why=error.message)
+    pair = next((one for one in compared.pairs if one.case == target.case and one.where == target.where), None)
+    if pair is None or pair.ratio is None:
+        return _candidate(commit, "skip", why=pair.note if pair else "it has no such case", compared=compared)
+    words: dict[str, Word] = {"slower": "bad", "faster": "good", "same": "good", "undecided": "skip"}
+    why = "" if pair.verdict != "undecided" else "undecided: neither as fast as the good one nor clearly slower"
+    return _candidate(commit, words[pair.verdict], pair, compared, why)
+
+
+def _candidate(
+    commit: Commit, word: Word, pair: Pairing | None = None, compared: Compared | None = None, why: str = ""
+) -> Candidate:
+    numbers = (pair.ratio, pair.low, pair.high) if pair else (None, None, None)
+    return Candidate(*commit, word, *numbers, why=why, runs=compared.runs if compared else None)

@@ -1,0 +1,76 @@
+"""opmark compare"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from opmark.cli.options import Db
+from opmark.cli.output import console, split, write_out
+from opmark.cli.share import share
+from opmark.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from opmark.schema.comparison import Compared
+
+_FORMATS = ("table", "md", "json")
+
+
+def compare(
+    a: Annotated[
+        str,
+        typer.Argument(help="A run (id, label, LABEL~1), a store file or STORE::RUN; or a backend or interpreter."),
+    ],
+    b: Annotated[str, typer.Argument(help="The same: this one is faster or slower than A.")],
+    run: Annotated[
+        str | None, typer.Option(help="The run whose backends or interpreters A and B are. [default: the last run]")
+    ] = None,
+    quantity: Annotated[
+        str, typer.Option(help="As in latency, latency:cold, all. [default: what stands for the case on both sides]")
+    ] = "",
+    margin: Annotated[str, typer.Option(help="Differences up to this are called the same: 0.01 or 1%.")] = "1%",
+    drift: Annotated[
+        str, typer.Option(help="How far apart two sessions of the same code may be; 0 where clocks are locked.")
+    ] = "2%",
+    unlike: Annotated[bool, typer.Option("--unlike", help="Also where the machines are not alike.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Show only these: slower, faster, same, undecided, failed, skipped.")
+    ] = None,
+    format: Annotated[str, typer.Option(help="table, md, json.")] = "table",
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it to this file.")] = None,
+    db: Db = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object: --format json.")] = False,
+) -> None:
+    """Is B faster or slower than A? Two runs, or two backends of one, case by case."""
+    from opmark import api
+    from opmark.measure.collector import no_collector
+    from opmark.report.comparison import wanted_words
+
+    words = wanted_words(split(only or []))
+    chosen = "json" if as_json else format
+    if chosen not in _FORMATS:
+        raise InvalidParameter(f"--format: expected {', '.join(_FORMATS)}, got `{format}`")
+    shares = {"margin": share(margin, "margin"), "drift": share(drift, "drift")}
+    with no_collector():  # thousands of small things, all of them needed until the end
+        found = api.compare(a, b, db=db, run=run, quantity=quantity, unlike=unlike, **shares)
+    write_comparison(found, chosen, output, words)
+
+
+def write_comparison(found: Compared, format: str, output: Path | None, only: list[str]) -> None:
+    """In one of the formats, to a file or to standard output."""
+    import msgspec
+
+    from opmark.report.comparison import comparison_text, comparison_view, print_comparison
+    from opmark.report.comparison_markdown import comparison_markdown
+
+    if format == "json":
+        view = msgspec.json.encode(comparison_view(found, only))
+        write_out(msgspec.json.format(view, indent=1).decode() + "\n", output)
+    elif format == "md":
+        write_out(comparison_markdown(found, only), output)
+    elif output is None:
+        print_comparison(found, console(), only)
+    else:
+        write_out(comparison_text(found, only), output)

@@ -1,0 +1,27 @@
+"""opmark merge"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from opmark.cli.options import Db
+from opmark.cli.output import talk
+
+
+def merge(
+    others: Annotated[
+        list[str],
+        typer.Argument(metavar="OTHER...", help="Stores: files, postgresql://..., journals."),
+    ],
+    db: Db = None,
+) -> None:
+    """Bring the runs of other stores into this one. What is there already is left out, so it can be said twice."""
+    from opmark import api
+    from opmark.report.plain import printable
+    from opmark.report.runs import merged_line
+    from opmark.store.location import shown
+
+    for other, merged in zip(others, api.merge(*others, db=db), strict=True):
+        talk(f"{printable(str(shown(other)))}: {merged_line(merged)}")

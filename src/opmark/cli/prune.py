@@ -1,0 +1,80 @@
+"""opmark prune"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from opmark.cli.options import Db
+from opmark.cli.output import console, talk
+from opmark.errors import UserError
+from opmark.units import counted
+
+if TYPE_CHECKING:
+    from opmark.api.pruning import Pruned
+
+_INTERRUPTED = 130
+
+
+def prune(
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="Ids (or their beginnings) or labels.")
+    ] = None,
+    before: Annotated[
+        str, typer.Option(help="Only those that began before this: 2030-12-31, 2030-12-31T18:00 (UTC), 30d, 8w.")
+    ] = "",
+    label: Annotated[str, typer.Option(help="Only those of this label; it may have * and ?.")] = "",
+    keep_last: Annotated[int | None, typer.Option(help="Of those that would go, the newest N stay.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every run of the store.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Without it, a script removes nothing.")] = False,
+    compact: Annotated[bool, typer.Option("--compact", help="Give the room back to the disk.")] = False,
+    db: Db = None,
+) -> None:
+    """Remove runs with their records, for good, after saying which. What is given narrows: a run goes if it is named
+    (where any is) and fits every option."""
+    from opmark import api
+
+    asked = {"before": before, "label": label, "keep_last": keep_last, "everything": everything}
+    found = api.prune(runs or (), **asked, compact=compact, db=db)  # type: ignore[arg-type]
+    _say(found)
+    if found.runs:
+        _agree(found, yes=yes)
+    elif not compact:
+        talk("no run is of that kind; nothing was removed")
+        return
+    ids = [run.id for run in found.runs]  # those that were shown: others may have come meanwhile
+    done = api.prune(ids, yes=True, compact=compact, db=db)
+    if done.removed:
+        talk(f"removed {_counted(done)}")
+    if done.compacted:
+        talk(done.compacted)
+
+
+def _say(found: Pruned) -> None:
+    from opmark.report.runs import print_runs
+
+    if found.runs:
+        print_runs(found.runs, console())
+    if found.parted:
+        talk(f"measured in turns with one of these, and to stay: {', '.join(found.parted)}")
+
+
+def _agree(found: Pruned, *, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UserError(f"{_counted(found)} would be removed; nothing was", "--yes removes them without asking")
+    try:
+        agreed = typer.confirm(f"Remove {_counted(found)} for good?", err=True)
+    except typer.Abort:
+        talk("\nnothing was removed")
+        raise typer.Exit(_INTERRUPTED) from None
+    if not agreed:
+        talk("nothing was removed")
+        raise typer.Exit
+
+
+def _counted(found: Pruned) -> str:
+    return f"{counted(len(found.runs), 'run')} with {counted(found.records, 'record')}"

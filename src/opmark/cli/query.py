@@ -1,0 +1,55 @@
+"""opmark query"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opmark.cli.options import Db
+from opmark.cli.output import talk, write_out
+from opmark.errors import UserError
+
+_COLUMNS_OF = "SELECT * FROM {view} WHERE 1 = 0"
+
+
+def query(
+    sql: Annotated[
+        str, typer.Argument(metavar="SQL", help="A SELECT over the views; - reads it from standard input.")
+    ] = "",
+    format: Annotated[
+        str, typer.Option("-f", "--format", help="table, md, csv, json, jsonl, parquet. [default: table]")
+    ] = "",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A file; its ending tells the format, if -f does not.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Rows at most; 0 for all.")] = 0,
+    timeout: Annotated[float, typer.Option(help="Seconds that it may take.")] = 60.0,
+    views: Annotated[bool, typer.Option("--views", help="List the views and their columns instead.")] = False,
+    db: Db = None,
+) -> None:
+    """Ask the store in SQL: it can only read. The views and their columns are told by --views."""
+    from opmark import api
+    from opmark.report.formats import Grid, format_for, written
+    from opmark.store.views import NAMES
+
+    chosen = format_for(format, output)
+    if views:
+        columns = {name: api.query(_COLUMNS_OF.format(view=name), db=db).columns for name in NAMES}
+        write_out(written(Grid(["view", "columns"], [[n, ", ".join(c)] for n, c in columns.items()]), chosen), output)
+        return
+    answer = api.query(_statement(sql), limit=limit or None, timeout=timeout, db=db)
+    write_out(written(answer.grid(), chosen), output)
+    if not answer.complete:
+        talk(f"these are the first {limit} rows; --limit gives more")
+
+
+def _statement(sql: str) -> str:
+    text = sys.stdin.read() if sql == "-" else sql
+    if not text.strip():
+        raise UserError(
+            "no SQL is given", 'as in `opmark query "select op, count(*) from records group by op"`; --views lists them'
+        )
+    return text

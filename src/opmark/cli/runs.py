@@ -1,0 +1,79 @@
+"""opmark runs"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from opmark.cli.options import Db
+from opmark.cli.output import console, print_json_lines, talk
+from opmark.errors import UserError
+
+LAST = 20
+
+runs = typer.Typer(help="List the runs of a store, newest first; label and describe them.")
+
+_Run = Annotated[str, typer.Argument(metavar="RUN", help="Id (or its beginning) or label.")]
+
+
+@runs.callback(invoke_without_command=True)
+def list_(
+    context: typer.Context,
+    last: Annotated[int, typer.Option(help="So many of them, the newest first; 0 for all.")] = LAST,
+    label: Annotated[str, typer.Option(help="Only those of this label; it may have * and ?.")] = "",
+    op: Annotated[str, typer.Option(help="Only those that measured this operator; it may have * and ?.")] = "",
+    upgrade: Annotated[
+        bool, typer.Option("--upgrade", help="Bring a store of an older version up to date first.")
+    ] = False,
+    db: Db = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a run.")] = False,
+) -> None:
+    if context.invoked_subcommand:
+        if (last, label, op, upgrade, as_json) != (LAST, "", "", False, False):
+            raise UserError(f"`opmark runs {context.invoked_subcommand}` lists nothing", "leave such options out")
+        context.obj = db
+        return
+    from opmark.api.stores import list_runs
+    from opmark.report.runs import print_runs
+
+    found, older = list_runs(last=last or None, label=label, op=op, upgrade=upgrade, db=db)
+    if upgrade:
+        talk("the store is up to date")
+    if as_json:
+        print_json_lines([one.row() for one in found])
+    elif found:
+        print_runs(found, console())
+    else:
+        talk("no run of that kind" if label or op else "the store holds no run yet")
+    if older:
+        talk(f"and {older} older: --last N lists more of them, --last 0 all")
+
+
+@runs.command("label")
+def label_(
+    context: typer.Context,
+    run: _Run,
+    text: Annotated[str, typer.Argument(help="The name that it can be asked for by; '' takes it away.")],
+    db: Db = None,
+) -> None:
+    """Give a run a name."""
+    from opmark import api
+    from opmark.report.plain import printable
+
+    noted = api.label(run, text, say=lambda line: talk(f"warning: {line}"), db=db or context.obj)
+    talk(f"run {noted.id} is `{printable(noted.label)}`" if noted.label else f"run {noted.id} has no label")
+
+
+@runs.command("describe")
+def describe(
+    context: typer.Context,
+    run: _Run,
+    text: Annotated[str, typer.Argument(help="What is to be said of it, on one line; '' takes it away.")],
+    db: Db = None,
+) -> None:
+    """Say something of a run."""
+    from opmark import api
+
+    noted = api.describe_run(run, text, db=db or context.obj)
+    talk(f"run {noted.id}: {noted.description}" if noted.description else f"run {noted.id} has no description")

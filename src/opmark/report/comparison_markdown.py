@@ -1,0 +1,74 @@
+"""A comparison in Markdown: all of it, or as short as a pull request wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from opmark.report.checked import news, remarks, row_figures, verdict
+from opmark.report.comparison import FIGURES, Columns, chosen, figures, footer, header
+from opmark.schema.checked import Checked, Finding
+from opmark.schema.comparison import Compared, Pairing
+
+_ROWS = 50
+"""Of a table in a pull request."""
+_FOLDED = ("undecided", "cleared", "mended", "missing")
+"""What nobody has to act on."""
+
+# What Markdown, or HTML inside of it, would take for its own; the names of a stranger's operators may hold anything.
+_SPECIAL = str.maketrans(
+    {character: f"\\{character}" for character in "\\`*_{}[]#|~!@$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+)
+
+
+def escaped(text: str) -> str:
+    """On one line, and nothing but text."""
+    return " ".join(text.split()).translate(_SPECIAL)
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], who: int) -> Iterator[str]:
+    """The first `who` columns are words, figures follow at the right, what is said of a row is last."""
+    yield f"| {' | '.join(map(escaped, heads))} |"
+    yield f"| {' | '.join('---' if i < who or not head else '---:' for i, head in enumerate(heads))} |"
+    for row in rows:
+        yield f"| {' | '.join(map(escaped, row))} |"
+
+
+def pairs_table(pairs: Sequence[Pairing]) -> Iterator[str]:
+    columns = Columns.of(pairs)
+    rows = [[*columns.cells(pair), *figures(pair)] for pair in pairs]
+    yield from table([*columns.heads, *FIGURES], rows, len(columns.heads))
+
+
+def comparison_markdown(compared: Compared, only: Collection[str] = ()) -> str:
+    shown = chosen(compared, only)
+    lines = [*(f"{escaped(line)}  " for line in header(compared)), ""]
+    if shown:
+        lines += [*pairs_table(shown), ""]
+    lines += [f"{escaped(line)}  " for line in footer(compared)]
+    return "\n".join(lines) + "\n"
+
+
+def summary_markdown(checked: Checked) -> str:
+    """For a pull request: the verdict, what is slower or faster, and the rest folded away."""
+    found = news(checked)
+    told = [finding for finding in found if finding.outcome not in _FOLDED]
+    folded = [finding for finding in found if finding.outcome in _FOLDED]
+    lines = [f"### {'❌' if checked.exit_code else '✅'} opmark: {escaped(verdict(checked))}", ""]
+    if told:
+        lines += [*_findings(told[:_ROWS]), ""]
+    if len(told) > _ROWS:
+        lines += [f"and {len(told) - _ROWS} more", ""]
+    lines += [f"- {escaped(line)}" for line in remarks(checked)]
+    lines += ["", "<details><summary>Details and environment</summary>", ""]
+    lines += [f"{escaped(line)}  " for line in (*header(checked.compared), *footer(checked.compared))]
+    if folded:
+        lines += ["", *_findings(folded[:_ROWS])]
+    if len(folded) > _ROWS:
+        lines += ["", f"and {len(folded) - _ROWS} more"]
+    return "\n".join([*lines, "", "</details>"]) + "\n"
+
+
+def _findings(found: Sequence[Finding]) -> Iterator[str]:
+    columns = Columns.of([finding.pair for finding in found])
+    rows = [[*columns.cells(finding.pair), *row_figures(finding)] for finding in found]
+    yield from table([*columns.heads, *FIGURES], rows, len(columns.heads))

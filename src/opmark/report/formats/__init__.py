@@ -1,0 +1,35 @@
+"""Tables in the formats that people and programs read. `written` takes any table; a run has its own in `results`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from opmark.errors import UnknownName
+from opmark.report.formats.comma import csv_text
+from opmark.report.formats.grid import Grid as Grid
+from opmark.report.formats.json_ import json_text, jsonl_text
+from opmark.report.formats.markdown import markdown_text
+from opmark.report.formats.parquet import parquet_bytes
+from opmark.report.formats.text import table_text
+
+FORMATS: dict[str, Callable[[Grid], str | bytes]] = {
+    "table": table_text,
+    "md": markdown_text,
+    "csv": csv_text,
+    "json": json_text,
+    "jsonl": jsonl_text,
+    "parquet": parquet_bytes,
+}
+_SUFFIXES = {".txt": "table", ".markdown": "md", ".ndjson": "jsonl", **{f".{name}": name for name in FORMATS}}
+
+
+def written(grid: Grid, format: str) -> str | bytes:
+    if format not in FORMATS:
+        raise UnknownName("format of tables", format, FORMATS)
+    return FORMATS[format](grid)
+
+
+def format_for(told: str, output: Path | None, default: str = "table") -> str:
+    """As told; else as the file is called; else the default."""
+    return told or (_SUFFIXES.get(output.suffix.lower(), default) if output else default)

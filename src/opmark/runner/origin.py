@@ -1,0 +1,112 @@
+"""Where the code of a side comes from: asked in a child process that is started as its workers are.
+
+Two sides that load the same files would be called the same, whatever their revisions say.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+from opmark.errors import UserError
+from opmark.frameworks.callables import found
+from opmark.guests.place import command
+from opmark.registry import backend as find_backend
+from opmark.registry import implementations
+from opmark.registry import operator as find_operator
+from opmark.runner.process import environ_for
+from opmark.runner.sides import Side, belongs, take_side
+
+_PATIENCE = 120.0
+_MARK = "opmark:"
+
+
+def confirm_origin(side: Side, ops: Iterable[str]) -> None:
+    """UserError where something comes from the files that a revision is to be compared with, or nothing from it.
+
+    What cannot be imported is no question here: its record will say why.
+    """
+    if side.checkout is None:
+        return
+    told = _asked(side, sorted(set(ops)))
+    if told["astray"]:
+        module, file = next(iter(told["astray"].items()))
+        raise UserError(
+            f"{side.name}: `{module}` was loaded from {file} and not from the revision, which lies in "
+            f"{side.checkout.root}: both sides would be the same code",
+            "something finds it by an absolute path: an import hook of an installation, or a change of sys.path",
+        )
+    if not told["inside"] and not told["failed"]:
+        files = "; ".join(f"{name}: {file}" for name, file in told["named"].items()) or "nothing"
+        raise UserError(
+            f"{side.name}: nothing that is measured comes from this repository: {files}",
+            "--rev compares revisions of a module of yours, as in `opmark ab --rev HEAD~1 my_module:f --args ...`, or "
+            "of a plug-in; --repo PATH names its repository",
+        )
+
+
+def _asked(side: Side, ops: list[str]) -> Any:
+    assert side.checkout is not None
+    info = find_backend(side.backend)
+    try:
+        done = subprocess.run(
+            [*command(info, "opmark.runner.origin"), side.backend],
+            input=json.dumps({"ops": ops, "root": side.checkout.root, "instead_of": side.checkout.instead_of}),
+            env=environ_for(info, side.threads, side=side), cwd=side.checkout.folder,
+            capture_output=True, text=True, errors="replace", timeout=_PATIENCE, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise UserError(f"{side.name}: importing it takes longer than {_PATIENCE:.0f} s") from None
+    told = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
+    if not told:  # it died, as a worker would: the record says how
+        return {"astray": {}, "inside": [], "failed": {"": done.stderr}, "named": {}}
+    return json.loads(told[-1].removeprefix(_MARK))
+
+
+def main(backend: str) -> None:
+    take_side()
+    asked = json.load(sys.stdin)
+    failed: dict[str, str] = {}
+    named: dict[str, str] = {}
+    for op in asked["ops"]:
+        try:
+            named[op] = _file(sys.modules.get(_load(op, backend)))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's module may raise anything
+            failed[op] = f"{type(error).__name__}: {error}"
+    modules = {name: _file(module) for name, module in list(sys.modules.items()) if name.partition(".")[0] != "opmark"}
+    files = {name: file for name, file in modules.items() if file}
+    inside = [name for name, file in files.items() if belongs(file, asked["root"])]
+    own = asked["instead_of"]
+    astray = {name: file for name, file in files.items() if own and name not in inside and belongs(file, own)}
+    print(f"\n{_MARK}{json.dumps({'inside': inside, 'astray': astray, 'failed': failed, 'named': named})}")
+
+
+def _load(op: str, backend: str) -> str:
+    """Imports what computes an operator; the name of the module that says so."""
+    info, operator = find_backend(backend), find_operator(op)
+    if info.loads:
+        import_module(info.loads.partition(":")[0])
+    if operator.category == "callable":
+        found(op)
+        return _module_of(op)
+    ways = implementations(operator, info)
+    return str(getattr(ways[0].build, "__module__", "")) if ways else str(operator.inputs.__module__)
+
+
+def _module_of(name: str) -> str:
+    """The longest part of a name that is a module, now that it is imported."""
+    parts = name.replace(":", ".").split(".")
+    return next((m for end in range(len(parts), 0, -1) if (m := ".".join(parts[:end])) in sys.modules), "")
+
+
+def _file(module: Any) -> str:
+    file = getattr(module, "__file__", None)
+    return file if isinstance(file, str) else ""
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,125 @@
+"""A revision's files in a folder of their own, and what has to be known to measure what is in them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import distributions
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+
+from opmark.errors import UserError
+from opmark.runner.git import ask, changed, commit_of, tell
+from opmark.runner.sides import Checkout, belongs, mapped
+from opmark.units import counted
+
+PREFIX = "opmark-tree-"
+"""Of the folders that are made here; the number of the process that made it follows."""
+_TAIL = 20
+
+
+@contextmanager
+def checked_out(root: Path, commit: str) -> Iterator[Path]:
+    """A folder with the files of a commit, gone afterwards."""
+    clear_away(root)
+    place = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")).resolve()
+    try:
+        tell(root, "worktree", "add", "--detach", "--quiet", str(place), commit)
+        yield place
+    finally:
+        _remove(root, place)
+
+
+def clear_away(root: Path) -> None:
+    """What processes left behind that were killed. Nobody else's worktrees are touched, also where they are gone: their
+    disk may only be away."""
+    for line in ask(root, "worktree", "list", "--porcelain").out.splitlines():
+        place = Path(line.removeprefix("worktree "))
+        if line.startswith("worktree ") and place.name.startswith(PREFIX) and not _in_use(place):
+            _remove(root, place)
+
+
+def _in_use(place: Path) -> bool:
+    owner = place.name.removeprefix(PREFIX).partition("-")[0]
+    return owner.isdecimal() and psutil.pid_exists(int(owner))
+
+
+def _remove(root: Path, place: Path) -> None:
+    ask(root, "worktree", "remove", "--force", str(place))  # where git cannot, the rest is done by hand
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def make(command: str, root: Path) -> None:
+    """Runs the user's command in a checkout, with its shell; UserError with the end of what it said if it fails."""
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            command, shell=True, cwd=root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            code = process.wait()
+        finally:
+            if process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)
+                process.wait()
+        if code != 0:
+            log.seek(0)
+            lines = log.read().decode(errors="replace").splitlines()
+            end = "\n".join(f"  {line}" for line in lines[-_TAIL:])
+            said = f"; the last {counted(min(len(lines), _TAIL), 'line')} of it:\n{end}" if lines else ", silently"
+            raise UserError(f"`{command}` failed with exit code {code} in {root}{said}")
+
+
+def import_folders(root: Path, names: Iterable[str]) -> tuple[str, ...]:
+    """Folders of a repository that modules are imported from: the current one, those on the import path, also by an
+    editable installation, and `src` beside. `names` are of callables; plug-ins are looked for as well."""
+    here = current_folder(root)
+    entries = (entry for distribution in distributions() for entry in distribution.entry_points)
+    plugs = (entry.module for entry in entries if entry.group.startswith("opmark."))
+    modules = {name.replace(":", ".").partition(".")[0] for name in (*names, *plugs)}
+    homes = [str(place) for name in sorted(modules) for place in _homes(name)]
+    places = [str(here), *sys.path, *homes, str(here / "src"), str(root / "src")]
+    return tuple(dict.fromkeys(str(Path(place).resolve()) for place in places if belongs(place, str(root))))
+
+
+def current_folder(root: Path) -> Path:
+    """As far as it belongs to the repository; else the repository."""
+    here = Path.cwd()
+    return here if belongs(str(here), str(root)) else root
+
+
+def _homes(module: str) -> list[Path]:
+    """Folders that a top-level module lies in, found without importing it."""
+    if module == "opmark" or not module.isidentifier():
+        return []
+    try:
+        spec = find_spec(module)
+    except (ImportError, ValueError):
+        return []
+    if spec is None:
+        return []
+    inside = spec.submodule_search_locations or ([spec.origin] if spec.origin else [])
+    return [Path(place).parent for place in inside]
+
+
+def checkout_of(root: Path, place: Path, commit: str) -> Checkout:
+    """For a side: workers start where the user is, in these files."""
+    (folder,) = mapped([str(current_folder(root))], str(root), str(place)) or (str(place),)
+    return Checkout(str(place), commit, folder, instead_of=str(root))
+
+
+def as_it_is(root: Path) -> Checkout:
+    """The files of a repository as they are now."""
+    return Checkout(str(root), revision_of(root), str(current_folder(root)))
+
+
+def revision_of(root: Path) -> str:
+    return commit_of(root, "HEAD").hash + ("+" if changed(root) else "")

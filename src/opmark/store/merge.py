@@ -1,0 +1,127 @@
+"""Runs of one store brought into another: each in one transaction, each record once, however often it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from sqlalchemy import Connection, Row, Table, insert, select
+
+from opmark.errors import UserError
+from opmark.interfaces import Store
+from opmark.store.sql import SqlStore
+from opmark.store.tables import BENCH_CASE, ENVIRONMENT, FINDING, RECORD, RUN, RUN_NOTE
+
+_AT_ONCE = 200
+"""Records in memory: they may have thousands of samples."""
+_SAME = (RUN.c.started, RUN.c.plan, RUN.c.command)
+"""What a run of the same id must have in common to be the same run."""
+
+
+@dataclass
+class Merged:
+    new: list[str] = field(default_factory=list)
+    """Ids, as they are in the store that they were brought into."""
+    completed: list[str] = field(default_factory=list)
+    """There already, with fewer records."""
+    there: list[str] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Old ids to new ones, where another run has the id."""
+    records: int = 0
+    findings: int = 0
+
+
+def merge(into: Store, source: Store) -> Merged:
+    """What `source` has and `into` has not. It stops with an error at any point without harm: do it again."""
+    ours, theirs = _sql(into), _sql(source)
+    done = Merged()
+    with theirs.reading() as there:
+        for run in there.execute(select(RUN).order_by(RUN.c.number)).all():
+            with ours.writing() as here:
+                _Bringing(ours, here, there, done).run(run)
+        known = there.execute(select(FINDING).order_by(FINDING.c.number)).mappings().all()
+    with ours.writing() as here:
+        done.findings = _findings(here, [_less(row, "number") for row in known])
+    return done
+
+
+def _sql(store: Store) -> SqlStore:
+    inner = getattr(store, "store", store)
+    if not isinstance(inner, SqlStore):
+        raise UserError("merge: a store in memory has no place among these", "name a file or a server with --db")
+    return inner
+
+
+class _Bringing:
+    def __init__(self, ours: SqlStore, here: Connection, there: Connection, done: Merged) -> None:
+        self._ours, self._here, self._there, self._done = ours, here, there, done
+        self._seen: dict[Table, set[str]] = {BENCH_CASE: set(), ENVIRONMENT: set()}
+
+    def run(self, run: Row[Any]) -> None:
+        key, begun = _place(self._here, run)
+        if not begun:
+            self._here.execute(insert(RUN), {**_less(run._mapping, "number"), "id": key})
+        added = sum(self._records(rows, key) for rows in self._missing(run.id, key))
+        self._notes(run.id, key)
+        self._done.records += added
+        (self._done.new if not begun else self._done.completed if added else self._done.there).append(key)
+        if key != run.id:
+            self._done.renamed[run.id] = key
+
+    def _missing(self, theirs: str, ours: str) -> Iterator[Sequence[Row[Any]]]:
+        have = set(self._here.execute(select(RECORD.c.task_id).where(RECORD.c.run_id == ours)).scalars())
+        which = select(RECORD.c.number, RECORD.c.task_id).where(RECORD.c.run_id == theirs).order_by(RECORD.c.number)
+        wanted = [number for number, task in self._there.execute(which) if task not in have]
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = RECORD.c.number.in_(wanted[start : start + _AT_ONCE])
+            yield self._there.execute(select(RECORD).where(some).order_by(RECORD.c.number)).all()
+
+    def _records(self, rows: Sequence[Row[Any]], run_id: str) -> int:
+        self._copy(BENCH_CASE, {row.case_id for row in rows})
+        self._copy(ENVIRONMENT, {row.environment_id for row in rows})
+        return self._ours.add_records(self._here, [{**_less(row._mapping, "number"), "run_id": run_id} for row in rows])
+
+    def _copy(self, table: Table, ids: set[str]) -> None:
+        """In the order of their ids, as everybody inserts them: two that wait for each other would wait for ever."""
+        wanted = ids - self._seen[table]
+        query = select(table).where(table.c.id.in_(wanted)).order_by(table.c.id)
+        if rows := [dict(row) for row in self._there.execute(query).mappings()]:
+            self._here.execute(self._ours.database.insert_new(table), sorted(rows, key=lambda row: str(row["id"])))
+        self._seen[table] |= wanted
+
+    def _notes(self, theirs: str, ours: str) -> None:
+        """Those that are newer than what is said here: the last word on a run counts."""
+        last = {note["kind"]: note["noted"] for note in _noted(self._here, ours)}
+        newer = [note for note in _noted(self._there, theirs) if note["noted"] > last.get(note["kind"], "")]
+        if newer:
+            self._here.execute(insert(RUN_NOTE), [{**note, "run_id": ours} for note in newer])
+
+
+def _place(here: Connection, run: Row[Any]) -> tuple[str, bool]:
+    """The id under which this run is, or comes to be, and whether it is there already."""
+    for number in count(1):
+        key = run.id if number == 1 else f"{run.id}-{number}"
+        found = here.execute(select(*_SAME).where(RUN.c.id == key)).one_or_none()
+        if found is None or tuple(found) == tuple(run._mapping[column.name] for column in _SAME):
+            return key, found is not None
+    raise AssertionError("there is always another number")
+
+
+def _noted(connection: Connection, run_id: str) -> list[dict[str, Any]]:
+    query = select(RUN_NOTE).where(RUN_NOTE.c.run_id == run_id).order_by(RUN_NOTE.c.number)
+    return [_less(row, "number") for row in connection.execute(query).mappings()]
+
+
+def _findings(here: Connection, known: list[dict[str, Any]]) -> int:
+    columns = [column for column in FINDING.c if column.name != "number"]
+    have = {tuple(row) for row in here.execute(select(*columns))}
+    missing = [row for row in known if tuple(row[column.name] for column in columns) not in have]
+    if missing:
+        here.execute(insert(FINDING), missing)
+    return len(missing)
+
+
+def _less(row: Any, name: str) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key != name}

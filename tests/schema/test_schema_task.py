@@ -1,0 +1,35 @@
+"""The id of a task: of its content alone, however it is computed."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from opmark.schema import EFFORTS, Case, Settings, Task
+from opmark.schema.case import content_id
+
+SETTINGS = Settings(2, "quick", EFFORTS["quick"])
+CASE = Case.of("add", {"shape": [2]}, "forward")
+
+
+@pytest.mark.parametrize("backend", ["torch-cpu", 'quoted "\\', "größe\n日本\0"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        SETTINGS,
+        replace(SETTINGS, process=3, quantities=("latency", 'a "b"'), caches=("cold",)),
+        replace(SETTINGS, sampling=replace(SETTINGS.sampling, max_time=1.0)),
+        replace(SETTINGS, sampling=replace(SETTINGS.sampling, max_time=1)),
+    ],
+)
+def test_it_is_the_hash_of_case_backend_implementation_and_settings(backend: str, settings: Settings) -> None:
+    task = Task(CASE, backend, "é", settings)
+    for _ in range(2):
+        assert task.id == content_id([CASE.id, backend, "é", to_builtins(settings)])
+
+
+def test_settings_that_are_written_otherwise_are_others() -> None:
+    """1 and 1.0 are equal, and are two texts."""
+    times = [replace(SETTINGS, sampling=replace(SETTINGS.sampling, max_time=value)) for value in (1, 1.0)]
+    assert len({Task(CASE, "null", "null", settings).id for settings in times}) == 2

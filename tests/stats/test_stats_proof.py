@@ -1,0 +1,194 @@
+"""The promised rates, in simulations of which the truth is known (those of benchmarks/statistics.py, seeds fixed)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from benchmarks.simulated import DRIFTS, Ended, Nights, Session, live, pooled, shares, stored
+
+from opmark.stats.change_point import change_points, early_warning
+from opmark.stats.verdict import ALPHA
+
+TRIALS = 2000
+SPREADS = (0.003, 0.005, 0.01)
+DRIFTING = sorted(DRIFTS.keys() - {"none"})
+SERIES = 400
+NEAR = 2
+
+
+def wrong(found: dict[str, float]) -> float:
+    return found["faster"] + found["slower"]
+
+
+# Verdicts. Single cases: without any help of what is taken back over many of them.
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+@pytest.mark.parametrize("drift", DRIFTING)
+def test_identical_code_in_turns_is_called_different_in_one_of_a_hundred_at_most(drift: str, spread: float) -> None:
+    """In stages, as `ab` works: three looks share what one may spend."""
+    found, _ = shares(live, Session(spread, drift), TRIALS)
+    assert wrong(found) <= ALPHA
+
+
+@pytest.mark.parametrize("processes", [3, 5, 10, 20])
+@pytest.mark.parametrize("drift", DRIFTING)
+def test_so_are_two_stored_runs_one_after_the_other(drift: str, processes: int) -> None:
+    for spread in SPREADS:
+        found, _ = shares(partial(stored, processes=processes), Session(spread, drift), TRIALS)
+        assert wrong(found) <= ALPHA, spread
+
+
+def test_a_rule_without_these_cares_would_not_pass() -> None:
+    """So the simulation can tell a good rule from a bad one."""
+    session = Session(0.005, "linear")
+    assert wrong(shares(pooled, session, 200)[0]) > 0.2
+    assert wrong(shares(partial(stored, processes=10, drift=0.0), session, 400)[0]) > 0.2
+
+
+def test_looks_without_a_share_each_would_exceed_what_one_may_spend() -> None:
+    """At a spread at which the margin does not help; the true rates are 1 % and more than 2 %."""
+
+    def greedy(session: Session, draw: np.random.Generator) -> Ended:
+        is_b = np.tile([False, True, True, False], 10)
+        medians = session.medians(draw, is_b)
+        return live_at_full_alpha(medians[~is_b].tolist(), medians[is_b].tolist())
+
+    session = Session(0.05)
+    assert wrong(shares(live, session, 2 * TRIALS)[0]) < 1.3 * ALPHA
+    assert wrong(shares(greedy, session, 2 * TRIALS)[0]) > 1.7 * ALPHA
+
+
+def live_at_full_alpha(a: list[float], b: list[float]) -> Ended:
+    from opmark.stats.verdict import STAGES, compare_pairs
+
+    for pairs in STAGES:
+        found = compare_pairs(a[:pairs], b[:pairs])
+        if found.verdict != "undecided":
+            break
+    return Ended(found.verdict, pairs)
+
+
+@pytest.mark.parametrize("drift", DRIFTS)
+def test_two_percent_are_found_with_ten_processes_at_half_a_percent_of_spread(drift: str) -> None:
+    session = Session(0.005, drift, effect=0.02)
+    for rule in (live, partial(live, stages=(10,))):
+        found, _ = shares(rule, session, 500)
+        assert found["slower"] >= 0.95
+        assert found["same"] <= ALPHA
+
+
+@pytest.mark.parametrize("effect", [0.05, 1 / 1.05 - 1])
+def test_five_percent_are_always_found(effect: float) -> None:
+    word = "slower" if effect > 0 else "faster"
+    for spread in SPREADS:
+        for rule in (live, partial(live, stages=(10,)), partial(stored, processes=10, drift=0.0)):
+            assert shares(rule, Session(spread, "none", effect=effect), 500)[0][word] == 1.0  # type: ignore[index]
+    assert shares(live, Session(0.01, "linear", effect=effect), 500)[0][word] == 1.0  # type: ignore[index]
+
+
+def test_where_nothing_drifts_stored_runs_show_two_percent_as_well() -> None:
+    found, _ = shares(partial(stored, processes=10, drift=0.0), Session(0.005, effect=0.02), TRIALS)
+    assert found["slower"] >= 0.95
+    assert wrong(shares(partial(stored, processes=10, drift=0.0), Session(0.01), TRIALS)[0]) <= ALPHA
+
+
+@pytest.mark.parametrize("processes", [3, 5, 10, 20])
+@pytest.mark.parametrize("drift", ["none", "linear", "sine", "random walk"])
+def test_two_percent_are_not_called_the_same(drift: str, processes: int) -> None:
+    """Half of the drifts go against the difference, and hide a half of it."""
+    found, _ = shares(partial(stored, processes=processes), Session(0.005, drift, effect=0.02), TRIALS)
+    assert found["same"] <= ALPHA
+    staged, _ = shares(live, Session(0.01, drift, effect=0.02), 500)
+    assert staged["same"] <= ALPHA
+
+
+def test_quiet_sides_are_decided_with_few_processes() -> None:
+    for session, most in ((Session(0.003, "linear"), 5.5), (Session(0.005, "linear", effect=0.03), 5.5)):
+        found, processes = shares(live, session, 500)
+        assert found["undecided"] == 0
+        assert processes <= most
+
+
+# Change points.
+
+KINDS = {
+    "independent": Nights(),
+    "carried": Nights(carried=0.3),
+    "outliers": Nights(outliers=0.02),
+    "both": Nights(carried=0.3, outliers=0.02),
+}
+
+
+def alarms(nights: Nights, count: int, seed: int) -> float:
+    draw = np.random.default_rng(seed)
+    return sum(bool(change_points(nights.series(draw).tolist())) for _ in range(count)) / count
+
+
+def located(nights: Nights, steps: dict[int, float], count: int = 200) -> float:
+    """Share of series in which each step is found within two nights, and in its direction."""
+    draw = np.random.default_rng(5)
+    hits = 0
+    for _ in range(count):
+        found = change_points(nights.series(draw, steps).tolist())
+        hits += all(
+            any(abs(change.at - at) <= NEAR and (change.ratio > 1) == (step > 0) for change in found)
+            for at, step in steps.items()
+        )
+    return hits / count
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"), [("independent", 0.02), ("carried", 0.02), ("outliers", 0.02), ("both", 0.03)]
+)
+def test_series_without_a_change_seldom_have_one(kind: str, most: float) -> None:
+    """Five of a hundred are promised."""
+    assert alarms(KINDS[kind], SERIES, seed=1) <= most
+
+
+@pytest.mark.parametrize("count", [6, 10, 20])
+def test_nor_do_short_ones(count: int) -> None:
+    for nights in KINDS.values():
+        assert alarms(nights._replace(length=count), SERIES, seed=2) <= 0.03
+
+
+@pytest.mark.parametrize("noise", [0.003, 0.02])
+def test_nor_do_quieter_and_noisier_ones(noise: float) -> None:
+    for nights in KINDS.values():
+        assert alarms(nights._replace(noise=noise), 200, seed=3) <= 0.05
+
+
+@pytest.mark.parametrize("share", [0.05, 0.15, 0.3, 0.5])
+def test_going_to_and_fro_between_two_levels_is_no_change(share: float) -> None:
+    """Processes that fall on good and on bad memory do that."""
+    draw = np.random.default_rng(4)
+    series = np.exp(0.003 * draw.normal(size=(200, 100)) + 0.03 * (draw.random((200, 100)) < share))
+    assert sum(bool(change_points(values.tolist())) for values in series) <= 0.07 * 200
+
+
+@pytest.mark.parametrize(("kind", "at", "least"), [
+    ("independent", 50, 0.95), ("independent", 90, 0.95), ("independent", 95, 0.9), ("independent", 10, 0.95),
+    ("both", 50, 0.85), ("both", 90, 0.85), ("both", 95, 0.65),
+])  # fmt: skip
+@pytest.mark.parametrize("step", [0.03, 1 / 1.03 - 1])
+def test_three_percent_are_found_within_two_nights(kind: str, at: int, least: float, step: float) -> None:
+    """85 of a hundred are promised, with independent nights and ten of them after the step."""
+    assert located(KINDS[kind], {at: step}) >= least
+
+
+def test_so_are_two_steps_and_a_step_that_returns() -> None:
+    assert located(Nights(), {40: 0.03, 70: 0.03}) >= 0.9
+    assert located(Nights(), {40: 0.03, 60: 1 / 1.03 - 1}) >= 0.9
+    assert located(Nights(), {40: 0.05, 45: 1 / 1.05 - 1}) >= 0.9
+
+
+def test_early_warnings_are_early_and_seldom_false() -> None:
+    draw = np.random.default_rng(6)
+    quiet = [Nights().series(draw).tolist() for _ in range(20)]
+    false = sum(early_warning(values[:night]) for values in quiet for night in range(12, 101, 2))
+    assert false <= 0.003 * 20 * 45
+    slow = [Nights().series(draw, {98: 0.1}).tolist() for _ in range(100)]
+    assert sum(map(early_warning, slow)) >= 98
+    assert not any(change_points(values) for values in slow)

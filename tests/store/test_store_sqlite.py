@@ -1,0 +1,200 @@
+"""What is of stores in SQLite files alone: where they are, who else has them open, what is no store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from opmark.errors import StoreError
+from opmark.schema import Record, Run
+from opmark.store.query import query
+from opmark.store.sql import SqlStore
+from opmark.store.sqlite import Sqlite
+
+MakeRecord = Callable[..., Record]
+MakeRun = Callable[..., Run]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqlStore]:
+    with closing(SqlStore(Sqlite(path), create=True)) as opened:
+        yield opened
+
+
+# Several processes.
+
+
+def test_the_journal_is_a_write_ahead_log(store: SqlStore, path: Path, make_run: MakeRun) -> None:
+    store.begin(make_run())
+    with closing(sqlite3.connect(path)) as raw:
+        assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_reader_is_not_stopped_by_a_writer(
+    store: SqlStore, path: Path, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opmark.store.sqlite.BUSY_SECONDS", 0.05)
+    store.begin(make_run())
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with closing(SqlStore(Sqlite(path), create=False)) as reader:
+            assert [run.id for run in reader.runs()] == [make_run().id]
+
+
+def test_a_file_that_another_process_is_just_making_becomes_a_store(path: Path, make_run: MakeRun) -> None:
+    """SQLite makes the file when it opens it, and the tables a moment later."""
+    with closing(SqlStore(Sqlite(path), create=True)) as store:
+        path.touch()
+        store.begin(make_run())
+        assert store.runs() == [make_run()]
+
+
+# A place for it.
+
+
+def test_the_file_comes_with_the_first_thing_to_store(tmp_path: Path, make_run: MakeRun) -> None:
+    path = tmp_path / "new" / "folder" / "store.db"
+    with closing(SqlStore(Sqlite(path), create=True)) as store:
+        assert not path.exists()
+        assert list(path.parent.iterdir()) == []
+        store.begin(make_run())
+        assert path.exists()
+
+
+@pytest.mark.parametrize("name", ["with space.db", "what?.db", "50%20.db", "a#b.db", "é日本.db", "a&b=c;d.db", "x"])
+def test_the_store_is_the_file_of_that_very_name(tmp_path: Path, make_run: MakeRun, name: str) -> None:
+    with closing(SqlStore(Sqlite(tmp_path / name), create=True)) as store:
+        store.begin(make_run())
+    assert name in {item.name for item in tmp_path.iterdir()}
+    with closing(SqlStore(Sqlite(tmp_path / name), create=False)) as store:
+        assert store.runs() == [make_run()]
+
+
+def test_a_relative_path_is_taken_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_run: MakeRun
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with closing(SqlStore(Sqlite(Path("here.db")), create=True)) as store:
+        store.begin(make_run())
+    assert (tmp_path / "here.db").exists()
+
+
+# What is not a store.
+
+
+def refused(path: Path, *, create: bool) -> StoreError:
+    with pytest.raises(StoreError) as caught:
+        SqlStore(Sqlite(path), create=create).close()
+    assert str(path) in caught.value.message
+    assert caught.value.hint
+    return caught.value
+
+
+both_ways = pytest.mark.parametrize("create", [True, False], ids=["to write", "to read"])
+
+
+@both_ways
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, create: bool) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(b"notes of a person, longer than the header of a database\n" * 40)
+    before = path.read_bytes()
+    assert "not a database" in refused(path, create=create).message
+    assert path.read_bytes() == before
+    assert [item.name for item in tmp_path.iterdir()] == [path.name]
+
+
+@both_ways
+def test_a_database_of_somebody_else_is_left_alone(tmp_path: Path, create: bool) -> None:
+    path = tmp_path / "photos.db"
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute("CREATE TABLE photo (name)")
+        raw.commit()
+    before = path.read_bytes()
+    assert "photo" in refused(path, create=create).message
+    assert path.read_bytes() == before
+    assert [item.name for item in tmp_path.iterdir()] == [path.name]
+
+
+@both_ways
+def test_a_folder_is_no_store(tmp_path: Path, create: bool) -> None:
+    refused(tmp_path, create=create)
+
+
+def test_a_place_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    refused(tmp_path / "file" / "store.db", create=True)
+    assert (tmp_path / "file").read_text() == "x"
+
+
+@contextmanager
+def ordinary_user() -> Iterator[Path]:
+    """A folder, and somebody whom its permissions stop: root is stopped by none."""
+    folder = Path(tempfile.mkdtemp())
+    was_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    try:
+        if was_root:
+            os.chown(folder, 65534, 65534)
+            os.seteuid(65534)
+        yield folder
+    finally:
+        if was_root:
+            os.seteuid(0)
+        folder.chmod(0o700)
+        shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions of another kind")
+def test_a_read_only_folder_is_refused_before_anything_is_measured() -> None:
+    with ordinary_user() as folder:
+        folder.chmod(0o500)
+        error = refused(folder / "store.db", create=True)
+        assert list(folder.iterdir()) == []
+    assert "ermission" in error.message
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions of another kind")
+def test_a_read_only_store_is_refused_before_anything_is_measured(make_run: MakeRun) -> None:
+    with ordinary_user() as folder:
+        path = folder / "store.db"
+        with closing(SqlStore(Sqlite(path), create=True)) as store:
+            store.begin(make_run())
+        path.chmod(0o400)
+        folder.chmod(0o500)
+        refused(path, create=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions of another kind")
+def test_a_store_where_nobody_can_write_can_be_read(make_run: MakeRun) -> None:
+    """As on a share for archives."""
+    with ordinary_user() as folder:
+        path = folder / "store.db"
+        with closing(SqlStore(Sqlite(path), create=True)) as store:
+            store.begin(make_run())
+        path.chmod(0o400)
+        folder.chmod(0o500)
+        with closing(SqlStore(Sqlite(path), create=False)) as reader:
+            assert reader.runs() == [make_run()]
+        assert query(path, "SELECT count(*) FROM runs")[1] == [(1,)]
+        assert [item.name for item in folder.iterdir()] == [path.name]
+
+
+def test_a_busy_store_says_so(path: Path, store: SqlStore, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opmark.store.sqlite.BUSY_SECONDS", 0.05)
+    store.begin(make_run())
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="locked") as caught:
+            SqlStore(Sqlite(path), create=True)
+    assert "another process" in (caught.value.hint or "")

@@ -28,7 +28,7 @@ RUNS = 20
 """The newest so many runs of a machine and a backend are looked at."""
 LEAST = 20
 """Deviations that a spread is taken from, at least."""
-_MOST_FIGURES = 20_000
+_MOST_FIGURES = 10_000
 """No more are read than it takes: a comparison waits for the answer."""
 # Makes the median absolute deviation of normal values an estimate of their standard deviation.
 _TO_SIGMA = 1.4826
@@ -104,8 +104,9 @@ def _seen(store: Store, facts: dict[str, Any]) -> list[_Seen]:
     for run in store.runs():
         if len(found) == RUNS or figures > _MOST_FIGURES:
             break
-        read = [figure for figure in store.figures(runs=[run.id]) if figure.backend == backend and _counts(figure)]
-        figures += len(read)
+        every = store.figures(runs=[run.id])
+        figures += len(every)
+        read = [figure for figure in every if figure.backend == backend and _counts(figure)]
         new = {figure.environment for figure in read} - known.keys()
         facts_of = store.environments(new) if new else {}
         known |= {key: key in facts_of and machine_of(facts_of[key].facts) == here for key in new}

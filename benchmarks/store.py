@@ -78,7 +78,7 @@ def rows(kind: str, told: str, shell: Shell, quick: Quick, count: int) -> Iterat
     yield from _filling(kind, told, quick, count)
     yield _size(kind, told)
     with_db = ("--db", told)
-    newest, before = (run for (run,) in query(told, "SELECT id FROM runs ORDER BY number DESC", 2)[1])
+    newest, before = (run for (run,) in query(told, f"SELECT id FROM runs WHERE records = {CASES} ORDER BY number DESC", 2)[1])
     case = next(f.case for f in open_sql(told).figures(runs=[newest]) if PREEMPTED not in f.cautions)
     commands = {
         f"`opmark show` of {CASES:,} records": ("show", newest),

@@ -13,8 +13,8 @@ from rich.text import Text
 from opmark import units
 from opmark.metrics.summary import Summary
 from opmark.metrics.throughput import rates
+from opmark.report.aligned import aligned
 from opmark.report.communication import COLUMNS, communication_cells, traffic
-from opmark.report.formats.text import aligned
 from opmark.report.gain import gains
 from opmark.report.names import parameters, where
 from opmark.report.plain import printable

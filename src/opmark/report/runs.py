@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from opmark.report.formats.text import aligned
+from opmark.report.aligned import aligned
 from opmark.report.plain import printable
 from opmark.schema.run_summary import RunSummary
 from opmark.units import counted

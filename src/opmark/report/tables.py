@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from opmark.report.aligned import aligned, widths_of
 from opmark.report.plain import printable
 
 STYLES = {"ok": "green", "wrong": "bold red", "error": "red", "timeout": "red", "oom": "red", "skipped": "yellow"}
@@ -61,29 +61,16 @@ def print_rows(heads: Sequence[str], rows: Sequence[Sequence[str]], console: Con
 def _print_plain(heads: Sequence[str], rows: Sequence[Sequence[str]], console: Console, who: int) -> None:
     """As Rich would set it where there is room, or in two lines where a terminal is too narrow."""
     lines = [_one_line(row) for row in (heads, *rows)]
-    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
-    if console.is_terminal and sum(widths) + 2 * len(widths) > console.width:
-        text = [
-            part for row in rows for part in (f"{heads[0]} " + "  ".join(row[:who]), f"  {_figures(heads, row, who)}")
-        ]
+    widths = widths_of(lines) if console.is_terminal else []
+    if sum(widths) + 2 * len(widths) > console.width:
+        for row in rows:
+            console.file.write(f"{heads[0]} {'  '.join(row[:who])}\n  {_figures(heads, row, who)}\n")
     else:
-        left = [i < who or not head for i, head in enumerate(heads)]
-        text = ["  ".join(map(_set, line, widths, left)).rstrip() for line in lines]
-    console.file.write("".join(f"{line}\n" for line in text))
+        console.file.write(aligned(lines, [i >= who and bool(head) for i, head in enumerate(heads)]))
 
 
 def _one_line(cells: Sequence[str]) -> list[str]:
     return [cell if cell.isprintable() else printable(" ".join(cell.split())) for cell in cells]
-
-
-def _width(cell: str) -> int:
-    """In columns of a terminal: some characters take two."""
-    return len(cell) if cell.isascii() else cell_len(cell)
-
-
-def _set(cell: str, width: int, left: bool) -> str:
-    blank = " " * (width - _width(cell))
-    return cell + blank if left else blank + cell
 
 
 def _figures(heads: Sequence[str], row: Sequence[str], who: int) -> str:

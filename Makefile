@@ -13,13 +13,26 @@ FRAMEWORKS := tests/implementations $(addsuffix .py,$(addprefix tests/backends/t
 RANKS := tests/runner/ranks tests/operators/test_operators_communication.py tests/operators/test_operators_fault_ranks.py \
   tests/compat/test_compat_param_comms.py tests/compat/test_compat_micro_perf_ranks.py
 
-.PHONY: run test postgresql test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
+# And two sides in turns, git's revisions, a database server.
+VERDICTS := tests/test_ab.py tests/api tests/stats/test_stats_proof.py \
+  $(addsuffix .py,$(addprefix tests/cli/test_cli_,ab bisect check turns)) \
+  $(addsuffix .py,$(addprefix tests/runner/test_runner_,bisecting git interleave revisions sides))
+STORE := tests/store tests/cli/test_cli_postgresql.py
+
+.PHONY: run test postgresql test-store test-verdicts test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
 
-test: $(VENV)/.installed-dev postgresql lint types  ## everything that needs no GPU
-	$(BIN)/python -m pytest --ignore=tests/test_docs.py $(FRAMEWORKS:%=--ignore=%) $(RANKS:%=--ignore=%)
+test: $(VENV)/.installed-dev lint types  ## everything that needs no GPU
+	$(BIN)/python -m pytest --ignore=tests/test_docs.py \
+	  $(foreach place,$(FRAMEWORKS) $(RANKS) $(VERDICTS) $(STORE),--ignore=$(place))
+
+test-verdicts: $(VENV)/.installed-dev  ## comparisons measured in turns, revisions, the gate, bisecting, rates of error
+	$(BIN)/python -m pytest $(VERDICTS)
+
+test-store: $(VENV)/.installed-dev postgresql  ## the store on SQLite and on a PostgreSQL server that the tests start
+	$(BIN)/python -m pytest $(STORE)
 
 # The store's tests start a server of their own, in a temporary folder, and need its programs only.
 postgresql:  ## PostgreSQL's programs, from Debian's package where that can be installed

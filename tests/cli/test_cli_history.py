@@ -76,7 +76,7 @@ def test_formats_and_files(main: Command, stored: Path, tmp_path: Path) -> None:
         (["exp", "-p", "shap=4"], "operator `exp` has no parameter `shap`"),
         (["--since", "yesterday"], "since: expected a date or how long ago, got `yesterday`"),
         (["--last", "0"], "last: expected 1 or more, got 0"),
-        (["--margin", "2"], "margin: expected a share from 0 to 1, got 2"),
+        (["--margin", "2"], "--margin: expected a share from 0 to below 1, or in percent, got `2`"),
         (["--quantity", "latncy"], "no quantity named `latncy`"),
         (["--label", "'; drop table run; --"], "no run is left to follow"),
     ],
@@ -85,6 +85,10 @@ def test_a_users_mistake_is_said(main: Command, stored: Path, arguments: list[st
     done = main("history", *arguments)
     assert (done.code, done.out) == (2, "")
     assert done.line("error:").startswith(said)
+
+
+def test_a_margin_may_be_in_percent(main: Command, stored: Path) -> None:
+    assert main("history", "--margin", "0.02").out == main("history", "--margin", "2%").out
 
 
 def test_what_takes_long_is_announced(main: Command, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:

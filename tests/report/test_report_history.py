@@ -95,6 +95,24 @@ def test_markdown_is_text_whatever_a_label_holds() -> None:
     assert history_markdown(Histories([], 3)) == "3 series of 6 runs or more, 0 with a change  \n"
 
 
+def test_what_did_not_change_has_a_table_too() -> None:
+    text = history_markdown(Histories([replace(HISTORY, changes=())], 1))
+    assert "history, no change" in text
+    assert "| exp |" in text
+
+
+def test_a_commit_with_changed_files_says_so() -> None:
+    changed = replace(CHANGE, after=replace(run(5), revision=f"{5:040x}+"))
+    told = printed(Histories([replace(HISTORY, changes=(changed,))], 1), named=True)
+    assert f"and run-5 nightly {'0' * 10}+" in told
+    assert f"between run-4 nightly {'0' * 10} and" in told
+
+
+def test_a_series_that_is_too_short_is_not_said_to_be_without_a_change() -> None:
+    short = replace(HISTORY, changes=(), points=HISTORY.points[:5])
+    assert "too few runs" in printed(Histories([short], 0), named=True)
+
+
 def test_a_terminal_is_not_steered_by_a_label() -> None:
     hostile = replace(CHANGE, after=run(5, "\x1b[2Jgone"))
     for named in (True, False):

@@ -29,6 +29,14 @@ def test_a_file_that_git_does_not_know_is_a_change(repo: Any) -> None:
     assert revision_now(str(repo.path)) == f"{commit}+"
 
 
+def test_what_python_writes_beside_a_module_is_no_change(repo: Any) -> None:
+    """The first measurement of a function imports it: the next one is still of the same commit."""
+    commit = repo.commit(work="x = 1\n")
+    (repo.path / "__pycache__").mkdir()
+    (repo.path / "__pycache__" / "work.cpython-311.pyc").write_bytes(b"x")
+    assert revision_now(str(repo.path)) == commit
+
+
 def test_a_hook_of_another_repository_does_not_lead_astray(repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = repo.commit(work="x = 1\n")
     monkeypatch.setenv("GIT_DIR", "/nowhere")

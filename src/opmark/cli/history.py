@@ -10,6 +10,7 @@ import typer
 
 from opmark.cli.options import Db
 from opmark.cli.output import console, split, talk, write_out
+from opmark.cli.share import share
 from opmark.errors import UnknownName
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def history(
     sessions: Annotated[
         bool, typer.Option("--sessions", help="Also runs that were measured in turns, as `opmark ab` does.")
     ] = False,
-    margin: Annotated[float, typer.Option(help="Changes up to this share are none.")] = 0.02,
+    margin: Annotated[str, typer.Option(help="Changes up to this are none: 0.02 or 2%.")] = "2%",
     everything: Annotated[bool, typer.Option("--all", help="Also series without a change.")] = False,
     format: Annotated[str, typer.Option(help="table, md, json.")] = "table",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a series, as --format json.")] = False,
@@ -57,7 +58,7 @@ def history(
         names, _parsed(names, params or []), case, split(backend or []), split(phase or []), quantity, label,
         moment(since), last, sessions,
     )  # fmt: skip
-    found = follow(asked, everything=everything, margin=margin, db=db, begin=_begin)
+    found = follow(asked, everything=everything, margin=share(margin, "margin"), db=db, begin=_begin)
     _print(found, "json" if as_json else format, output, named=asked.named)
 
 

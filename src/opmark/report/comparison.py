@@ -174,9 +174,10 @@ def footer(compared: Compared) -> Iterator[str]:
         if lone:
             listed = "; ".join(lone[:_FEW]) + ("; ..." if len(lone) > _FEW else "")
             yield f"{counted(len(lone), 'case')} in {name} only: {listed}"
-    neither = sum(map(in_both, compared.pairs))
+    neither = [pair for pair in compared.pairs if in_both(pair)]
     if neither:
-        yield f"{counted(neither, 'case')} without a number on either side"
+        why = f": {neither[0].op}: {neither[0].note}" if neither[0].note else ""
+        yield f"{counted(len(neither), 'case')} without a number on either side{why}"
     yield (
         f"B/A above 1 is slower; intervals hold in {1 - ALPHA:.0%} of comparisons; up to {percent(compared.margin)} is "
         "called the same"

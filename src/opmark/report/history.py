@@ -22,10 +22,16 @@ from opmark.stats.segments import SHORTEST
 
 _HEADS = ("since", "operator", "parameters", "backend", "change", "interval", "p", "before", "after", "history", "")
 _WHO = 4
+_QUIET_HEADS = ("operator", "parameters", "backend", "runs", "last", "of its level", "history, no change", "")
+_QUIET_WHO = 3
 _FEW = 6
 """So many series that were named are told in full."""
 _DAY = 10
 """Characters of a date."""
+_COMMIT = 10
+"""Characters of a commit."""
+CHANGED = "+"
+"""Behind a commit: files had been changed since."""
 _FACTS = 3
 """Facts that are told of a change; the rest is counted, and in `--json`."""
 _STYLES = {"slower": "red", "faster": "green"}
@@ -48,9 +54,11 @@ def print_history(found: Histories, console: Console, *, named: bool) -> None:
 
 
 def history_markdown(found: Histories) -> str:
-    """A table of changes, and what was looked at."""
-    rows = _rows(found.series)
-    lines = [*table(_HEADS, rows, _WHO), ""] if rows else []
+    """A table of changes, one of what did not change where that is asked for, and what was looked at."""
+    quiet = [_quiet_row(history) for history in found.series if not history.changes]
+    lines = []
+    for heads, rows, who in ((_HEADS, _rows(found.series), _WHO), (_QUIET_HEADS, quiet, _QUIET_WHO)):
+        lines += [*table(heads, rows, who), ""] if rows else []
     return "\n".join([*lines, *(f"{escaped(text)}  " for text in _legend(found))]) + "\n"
 
 
@@ -89,8 +97,7 @@ def _print_quiet(series: Sequence[History], console: Console) -> None:
     """Those without a change, a line each."""
     rows = [_quiet_row(history) for history in series if not history.changes]
     if rows:
-        heads = ("operator", "parameters", "backend", "runs", "last", "of its level", "history, no change", "")
-        print_rows(heads, rows, console, 3)
+        print_rows(_QUIET_HEADS, rows, console, _QUIET_WHO)
 
 
 def _quiet_row(history: History) -> list[str]:
@@ -117,7 +124,8 @@ def _told(history: History) -> Iterator[Text]:
     for change in history.changes:
         yield from _told_change(change, history)
     if not history.changes:
-        yield Text("  no change of its level")
+        short = len(values) < 2 * SHORTEST
+        yield Text("  too few runs to tell a change of its level" if short else "  no change of its level")
     yield Text(f"  last: {_value(values[-1], history)}, {_percent(history.last)} against its level{_spread(history)}")
     if history.warning:
         yield Text("  the newest runs are out of line: too few for a change yet", style="yellow")
@@ -148,7 +156,8 @@ def _short(value: Any) -> str:
 
 
 def _run(run: RunAt) -> str:
-    return printable(" ".join(filter(None, (run.id, run.label, run.revision[:_DAY]))))
+    changed = CHANGED if run.revision.endswith(CHANGED) else ""
+    return printable(" ".join(filter(None, (run.id, run.label, run.revision[:_COMMIT].rstrip(CHANGED) + changed))))
 
 
 def _outages(history: History) -> str:

@@ -8,6 +8,8 @@ import subprocess
 _PATIENCE = 10.0
 # A hook of git's sets them, for the repository that it is a hook of.
 _LEADING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+TRACKED = (":/", ":(top,exclude,glob)**/__pycache__/**")
+"""All files but what Python writes beside the modules that a measurement imports."""
 CHANGED = "+"
 """Behind a commit: files had been changed since."""
 
@@ -20,7 +22,7 @@ def revision_now(folder: str = ".") -> str:
     commit = _told(folder, "rev-parse", "--verify", "--quiet", "HEAD")
     if not commit:
         return ""
-    changes = _told(folder, "status", "--porcelain")
+    changes = _told(folder, "status", "--porcelain", "--", *TRACKED)
     return commit if changes == "" else commit + CHANGED
 
 

@@ -40,10 +40,12 @@ def _with_itself(shell: Shell) -> Row:
     since = time.perf_counter()
     found = _compared(shell, *OPERATORS, "--size", "small", "--same")
     took = time.perf_counter() - since
-    counts = Counter(pair["verdict"] for pair in found["pairs"])
+    measured = [pair for pair in found["pairs"] if pair["statuses"] == ["ok", "ok"] and pair["ratio"] is not None]
+    counts = Counter(pair["verdict"] for pair in measured)
+    counts["failed"] = len(found["pairs"]) - len(measured)
     right = counts["same"] + counts["undecided"]
     share = right / len(found["pairs"])
-    listed = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    listed = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common() if count)
     return Row(
         f"`opmark ab` of torch with itself over {len(found['pairs'])} operators: same or undecided",
         f"at least {RIGHT:.0%}",

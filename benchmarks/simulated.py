@@ -6,15 +6,19 @@ The unit is the process: the logarithm of its median is that of the truth, plus 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opmark.analysis.compare import Side, compare, side_of
+from opmark.schema import EFFORTS, Case, Environment, Measurement, Record, Run, Settings, Task
 from opmark.schema.comparison import Verdict
+from opmark.schema.figure import Figure
 from opmark.stats.rank import rank_sum_p
-from opmark.stats.verdict import ALPHA, STAGES, compare_groups, compare_pairs, stage_alpha
+from opmark.stats.verdict import ALPHA, STAGES
+from opmark.store.memory import MemoryStore
 
 Values = NDArray[np.float64]
 Shape = Callable[[np.random.Generator, int], Values]
@@ -39,6 +43,7 @@ DRIFTS: dict[str, Shape] = {
     "a step anywhere": lambda draw, processes: (np.arange(processes) >= draw.integers(1, processes)).astype(float),
     "sine": _sine,
     "random walk": _walk,
+    "in the first pairs": lambda draw, processes: np.minimum(np.arange(processes) / (2 * STAGES[0] - 1), 1),
 }
 _TRUTH = 1e-5
 # ABBA ABBA ...: which processes are B's.
@@ -56,12 +61,23 @@ class Session(NamedTuple):
     """By how much B is truly slower."""
     within: float = 0.01
     """Between the iterations of a process, for tests that pool them."""
+    states: float = 0.0
+    """Share of processes that are in a slower state for all of their life, as a placement of memory makes it."""
+    slower: float = 0.05
+    """By how much."""
+    tick: float = 0.0
+    """Seconds: values are multiples of it."""
 
     def medians(self, draw: np.random.Generator, is_b: NDArray[np.bool_]) -> Values:
         """Of one process after the other."""
         drift = np.log1p(self.by) * DRIFTS[self.drift](draw, len(is_b)) * draw.choice([-1, 1])
         noise = draw.normal(0, self.spread, len(is_b))
-        return np.asarray(_TRUTH * np.exp(np.log1p(self.effect) * is_b + noise + drift))
+        if self.states:
+            noise += np.log1p(self.slower) * (draw.random(len(is_b)) < self.states)
+        if not self.tick:
+            return np.asarray(_TRUTH * np.exp(np.log1p(self.effect) * is_b + noise + drift))
+        short = draw.uniform(30, 60) * self.tick * np.exp(np.log1p(self.effect) * is_b + noise + drift)
+        return np.asarray(np.round(short / self.tick) * self.tick)
 
 
 class Ended(NamedTuple):
@@ -81,24 +97,83 @@ def shares(rule: Rule, session: Session, trials: int, seed: int = 8) -> tuple[di
     return {one: counts[one] / trials for one in get_args(Verdict)}, sum(one.processes for one in ended) / trials
 
 
+Medians = Sequence[Sequence[float]]
+"""By case and process."""
+
+
+def side(name: str, cases: Medians, session: str = "") -> Side:
+    """A run whose processes had these medians, by case."""
+    found = [
+        Figure(name, f"case {i}", "op", "null", "null", 1, process, "ok", "", "2030", "latency", "warm", float(median))
+        for i, medians in enumerate(cases)
+        for process, median in enumerate(medians)
+    ]
+    return Side(name, Run(name, "2030", "plan", len(found), session=session), found)
+
+
+def verdicts(a: Medians, b: Medians, session: str = "", **how: float) -> list[Verdict]:
+    """By case: what opmark itself says."""
+    found = compare(side("a", a, session), side("b", b, session), {}, **how)  # type: ignore[arg-type]
+    return [pair.verdict for pair in sorted(found.pairs, key=lambda pair: int(pair.case.partition(" ")[2]))]
+
+
 def live(session: Session, draw: np.random.Generator, stages: tuple[int, ...] = STAGES) -> Ended:
     """In turns, in stages, until it is decided: as `opmark ab` does. The drift is that of the longest session."""
     is_b = _B[: 2 * stages[-1]]
     medians = session.medians(draw, is_b)
-    a, b = medians[~is_b].tolist(), medians[is_b].tolist()
-    for stage, pairs in enumerate(stages):
-        alpha = {"alpha": stage_alpha(stage)} if len(stages) > 1 else {}
-        found = compare_pairs(a[:pairs], b[:pairs], **alpha)
-        if found.verdict != "undecided":
+    a, b = medians[~is_b], medians[is_b]
+    for pairs in stages:
+        (verdict,) = verdicts([a[:pairs]], [b[:pairs]], "turns")
+        if verdict != "undecided":
             break
-    return Ended(found.verdict, pairs)
+    return Ended(verdict, pairs)
+
+
+def many(session: Session, draw: np.random.Generator, cases: int = 100) -> Ended:
+    """The same over many cases, as `opmark ab` has them: one verdict for all, which is that of any difference."""
+    medians = [session.medians(draw, _B) for _ in range(cases)]
+    done = np.full(cases, STAGES[0])
+    found: list[Verdict] = ["undecided"] * cases
+    for pairs in STAGES:
+        done = np.where(np.array(found) == "undecided", pairs, done)
+        sides = ([values[is_b][:n] for values, n in zip(medians, done, strict=True)] for is_b in (~_B, _B))
+        found = verdicts(*sides, session="turns")
+        if "undecided" not in found:
+            break
+    called = [one for one in found if one in ("slower", "faster")]
+    return Ended(called[0] if called else "same", int(done.max()))
 
 
 def stored(session: Session, draw: np.random.Generator, processes: int, **how: float) -> Ended:
     """All of A, then all of B: two runs of the store, as `opmark compare` has them."""
     is_b = np.arange(2 * processes) >= processes
     medians = session.medians(draw, is_b)
-    return Ended(compare_groups(medians[~is_b].tolist(), medians[is_b].tolist(), **how).verdict, processes)
+    (verdict,) = verdicts([medians[~is_b]], [medians[is_b]], **how)
+    return Ended(verdict, processes)
+
+
+def lone(
+    session: Session, draw: np.random.Generator, cases: int = 20, loud: int = 0, past: int = 4
+) -> tuple[list[Verdict], list[Verdict]]:
+    """Runs of one process each, of identical code, in a store; the last two compared: verdicts of those `loud` cases
+    whose processes differ by 4 %, and of the rest."""
+    store, here = MemoryStore(), Environment.of({"cpu": "simulated", "backend": "null", "threads": 1})
+    store.add_environment(here)
+    ops = [Case.of("op", {"shape": [i]}, "forward") for i in range(cases)]
+    settings = Settings(1, "quick", EFFORTS["quick"])
+    noisy = session._replace(spread=0.04)
+    for night in range(past):
+        store.begin(Run(f"run {night}", f"2030-01-{night + 1:02}", "plan", cases, revision="one"))
+        for i, case in enumerate(ops):
+            (median,) = (noisy if i < loud else session).medians(draw, np.array([False])).tolist()
+            found = (Measurement("latency", "warm", "virtual", [median], 1, 0.0, 1, 0.0, "count"),)
+            store.append(
+                f"run {night}", Record(Task(case, "null", "null", settings), "ok", "", found, environment=here.id)
+            )
+    b, a = (side_of(store, run) for run in store.runs()[:2])
+    pairs = {pair.case: pair.verdict for pair in compare(a, b, {}).pairs}
+    every = [pairs[case.id] for case in ops]
+    return every[:loud], every[loud:]
 
 
 def pooled(session: Session, draw: np.random.Generator, processes: int = 10, iterations: int = 50) -> Ended:

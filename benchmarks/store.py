@@ -15,19 +15,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import median
 
 from msgspec.structs import replace
 
 from benchmarks.common import OPMARK, Bystanders, Row, Shell, markdown
+from opmark.api import open_store
+from opmark.interfaces import Store
 from opmark.schema import Case, Record, Run
 from opmark.schema.measurement import PREEMPTED
 from opmark.store.location import address
 from opmark.store.open import open_sql
 from opmark.store.query import query
-from opmark.store.sql import SqlStore
 
 CASES = 5_000
 AT_ONCE = 500
@@ -78,7 +79,8 @@ def rows(kind: str, told: str, shell: Shell, quick: Quick, count: int) -> Iterat
     yield from _filling(kind, told, quick, count)
     yield _size(kind, told)
     with_db = ("--db", told)
-    newest, before = (run for (run,) in query(told, f"SELECT id FROM runs WHERE records = {CASES} ORDER BY number DESC", 2)[1])
+    newest_two = f"SELECT id FROM runs WHERE records = {CASES} ORDER BY number DESC"
+    newest, before = (run for (run,) in query(told, newest_two, 2)[1])
     case = next(f.case for f in open_sql(told).figures(runs=[newest]) if PREEMPTED not in f.cautions)
     commands = {
         f"`opmark show` of {CASES:,} records": ("show", newest),
@@ -110,14 +112,15 @@ def _filling(kind: str, told: str, quick: Quick, count: int) -> Iterator[Row]:
             spent += _seconds(lambda run=run, some=some: store.extend(run.id, some))
     rate = runs * CASES / spent
     yield Row(f"{kind}: inserting {runs * CASES:,} records, {AT_ONCE} at once", *_at_least(kind, rate))
-    last = _begun(store, quick.run, runs)
-    records = quick.records(last.started)[:ONE_BY_ONE]
-    alone = _seconds(lambda: [store.append(last.id, record) for record in records])
-    yield Row(f"{kind}: one at a time", "", f"{ONE_BY_ONE / alone:,.0f} a second", None)
     store.close()
+    with closing(open_store(told, create=True)) as measuring:  # as `opmark run` does
+        last = _begun(measuring, quick.run, runs)
+        records = quick.records(last.started)[:ONE_BY_ONE]
+        alone = _seconds(lambda: [measuring.append(last.id, record) for record in records])
+    yield Row(f"{kind}: one at a time", "", f"{ONE_BY_ONE / alone:,.0f} a second", None)
 
 
-def _begun(store: SqlStore, like: Run, number: int) -> Run:
+def _begun(store: Store, like: Run, number: int) -> Run:
     started = f"2030-{1 + number // 28 % 12:02}-{1 + number % 28:02}T00:00:00.000+00:00"
     run = replace(like, id=f"203001-{number:04}", started=started, label=f"night {number}", tasks=CASES)
     store.begin(run)

@@ -14,6 +14,8 @@ from typing import Any
 _USERS = ("postgres", "nobody")
 """Whoever of them is there runs the server where the tests are run by root, whom it refuses."""
 _USER = "tester"
+_OWNER = "owner"
+"""Of the databases: an ordinary role, as people have one."""
 _SETTINGS = {
     "fsync": "off",  # what is killed with the server is safe with the kernel
     "full_page_writes": "off",
@@ -55,6 +57,7 @@ class Server:
         data = str(self._home / "data")
         self._call("initdb", "-D", data, "-U", _USER, "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
         self.start()
+        self.execute(f"CREATE ROLE {_OWNER} LOGIN")
 
     def start(self) -> None:
         told = {**self._settings, "port": str(self.port), "unix_socket_directories": str(self._home)}
@@ -78,16 +81,16 @@ class Server:
     def new_database(self) -> str:
         """The address of an empty one."""
         name = f"test_{next(self._numbers)}"
-        self.execute(f"CREATE DATABASE {name}")
+        self.execute(f"CREATE DATABASE {name} OWNER {_OWNER}")
         return self.address(name)
 
-    def address(self, name: str) -> str:
-        return f"postgresql://{_USER}@127.0.0.1:{self.port}/{name}"
+    def address(self, name: str, user: str = _OWNER) -> str:
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{name}"
 
     def execute(self, sql: str, database: str = "postgres") -> list[Any]:
         import psycopg
 
-        with psycopg.connect(self.address(database), autocommit=True) as connection:
+        with psycopg.connect(self.address(database, _USER), autocommit=True) as connection:
             cursor = connection.execute(sql.encode())
             return cursor.fetchall() if cursor.description else []
 

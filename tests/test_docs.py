@@ -36,7 +36,7 @@ LISTED = re.compile(r'"Warnings": \[[^]]*\]')
 DOUBTED = re.compile(r" \([a-z]+(-[a-z]+)?(, [a-z]+(-[a-z]+)?)*\)$")
 CPU = "AMD EPYC"
 """The processor that the documents were written on."""
-VARYING_NAME = re.compile(r"0x[0-9a-f]+|\b\d{8}-\d{6}-[0-9a-f]{4}\b")
+VARYING_NAME = re.compile(r"0x[0-9a-f]+|\b\d{8}-\d{6}-[0-9a-f]{4,8}\b")
 """Addresses, ids of runs."""
 VARYING = re.compile(r"[<(]?[\d.,]+(–[\d.]+)?( ?(ns|µs|ms|s|KiB|MiB|B|%)\b)?| !+|\s+")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,17 @@ def test_what_is_nested_is_columns_and_groups_stay_together(columns: Callable[[A
         ([[1], ["a"]], ["[1]", '["a"]']),
         ([[1, "a"], None], ['[1,"a"]', None]),
         ([[], []], ["[]", "[]"]),
-        ([2**63, 1], [2.0**63, 1.0]),
+        ([2**63, 1], [str(2**63), "1"]),
+        ([2**80, None], [str(2**80), None]),
+        ([2**53 + 1, 0.5], [str(2**53 + 1), "0.5"]),
+        ([2**53, 0.5], [2.0**53, 0.5]),
+        ([[2**53 + 1], [0.5]], [f"[{2**53 + 1}]", "[0.5]"]),
+        ([[2**53 + 1], []], [[2**53 + 1], []]),
+        ([5, {"a": 1}], ["5", '{"a":1}']),
+        ([{"a": {"b": 1}}, "text", None], ['{"a":{"b":1}}', '"text"', None]),
+        ([{}, None], ["{}", None]),
+        ([{}, 1], ["{}", "1"]),
+        ([Decimal("0.12345678901234567890"), 1], ["0.12345678901234567890", "1"]),
         ([2**63 - 1, None], [2**63 - 1, None]),
         ([(1, 2), None], [[1.0, 2.0], None]),
         ([None, None], [None, None]),
@@ -194,3 +205,31 @@ def test_parquet_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         write_parquet(ROWS, tmp_path / "file" / "rows.parquet")
+
+
+def test_lists_of_whole_numbers_are_that() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    schema = to_arrow([{"a": [1, 2], "b": [1, 2.5], "c": ["x"]}]).schema
+    assert [schema.field(name).type.value_type for name in "abc"] == [arrow.int64(), arrow.float64(), arrow.string()]
+
+
+def test_what_is_not_to_be_flat_is_json() -> None:
+    pytest.importorskip("pyarrow")
+    found = to_arrow([{"a": {"b": 1}, "a.b": 2}], flat=False).to_pydict()
+    assert found == {"a": ['{"b":1}'], "a.b": [2]}
+
+
+def test_two_that_write_one_file_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    seen = set()
+    opened = Path.open
+
+    def watched(self: Path, *arguments: Any, **options: Any) -> Any:
+        seen.add(self.name)
+        return opened(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", watched)
+    write_parquet(ROWS, tmp_path / "a.parquet")
+    write_parquet(ROWS, tmp_path / "a.parquet")
+    assert len(seen) == 2
+    assert [item.name for item in tmp_path.iterdir()] == ["a.parquet"]

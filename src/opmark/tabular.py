@@ -1,19 +1,24 @@
 """Results as tables of pandas or pyarrow, where those are installed.
 
 What is nested becomes columns with dots (`params.M`, `quantities.latency.warm.median`); groups stay together, in the
-order in which the rows first have them. The type of a column never depends on how much of it is missing: whole numbers
-are `Int64` (pandas) and `int64` (arrow), numbers `float64`, yes or no `boolean`, all else `string`. A list stays one
-where all lists of its column hold numbers only, or texts only; other lists, and columns of several kinds, are JSON
-text.
+order in which the rows first have them. What is a value in one row and nested in another is one column of JSON text.
+The type of a column never depends on how much of it is missing: whole numbers are `Int64` (pandas) and `int64` (arrow),
+numbers `float64`, yes or no `boolean`, all else `string`. A list stays one where all lists of its column hold whole
+numbers, numbers, or texts; other lists, columns of several kinds, and numbers that none of these types holds exactly,
+are JSON text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
@@ -22,16 +27,17 @@ from opmark.schema.comparison import Compared
 from opmark.schema.history import History
 
 Row = Mapping[str, Any]
-Kind = Literal["whole", "number", "bool", "text", "numbers", "texts", "json", "nothing"]
+Kind = Literal["whole", "number", "exact", "bool", "text", "wholes", "numbers", "texts", "json", "nothing"]
+"""`exact`: a number that is neither an int64 nor a float64. `nothing`: also an empty list, which is of any kind."""
 
 _PANDAS: dict[Kind, str] = {"whole": "Int64", "number": "float64", "bool": "boolean", "text": "string",
-                            "json": "string", "numbers": "object", "texts": "object",
+                            "json": "string", "wholes": "object", "numbers": "object", "texts": "object",
                             "nothing": "object"}  # fmt: skip
 _ARROW: dict[Kind, str] = {"whole": "int64", "number": "float64", "bool": "bool_", "text": "string", "json": "string",
                            "nothing": "null"}  # fmt: skip
 
 _KNOWN: tuple[tuple[Kind, frozenset[Kind], tuple[str, ...]], ...] = (
-    ("number", frozenset({"whole", "number"}), (
+    ("number", frozenset({"whole", "number", "exact"}), (
         "metrics.*", "*.median", "*.fastest", "*.cycles", "*.overhead", "*.noise", "*.coverage", "*.steal", "*.load",
         "*.others", "*.max_abs_error", "*.max_rel_error", "compilation.cold", "compilation.cached", "cost.flops",
         "duration", "a", "b", "value", "level", "floor", "ratio", "low", "high", "p", "change.ratio", "change.low",
@@ -41,21 +47,27 @@ _KNOWN: tuple[tuple[Kind, frozenset[Kind], tuple[str, ...]], ...] = (
     ("text", frozenset({"text"}), ("reason", "note", "label", "cache", "run.label", "run.revision")),
 )  # fmt: skip
 """Of columns that may be missing throughout, or happen to be whole: the kind, and what it takes."""
+_encoder = msgspec.json.Encoder(decimal_format="number")
 _LARGEST = 2**63
+_EXACT = 2**53
+"""Up to which a float64 is every whole number."""
 
 
-def to_pandas(what: Any) -> Any:
-    """A `pandas.DataFrame` of a result, a comparison (a row a case), histories (a row a run of each) or rows."""
+def to_pandas(what: Any, *, flat: bool = True) -> Any:
+    """A `pandas.DataFrame` of a result, a comparison (a row a case), histories (a row a run of each) or rows.
+
+    Not `flat`: what is nested is one column, of JSON text.
+    """
     pandas = _library("pandas")
-    columns = _columns(rows_of(what))
+    columns = _columns(rows_of(what), flat=flat)
     made = {name: pandas.Series(values, dtype=_PANDAS[kind]) for name, (kind, values) in columns.items()}
     return pandas.DataFrame(made, columns=list(made))
 
 
-def to_arrow(what: Any) -> Any:
+def to_arrow(what: Any, *, flat: bool = True) -> Any:
     """A `pyarrow.Table` of the same."""
     arrow = _library("pyarrow")
-    columns = _columns(rows_of(what))
+    columns = _columns(rows_of(what), flat=flat)
     types = {name: _arrow_type(arrow, kind) for name, (kind, _) in columns.items()}
     arrays = [arrow.array(values, types[name]) for name, (_, values) in columns.items()]
     return arrow.table(arrays, schema=arrow.schema(list(types.items())))
@@ -65,11 +77,26 @@ def write_parquet(what: Any, path: str | Path) -> None:
     """A file that is whole or not there; its folder is made if need be."""
     table, path = to_arrow(what), Path(path)
     parquet = _library("pyarrow.parquet")
-    beside = path.with_name(f".{path.name}.part")
+    with whole_file(path) as file:
+        parquet.write_table(table, file, compression="zstd")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that is whole or as it was: what is written stands beside it until the end. Its folder is made."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        path = path.resolve()  # what a link leads to, and not the link
+        if path.exists() and not path.is_file():  # a device or a pipe has no other beside it
+            with path.open("wb") as file:
+                yield file
+            return
+        beside = path.with_name(f".opmark-{secrets.token_hex(8)}.part")
         try:
-            parquet.write_table(table, beside, compression="zstd")
+            with beside.open("xb") as file:
+                yield file
+            if path.exists():
+                shutil.copymode(path, beside)
             beside.replace(path)
         finally:
             beside.unlink(missing_ok=True)
@@ -145,37 +172,51 @@ def _followed(history: History) -> list[Row]:
     return found
 
 
-def _columns(rows: Sequence[Row]) -> dict[str, tuple[Kind, list[Any]]]:
-    order: dict[str, Any] = {}
-    flat = [_flat(row, order) for row in rows]
-    found = {}
-    for name in _walk(order):
-        values = [row.get(name) for row in flat]
+class _Node:
+    """A name among those beside it: whether it has values, and the names below it, in their order."""
+
+    def __init__(self) -> None:
+        self.valued = False
+        self.below: dict[Any, _Node] = {}
+
+    def learn(self, row: Row, *, flat: bool) -> None:
+        for key, value in row.items():
+            node = self.below.setdefault(key, _Node())
+            if flat and isinstance(value, Mapping):
+                node.learn(value, flat=True)
+            else:
+                node.valued |= value is not None
+
+    def columns(self, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        """A group that has columns is none itself, unless it is a value elsewhere: nothing is to be lost."""
+        for key, node in self.below.items():
+            if node.below and not node.valued:
+                yield from node.columns((*path, key))
+            else:
+                yield (*path, key)
+
+
+def _columns(rows: Sequence[Row], *, flat: bool) -> dict[str, tuple[Kind, list[Any]]]:
+    tree = _Node()
+    for row in rows:
+        tree.learn(row, flat=flat)
+    found: dict[str, tuple[Kind, list[Any]]] = {}
+    for path in tree.columns():
+        name = ".".join(map(str, path))
+        if name in found:
+            raise UserError(f"two values have the name `{name}` once what is nested is a column")
+        values = [_at(row, path) for row in rows]
         kind = _kind(name, values)
         found[name] = (kind, [_as(kind, value) for value in values])
     return found
 
 
-def _flat(row: Row, order: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Its values by column; `order` remembers which groups have which columns."""
-    found: dict[str, Any] = {}
-    for key, value in row.items():
-        name = f"{prefix}{key}"
-        below = order.setdefault(str(key), {})
-        parts = _flat(value, below, f"{name}.") if isinstance(value, Mapping) else {name: value}
-        for part in parts.keys() & found.keys():
-            raise UserError(f"two values have the name `{part}` once what is nested is a column")
-        found |= parts
-    return found
-
-
-def _walk(order: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
-    """A group that has columns is none itself: where a row has nothing of it, they are missing."""
-    for key, below in order.items():
-        if below:
-            yield from _walk(below, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
+def _at(row: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        if not isinstance(row, Mapping):
+            return None
+        row = row.get(key)
+    return row
 
 
 def _kind(name: str, values: Sequence[Any]) -> Kind:
@@ -186,45 +227,58 @@ def _kind(name: str, values: Sequence[Any]) -> Kind:
     if not kinds:
         return "nothing"
     if kinds == {"whole", "number"}:
-        return "number"
-    if len(kinds - {"nothing"}) == 1 and kinds <= {"numbers", "texts", "nothing"}:
-        return (kinds - {"nothing"}).pop()
-    if kinds == {"nothing"}:
-        return "json"  # empty lists, and nobody knows of what
-    return kinds.pop() if len(kinds) == 1 else "json"
+        return "number" if all(map(_is_exact, values)) else "json"
+    lists = kinds - {"nothing"}
+    if lists == {"wholes", "numbers"}:
+        return "numbers" if all(_is_exact(item) for value in values for item in value or ()) else "json"
+    if len(lists) == 1 and lists <= {"wholes", "numbers", "texts"}:
+        return lists.pop()
+    alone = kinds.pop() if len(kinds) == 1 else "json"
+    return "json" if alone in ("nothing", "exact") else alone  # of empty lists nobody knows what they are of
+
+
+def _is_exact(value: Any) -> bool:
+    """As a float64."""
+    return not isinstance(value, int) or abs(value) <= _EXACT
 
 
 def _kind_of(value: Any) -> Kind:
-    """An empty list is of any kind: `nothing`."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
-        return "whole" if -_LARGEST <= value < _LARGEST else "number"
+        return "whole" if -_LARGEST <= value < _LARGEST else "exact"
     if isinstance(value, float):
         return "number"
     if isinstance(value, str):
         return "text"
     if isinstance(value, list | tuple):
-        inside = {_kind_of(item) for item in value}
-        if inside <= {"whole", "number"}:
-            return "numbers" if inside else "nothing"
-        return "texts" if inside == {"text"} else "json"
-    return "json"
+        return _kind_of_list(value)
+    return "exact" if isinstance(value, Decimal) else "json"
+
+
+def _kind_of_list(items: Sequence[Any]) -> Kind:
+    inside = {_kind_of(item) for item in items}
+    if not inside:
+        return "nothing"
+    if inside == {"whole"}:
+        return "wholes"
+    if inside <= {"whole", "number"}:
+        return "numbers" if all(map(_is_exact, items)) else "json"
+    return "texts" if inside == {"text"} else "json"
 
 
 def _as(kind: Kind, value: Any) -> Any:
     if value is None:
         return None
     if kind == "json":
-        return msgspec.json.encode(value).decode()
+        return _encoder.encode(value).decode()
     if kind == "number":
         return float(value)
     if kind == "numbers":
         return [float(item) for item in value]
-    return list(value) if kind == "texts" else value
+    return list(value) if kind in ("wholes", "texts") else value
 
 
 def _arrow_type(arrow: Any, kind: Kind) -> Any:
-    if kind in ("numbers", "texts"):
-        return arrow.list_(arrow.float64() if kind == "numbers" else arrow.string())
-    return getattr(arrow, _ARROW[kind])()
+    inside = {"wholes": "int64", "numbers": "float64", "texts": "string"}.get(kind)
+    return arrow.list_(getattr(arrow, inside)()) if inside else getattr(arrow, _ARROW[kind])()

@@ -81,3 +81,11 @@ def test_facts_that_the_host_tells_of_itself_have_a_kind() -> None:
 def test_software_is_told_from_where_it_ran() -> None:
     found = between(machine="node-2", torch="2.12", cores=4, opmark="9", interpreter="/x")
     assert software(found) == ["torch"]
+
+
+def test_what_a_side_does_not_tell_in_one_of_its_environments_is_not_known_to_differ() -> None:
+    bare = {name: value for name, value in BASE.items() if name != "governor"}
+    other = {**BASE, "governor": "powersave"}
+    found = differing([(BASE, other), (BASE | {"governor": "ondemand"}, bare)])
+    assert found["governor"] == (["performance", "ondemand"], ["powersave", None])
+    assert unlike(found) == []

@@ -6,12 +6,14 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from compared import HERE, QUIET, both, case_of, failed, figures, noise_of, side
+from compared import HERE, QUIET, both, case_of, failed, figures, side
 
 from opmark.analysis.compare import compare, side_of
 from opmark.analysis.judge import Values
+from opmark.analysis.learnt_floor import Learnt
 from opmark.analysis.matching import Way
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.schema import EFFORTS, Environment, Measurement, Record, Run, Settings, Task
@@ -129,7 +131,7 @@ def test_a_lone_process_decides_nothing_unless_the_noise_is_known() -> None:
 
 
 def test_a_lone_process_takes_the_noise_that_stored_runs_tell_and_several_do_not() -> None:
-    learnt = {"learnt": lambda environment: noise_of(0.01)}
+    learnt: Any = {"learnt": lambda environment: Learnt({}, {3: 0.01})}
     cases = {case_of().id: case_of()}
     a, b = (replace(side(figures([value]), name), **learnt) for name, value in (("A", MS), ("B", 2 * MS)))
     assert (compare(a, b, cases).pairs[0].verdict, compare(a, b, cases).pairs[0].floor) == ("slower", 0.01)
@@ -338,8 +340,7 @@ def test_the_mean_over_cases_of_single_processes_has_the_interval_of_the_cases()
 
 
 def test_two_sides_that_failed_have_no_mean() -> None:
-    found = compare(side([failed()]), side([failed()], "B"), {case_of().id: case_of()})
-    assert found.geomean is None
+    assert compare(side([failed()]), side([failed()], "B"), {case_of().id: case_of()}).geomean is None
 
 
 def test_centres_are_geometric() -> None:

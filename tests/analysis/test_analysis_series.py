@@ -93,3 +93,10 @@ def test_a_version_is_no_other_machine_and_a_chip_is() -> None:
 def test_figures_of_runs_that_do_not_count_are_left_out() -> None:
     figures = list(figures_of(run_of(7).id, made()))
     assert lines_of(figures, {run_of(0).id: at(run_of(0))}, {}) == []
+
+
+def test_machines_of_one_chip_differ_by_cores_and_clock() -> None:
+    """Two sizes of a virtual machine are no line; a kernel that reads the clock a little higher is the same."""
+    facts = FACTS | {"cores": 8, "max_mhz": 3400.0}
+    assert machine_of(facts) == machine_of(facts | {"max_mhz": 3401.2, "torch": "3"})
+    assert len({machine_of(facts | more) for more in ({}, {"cores": 4}, {"max_mhz": 2600.0}, {"device": "cuda"})}) == 4

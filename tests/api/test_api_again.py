@@ -124,6 +124,8 @@ def test_changed_files_are_lost_but_for_those_that_are_here(
         lost = side_again(then(f"{commit}+"), OWN, stack)
         assert lost == Lost(f"files had been changed since commit {commit[:10]} when it was measured")
         assert isinstance(side_again(then(f"{commit}+"), OWN, stack, here=True), Side)
+        repo.write(work=FAST + "\n\n")  # git says the same of it, and it is another
+        assert side_again(then(f"{commit}+"), OWN, stack) == lost
 
 
 @pytest.mark.parametrize(
@@ -181,3 +183,43 @@ def test_software_is_asked_in_a_process_of_its_own(outside: Path) -> None:
     with ExitStack() as stack:
         assert isinstance(side_again(Then("main", "numpy-cpu", 1, "", facts), ["exp"], stack), Side)
     assert again._facts_now("nosuch", 1) == "no backend named `nosuch`"
+
+
+def test_a_module_of_elsewhere_is_lost_inside_of_a_repository_too(
+    software: Any, repo: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "installed.py").write_text(FAST)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    commit = repo.commit(work=FAST)
+    monkeypatch.chdir(repo.path)
+    with ExitStack() as stack:
+        for ops in (["installed:f"], ["installed:f", *OWN]):
+            found = side_again(then(commit), ops, stack)
+            assert isinstance(found, Lost)
+            assert found.why.startswith("`installed:f` is no part of this git repository")
+        assert isinstance(side_again(then(commit), ["installed:f"], stack, here=True), Side)
+
+
+def test_a_function_of_a_framework_goes_with_its_version(software: Any, outside: Path) -> None:
+    with ExitStack() as stack:
+        assert side_again(then(), ["numpy:abs"], stack) == Side("main", "numpy-cpu", 1)
+
+
+def test_a_file_of_no_repository_is_still_there_a_moment_later(software: Any, outside: Path) -> None:
+    with ExitStack() as stack:
+        assert side_again(then(), OWN, stack, here=True) == Side("main", "numpy-cpu", 1)
+
+
+def test_a_revision_is_made_first(software: Any, repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = repo.commit(work=FAST)
+    repo.commit(work=FAST + "\n")
+    monkeypatch.chdir(repo.path)
+    with ExitStack() as stack:
+        side = side_again(then(old), OWN, stack, command="echo yes > made")
+        assert isinstance(side, Side)
+        assert side.checkout is not None
+        assert (Path(side.checkout.root) / "made").exists()
+        lost = side_again(then(old), OWN, stack, command="false")
+        assert isinstance(lost, Lost)
+        assert "`false` failed with exit code 1" in lost.why

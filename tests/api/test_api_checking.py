@@ -2,82 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from checks import compared, pairing
 from compared import QUIET, case_of, keep
+from gates import BASE, FAILS, NOISY, NOW, Gate, Turns, outcomes, rows, times
 
 import opmark
-from opmark.api import check, second_look
+from opmark.api import again, check, second_look
 from opmark.api.again import Lost
 from opmark.errors import StoreError, UnknownName, UserError
 from opmark.runner.sides import Side
-from opmark.schema.checked import Checked
-from opmark.schema.comparison import Compared, Verdict
-
-BASE, NOW = "20300101-000000-aaaa", "20300102-000000-bbbb"
-OPS = ("exp", "tanh")
-
-
-def times(factor: float) -> list[float]:
-    return [1e-3 * factor * one for one in QUIET]
-
-
-def rows(**factors: float | str | list[float]) -> dict[tuple[str, str], Any]:
-    return {
-        ("torch-cpu", op): value if isinstance(value, str | list) else times(value) for op, value in factors.items()
-    }
-
-
-class Turns:
-    """Instead of measuring in turns: this verdict for every case."""
-
-    def __init__(self, verdict: Verdict | None = "slower", ratio: float = 1.1) -> None:
-        self.verdict = verdict
-        self.ratio = ratio
-        self.asked: list[dict[str, Any]] = []
-
-    def __call__(self, a: Side, b: Side, cases: Any, **how: Any) -> Compared:
-        self.asked.append({"a": a, "b": b, "ops": sorted(case.op for case in cases), **how})
-        pairs = [pairing(case.op, self.ratio, case=case.id, verdict=self.verdict) for case in cases if self.verdict]
-        return compared(*pairs, runs=("again-a", "again-b"))
-
-
-@pytest.fixture
-def sides(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What can be measured again, by the name of the side; another commit each, unless a test says otherwise."""
-    known: dict[str, Any] = {}
-
-    def again(then: Any, ops: Any, stack: Any, *, here: bool = False) -> Any:
-        return known.get(then.name, Side(then.name, then.backend, then.threads, {"COMMIT": then.name}))
-
-    monkeypatch.setattr(second_look, "side_again", again)
-    return known
-
-
-Gate = Callable[..., Checked]
-
-
-@pytest.fixture
-def gate(tmp_path: Path, sides: Any) -> Gate:
-    db = tmp_path / "store.db"
-
-    def run(base: dict[Any, Any], now: dict[Any, Any], in_turns: Any = None, **options: Any) -> Checked:
-        facts = options.pop("facts", {})
-        keep(db, BASE, "main", base)
-        keep(db, NOW, "now", now, facts=facts)
-        given = {"db": db, "say": lambda text: None, "in_turns": in_turns or Turns(), **options}
-        return check(baseline="main", current="now", **given)
-
-    return run
-
-
-def outcomes(found: Checked) -> dict[str, str]:
-    return {finding.pair.op: finding.outcome for finding in found.findings}
+from opmark.schema.comparison import Verdict
 
 
 def test_nothing_slower_passes_and_nothing_is_measured_again(gate: Gate) -> None:
@@ -114,9 +52,6 @@ def test_a_slowdown_that_is_not_confirmed_passes(gate: Gate, verdict: Verdict, o
 
 def test_a_slowdown_that_gave_no_result_again_is_not_confirmed(gate: Gate) -> None:
     assert outcomes(gate(rows(exp=1.0), rows(exp=1.2), Turns(None))) == {"exp": "undecided"}
-
-
-NOISY = [1e-3 * one for one in (1.0, 1.3, 0.9, 1.2, 1.1)]
 
 
 def test_what_is_undecided_beyond_the_margin_is_a_candidate(gate: Gate) -> None:
@@ -158,7 +93,7 @@ def test_what_is_now_and_cannot_be_had_again_is_not_confirmed(gate: Gate, sides:
 
 @pytest.mark.parametrize(
     ("first", "second", "outcome"),
-    [(1.2, 1.2, "slower"), (1.2, 1.0, "cleared"), (NOISY, 1.2, "undecided"), (1.2, NOISY, "undecided")],
+    [(1.2, 1.2, "unconfirmed"), (1.2, 1.0, "cleared"), (NOISY, 1.2, "undecided"), (1.2, NOISY, "undecided")],
 )
 def test_a_baseline_that_cannot_be_had_again_is_compared_as_stored_twice(
     gate: Gate,
@@ -172,13 +107,15 @@ def test_a_baseline_that_cannot_be_had_again_is_compared_as_stored_twice(
     sides["main"] = Lost("its software is no longer here")
     turns, later = Turns(), "20300103-000000-cccc"
 
-    def fresh(self: Any, store: Any, group: Any, cases: Any) -> Any:
+    def fresh(self: Any, store: Any, group: Any, now: Side, cases: Any) -> Any:
+        assert now.name == "now"
         return keep(tmp_path / "store.db", later, "check", rows(exp=second))
 
     monkeypatch.setattr(second_look.SecondLook, "_fresh", fresh)
     found = gate(rows(exp=1.0), rows(exp=first), turns)
     assert outcomes(found) == {"exp": outcome}
     assert turns.asked == []
+    assert found.exit_code == 0
     assert found.notes[0].startswith("the baseline itself could not be measured again (its software is no longer here)")
     assert found.again == ((BASE, later),)
 
@@ -188,7 +125,7 @@ def test_fresh_processes_measure_what_is_now_again(
 ) -> None:
     """With the null backend, whose clock is virtual, and a baseline that was twice as fast."""
     db = tmp_path / "store.db"
-    run = opmark.run("exp", size="small", backend="null", effort="quick", processes=3, threads=2, db=db)
+    run = opmark.run("exp", size="small", backend="null", effort="quick", processes=5, threads=2, db=db)
     seconds = [row["quantities"]["latency"]["warm"]["median"] for row in run.rows()]
     case = run.records[0].task.case
     monkeypatch.setattr("compared.case_of", lambda op: case)
@@ -197,15 +134,18 @@ def test_fresh_processes_measure_what_is_now_again(
     )
     sides["main"] = Lost("gone")
     found = check(baseline="main", current=run.run.id, db=db, unlike=True, say=lambda text: None)
-    assert outcomes(found) == {"exp": "slower"}
+    assert outcomes(found) == {"exp": "unconfirmed"}
     (runs,) = found.again
     again = opmark.show(runs[1], db=db)
     assert again.run.label == "check"
+    assert again.run.session
     assert [record.task.settings.process for record in again.records] == [0, 1, 2, 3, 4]
 
 
 def test_what_fails_now_fails_the_build_and_what_failed_before_does_not(gate: Gate) -> None:
-    found = gate(rows(exp=1.0, tanh="old", sin="old"), rows(exp="new", tanh="old", sin=1.0))
+    turns = Turns("undecided", **FAILS)
+    found = gate(rows(exp=1.0, tanh="old", sin="old"), rows(exp="new", tanh="old", sin=1.0), turns)
+    assert [one["ops"] for one in turns.asked] == [["exp"]]
     assert outcomes(found) == {"exp": "failed", "tanh": "broken", "sin": "mended"}
     assert (found.exit_code, found.failing) == (1, 1)
     assert found.findings[0].pair.note == "failed in now: error: new"
@@ -216,7 +156,7 @@ def test_what_fails_now_fails_the_build_and_what_failed_before_does_not(gate: Ga
 )
 def test_what_fails_the_build_can_be_chosen(gate: Gate, fail_on: tuple[str, ...], code: int) -> None:
     base, now = rows(exp=1.0, tanh=1.0, sin=1.0, cos=1.0), rows(exp="broke", tanh=NOISY, sin=1.0)
-    found = gate(base, now, Turns("undecided"), fail_on=fail_on)
+    found = gate(base, now, Turns("undecided", **FAILS), fail_on=fail_on)
     assert outcomes(found) == {"exp": "failed", "tanh": "undecided", "sin": "same"}
     assert found.missing == ("cos 4 float32 (torch-cpu ×2)",)
     assert found.exit_code == code
@@ -242,7 +182,7 @@ def test_what_cannot_be_measured_in_turns_is_compared_as_stored_twice(
         second_look.SecondLook, "_fresh", lambda *args: keep(tmp_path / "store.db", "later", "check", rows(exp=1.2))
     )
     found = gate(rows(exp=1.0), rows(exp=1.2), ranks)
-    assert outcomes(found) == {"exp": "slower"}
+    assert outcomes(found) == {"exp": "unconfirmed"}
     assert "(not with ranks)" in found.notes[0]
 
 
@@ -267,16 +207,19 @@ def test_what_stands_for_the_baseline_is_taken_as_it_is_said(
     gate: Gate, sides: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = []
+    monkeypatch.setattr(again, "commit_of", lambda root, name: None)
 
-    def told(then: Any, against: Any, ops: Any, stack: Any) -> Side:
+    def told(then: Any, against: Any, ops: Any, stack: Any, command: str) -> Side:
         said.append(against)
+        assert command == "make"
         return Side("told", "numpy-cpu", 1)
 
     monkeypatch.setattr(second_look, "side_as_told", told)
     turns = Turns()
-    gate(rows(exp=1.0), rows(exp=1.2), turns, against_rev="HEAD~1", against_python="p", against_backend="b")
+    gate(rows(exp=1.0), rows(exp=1.2), turns, against_rev="HEAD~1", against_python="p", against_backend="null",
+         make="make")  # fmt: skip
     assert turns.asked[0]["a"].name == "told"
-    assert (said[0].rev, said[0].python, said[0].backend) == ("HEAD~1", "p", "b")
+    assert (said[0].rev, said[0].python, said[0].backend) == ("HEAD~1", "p", "null")
 
 
 def test_unlike_machines_are_refused_unless_told(gate: Gate, tmp_path: Path) -> None:
@@ -287,7 +230,7 @@ def test_unlike_machines_are_refused_unless_told(gate: Gate, tmp_path: Path) -> 
 
 
 def test_live_code_is_measured_with_what_was_asked(tmp_path: Path, sides: Any) -> None:
-    db, asked = tmp_path / "store.db", {}
+    db, asked, turns = tmp_path / "store.db", {}, Turns()
     keep(db, BASE, "main", rows(exp=1.0))
 
     def measure(ops: Any, **how: Any) -> Any:
@@ -295,11 +238,13 @@ def test_live_code_is_measured_with_what_was_asked(tmp_path: Path, sides: Any) -
         return SimpleNamespace(run=keep(db, NOW, "", rows(exp=1.2)))
 
     found = check(
-        "exp", baseline="main", params={"shape": [4]}, backend="torch-cpu", db=db, measure=measure, in_turns=Turns(),
+        "exp", baseline="main", params={"shape": [4]}, backend="torch-cpu", db=db, measure=measure, in_turns=turns,
         label="", compile_timeout=9.0, say=lambda text: None,
     )  # fmt: skip
     assert (found.exit_code, found.compared.b) == (1, "now")
     assert (asked["ops"], asked["backend"], asked["db"], asked["compile_timeout"]) == ("exp", "torch-cpu", db, 9.0)
+    assert asked["session"]
+    assert turns.asked[0]["compile_timeout"] == 9.0
 
 
 def test_nothing_is_measured_that_the_baseline_does_not_have(tmp_path: Path) -> None:

@@ -62,6 +62,90 @@ def test_a_slower_revision_fails_and_a_faster_one_does_not(
     assert fast.out.splitlines()[-1].startswith("passed: 1 faster")
 
 
+FEW = [*CALL, "--processes", "5"]
+TWICE = SUM.replace("20", "60")
+
+
+def last(done: Any) -> str:
+    return str(done.out.splitlines()[-1])
+
+
+def test_a_module_of_elsewhere_is_not_taken_for_the_same_code(
+    opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nor is what the same files call."""
+    installed = tmp_path / "installed.py"
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    repo.commit("calls it", work="import installed\ndef f(x):\n    return installed.f(x)\n")
+    monkeypatch.chdir(repo.path)
+    for call in (["installed:f", *FEW[1:]], FEW):
+        installed.write_text(SUM)
+        assert opmark("run", *call, "--label", call[0]).code == 0
+        installed.write_text(TWICE)
+        slow = opmark("check", *call, "--baseline", call[0])
+        assert slow.code == 0
+        assert last(slow).startswith("passed: 1 unconfirmed")
+        assert "WARNING: 1 case was slower twice than the stored numbers of a baseline" in slow.out
+
+
+def test_a_revision_that_has_to_be_made(opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (repo.path / ".gitignore").write_text("made.py\n")
+    (repo.path / "made.py").write_text("N = 1\n")
+    repo.commit("fast", work="import made\n" + SUM)
+    monkeypatch.chdir(repo.path)
+    assert opmark("run", *FEW, "--label", "main").code == 0
+    repo.commit("slow", work="import made\n" + TWICE)
+    slow = opmark("check", *FEW, "--baseline", "main")
+    assert (slow.code, last(slow)[:21]) == (0, "passed: 1 unconfirmed")
+    assert "its revision does not run here: " in slow.out
+    slow = opmark("check", *FEW, "--baseline", "main", "--make", "echo N = 1 > made.py")
+    assert (slow.code, last(slow)[:16]) == (1, "FAILED: 1 slower")
+
+
+def test_a_failure_that_does_not_come_again(
+    opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    once = tmp_path / "once"
+    repo.commit("fine", work=SUM)
+    monkeypatch.chdir(repo.path)
+    assert opmark("run", *FEW, "--label", "main").code == 0
+    fails = f"""
+    import os
+    if os.path.exists({str(once)!r}):
+        os.unlink({str(once)!r})
+        raise MemoryError
+"""
+    repo.commit("once", work=SUM.replace("def f(x):\n", "def f(x):\n" + fails))
+    once.touch()
+    flaky = opmark("check", *FEW, "--baseline", "main")
+    assert not once.exists()
+    assert flaky.code == 0
+    assert " failed" not in last(flaky).partition("(")[0]
+
+
+def test_the_code_of_a_stored_run_is_measured_again_and_not_the_files_as_they_are(
+    opmark: Command, repo: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo.commit("fast", work=SUM)
+    monkeypatch.chdir(repo.path)
+    repo.write(work=SUM + "\n")  # so that the baseline is lost
+    assert opmark("run", *FEW, "--label", "main").code == 0
+    repo.commit("slow", work=TWICE)
+    assert opmark("run", *FEW, "--label", "pull").code == 0
+    repo.commit("fast again", work=SUM)
+    found = opmark("check", "--run", "pull", "--baseline", "main")
+    assert (found.code, last(found)[:21]) == (0, "passed: 1 unconfirmed")
+
+
+def test_what_is_measured_to_check_is_no_part_of_the_history(main: Command) -> None:
+    quick = ["exp", "--size", "small", "--backend", "null", "--effort", "quick", "--processes", "5"]
+    main("run", *quick, "--label", "main")
+    assert main("check", *quick, "--baseline", "main").code == 0
+    followed = [json.loads(line) for line in main("history", "exp", "--json").out.splitlines()]
+    assert [len(one["points"]) for one in followed] == [1]
+
+
 def test_a_stored_run(main: Command, stored: Path) -> None:
     done = main("check", "--run", "pull", "--baseline", "main")
     assert done.code == 1
@@ -92,7 +176,7 @@ def test_the_summary_may_go_to_standard_output(main: Command, stored: Path) -> N
 
 
 def test_live_code_of_the_same_versions_passes(main: Command) -> None:
-    quick = ["exp", "--size", "small", "--backend", "null", "--effort", "quick", "--processes", "2"]
+    quick = ["exp", "--size", "small", "--backend", "null", "--effort", "quick", "--processes", "5"]
     main("run", *quick, "--label", "main")
     done = main("check", *quick, "--baseline", "main")
     assert done.code == 0
@@ -107,7 +191,12 @@ def test_live_code_of_the_same_versions_passes(main: Command) -> None:
         (["--run", "nosuch", "--baseline", "main"], "no run named `nosuch`"),
         (["--baseline", "main"], "expected operators, a workload or a suite, got nothing"),
         (["exp", "--run", "pull", "--baseline", "main"],
-         "--run is of a run that is stored; what else is named would be measured now"),
+         "--run is of a run that is stored; operators is for what is measured now"),
+        (["--run", "pull", "--baseline", "main", "--backend", "null"],
+         "--run is of a run that is stored; --backend is for what is measured now"),
+        (["--run", "pull", "--baseline", "main", "--threads", "1"],
+         "--run is of a run that is stored; --threads is for what is measured now"),
+        (["--run", "pull", "--baseline", "main", "--against-backend", "nosuch"], "no backend named `nosuch`"),
         (["--run", "pull", "--baseline", "main", "--margin", "-1"],
          "--margin: expected a share from 0 to below 1, or in percent, got `-1`"),
         (["--run", "pull", "--baseline", "main", "--margin", "5"],

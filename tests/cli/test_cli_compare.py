@@ -204,7 +204,7 @@ def test_the_same_from_python(stored: Path) -> None:
 
 
 def test_runs_that_were_measured_on_this_machine(main: Command) -> None:
-    quick = ["--size", "small", "--backend", "null", "--effort", "quick", "--processes", "2"]
+    quick = ["--size", "small", "--backend", "null", "--effort", "quick", "--processes", "4"]
     for label in ("one", "two"):
         main("run", "exp", *quick, "--label", label)
     done = main("compare", "one", "two")

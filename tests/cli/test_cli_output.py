@@ -5,11 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opmark.cli.output import console, print_json_lines, split
+from opmark import api
+from opmark.cli.output import console, print_json_lines, split, talk, write_files, write_out
+from opmark.errors import UserError
+from opmark.tabular import whole_file
 
 Command = Callable[..., Any]
 
@@ -72,3 +76,48 @@ def test_a_drop_in_whose_reader_goes_away_ends_quietly() -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait(60) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["/tmp/evil.csv", "../x.csv", "a/../../x.csv", "..\\x.csv", "C:\\x.csv", "\\\\h\\x", "", "\x1b"]
+)
+def test_no_file_is_written_outside_of_the_folder(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not the name of a file"):
+        write_files({"good.csv": "1", name: "2"}, tmp_path / "folder")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_below_a_folder_are_written(tmp_path: Path) -> None:
+    write_files({"a.csv": "1", "below/b.csv": b"2"}, tmp_path / "folder")
+    assert (tmp_path / "folder" / "below" / "b.csv").read_bytes() == b"2"
+
+
+@pytest.mark.parametrize("say", [talk, api.talk])
+def test_what_is_said_is_never_obeyed(say: Callable[[str], None], capsys: pytest.CaptureFixture[str]) -> None:
+    say("run \x1b[31m\u202ex\nhint: y")
+    assert capsys.readouterr().err == "run \\x1b[31m\\u202ex\nhint: y\n"
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("before")
+    path.chmod(0o640)
+
+    def half() -> None:
+        with whole_file(path) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        half()
+    assert path.read_text() == "before"
+    write_out("after", path)
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("after", 0o640)
+    (tmp_path / "link.csv").symlink_to(path)
+    write_out("through a link", tmp_path / "link.csv")
+    assert path.read_text() == "through a link"
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["a.csv", "link.csv"]
+
+
+def test_what_is_no_file_is_written_to_all_the_same() -> None:
+    write_out("x", Path("/dev/null"))

@@ -6,14 +6,17 @@ import inspect
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from msgspec.structs import replace
 
 import opmark
 from made_up import HOSTILE, made_run, record, store
+from opmark.api.pruning import remove
 from opmark.cli.prune import prune as command
 from opmark.errors import InvalidParameter, UserError
 
@@ -97,6 +100,11 @@ def test_the_only_run_goes_where_it_is_named(main: Command, db: Path) -> None:
         (("--before", "yesterday"), "before: expected a date"),
         (("nothing",), "no run named `nothing`"),
         (("try",), "the label `try` is of 2 runs"),
+        (("", "--yes"), "runs: is empty"),
+        ((" ", "--yes"), "empty text"),
+        (("--before", "", "--keep-last", "1", "--yes"), "before: is empty"),
+        (("--label", "", "--keep-last", "1", "--yes"), "label: is empty"),
+        (("--all", "--label", "", "--yes"), "label: is empty"),
     ],
 )
 def test_mistakes_remove_nothing(main: Command, five: Path, options: tuple[str, ...], said: str) -> None:
@@ -104,6 +112,42 @@ def test_mistakes_remove_nothing(main: Command, five: Path, options: tuple[str, 
     assert done.code == 2
     assert said in done.err
     assert left(five) == [1, 2, 3, 4, 5]
+
+
+def test_no_empty_name_removes_the_only_run(main: Command, db: Path) -> None:
+    store(db, made_run(1, "only"))
+    assert main("prune", "", "--yes").code == 2
+    assert left(db) == [1]
+
+
+def test_what_was_shown_goes_by_its_id_and_by_nothing_else(
+    main: Command, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Meanwhile the run is gone, and others begin like it and are called like it."""
+    shown = made_run(1)
+    store(db, shown)
+    store(db, made_run(2))
+
+    def meanwhile(*_: object, **__: object) -> bool:
+        assert remove([shown.id], db=db).removed
+        store(db, replace(made_run(3), id=f"{shown.id}-2"))
+        store(db, replace(made_run(4), label=shown.id))
+        return True
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", meanwhile)
+    done = main("prune", shown.id)
+    assert (done.code, done.err) == (0, "gone already; nothing was removed\n")
+    assert len(opmark.runs(db=db)) == 3
+
+
+def test_a_run_that_may_still_be_running_is_named(main: Command, db: Path) -> None:
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    store(db, replace(made_run(1, tasks=2), started=now), [record(1)])
+    store(db, replace(made_run(2, tasks=1), started=now), [record(1)])
+    store(db, made_run(3, tasks=2), [record(1)])
+    done = main("prune", *(made_run(n).id for n in (1, 2, 3)))
+    assert f"may still be running: {made_run(1).id}\n" in done.err
 
 
 def test_nothing_of_that_kind_is_no_mistake(main: Command, five: Path) -> None:

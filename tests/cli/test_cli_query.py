@@ -13,6 +13,7 @@ import pytest
 
 import opmark
 from made_up import HOSTILE, made_run, record, store
+from opmark.api.querying import Answer
 from opmark.errors import InvalidParameter, UserError
 from opmark.store.views import NAMES
 
@@ -175,3 +176,22 @@ def test_blobs_are_hexadecimal(filled: Path) -> None:
     (row,) = opmark.query("select x'00ff' as b", db=filled)
     assert row == ("00ff",)
     assert json.loads(json.dumps(row)) == ["00ff"]
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+def test_rows_are_written_as_they_come(main: Command, filled: Path, format: str, tmp_path: Path) -> None:
+    """And a file that is not complete is not there."""
+    endless = "with recursive n(x) as (select 1 union all select x + 1 from n) select x from n"
+    printed = main("query", endless, "-f", format, "--timeout", "0.3")
+    assert printed.code == 2
+    assert "not answered within 0.3 s" in printed.err
+    assert printed.out.count("\n") > 1000
+    output = tmp_path / f"rows.{format}"
+    assert main("query", endless, "-o", str(output), "--timeout", "0.3").code == 2
+    assert not [item for item in tmp_path.iterdir() if item.name.startswith((".", "rows"))]
+
+
+def test_json_in_an_answer_is_not_taken_apart(filled: Path) -> None:
+    pytest.importorskip("pyarrow")
+    answer = Answer(["a", "a.b"], [({"b": 1}, 2), (3, 4)])
+    assert answer.to_arrow().to_pydict() == {"a": ['{"b":1}', "3"], "a.b": [2, 4]}

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from opmark.errors import UnknownName
 from opmark.report.comparison import comparison_text, comparison_view, print_comparison, wanted_words, word
-from opmark.report.comparison_markdown import comparison_markdown, escaped
+from opmark.report.comparison_markdown import comparison_markdown
+from opmark.report.formats.markdown import escaped
 
 
 def lines(*pairs: object, **more: object) -> list[str]:

@@ -97,7 +97,12 @@ def test_a_table_has_numbers_to_the_right_and_knows_wide_signs() -> None:
         ("_x_ *y* ~z~", "\\_x\\_ \\*y\\* \\~z\\~"),
         ("a|b`c`", "a\\|b\\`c\\`"),
         ("<script>&", "&lt;script&gt;&amp;"),
-        ("![x](http://y)", "!\\[x\\](http://y)"),
+        ("![x](http://y)", "!\\[x\\](http:&#8203;//y)"),
+        ("@org/team a@b.c @", "@&#8203;org/team a@&#8203;b.c @"),
+        ("#12 o/r#7 GH-3 # x", "\\#&#8203;12 o/r\\#&#8203;7 GH-&#8203;3 \\# x"),
+        ("HTTPS://x www.x.y ftp://z", "HTTPS:&#8203;//x www&#8203;.x.y ftp:&#8203;//z"),
+        ("mailto:x", "mailto:&#8203;x"),
+        ("$x$", "<span>$</span>x<span>$</span>"),
         ("a\nb\\|", "a b\\\\\\|"),
     ],
 )
@@ -141,3 +146,14 @@ def test_what_cannot_be_seen_is_written_out() -> None:
     assert printable("a\x1b[0m\nb\u202e\x9b") == "a\\x1b[0m\\nb\\u202e\\x9b"
     assert harmless("a\x1b\n\tb\r") == "a\\x1b\n\tb\\r"
     assert printable("µ 日本 – ok") == harmless("µ 日本 – ok") == "µ 日本 – ok"
+
+
+def test_decimal_numbers_are_written_in_full() -> None:
+    long, huge, usual = Decimal("-0.12345678901234567890"), Decimal(2**70), Decimal("1.50")
+    row = [plain(value) for value in (long, huge, usual, Decimal("3.0"), Decimal("NaN"))]
+    assert row[2:4] == [1.5, 3]
+    grid = Grid(["a", "b", "c", "d", "e"], [row])
+    assert str(written(grid, "csv")).splitlines()[1] == f"{long},{2**70},1.5,3,"
+    assert written(grid, "jsonl") == f'{{"a":{long},"b":{2**70},"c":1.5,"d":3,"e":null}}\n'
+    assert f"{long}" in str(written(grid, "table"))
+    assert f"| {long} | {2**70} |" in str(written(grid, "md"))

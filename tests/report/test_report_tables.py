@@ -7,6 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from opmark.report.plain_console import PlainConsole
 from opmark.report.tables import MANY, print_rows
 
 HEADS = ["op", "size", "time", "B/A", ""]
@@ -47,3 +48,14 @@ def test_a_narrow_terminal_with_many_rows_gets_two_lines_a_row() -> None:
     found = printed(ROWS * MANY, terminal=True, width=20)
     assert found[:2] == ["op exp  4x5 float32", "  time 1.0 µs  B/A 12x"]
     assert len(found) == 2 * len(ROWS) * MANY
+
+
+def test_nothing_in_a_cell_is_obeyed_however_it_is_set() -> None:
+    hostile = [["\x1b[31mred", "a\nb", "\u202e1", "\x9b2J", "x"]]
+    for copies in (1, MANY + 1):
+        for terminal, width in ((False, 200), (True, 200), (True, 20)):
+            out = PlainConsole(
+                file=StringIO(), width=width, force_terminal=terminal, color_system=None, highlight=False
+            )
+            print_rows(HEADS, hostile * copies, out, who=2)
+            assert not set("\x1b\x9b\u202e") & set(out.file.getvalue())  # type: ignore[attr-defined]

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from opmark.errors import UserError
+from opmark.runner import bisecting
 from opmark.runner.bisecting import Bisection
+from opmark.runner.git import Said
 from opmark.runner.revisions import checked_out
 
 
@@ -60,3 +62,34 @@ def test_nothing_is_thrown_away_outside_of_its_worktree(repo: Any) -> None:
     with pytest.raises(UserError, match="no worktree any more"):
         bisection.say("good")
     assert (repo.path / "a.py").read_text() == "the user's own change"
+
+
+def _says(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    """Another git."""
+    honest = bisecting.ask
+
+    def ask(folder: Any, *arguments: str) -> Said:
+        said = honest(folder, *arguments)
+        return said._replace(out=change(said.out)) if arguments[0] == "bisect" else said
+
+    monkeypatch.setattr(bisecting, "ask", ask)
+
+
+def test_a_git_that_quotes_its_words_is_understood(repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = [repo.commit(f"commit {i}", a=str(i)) for i in range(4)]
+    _says(monkeypatch, lambda out: out.replace("the first bad commit", "the first 'bad' commit"))
+    with checked_out(repo.path, commits[-1]) as tree:
+        bisection = Bisection(tree, commits[0], commits[-1])
+        for _ in range(3):
+            if not bisection.over:
+                bisection.say("bad")
+        assert [commit.hash for commit in bisection.left] == [commits[1]]
+
+
+def test_a_git_that_is_not_understood_is_no_reason_to_ask_for_ever(repo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = [repo.commit(f"commit {i}", a=str(i)) for i in range(3)]
+    _says(monkeypatch, lambda out: out.replace("first bad commit", "guilty one"))
+    with checked_out(repo.path, commits[-1]) as tree:
+        bisection = Bisection(tree, commits[0], commits[-1])
+        with pytest.raises(UserError, match="neither an answer nor another commit"):
+            bisection.say("bad")

@@ -90,3 +90,11 @@ def test_variables_of_a_hook_lead_nowhere_else(repo: Any, tmp_path: Path, monkey
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
     assert git.repository(repo.path) == repo.path
     assert not git.changed(repo.path)
+
+
+def test_signatures_that_a_user_wants_to_see_are_not_taken_for_the_answer(repo: Any) -> None:
+    """git tells them before what was asked for: of an unsigned commit nothing, so the setting is looked at."""
+    first = repo.commit("one", a="1")
+    repo.git("config", "log.showSignature", "true")
+    assert git.commit_of(repo.path, first).hash == first
+    assert git.tell(repo.path, "config", "log.showSignature") == "false"

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -58,23 +59,46 @@ def test_hooks_of_the_user_are_not_run(repo: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def _dead() -> int:
-    """The number of a process that is no more."""
-    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    return int(done.stdout)
+def _left_behind(repo: Any, commit: str) -> Path:
+    """By a process that was killed in the middle."""
+    code = (
+        "import os, pathlib, sys; from opmark.runner.revisions import checked_out\n"
+        "with checked_out(pathlib.Path(sys.argv[1]), sys.argv[2]) as place: print(place, flush=True); os._exit(9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(repo.path), commit], capture_output=True, text=True)
+    return Path(done.stdout.strip())
 
 
 @pytest.mark.parametrize("folder_is_there", [True, False])
-def test_what_a_killed_process_left_is_cleared_away(repo: Any, tmp_path: Path, folder_is_there: bool) -> None:
+def test_what_a_killed_process_left_is_cleared_away(repo: Any, folder_is_there: bool) -> None:
     first = repo.commit("one", a="1")
     before = repo.state()
-    left = tmp_path / f"{revisions.PREFIX}{_dead()}-x"
-    repo.git("worktree", "add", "--quiet", "--detach", str(left), first)
+    left = _left_behind(repo, first)
+    assert left.is_dir()
+    assert repo.state() != before
     if not folder_is_there:
         shutil.rmtree(left)
     with revisions.checked_out(repo.path, first):
         assert not left.exists()
     assert repo.state() == before
+
+
+@pytest.mark.parametrize("locked", ["", "my own work", "opmark another-host {pid} 1.00"])
+def test_a_worktree_that_only_looks_like_one_of_ours_stays(
+    repo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locked: str
+) -> None:
+    """Also in the folder for temporary files, with the number of a process that is no more."""
+    first = repo.commit("one", a="1")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("opmark-tree-999999999-abcdefgh", "opmark-tree-view", "opmark-tree-1"):
+        place = tmp_path / name
+        repo.git("worktree", "add", "--quiet", "--detach", str(place), first)
+        (place / "mine").write_text("work of a day")
+        if locked:
+            repo.git("worktree", "lock", "--reason", locked.format(pid=999999999), str(place))
+        with revisions.checked_out(repo.path, first):
+            pass
+        assert (place / "mine").read_text() == "work of a day"
 
 
 def test_worktrees_of_others_stay_also_where_their_folder_is_away(repo: Any, tmp_path: Path) -> None:

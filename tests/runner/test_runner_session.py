@@ -57,6 +57,15 @@ def test_every_task_is_one_record_in_the_order_of_the_plan() -> None:
     assert [threads[record.environment] for record in records] == [record.task.settings.threads for record in records]
 
 
+def test_backends_take_turns_in_being_the_first_of_a_round() -> None:
+    """A B B A: what drifts evenly hits both alike."""
+    cases = cases_for(["add"], {"shape": [[4]]}, (), None, None)
+    work = make_plan(cases, ["null", "numpy-cpu"], settings_for(threads=(1,), effort="quick", processes=3))
+    found = [(record.task.settings.process, record.task.backend) for record in performed(work)]
+    assert [backend for _, backend in found] == ["null", "numpy-cpu", "numpy-cpu", "null", "null", "numpy-cpu"]
+    assert [process for process, _ in found] == [0, 0, 1, 1, 2, 2]
+
+
 def test_what_is_skipped_comes_last() -> None:
     cases = cases_for(["exp"], {"shape": [[4]]}, ("backward", "forward"), None, None)
     work = make_plan(cases, ["numpy-cpu", "null"], settings_for(threads=[1], effort="quick"))
@@ -166,11 +175,18 @@ def test_a_new_run_says_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = cases_for(["exp"], {"shape": [[4]]}, ("backward", "forward"), None, None)
     work = make_plan(cases, ["numpy-cpu"], settings_for(threads=[1], effort="quick"))
     run = new_run(work, "mine")
-    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", run.id)
+    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{8}", run.id)
     assert (run.plan, run.tasks, run.label) == (work.id, 2, "mine")
     assert run.command == "opmark run 'a b'"
     assert run.version == opmark.__version__
     assert run.started.endswith("+00:00")
+
+
+def test_no_secret_of_the_command_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = ["opmark", "ab", "--db", "postgresql://u:hunter2@h/db", "--env", "TOKEN=hunter2", "--env=A=hunter2"]
+    monkeypatch.setattr("sys.argv", typed)
+    command = new_run(Plan((), ()), "").command
+    assert command == "opmark ab --db postgresql://u@h/db --env TOKEN=... --env=A=..."
 
 
 # Resuming.

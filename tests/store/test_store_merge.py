@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -169,3 +170,21 @@ def test_a_store_with_itself_is_nothing_new(tmp_path: Path, make_run: MakeRun, m
 def test_memory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="memory"):
         merge(MemoryStore(), MemoryStore())
+
+
+HOSTILE_IDS = ["/tmp/evil", "../x", "..", "", "\x1b[31m", "a\nb", "x" * 49, "C:\\x", "日本"]
+
+
+def test_an_id_that_is_not_like_ours_becomes_one_and_always_the_same(
+    pair: tuple[SqlStore, SqlStore], make_run: MakeRun, make_record: MakeRecord
+) -> None:
+    into, source = pair
+    wanted = HOSTILE_IDS if source.database.shared is False else [name for name in HOSTILE_IDS if len(name) < 49]
+    for number, name in enumerate(wanted):
+        source.begin(make_run(name, started=f"203{number}"))
+        source.append(name, make_record(number))
+    done = merge(into, source)
+    assert sorted(done.renamed) == sorted(wanted)
+    assert all(re.fullmatch(r"renamed-[0-9a-f]{16}", run.id) for run in into.runs())
+    assert all(len(into.records(key)) == 1 for key in done.renamed.values())
+    assert merge(into, source).new == []

@@ -6,11 +6,12 @@ import struct
 import zlib
 from collections.abc import Callable
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from opmark.schema import Caution, Cost, Measurement, Memory, Record, Verification
-from opmark.store.pack import _unpack, from_row, pack_samples, to_row
+from opmark.store.pack import Damaged, _unpack, from_row, pack_samples, to_row
 
 # The fixture makes records and remembers nothing, so that one serves all examples.
 COMMON = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -109,3 +110,26 @@ def test_a_record_keeps_the_identity_of_its_task_and_case(make_record: Callable[
     """`--resume` recognizes what is done by the id of a task that was read from the store."""
     record = make_record(8)
     assert (back(record).task.id, back(record).task.case.id) == (record.task.id, record.task.case.id)
+
+
+@pytest.mark.parametrize("cut", [1, 4, 20, 60])
+def test_a_body_that_is_cut_off_is_no_record(make_record: Callable[..., Record], cut: int) -> None:
+    row = to_row("a run", make_record(1, [1.0]))
+    with pytest.raises(Damaged):
+        from_row(row["body"][:-cut], row["samples"])
+
+
+@pytest.mark.parametrize("first", [b"", b"\x00", b"\x02", b"x"])
+def test_a_body_or_samples_that_begin_otherwise_are_not_ours(make_record: Callable[..., Record], first: bytes) -> None:
+    row = to_row("a run", make_record(1, [1.0]))
+    with pytest.raises(Damaged):
+        from_row(first + row["body"][1:], row["samples"])
+    with pytest.raises(Damaged):
+        from_row(row["body"], b"\x03" + row["samples"][1:])
+
+
+@pytest.mark.parametrize("samples", [b"", b"\x02", None, "text", pack_samples([]), pack_samples([[1.0], [2.0]])])
+def test_samples_that_do_not_fit_are_damage(make_record: Callable[..., Record], samples: bytes) -> None:
+    row = to_row("a run", make_record(1, [1.0]))
+    with pytest.raises(Damaged):
+        from_row(row["body"], samples)

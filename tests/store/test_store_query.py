@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from opmark.errors import StoreError, UserError
 from opmark.schema import Environment, Record, Run
-from opmark.store.query import query
+from opmark.store.query import asking, query
 from opmark.store.sql import SqlStore
 from opmark.store.views import NAMES
 
@@ -90,6 +91,14 @@ REFUSED = [
     "SELECT \"pg_read_file\"('/etc/passwd')",
     "SELECT pg_catalog.pg_ls_dir('/')",
     "SELECT pg_terminate_backend(1)",
+    "SELECT pg_read_file/* */('/etc/passwd')",
+    "SELECT pg_read_file/* /* */ ' */('/etc/passwd')",
+    "SELECT pg_read_file -- '\n('/etc/passwd')",
+    "SELECT U&\"pg\\005fread_file\"('/etc/passwd')",
+    "SELECT u&\"pg!005fread_file\" UESCAPE '!' ('/etc/passwd')",
+    "SELECT E'\\'', pg_read_file('/etc/passwd'), ''",
+    "SELECT $$ ' $$, pg_read_file('/etc/passwd'), ''",
+    "SELECT '\\', pg_read_file('/etc/passwd'), ''",
     "SELECT lo_import('/etc/passwd')",
     "SELECT setval('run_number_seq', 9)",
     "SELECT nextval('run_number_seq')",
@@ -132,3 +141,37 @@ def test_without_a_store_there_is_nothing_to_ask(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no store yet"):
         query(tmp_path / "none.db", "SELECT 1")
     assert not (tmp_path / "none.db").exists()
+
+
+def test_texts_comments_and_names_are_not_taken_for_functions(place: str) -> None:
+    asked = "SELECT count(*) FROM records WHERE reason LIKE 'dblink (%' /* pg_read_file( */ -- pg_sleep(\n"
+    assert query(place, asked)[1] == [(0,)]
+    assert query(place, "SELECT 'it''s set_config(' AS \"lo_x -- y\"")[1] == [("it's set_config(",)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT interrupted FROM runs",
+        'SELECT * FROM "unable to open"',
+        "SELECT * FROM malformed",
+        'SELECT 1 FROM "database is locked"',
+        'SELECT 1 FROM "not authorized"',
+        'SELECT 1 FROM "read-only"',
+    ],
+)
+def test_the_words_of_a_statement_do_not_choose_the_message(place: str, sql: str) -> None:
+    with pytest.raises(UserError, match="query: the database says: ") as caught:
+        query(place, sql)
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("one SELECT")
+
+
+def test_rows_come_one_by_one_and_a_slow_reader_is_no_slow_database(place: str) -> None:
+    many = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 1200) SELECT x FROM n"
+    with asking(place, many, seconds=1.0) as (columns, rows):
+        assert columns == ["x"]
+        assert next(rows) == (1,)
+        time.sleep(1.2)
+        assert [x for (x,) in rows] == list(range(2, 1201))
+    assert len(query(place, many, 1001)[1]) == 1001

@@ -10,13 +10,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import event, func, select
 
 from opmark.errors import StoreError
-from opmark.schema import Environment, Record, Run
+from opmark.schema import Caution, Environment, Record, Run
 from opmark.store.open import open_sql
 from opmark.store.sql import SqlStore
 from opmark.store.tables import BENCH_CASE, ENVIRONMENT, META, VERSION
+from postgres_server import Server
 
 MakeRecord = Callable[..., Record]
 MakeRun = Callable[..., Run]
@@ -92,6 +94,25 @@ def test_a_record_with_nul_in_its_texts_comes_back_as_it_was(
     store.append(make_run().id, record)
     assert store.records(make_run().id) == [record]
     assert store.figures()[0].op == "a�b"
+
+
+def test_a_record_with_what_no_text_can_hold_is_stored(
+    store: SqlStore, make_run: MakeRun, make_record: MakeRecord
+) -> None:
+    half = "half \ud800"
+    store.begin(make_run(version="x" * 100))
+    record = make_record(1, [1.0], reason=half, duration=float("nan"))
+    caution = Caution("noisy", half, half)
+    measured = replace(record.measurements[0], overhead=float("inf"), cautions=(caution,))
+    task = replace(record.task, backend=f"a\0{half}", implementation=half)
+    store.append(make_run().id, replace(record, task=task, measurements=(measured,)))
+    (found,) = store.records(make_run().id)
+    assert (found.reason, found.duration) == ("half \ufffd\ufffd\ufffd", 0.0)
+    assert found.measurements[0].samples == [1.0]
+    assert store.figures()[0].backend == "a\ufffdhalf \ufffd\ufffd\ufffd"
+    store.add_environment(Environment("0123456789abcdef", {"name": half}))
+    store.keep("peaks", "x", "2030", {"said": half})
+    assert store.kept("peaks", "x") == {"said": "half \ufffd\ufffd\ufffd"}
 
 
 # Append-only.
@@ -183,6 +204,14 @@ def test_processes_that_write_at_once_lose_nothing(place: str) -> None:
 
 def test_processes_that_make_the_store_at_once_share_it(tmp_path: Path) -> None:
     places = [str(tmp_path / f"{number}.db") for number in range(20)]
+    write_at_once(places, processes=3, count=1)
+    for place in places:
+        with closing(open_sql(place)) as store:
+            assert sorted(run.id for run in store.runs()) == ["run 0", "run 1", "run 2"]
+
+
+def test_processes_that_make_it_on_a_server_at_once_share_it(postgres_server: Server) -> None:
+    places = [postgres_server.new_database() for _ in range(8)]
     write_at_once(places, processes=3, count=1)
     for place in places:
         with closing(open_sql(place)) as store:

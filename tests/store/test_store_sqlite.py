@@ -190,6 +190,36 @@ def test_a_store_where_nobody_can_write_can_be_read(make_run: MakeRun) -> None:
         assert [item.name for item in folder.iterdir()] == [path.name]
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions of another kind")
+def test_an_old_store_where_nobody_can_write_can_be_read() -> None:
+    with ordinary_user() as folder:
+        path = Path(shutil.copy(Path(__file__).parent / "data" / "version_2.sqlite", folder / "store.db"))
+        with closing(sqlite3.connect(path)) as raw:
+            assert raw.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
+        path.chmod(0o400)
+        folder.chmod(0o500)
+        with closing(SqlStore(Sqlite(path), create=False)) as reader:
+            assert reader.runs()
+        assert [item.name for item in folder.iterdir()] == [path.name]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions of another kind")
+def test_who_cannot_write_takes_no_file_for_unchangeable_that_needs_no_log() -> None:
+    """Others may write to it: what they write is seen, and their locks are respected."""
+    with ordinary_user() as folder:
+        path = folder / "store.db"
+        with closing(sqlite3.connect(path)) as raw:
+            raw.execute("CREATE TABLE some (n)")
+        writer = sqlite3.connect(path, isolation_level=None)
+        folder.chmod(0o500)
+        with closing(writer), closing(Sqlite(path).read_only()) as reader:
+            writer.execute("PRAGMA journal_mode=MEMORY")
+            writer.execute("INSERT INTO some VALUES (1)")
+            assert reader.execute("SELECT n FROM some").fetchall() == [(1,)]
+            writer.execute("INSERT INTO some VALUES (2)")
+            assert reader.execute("SELECT n FROM some").fetchall() == [(1,), (2,)]
+
+
 def test_a_busy_store_says_so(path: Path, store: SqlStore, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opmark.store.sqlite.BUSY_SECONDS", 0.05)
     store.begin(make_run())

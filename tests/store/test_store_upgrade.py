@@ -26,6 +26,7 @@ from opmark.schema import Case, Run
 from opmark.schema.peaks import MEMORY, Level, Peaks, kept_under
 from opmark.store import upgrade as upgrading
 from opmark.store.figures import figures_of
+from opmark.store.merge import merge
 from opmark.store.open import open_sql
 from opmark.store.query import query
 from opmark.store.sql import SqlStore
@@ -284,3 +285,58 @@ def test_a_server_with_a_store_of_that_version_is_read_and_written(
     with closing(open_sql(postgres_url, create=True)) as writer:
         writer.begin(make_run("new"))
         assert_unchanged(writer, known)
+
+
+def test_what_an_old_writer_adds_after_the_upgrade_is_read_and_merged(tmp_path: Path) -> None:
+    """It began before, and knows nothing of it."""
+    old = tmp_path / "old.db"
+    shutil.copy(DATA / "version_2.sqlite", old)
+    with closing(sqlite3.connect(old)) as raw:
+        columns = [name for _, name, *_ in raw.execute("PRAGMA table_info(record)") if name != "number"]
+        row = raw.execute(f"SELECT {', '.join(columns)} FROM record").fetchone()
+    added = dict(zip(columns, row, strict=True)) | {"task_id": "another"}
+    with closing(open_sql(old, create=True)) as store:
+        before = store.records(added["run_id"])
+    with closing(sqlite3.connect(old)) as raw:
+        marks = ", ".join("?" * len(columns))
+        raw.execute(f"INSERT INTO record ({', '.join(columns)}) VALUES ({marks})", list(added.values()))
+        raw.commit()
+    with closing(open_sql(old)) as store:
+        assert store.records(added["run_id"]) == [*before, before[0]]
+    with closing(open_sql(tmp_path / "new.db", create=True)) as into, closing(open_sql(old)) as source:
+        merge(into, source)
+        assert len(into.records(added["run_id"])) == len(before) + 1
+
+
+@older
+def test_who_reads_an_old_store_is_told_how_to_upgrade_it(path: Path) -> None:
+    said: list[str] = []
+    api.open_store(path, say=said.append).close()
+    assert len(said) == 1
+    assert "opmark runs --upgrade" in said[0]
+    api.open_store(path, create=True, say=said.append).close()
+    api.open_store(path, say=said.append).close()
+    assert len(said) == 1
+
+
+@older
+def test_an_upgraded_store_has_an_identity(path: Path) -> None:
+    with closing(open_sql(path, create=True)) as store:
+        assert store.identity
+        with closing(open_sql(path, create=True)) as again:
+            assert again.identity == store.identity
+
+
+@older
+def test_a_copy_that_cannot_be_made_is_an_error_with_a_hint(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    really = sqlite3.connect
+
+    def fail(where: Any, *more: Any, **named: Any) -> sqlite3.Connection:
+        if "opmark-store-" in str(where):
+            raise sqlite3.OperationalError("database or disk is full")
+        return really(where, *more, **named)
+
+    monkeypatch.setattr(sqlite3, "connect", fail)
+    with pytest.raises(StoreError, match="no copy") as caught:
+        open_sql(path)
+    assert caught.value.hint

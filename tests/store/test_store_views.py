@@ -7,11 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import sqlalchemy
+from sqlalchemy import text
 
+from opmark.errors import StoreError
 from opmark.schema import Caution, Environment, Record, Run
+from opmark.store.open import open_sql
 from opmark.store.query import query
 from opmark.store.sql import SqlStore
-from opmark.store.views import NAMES
+from opmark.store.views import NAMES, create_views
 
 PAGE = Path(__file__).parents[2] / "docs" / "store.md"
 _SECTION = re.compile(r"^### (\w+)\n(.*?)(?=^#|\Z)", re.MULTILINE | re.DOTALL)
@@ -78,3 +82,50 @@ def test_what_the_views_say_is_what_was_written(
     ]
     assert asked("SELECT cpu, machine, python, gpu FROM environments") == [("x", "m", "3", None)]
     assert asked("SELECT kind, chip, started, body FROM findings") == [("peaks", "x", "2030", '{"flops":1}')]
+
+
+def somebodys(url: str) -> sqlalchemy.Engine:
+    return sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+
+
+@pytest.mark.parametrize("theirs", ["VIEW runs AS SELECT 42 AS answer", "TABLE run (answer integer)"])
+def test_what_others_made_of_the_same_name_stays_theirs(postgres_url: str, theirs: str) -> None:
+    engine = somebodys(postgres_url)
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE {theirs}"))
+        connection.execute(text("CREATE SCHEMA mine"))
+    name = theirs.split()[1]
+    with pytest.raises(StoreError, match=f"something else called {name}") as caught:
+        open_sql(postgres_url, create=True)
+    own = f"{postgres_url}?options=-csearch_path%3Dmine"
+    assert "?options=-csearch_path%3D" in (caught.value.hint or "")
+    with engine.begin() as connection:
+        assert list(connection.execute(text(f"SELECT * FROM {name}")).keys()) == ["answer"]
+        tables = connection.execute(text("SELECT count(*) FROM pg_class WHERE relname = 'opmark_meta'")).scalar()
+    assert tables == 0
+    open_sql(own, create=True).close()
+    assert query(own, "SELECT count(*) FROM runs")[1] == [(0,)]
+    engine.dispose()
+
+
+def test_made_anew_they_keep_who_may_read_them_and_what_was_made_of_them(postgres_url: str) -> None:
+    open_sql(postgres_url, create=True).close()
+    engine = somebodys(postgres_url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE VIEW of_mine AS SELECT id FROM runs"))
+        connection.execute(text("GRANT SELECT ON runs TO pg_monitor"))
+        for statement in create_views("postgresql"):
+            connection.execute(text(statement))
+        assert connection.execute(text("SELECT has_table_privilege('pg_monitor', 'runs', 'SELECT')")).scalar()
+        assert connection.execute(text("SELECT count(*) FROM of_mine")).scalar() == 0
+    engine.dispose()
+
+
+def test_nul_breaks_no_view_and_a_backslash_is_left_alone(
+    store: SqlStore, place: str, make_run: Callable[..., Run], make_record: Callable[..., Record]
+) -> None:
+    environment = Environment.of({"cpu": "x\0", "machine": r"C:\u0000", "python": "\\\0"})
+    store.begin(make_run("one"))
+    store.add_environment(environment)
+    store.append("one", make_record(1, [1.0], environment=environment.id))
+    assert query(place, "SELECT cpu, machine, python FROM environments")[1] == [("x�", r"C:\u0000", "\\�")]

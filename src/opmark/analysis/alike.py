@@ -86,7 +86,11 @@ def _alike(fact: str, a: Any, b: Any) -> bool:
 
 def unlike(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
     """Of what differs, what makes it two machines. What one side does not tell is not known to differ."""
-    return [fact for fact, both in found.items() if kind(fact) == "machine" and None not in both]
+    return [fact for fact, both in found.items() if kind(fact) == "machine" and all(map(_told, both))]
+
+
+def _told(value: Any) -> bool:
+    return None not in value if isinstance(value, list) else value is not None
 
 
 def software(found: Mapping[str, tuple[Any, Any]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from opmark.analysis.alike import Facts, differing, refuse
 from opmark.analysis.geomean import geomean
 from opmark.analysis.judge import Judged, Rules, Values, judge
-from opmark.analysis.learnt_floor import learnt_noise
+from opmark.analysis.learnt_floor import Learnt, learnt_noise
 from opmark.analysis.matching import Key, Matched, Measured, Way, matched, measured
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.interfaces import Store
@@ -21,7 +21,7 @@ from opmark.schema.figure import Figure
 from opmark.schema.measurement import PREEMPTED
 from opmark.schema.noise import NoiseFloor
 from opmark.schema.shown import shown
-from opmark.stats.verdict import DRIFT, MARGIN, over_cases
+from opmark.stats.verdict import DRIFT, FEWEST, MARGIN, STAGES, alike, over_cases
 from opmark.store.find import noise_of
 from opmark.units import counted
 
@@ -42,8 +42,8 @@ class Side:
     """By the id of an environment."""
     noise: Mapping[str, NoiseFloor] = field(default_factory=dict)
     """By the same, where it was measured."""
-    learnt: Callable[[str], NoiseFloor | None] = lambda environment: None
-    """By the same, from what else is stored: asked for only where a lone process has no spread of its own."""
+    learnt: Callable[[str], Learnt | None] = lambda environment: None
+    """By the same, from what else is stored: asked for only where few processes have no spread to rely on."""
     why: Callable[[Way], str] = lambda way: ""
     """Why something failed; asked for only where it has."""
 
@@ -59,7 +59,7 @@ def side_of(store: Store, run: Run, name: str = "", chosen: Callable[[Figure], b
     known = {key: floor for key, floor in floors.items() if floor}
 
     @cache
-    def learnt(environment: str) -> NoiseFloor | None:
+    def learnt(environment: str) -> Learnt | None:
         return learnt_noise(store, facts[environment]) if environment in facts else None
 
     why = Reasons(store, run, many=len(figures) > MANY)
@@ -110,18 +110,23 @@ def compare(
     if not drafts:
         raise UserError(f"`{quantity}` was not measured on both sides", f"measured: {_quantities(found)}")
     settled = _over_all(drafts)
-    names = _Names(cases)
+    names = _Names(cases, found.ambiguous)
+    judged = [draft.judged for draft in settled if draft.judged]
+    clocked = not paired and bool(judged) and all(one.clocked for one in judged)
+    drift = 0.0 if paired or clocked else drift
     return Compared(
         a=a.name,
         b=b.name,
         runs=(a.run.id, b.run.id),
         paired=paired,
         margin=margin,
-        drift=0.0 if paired else drift,
+        drift=drift,
         pairs=tuple(sorted((_pairing(_explained(draft, a, b), names) for draft in settled), key=_by_effect)),
-        geomean=geomean([draft.judged for draft in settled if draft.judged], paired=paired),
-        only=(tuple(names.lone(one) for one in found.only[0]), tuple(names.lone(one) for one in found.only[1])),
+        geomean=geomean(judged, paired=paired, looks=len(STAGES) if in_turns else 1),
+        only=(tuple(map(names.lone, found.only[0])), tuple(map(names.lone, found.only[1]))),
         differing=differ,
+        resolution=alike(margin, drift) if drift and alike(margin, drift) > margin else None,
+        clocked=clocked,
     )
 
 
@@ -153,7 +158,7 @@ def _judged(pair: tuple[Measured, Measured], key: Key, sides: tuple[Side, Side],
     notes = "; ".join(filter(None, (a.note, b.note)))
     if not a.figures or not b.figures:
         return _Draft(pair, key, None, note=notes)
-    floor = _floor(key, (a.figures, b.figures), sides)
+    floor = _floor(key, (a.figures, b.figures), sides, rules)
     judged = judge(Values.of(a.figures, b.figures), floor, rules)
     return _Draft(pair, key, judged, floor, "; ".join(filter(None, (judged.note, notes))))
 
@@ -188,23 +193,27 @@ def _sound(by_process: Mapping[int, Figure], side: Side) -> _Sound:
     return _Sound(rest, f"without {len(bad)} of {len(by_process)} processes that were preempted in {side.name}")
 
 
-def _floor(key: Key, figures: tuple[Mapping[int, Figure], Mapping[int, Figure]], sides: tuple[Side, Side]) -> float:
-    """The larger of both sides', as far as it is known; it is one of times."""
+def _floor(
+    key: Key, figures: tuple[Mapping[int, Figure], Mapping[int, Figure]], sides: tuple[Side, Side], rules: Rules
+) -> float:
+    """The larger of both sides', as far as it is known; it is one of times.
+
+    Where it has to stand for the spread of few processes, it is the largest that was seen: of which case it is matters
+    more than how long that takes. A session has as many as it needs, and learns none.
+    """
     if key[0] in QUANTITIES and QUANTITIES[key[0]].unit != "s":
         return 0.0
-    lone = any(len(by_process) == 1 for by_process in figures)
-    learnt: dict[str, NoiseFloor | None] = {}  # of one environment, both sides would learn the same
+    few = not rules.looked and any(len(by_process) < FEWEST for by_process in figures)
     found = []
     for by_process, side in zip(figures, sides, strict=True):
         first = next(iter(by_process.values()))
-        place = first.environment
-        noise = side.noise.get(place)
-        if noise is None and lone:
-            if place not in learnt:
-                learnt[place] = side.learnt(place)
-            noise = learnt[place]
+        noise, learnt = side.noise.get(first.environment), None
         if noise and first.median:
-            found.append(noise.floor_for(first.median))
+            found.append(noise.largest if few else noise.floor_for(first.median))
+        elif few and first.median:
+            learnt = side.learnt(first.environment)
+        if learnt and first.median:
+            found.append(learnt.floor_for(first.series, first.median))
     return max(found, default=0.0)
 
 
@@ -292,8 +301,9 @@ def where(backend: str, implementation: str, threads: int) -> str:
 class _Names:
     """What things are called; each is made up once."""
 
-    def __init__(self, cases: Mapping[str, Case]) -> None:
+    def __init__(self, cases: Mapping[str, Case], ambiguous: Collection[str] = ()) -> None:
         self._cases = cases
+        self._ambiguous = ambiguous
         self._where: dict[tuple[str, str, int], str] = {}
 
     def of(self, one: Measured) -> tuple[str, str, str]:
@@ -311,7 +321,8 @@ class _Names:
 
     def lone(self, one: Measured) -> str:
         op, params, phase = self.of(one)
-        parts = (op, params, "" if phase == "forward" else phase, f"({self.where(one.way)})")
+        unclear = ": several ways, and none opposite" if one.way.case in self._ambiguous else ""
+        parts = (op, params, "" if phase == "forward" else phase, f"({self.where(one.way)}{unclear})")
         return " ".join(filter(None, parts))
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from opmark.analysis.alike import differing
 from opmark.analysis.learnt_floor import LEAST, RUNS, deviations, spread
-from opmark.analysis.machine_key import machine_of
+from opmark.analysis.machine_key import Machine, machine_of
 from opmark.analysis.series import ALL, Line, at, lines_of
 from opmark.errors import UnknownName, UserError
 from opmark.interfaces import Store
@@ -203,7 +203,7 @@ def _each(
 ) -> Iterator[History]:
     counted = {run.id: at(run) for run in runs}
     facts: dict[str, dict[str, Any]] = {}
-    machines: dict[str, tuple[str, str]] = {}
+    machines: dict[str, Machine] = {}
     noise: dict[str, NoiseFloor | None] = {}
     for key, case in cases.items():
         figures = store.figures(case=key)

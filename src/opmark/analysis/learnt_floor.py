@@ -18,54 +18,47 @@ from opmark.interfaces import Store
 from opmark.schema import Run
 from opmark.schema.figure import Figure, Series
 from opmark.schema.measurement import PREEMPTED
-from opmark.schema.noise import Floor, NoiseFloor
-from opmark.schema.peaks import chip
 from opmark.schema.quantity import QUANTITIES
 from opmark.stats import median
-from opmark.store.find import noise_of
 
 RUNS = 20
 """The newest so many runs of a machine and a backend are looked at."""
 LEAST = 20
 """Deviations that a spread is taken from, at least."""
+OWN = 4
+"""Deviations of a case that tell of its own spread, at least."""
 _MOST_FIGURES = 10_000
 """No more are read than it takes: a comparison waits for the answer."""
-# Makes the median absolute deviation of normal values an estimate of their standard deviation.
-_TO_SIGMA = 1.4826
+# Of the spreads of cases: which of them another case has is not known.
+_QUANTILE = 0.95
 _CLASSES = (1e-5, 1e-4, 1e-3, 1e-2)
 """Seconds at which one class of times ends and the next begins: short calls are the noisier ones."""
 
 
-def noise_for(store: Store, facts: dict[str, Any]) -> NoiseFloor | None:
-    """That of the backend of an environment: as `doctor --aa` measured it there, else as stored runs tell it.
+class Learnt(NamedTuple):
+    """What stands for the spread of a few processes: it has to be too much rather than too little. Processes have
+    outliers and states, so squares are counted, and not the middle of what was seen."""
 
-    To be used in place of `store.find.noise_of`. None where neither knows. `labelings` of 0 says that it was learnt.
-    """
-    return noise_of(store, facts) or learnt_noise(store, facts)
+    own: Mapping[Series, float]
+    """Of those with enough of a past."""
+    classes: Mapping[int, float]
+    """By class of times: what nearly all cases stay below."""
+
+    def floor_for(self, series: Series, seconds: float) -> float:
+        """0 where nothing is known. A short past of its own may have missed its other state, so that it counts only
+        where it is more than that of the others."""
+        return max(self.own.get(series, 0.0), self.classes.get(_class(seconds), 0.0))
 
 
-def learnt_floor(store: Store, facts: dict[str, Any], seconds: float) -> float | None:
-    """Relative spread between processes for calls that take so long, from whoever knows it best."""
-    noise = noise_for(store, facts)
-    return noise.floor_for(seconds) if noise and seconds > 0 else None
-
-
-def learnt_noise(store: Store, facts: dict[str, Any]) -> NoiseFloor | None:
-    """From the newest runs of this machine and backend alone; a floor a class of times that enough is known of."""
+def learnt_noise(store: Store, facts: dict[str, Any]) -> Learnt | None:
+    """From the newest runs of this machine and backend alone; None where too little is stored."""
     seen = _seen(store, facts)
-    values = [*_within_runs(seen), *_between_runs(seen)]
-    floors = [floor for among in _by_class(values).values() if (floor := _floor(among))]
-    if not floors:
-        return None
-    return NoiseFloor(
-        chip=chip(facts),
-        backend=str(facts.get("backend")),
-        threads=int(facts.get("threads") or 1),
-        started=seen[0].run.started,
-        processes=len(values),
-        labelings=0,
-        floors=floors,
-    )
+    by_series: dict[Series, list[_Deviation]] = {}
+    for series, deviation in (*_within_runs(seen), *_between_runs(seen)):
+        by_series.setdefault(series, []).append(deviation)
+    own = {series: spread([one.value for one in among]) for series, among in by_series.items() if len(among) >= OWN}
+    classes = _by_class(by_series.values())
+    return Learnt(own, classes) if classes else None
 
 
 def deviations(medians: Sequence[float]) -> list[float]:
@@ -79,8 +72,8 @@ def deviations(medians: Sequence[float]) -> list[float]:
 
 
 def spread(found: Sequence[float]) -> float:
-    """Relative, robust: of deviations around zero."""
-    return _TO_SIGMA * median([abs(value) for value in found])
+    """Relative: of deviations around zero."""
+    return math.sqrt(sum(value**2 for value in found) / len(found))
 
 
 class _Seen(NamedTuple):
@@ -133,16 +126,16 @@ def _gathered(run: Run, figures: Iterable[Figure]) -> _Seen:
     return _Seen(run, medians, environments)
 
 
-def _within_runs(seen: Sequence[_Seen]) -> list[_Deviation]:
+def _within_runs(seen: Sequence[_Seen]) -> list[tuple[Series, _Deviation]]:
     return [
-        _Deviation(value, median(medians))
+        (series, _Deviation(value, median(medians)))
         for one in seen
-        for medians in one.medians.values()
+        for series, medians in one.medians.items()
         for value in deviations(medians)
     ]
 
 
-def _between_runs(seen: Sequence[_Seen]) -> list[_Deviation]:
+def _between_runs(seen: Sequence[_Seen]) -> list[tuple[Series, _Deviation]]:
     """Of what has one process in each of two runs of the same software, one after the other."""
     found = []
     for later, earlier in pairwise(seen):
@@ -151,20 +144,25 @@ def _between_runs(seen: Sequence[_Seen]) -> list[_Deviation]:
         for series in later.medians.keys() & earlier.medians.keys():
             pair = [*earlier.medians[series], *later.medians[series]]
             if len(pair) == 2 and later.environments[series] == earlier.environments[series]:
-                found.append(_Deviation(math.log(pair[1] / pair[0]) / math.sqrt(2), median(pair)))
+                found.append((series, _Deviation(math.log(pair[1] / pair[0]) / math.sqrt(2), median(pair))))
     return found
 
 
-def _by_class(values: Iterable[_Deviation]) -> dict[int, list[_Deviation]]:
-    found: dict[int, list[_Deviation]] = {}
-    for value in values:
-        found.setdefault(sum(value.seconds >= end for end in _CLASSES), []).append(value)
-    return dict(sorted(found.items()))
+def _class(seconds: float) -> int:
+    return sum(seconds >= end for end in _CLASSES)
 
 
-def _floor(among: Sequence[_Deviation]) -> Floor | None:
-    if len(among) < LEAST:
-        return None
-    seconds = math.exp(sum(math.log(one.seconds) for one in among) / len(among))
-    between = spread([one.value for one in among])
-    return Floor(op="", params="", seconds=seconds, between=between, within=0.0)
+def _by_class(cases: Iterable[Sequence[_Deviation]]) -> dict[int, float]:
+    found: dict[int, list[Sequence[_Deviation]]] = {}
+    for among in cases:
+        found.setdefault(_class(median([one.seconds for one in among])), []).append(among)
+    return {
+        which: _most([spread([one.value for one in among]) for among in known])
+        for which, known in found.items()
+        if sum(map(len, known)) >= LEAST
+    }
+
+
+def _most(spreads: Sequence[float]) -> float:
+    """What at most one of twenty is above."""
+    return sorted(spreads)[math.ceil(_QUANTILE * len(spreads)) - 1]

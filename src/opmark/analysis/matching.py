@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from opmark.errors import UserError
+from opmark.registry import way_of
 from opmark.schema.figure import Figure
 from opmark.schema.quantity import Cache
 from opmark.schema.record import Status
@@ -49,6 +50,8 @@ class Measured(NamedTuple):
 class Matched(NamedTuple):
     pairs: list[tuple[Measured, Measured]]
     only: tuple[list[Measured], list[Measured]]
+    ambiguous: set[str]
+    """Cases in common with several ways on a side, none of which is known to be meant. They are in `only`, too."""
 
 
 # From the strictest: what has the same name everywhere, the same in another interpreter, the same implementation
@@ -82,27 +85,58 @@ def measured(figures: Iterable[Figure]) -> list[Measured]:
 
 
 def matched(a: Sequence[Measured], b: Sequence[Measured]) -> Matched | None:
-    """By the first rule that finds anything and leaves no choice; None where there is no case in common.
-
-    UserError where there is a case in common, and several ways to compute it that have no name in common.
-    """
-    shared = {one.way.case for one in a} & {one.way.case for one in b}
-    if not shared:
+    """Case by case; None where there is no case in common. UserError where there is one, and nothing can be matched."""
+    found = opposite([one.way for one in a], [one.way for one in b])
+    if found is None:
         return None
-    for rule in _RULES:
-        keys_a, keys_b = ([rule(one.way) for one in side] for side in (a, b))
-        both = set(keys_a) & set(keys_b)
-        if both and not any(_repeated(keys, both) for keys in (keys_a, keys_b)):
-            right = dict(zip(keys_b, b, strict=True))
-            pairs = [(one, right[key]) for key, one in zip(keys_a, a, strict=True) if key in both]
-            lone = [[one for key, one in zip(keys, side, strict=True) if key not in both]
-                    for keys, side in ((keys_a, a), (keys_b, b))]  # fmt: skip
-            return Matched(pairs, (lone[0], lone[1]))
-    ways = [", ".join(dict.fromkeys(_named(one.way) for one in side)) for side in (a, b)]
+    left, right = ({one.way: one for one in side} for side in (a, b))
+    pairs = [(left[one], right[other]) for one, other in found.pairs]
+    taken = {one for one, _ in found.pairs}, {other for _, other in found.pairs}
+    only = [[one for one in side if one.way not in used] for side, used in zip((a, b), taken, strict=True)]
+    return Matched(pairs, (only[0], only[1]), found.ambiguous)
+
+
+class Opposite(NamedTuple):
+    pairs: list[tuple[Way, Way]]
+    ambiguous: set[str]
+
+
+def opposite(a: Sequence[Way], b: Sequence[Way]) -> Opposite | None:
+    """The ways that stand opposite each other: as `matched`, known before anything is measured."""
+    right = _by_case(b)
+    found = {case: _of_case(ways, right[case]) for case, ways in _by_case(a).items() if case in right}
+    if not found:
+        return None
+    place = {way: i for i, way in enumerate(a)}
+    pairs = sorted((pair for pairs in found.values() for pair in pairs), key=lambda pair: place[pair[0]])
+    if pairs:
+        return Opposite(pairs, {case for case, pairs in found.items() if not pairs})
+    ways = [", ".join(dict.fromkeys(map(_named, side))) for side in (a, b)]
     raise UserError(
-        f"{counted(len(shared), 'case')} in common, but no way to compute them: A has {ways[0]}; B has {ways[1]}",
+        f"{counted(len(found), 'case')} in common, but no way to compute them: A has {ways[0]}; B has {ways[1]}",
         "`opmark compare BACKEND BACKEND --run RUN` compares backends of one run; of two runs, each has to have one",
     )
+
+
+def _by_case(ways: Iterable[Way]) -> dict[str, list[Way]]:
+    found: dict[str, list[Way]] = {}
+    for way in ways:
+        found.setdefault(way.case, []).append(way)
+    return found
+
+
+def _of_case(a: Sequence[Way], b: Sequence[Way]) -> list[tuple[Way, Way]]:
+    """By the first rule that finds anything and leaves no choice: among all ways, then among the plain ones, which
+    stand for a framework where nothing else is said."""
+    plain = [[way for way in side if not way_of(way.backend, way.implementation)] for side in (a, b)]
+    for one, other in ((a, b), (plain[0], plain[1])):
+        for rule in _RULES:
+            keys = [[rule(way) for way in side] for side in (one, other)]
+            both = set(keys[0]) & set(keys[1])
+            if both and not any(_repeated(own, both) for own in keys):
+                right = dict(zip(keys[1], other, strict=True))
+                return [(way, right[key]) for key, way in zip(keys[0], one, strict=True) if key in both]
+    return []
 
 
 def _repeated(keys: Sequence[object], among: set[tuple[object, ...]]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from opmark.analysis.machine_key import Machine
 from opmark.schema import FAILED, Run
 from opmark.schema.figure import Figure, Series
 from opmark.schema.history import Outage, Point, RunAt
@@ -22,11 +23,11 @@ Way = tuple[str, str, int]
 """Backend, implementation and threads."""
 Key = tuple[str, Cache | None]
 """A quantity, and how the caches were."""
-Machines = Mapping[str, tuple[str, str]]
-"""Chip and device of environments, by id."""
-_UNKNOWN = ("unknown", "cpu")
-Groups = dict[tuple[Series, str, str], dict[str, list[Figure]]]
-"""By series, chip and device: the figures of each run."""
+Machines = Mapping[str, Machine]
+"""Of environments, by id."""
+_UNKNOWN: Machine = ("unknown", "cpu")
+Groups = dict[tuple[Series, Machine], dict[str, list[Figure]]]
+"""By series and machine: the figures of each run."""
 
 
 class Value(NamedTuple):
@@ -62,13 +63,13 @@ def lines_of(
     for figure in among:
         followed = quantity in (ALL, figure.quantity) if quantity else headlines.get(_way(figure)) == _key(figure)
         if followed and _usable(figure):
-            key = (figure.series, *machines.get(figure.environment, _UNKNOWN))
+            key = (figure.series, machines.get(figure.environment, _UNKNOWN))
             groups.setdefault(key, {}).setdefault(figure.run, []).append(figure)
     without = [figure for figure in among if figure.status in FAILED or PREEMPTED in figure.cautions]
     found = []
-    for (series, *machine), by_run in groups.items():
+    for (series, machine), by_run in groups.items():
         values = [_value(run, by_run[key]) for key, run in runs.items() if key in by_run]
-        here = [f for f in without if not f.environment or [*machines.get(f.environment, _UNKNOWN)] == machine]
+        here = [f for f in without if not f.environment or machines.get(f.environment, _UNKNOWN) == machine]
         found.append(Line(series, next(iter(by_run.values()))[0].op, machine[0], values, _outages(here, series, runs)))
     return found
 

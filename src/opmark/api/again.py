@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from opmark.analysis.alike import Facts, differing, software
+from opmark.analysis.alike import Facts, differing, kind, software
 from opmark.api.common import DEFAULT_TIMEOUT
 from opmark.errors import UserError
 from opmark.guests.place import why_missing
 from opmark.registry import backend as find_backend
 from opmark.runner.git import commit_of, repository
-from opmark.runner.origin import confirm_origin
+from opmark.runner.origin import Origin, origins
 from opmark.runner.process import WorkerDied
 from opmark.runner.revision_now import CHANGED, revision_now
 from opmark.runner.revisions import as_it_is, import_folders
-from opmark.runner.sides import Side
+from opmark.runner.sides import Side, belongs
 from opmark.runner.supervisor import Supervisor
 from opmark.runner.two_sides import side_at
 from opmark.schema.differing import told
@@ -56,32 +56,85 @@ class Against:
     def said(self) -> bool:
         return bool(self.rev or self.python or self.backend)
 
+    def check(self) -> None:
+        """UserError where it names nothing, before anything is measured."""
+        if self.backend:
+            find_backend(self.backend)
+        if self.rev:
+            commit_of(repository(), self.rev)
 
-def side_again(then: Then, ops: Sequence[str], stack: ExitStack, *, here: bool = False) -> Side | Lost:
-    """`here`: the files as they are now are taken for those of its revision where both had been changed."""
-    plain = _with_its_software(then)
+
+def side_again(
+    then: Then, ops: Sequence[str], stack: ExitStack, *, here: bool = False, command: str = ""
+) -> Side | Lost:
+    """`here`: it was measured a moment ago, so that software and files are still its own. `command` is run in the files
+    of a revision that is checked out."""
+    plain = Side(then.name, then.backend, then.threads) if here else _with_its_software(then)
     if isinstance(plain, Lost):
         return plain
     root = _root()
-    if root is None:
-        return _without_repository(then, plain, ops)
-    now = replace(plain, name=then.name, folders=import_folders(root, ops), checkout=as_it_is(root))
-    if not _comes_from_here(now, ops):
-        return _by_this_opmark(then, plain)
+    now = plain
+    if root is not None:
+        now = replace(plain, folders=import_folders(root, ops), checkout=as_it_is(root))
+    try:
+        known = origins(now, ops)
+    except UserError as error:
+        return Lost(error.message)
+    # What cannot be imported now may have been a part of the repository: its revision will tell.
+    somewhere: list[Origin] = ["repository" if root else "elsewhere"]
+    known = {op: somewhere for op in ops if _own(op)} | known
+    ours = any("repository" in origin for origin in known.values())
+    if here:
+        return now if ours else plain
+    stranger = next((op for op in ops if _strange(op, known.get(op, ()), then.facts)), None)
+    if stranger is not None:
+        return _unknown(then, stranger, root)
+    return _at_its_revision(then, now, plain, ops, stack, command) if ours else _by_this_opmark(then, plain, root)
+
+
+def _own(op: str) -> bool:
+    """Whether it is a callable of somebody's, and not of the catalogue."""
+    return ":" in op and not op.startswith("opinfo:")
+
+
+def _strange(op: str, origin: Sequence[Origin], facts: Facts) -> bool:
+    """Whether it lies where neither a revision nor a version that is known says what it was: installed, found by
+    PYTHONPATH, of another repository. A framework's own function goes with the version of the framework."""
+    package = op.partition(":")[0].partition(".")[0]
+    return "elsewhere" in origin and not (_own(op) and facts.get(package) and kind(package) == "software")
+
+
+def _unknown(then: Then, op: str, root: Path | None) -> Lost:
+    if root is not None:
+        return Lost(f"`{op}` is no part of this git repository, so that it may have been changed since")
+    if then.revision:
+        return Lost("this is not the git repository that it was measured in")
+    return Lost(f"`{op}` is no part of a git repository, so that it may have been changed since")
+
+
+def _at_its_revision(
+    then: Then, now: Side, plain: Side, ops: Sequence[str], stack: ExitStack, command: str
+) -> Side | Lost:
+    assert now.checkout is not None
     if not then.revision:
         return Lost("no git revision was stored with it")
-    if then.revision == revision_now() and (here or not then.revision.endswith(CHANGED)):
-        return now
     if then.revision.endswith(CHANGED):
         commit = then.revision.removesuffix(CHANGED)[:10]
         return Lost(f"files had been changed since commit {commit} when it was measured")
+    if then.revision == revision_now():
+        return now
+    root = Path(now.checkout.root)
     try:
-        return side_at(root, commit_of(root, then.revision), plain, ops, stack, shown=then.name)
+        return side_at(root, commit_of(root, then.revision), plain, ops, stack, shown=then.name, command=command)
     except UserError as error:
         return Lost(error.message)
 
 
-def side_as_told(then: Then, against: Against, ops: Sequence[str], stack: ExitStack) -> Side:
+def _clean_and_here(revision: str) -> bool:
+    return bool(revision) and not revision.endswith(CHANGED) and revision == revision_now()
+
+
+def side_as_told(then: Then, against: Against, ops: Sequence[str], stack: ExitStack, *, command: str = "") -> Side:
     """The baseline, as whoever asks says that it is to be had; UserError where that is not so."""
     backend = find_backend(against.backend or then.backend).name
     if against.python:
@@ -95,7 +148,7 @@ def side_as_told(then: Then, against: Against, ops: Sequence[str], stack: ExitSt
     if not against.rev:
         return plain
     root = repository()
-    return side_at(root, commit_of(root, against.rev), plain, ops, stack, shown=against.rev)
+    return side_at(root, commit_of(root, against.rev), plain, ops, stack, shown=against.rev, command=command)
 
 
 def same_code(a: Side, b: Side) -> bool:
@@ -114,29 +167,14 @@ def _root() -> Path | None:
         return None
 
 
-def _comes_from_here(now: Side, ops: Sequence[str]) -> bool:
-    """Whether anything that is measured is a file of this repository; else its revision says nothing."""
-    try:
-        confirm_origin(now, ops)
-    except UserError:
-        return False
-    return True
-
-
-def _without_repository(then: Then, plain: Side, ops: Sequence[str]) -> Side | Lost:
-    """Software that is installed has a version; a file of somebody's own has none."""
-    own = [op for op in ops if ":" in op and not op.startswith("opinfo:")]
-    if own and not then.revision:
-        return Lost(f"`{own[0]}` is no part of a git repository, so that it may have been changed since")
-    if own:
-        return Lost("this is not the git repository that it was measured in")
-    return _by_this_opmark(then, plain)
-
-
-def _by_this_opmark(then: Then, plain: Side) -> Side | Lost:
+def _by_this_opmark(then: Then, plain: Side, root: Path | None) -> Side | Lost:
     """How an operator of the catalogue calls its framework is a part of opmark."""
     version = str(then.facts.get("opmark") or VERSION)
-    return plain if version == VERSION else Lost(f"it was measured by opmark {version}, and this is {VERSION}")
+    if version != VERSION:
+        return Lost(f"it was measured by opmark {version}, and this is {VERSION}")
+    if root is not None and belongs(__file__, str(root)) and not _clean_and_here(then.revision):
+        return Lost("opmark itself is a part of this repository, and is not measured as another revision")
+    return plain
 
 
 def _with_its_software(then: Then) -> Side | Lost:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,6 +18,7 @@ from opmark.api.measuring import plan, run
 from opmark.api.second_look import Look, SecondLook, candidates, key_of
 from opmark.errors import UnknownName, UserError
 from opmark.result import Result
+from opmark.runner.supervisor import DEFAULT_COMPILE_TIMEOUT
 from opmark.runner.wanted import ARGUMENTS, wanted
 from opmark.schema.checked import FAIL_ON, Checked, Finding, Outcome
 from opmark.schema.comparison import Compared, Pairing
@@ -29,7 +31,7 @@ MARGIN = 0.03
 DEFAULT_FAIL_ON = ("slower", "failed")
 
 # What `run` takes and `plan` does not.
-_OF_RUNNING = ("compile_timeout", "label", "resume", "profile", "on_start", "on_record", "on_environment")
+_OF_RUNNING = ("label", "resume", "profile", "on_start", "on_record", "on_environment")
 # What is measured again is measured with these as well.
 _OF_MEASURING = (
     "seed",
@@ -55,10 +57,12 @@ def check(
     against_rev: str = "",
     against_python: str = "",
     against_backend: str = "",
+    make: str = "",
     budget: float = BUDGET,
     unlike: bool = False,
     db: PathLike | None = None,
     timeout: float = DEFAULT_TIMEOUT,
+    compile_timeout: float = DEFAULT_COMPILE_TIMEOUT,
     on_turn: Callable[..., None] | None = None,
     measure: Callable[..., Result] = run,
     in_turns: Callable[..., Compared] = measure_sides,
@@ -68,28 +72,36 @@ def check(
     """A stored run (`current`), or what `opmark.run` would measure, against a baseline.
 
     Whatever looks slower is measured again, in turns with the baseline where that can be had once more: as its git
-    revision, in its interpreter, or as `against_...` says. Only what is slower again is `slower`.
+    revision, in its interpreter, or as `against_...` says; `make` is run in a revision's files first. Only what is
+    slower in turns, by more than the margin, is `slower`.
     """
     check_share(margin, "margin")
     check_share(drift, "drift")
     check_timeout(budget, "budget")
     check_words(fail_on)
+    check_timeout(compile_timeout, "compile_timeout")
     against = Against(against_rev, against_python, against_backend)
+    against.check()
     with ExitStack() as stack:
         finder = Finder(stack, db)
         base = _baseline(finder, baseline)
         if current is None:
             _refuse_strangers(base, ops, asked)
-            made = measure(ops, db=db, timeout=timeout, say=say, **asked)
+            # Who checks measures what may never be merged: it is no part of the history.
+            made = measure(
+                ops, db=db, timeout=timeout, compile_timeout=compile_timeout, say=say, session=secrets.token_hex(8),
+                **asked,
+            )  # fmt: skip
             now = Found(finder.store(), made.run, made.run.label or "now")
         else:
             now = _run(finder, current)
         first = _first_look(base, now, margin=margin, drift=drift, unlike=unlike)
+        wanting = candidates(first, margin)
         look = SecondLook(
-            base, now, against, margin, drift, budget, timeout, db, say, in_turns, on_turn,
-            {name: asked[name] for name in _OF_MEASURING if name in asked},
+            base, now, against, margin, drift, budget, timeout, compile_timeout, db, say, in_turns,
+            live=current is None, make=make, on_turn=on_turn, how=_how(asked, now, wanting if current else ()),
         )  # fmt: skip
-        second = look.at(candidates(first, margin))
+        second = look.at(wanting)
         findings = tuple(_finding(pair, second.get(key_of(pair))) for pair in first.pairs)
     return Checked(first, findings, first.only[0], tuple(fail_on), tuple(look.notes), tuple(look.runs))
 
@@ -150,20 +162,26 @@ def _first_look(base: Found, now: Found, **how: Any) -> Compared:
     return compare_sides(a, b, cases_of((base.store, a), (now.store, b)), **how)
 
 
+def _how(asked: Mapping[str, Any], now: Found, stored: Sequence[Pairing]) -> dict[str, Any]:
+    """As it was asked for, or as the stored run was measured."""
+    if not stored:
+        return {name: asked[name] for name in _OF_MEASURING if name in asked}
+    used = next(record.task.settings for record in now.store.records(now.run.id))
+    found = {"seed": used.seed, "verify": used.verify, "mode": used.mode, "timer": used.timer}
+    rule = used.sampling
+    fixed = {"warmup": rule.warmup, "samples": rule.samples}
+    return {**found, **{name: value for name, value in fixed.items() if value is not None}}
+
+
 def _finding(pair: Pairing, look: Look | None) -> Finding:
-    if look is None:
-        return Finding(pair, _outcome(pair))
-    outcome: Outcome = "slower" if look.confirmed else "cleared" if look.cleared else "undecided"
-    return Finding(pair, outcome, look.pair, look.why)
+    return Finding(pair, look.outcome, look.pair, look.why) if look else Finding(pair, _outcome(pair))
 
 
 def _outcome(pair: Pairing) -> Outcome:
-    """Of what was not looked at again."""
+    """Of what was not looked at again; what fails now was."""
     then, now = pair.statuses
     if now == "ok":
         return "mended" if then in FAILED else pair.verdict
     if then in FAILED:
         return "broken"
-    if then == "skipped":
-        return "undecided" if now == "skipped" else "failed"
-    return "failed" if now in FAILED else "missing"
+    return "undecided" if then == "skipped" else "missing"

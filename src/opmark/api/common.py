@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from opmark.errors import UserError
 from opmark.hardware.datasheets import datasheet
 from opmark.interfaces import Store
+from opmark.report.plain import harmless
 from opmark.report.view import Known
 from opmark.result import Result
 from opmark.schema import (
@@ -32,10 +33,12 @@ LONGEST_TIMEOUT = 1e6
 
 PathLike = str | os.PathLike[str]
 
+_UPGRADE = "hint: `opmark runs --upgrade` upgrades the store itself, once"
+
 
 def talk(message: str) -> None:
-    """Talk goes to stderr, data to stdout."""
-    print(message, file=sys.stderr)
+    """Talk goes to stderr, data to stdout. It may name a run or a label, and anybody wrote that."""
+    print(harmless(message), file=sys.stderr)
 
 
 def check_timeout(timeout: float, name: str = "timeout") -> None:
@@ -55,6 +58,8 @@ def open_store(db: PathLike | None = None, *, create: bool = False, say: Callabl
     store = open_sql(db, create=create)
     if not create:
         tell_waiting(db, say)
+        if store.copied:
+            say(f"{shown(db)}: is of an older version; a copy is upgraded each time it is read\n{_UPGRADE}")
         return store
     from opmark.store.journal import JournaledStore
 

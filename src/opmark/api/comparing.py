@@ -10,7 +10,7 @@ from opmark.api.common import PathLike
 from opmark.api.finding import Finder
 from opmark.errors import InvalidParameter
 from opmark.interfaces import Store
-from opmark.schema import Case, Run
+from opmark.schema import Case
 from opmark.schema.comparison import Compared
 from opmark.stats.verdict import DRIFT, MARGIN
 
@@ -38,23 +38,6 @@ def compare(
         one, other = (side_of(side.store, side.run, side.name, side.chosen) for side in found)
         cases = cases_of((found[0].store, one), (found[1].store, other))
         return compare_sides(one, other, cases, quantity=quantity, margin=margin, drift=drift, unlike=unlike)
-
-
-def compare_runs(
-    store: Store,
-    a: Run,
-    b: Run,
-    names: tuple[str, str],
-    *,
-    quantity: str = "",
-    margin: float = MARGIN,
-    drift: float = DRIFT,
-    unlike: bool = False,
-) -> Compared:
-    """The same of two runs of a store that is open."""
-    one, other = side_of(store, a, names[0]), side_of(store, b, names[1])
-    cases = cases_of((store, one), (store, other))
-    return compare_sides(one, other, cases, quantity=quantity, margin=margin, drift=drift, unlike=unlike)
 
 
 def cases_of(*sides: tuple[Store, Side]) -> dict[str, Case]:

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from opmark.analysis.compare import compare, side_of
+from opmark.analysis.matching import Way, opposite
 from opmark.api.common import DEFAULT_TIMEOUT, PathLike, check_timeout, open_store, talk
 from opmark.api.measuring import planned
 from opmark.errors import InvalidParameter, UserError
@@ -25,16 +26,15 @@ from opmark.runner.sides import Side
 from opmark.runner.supervisor import DEFAULT_COMPILE_TIMEOUT
 from opmark.runner.two_sides import Difference, two_sides
 from opmark.runner.wanted import ARGUMENTS, OF_CASES, Wanted, many, numbers, wanted
-from opmark.schema import Case, Record, Run
+from opmark.schema import Case, Record, Run, Task
 from opmark.schema.case import content_id
 from opmark.schema.comparison import Compared, Pairing, Verdict
 from opmark.schema.measurement import PREEMPTED
 from opmark.stats.verdict import MARGIN, STAGES
+from opmark.units import counted
 
 BUDGET = 900.0
 """Seconds that a comparison may take, if nothing else is said."""
-# Pairs to judge by.
-_FEWEST = 2
 EFFORT = "quick"
 """Of each process: what differs between processes is not helped by more samples of one of them."""
 
@@ -105,12 +105,14 @@ def measure_sides(
     compile_timeout: float = DEFAULT_COMPILE_TIMEOUT,
     on_turn: Callable[[Progress], None] | None = None,
     on_interrupted: Callable[[Compared], None] | None = None,
+    settled: Callable[[Pairing], bool] = lambda pair: pair.verdict != "undecided",
     say: Callable[[str], None] = talk,
     **how: Any,
 ) -> Compared:
     """Both are stored as runs of one session, record by record.
 
-    `processes`: pairs at most. Ctrl-C passes through; before, `on_interrupted` is given what is known until then.
+    `processes`: pairs at most. `settled`: whether a case needs no more of them. Ctrl-C passes through; before,
+    `on_interrupted` is given what is known until then.
     """
     if not label.isprintable():
         raise UserError(f"label: expected printable text, got {label!a}")
@@ -127,8 +129,9 @@ def measure_sides(
         )
         for side in (a, b)
     )
+    _confirm_opposite((one, two), say)
     with closing(open_store(db, create=True)) as store:
-        session = _Session(store, (a, b), (one, two), label, margin, most)
+        session = _Session(store, (a, b), (one, two), label, margin, most, settled)
 
         def tell(turn: Turn) -> None:
             if on_turn:
@@ -156,6 +159,18 @@ def _most(processes: int | None) -> int:
     return most
 
 
+def _confirm_opposite(plans: tuple[Plan, Plan], say: Callable[[str], None]) -> None:
+    """UserError before hours of measuring, where nothing of one side would stand opposite anything of the other."""
+    a, b = (list(dict.fromkeys(_way(task) for task in plan.tasks)) for plan in plans)
+    found = opposite(a, b)
+    if found and found.ambiguous:
+        say(f"{counted(len(found.ambiguous), 'case')} with several ways on a side and none opposite: not compared")
+
+
+def _way(task: Task) -> Way:
+    return Way(task.case.id, task.backend, task.implementation, task.settings.threads)
+
+
 def _refuse_ranks(a: Side, b: Side, cases: Sequence[Case]) -> None:
     if any(map(processes, cases)) and not (a.plain and b.plain):
         raise UserError(
@@ -168,11 +183,19 @@ class _Session:
     """The runs of both sides, and what they say so far."""
 
     def __init__(
-        self, store: Store, sides: tuple[Side, Side], plans: tuple[Plan, Plan], label: str, margin: float, most: int
+        self,
+        store: Store,
+        sides: tuple[Side, Side],
+        plans: tuple[Plan, Plan],
+        label: str,
+        margin: float,
+        most: int,
+        settled: Callable[[Pairing], bool],
     ) -> None:
         self._store = store
         self._sides = sides
         self._margin = margin
+        self._settled = settled
         session, first = secrets.token_hex(8), stages(most)[0]
         self._runs = [
             _run(side, plan, f"{label} {letter}" if label else _label(side), session, first)
@@ -194,7 +217,7 @@ class _Session:
     def look(self, pairs: int) -> set[str]:
         found = self.compared()
         self.verdicts = found.counts()
-        waiting = {pair.case for pair in found.pairs if pair.verdict == "undecided" and _may_be_decided(pair)}
+        waiting = {pair.case for pair in found.pairs if not self._settled(pair) and _may_be_decided(pair)}
         return {pair.case for pair in found.pairs} - waiting
 
     def compared(self) -> Compared:

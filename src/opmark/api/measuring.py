@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
 
+from msgspec.structs import replace
+
 from opmark.api.common import (
     DEFAULT_EFFORT,
     DEFAULT_TIMEOUT,
@@ -124,6 +126,7 @@ def run(
     timeout: float = DEFAULT_TIMEOUT,
     compile_timeout: float = DEFAULT_COMPILE_TIMEOUT,
     label: str = "",
+    session: str = "",
     db: PathLike | None = None,
     resume: bool = False,
     profile: Profiling | Sequence[Profiling] | None = None,
@@ -135,8 +138,8 @@ def run(
 ) -> Result:
     """Measure, store, return: all that `plan` takes, and where to keep it.
 
-    `profile` names profilers that look at what was measured, afterwards. Ctrl-C passes through; what was measured
-    until then is in the store.
+    `session` marks it as a part of something larger, so that histories leave it out. `profile` names profilers that
+    look at what was measured, afterwards. Ctrl-C passes through; what was measured until then is in the store.
     """
     if not label.isprintable():
         raise UserError(f"label: expected printable text, got {label!a}")
@@ -152,7 +155,7 @@ def run(
         for line in complaints(whole.problems, whole.notes):
             say(line)
         store = stack.enter_context(closing(open_store(db, create=True, say=say)))
-        this = run_to_resume(store, whole, label) if resume else new_run(whole, label)
+        this = run_to_resume(store, whole, label) if resume else replace(new_run(whole, label), session=session)
         records = store.records(this.id) if resume else []
         rest = whole.without({record.task.id for record in records})
         if on_start:

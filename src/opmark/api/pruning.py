@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from opmark.schema.run_summary import RunSummary
 from opmark.store.find import find_run
 from opmark.store.location import there
 
+_LATELY = "24h"
+
 
 class Pruned(NamedTuple):
     runs: list[RunSummary]
@@ -26,6 +29,8 @@ class Pruned(NamedTuple):
     """Ids of runs that stay, and were measured in turns with one of these."""
     compacted: str = ""
     """What came of giving the space back."""
+    running: tuple[str, ...] = ()
+    """Ids of those that began lately and still miss records: somebody may be measuring them."""
 
     @property
     def records(self) -> int:
@@ -35,8 +40,8 @@ class Pruned(NamedTuple):
 def prune(
     runs: str | Sequence[str] = (),
     *,
-    before: str = "",
-    label: str = "",
+    before: str | None = None,
+    label: str | None = None,
     keep_last: int | None = None,
     everything: bool = False,
     yes: bool = False,
@@ -48,15 +53,15 @@ def prune(
     A run goes if it is one of `runs` (where any is named), and older than `before`, and of that `label`; of all that
     would go the newest `keep_last` stay. Every run of a store goes only if `everything` says so, or all are named.
     """
-    from opmark.store.compact import compact as compact_store
     from opmark.store.summaries import summaries
 
+    _check_texts(runs=runs, before=before, label=label)
     names = many(runs)
     narrowed = bool(names or before or label or keep_last is not None)
     _check(keep_last, narrowed=narrowed, everything=everything, compact=compact)
     with closing(open_store(db, create=yes and there(db))) as store:
         known = store.runs()
-        going = _going(store, known, names, before, label, keep_last) if narrowed or everything else []
+        going = _going(store, known, names, before or "", label or "", keep_last) if narrowed or everything else []
         if going and len(going) == len(known) and not everything and not names:
             raise UserError(
                 f"these are all {len(known)} runs of the store; nothing was removed",
@@ -65,8 +70,33 @@ def prune(
         found = summaries(store, going)
         if yes and going:
             store.remove([run.id for run in going])
-    done = compact_store(db) if compact and yes else ""
-    return Pruned(found, yes and bool(going), _parted(known, going), done)
+    return Pruned(found, yes and bool(going), _parted(known, going), _compacted(compact and yes, db), _running(found))
+
+
+def remove(ids: Sequence[str], *, compact: bool = False, db: PathLike | None = None) -> Pruned:
+    """Exactly these, by their whole ids; what is gone meanwhile is gone."""
+    from opmark.store.summaries import summaries
+
+    with closing(open_store(db, create=there(db))) as store:
+        wanted = set(ids)
+        known = store.runs()
+        going = [run for run in known if run.id in wanted]
+        found = summaries(store, going)
+        store.remove([run.id for run in going])
+    return Pruned(found, bool(going), _parted(known, going), _compacted(compact, db), _running(found))
+
+
+def _compacted(wanted: bool, db: PathLike | None) -> str:
+    from opmark.store.compact import compact
+
+    return compact(db) if wanted else ""
+
+
+def _check_texts(**given: str | Sequence[str] | None) -> None:
+    """Nothing given is one thing, and an empty text another: a variable of a script that was never set."""
+    for name, value in given.items():
+        if value is not None and (value == "" if isinstance(value, str) else "" in value):
+            raise InvalidParameter(f"{name}: is empty; nothing was removed", "leave it out if it is not meant")
 
 
 def _check(keep_last: int | None, *, narrowed: bool, everything: bool, compact: bool) -> None:
@@ -94,6 +124,11 @@ def _going(
         and (not label or fnmatchcase(run.label, label))
     ]
     return fitting[keep_last or 0 :]
+
+
+def _running(found: Sequence[RunSummary]) -> tuple[str, ...]:
+    lately, now = moment(_LATELY), moment(datetime.now(timezone.utc).isoformat())
+    return tuple(one.id for one in found if one.missing and lately < one.run.started <= now)
 
 
 def _parted(known: Sequence[Run], going: Sequence[Run]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,26 +41,66 @@ class Answer:
 
     def to_pandas(self) -> Any:
         """A `pandas.DataFrame`; the columns are there also where no row is."""
-        return to_pandas(self._some()).iloc[: len(self.rows)]
+        return to_pandas(self._some(), flat=False).iloc[: len(self.rows)]
 
     def to_arrow(self) -> Any:
         """A `pyarrow.Table`."""
-        return to_arrow(self._some()).slice(0, len(self.rows))
+        return to_arrow(self._some(), flat=False).slice(0, len(self.rows))
 
     def _some(self) -> list[dict[str, Any]]:
         return self.records() or [dict.fromkeys(self.columns)]
 
 
-def query(sql: str, *, limit: int | None = None, timeout: float = SECONDS, db: PathLike | None = None) -> Answer:
-    """The answer to a SELECT over the views `runs`, `records`, `results`, `cases`, `environments` and `findings`.
+class Rows:
+    """What a query gives, row by row as it comes."""
 
-    `limit`: rows at most; `timeout`: seconds that it may take. Nothing can be changed by it, whatever the SQL says.
-    """
-    from opmark.store.query import query as ask
+    def __init__(self, columns: list[str], rows: Iterator[tuple[Any, ...]], limit: int | None) -> None:
+        self.columns = distinct(columns)
+        self.complete = True
+        """Whether no row was left beyond the limit; known when all have come."""
+        self._rows, self._limit = rows, limit
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for count, row in enumerate(self._rows):
+            if count == self._limit:
+                self.complete = False
+                return
+            yield tuple(map(plain, row))
+
+
+@contextmanager
+def asking(
+    sql: str,
+    *,
+    limit: int | None = None,
+    timeout: float = SECONDS,
+    as_superuser: bool = False,
+    db: PathLike | None = None,
+) -> Iterator[Rows]:
+    """For answers that are larger than the memory."""
+    from opmark.store.query import asking as ask
 
     if limit is not None and limit < 1:
         raise InvalidParameter(f"limit: expected at least 1, got {limit}")
     check_timeout(timeout)
-    columns, rows = ask(db, sql, None if limit is None else limit + 1, timeout)
-    found = [tuple(map(plain, row)) for row in rows]
-    return Answer(distinct(columns), found[:limit], limit is None or len(found) <= limit)
+    beyond = None if limit is None else limit + 1
+    with ask(db, sql, beyond, timeout, as_superuser=as_superuser) as (columns, rows):
+        yield Rows(columns, rows, limit)
+
+
+def query(
+    sql: str,
+    *,
+    limit: int | None = None,
+    timeout: float = SECONDS,
+    as_superuser: bool = False,
+    db: PathLike | None = None,
+) -> Answer:
+    """The answer to a SELECT over the views `runs`, `records`, `results`, `cases`, `environments` and `findings`.
+
+    `limit`: rows at most; `timeout`: seconds that it may take. Nothing in the store can be changed by it, whatever the
+    SQL says. `as_superuser`: also as a role of PostgreSQL that nothing on its server holds back.
+    """
+    with asking(sql, limit=limit, timeout=timeout, as_superuser=as_superuser, db=db) as rows:
+        found = list(rows)
+        return Answer(rows.columns, found, rows.complete)

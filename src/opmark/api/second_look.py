@@ -1,11 +1,14 @@
-"""What looked slower is measured again before anybody is told: in turns with the baseline, where that can be had."""
+"""What looked slower, or failed, is measured again before anybody is told: in turns with the baseline, if it can be."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from opmark.analysis.compare import compare as compare_sides
 from opmark.analysis.compare import side_of, where
@@ -15,21 +18,26 @@ from opmark.api.finding import Found
 from opmark.api.measuring import planned
 from opmark.errors import StoreError, UserError
 from opmark.interfaces import Store
-from opmark.runner.session import new_run, perform, recorded
+from opmark.runner.plan import Plan, processes
+from opmark.runner.ranks.muster import Muster
+from opmark.runner.session import done, new_run, recorded, staffed
 from opmark.runner.sides import Side
 from opmark.runner.wanted import Wanted
-from opmark.schema import Case, Run
+from opmark.schema import Case, Record, Run
+from opmark.schema.checked import Outcome
 from opmark.schema.comparison import Compared, Pairing
 from opmark.schema.figure import Figure
+from opmark.schema.measurement import PREEMPTED
 from opmark.schema.quantity import Cache
+from opmark.schema.record import FAILED
 from opmark.stats.verdict import STAGES
-from opmark.units import counted
+from opmark.units import counted, significant
 
 LABEL = "check"
 EFFORT = "quick"
 SAME_CODE = (
-    "the baseline and what is now are the same code, in revision, interpreter and versions: it is the machine that "
-    "changed"
+    "the baseline and what is now are the same operators of opmark in the same interpreter and versions: it is the "
+    "machine that changed"
 )
 
 Key = tuple[str, tuple[str, str], str, Cache | None]
@@ -41,8 +49,7 @@ class Look(NamedTuple):
 
     pair: Pairing | None
     """None: it was not measured again."""
-    confirmed: bool
-    cleared: bool
+    outcome: Outcome
     why: str
 
 
@@ -53,17 +60,36 @@ class _Group(NamedTuple):
     b: tuple[str, int]
     """Backend and threads of both sides."""
     quantity: str
+    """Nothing where there was no number: then it is what the backend measures first."""
     cache: Cache | None
+    module: str
+    """Of a callable: one module may be had again where another one is not."""
+    fails: bool
 
 
 def key_of(pair: Pairing) -> Key:
     return pair.case, pair.where, pair.quantity, pair.cache
 
 
+def failing(pair: Pairing) -> bool:
+    """Whether it fails now and did not before."""
+    return pair.statuses[1] in FAILED and pair.statuses[0] not in FAILED
+
+
 def candidates(compared: Compared, margin: float) -> list[Pairing]:
-    """What is slower, and what may be: undecided, and slower by more than the margin as far as one can see."""
-    undecided = [pair for pair in compared.pairs if pair.verdict == "undecided" and (pair.ratio or 0.0) > 1 + margin]
-    return [pair for pair in compared.pairs if pair.verdict == "slower"] + undecided
+    """What is slower, or may be. What drifted between two sessions may hide a part of it; what has no number may be
+    anything; and what fails now may do so once only."""
+    least = 1 + margin - compared.drift
+
+    def slow(pair: Pairing) -> bool:
+        return pair.verdict == "slower" or pair.ratio is None or pair.ratio > least
+
+    return [pair for pair in compared.pairs if failing(pair) or (pair.statuses == ("ok", "ok") and slow(pair))]
+
+
+def beyond(pair: Pairing, margin: float) -> bool:
+    """Whether all of its interval is slower than the margin: a build is not to fail for less."""
+    return pair.verdict == "slower" and pair.low is not None and pair.low > 1 + margin
 
 
 @dataclass
@@ -75,10 +101,15 @@ class SecondLook:
     drift: float
     budget: float
     timeout: float
+    compile_timeout: float
     db: PathLike | None
     say: Callable[[str], None]
     measure: Callable[..., Compared]
     """Two sides in turns."""
+    live: bool
+    """Whether what is now was measured a moment ago."""
+    make: str = ""
+    """A command for the files of a revision."""
     on_turn: Callable[..., None] | None = None
     how: Mapping[str, Any] = field(default_factory=dict)
     """More of how to measure."""
@@ -92,40 +123,43 @@ class SecondLook:
         groups: dict[_Group, list[Pairing]] = {}
         for pair in pairs:
             one, other = (known[pair.case, name] for known, name in zip(ways, pair.where, strict=True))
-            group = _Group((one.backend, one.threads), (other.backend, other.threads), pair.quantity, pair.cache)
+            group = _Group(
+                (one.backend, one.threads), (other.backend, other.threads), pair.quantity, pair.cache,
+                pair.op.rpartition(":")[0], failing(pair),
+            )  # fmt: skip
             groups.setdefault(group, []).append(pair)
         found: dict[Key, Look] = {}
         for group, some in groups.items():
-            found |= self._group(group, some, ways, self.budget * len(some) / len(pairs))
+            found |= self._group(group, some, self.budget * len(some) / len(pairs))
         return found
 
-    def _group(
-        self, group: _Group, pairs: Sequence[Pairing], ways: Sequence[Mapping[tuple[str, str], Figure]], budget: float
-    ) -> dict[Key, Look]:
-        first = pairs[0]
-        a = self._then(self.base, ways[0][first.case, first.where[0]])
-        b = self._then(self.now, ways[1][first.case, first.where[1]])
+    def _group(self, group: _Group, pairs: Sequence[Pairing], budget: float) -> dict[Key, Look]:
+        a, b = self._then(self.base, *group.a), self._then(self.now, *group.b)
         ops = sorted({pair.op for pair in pairs})
-        self.say(f"{counted(len(pairs), 'case')} may be slower on {group.b[0]}: measured again")
+        what = "failed" if group.fails else "may be slower"
+        self.say(f"{counted(len(pairs), 'case')} {what} on {group.b[0]}: measured again")
         with ExitStack() as stack:
-            now = side_again(b, ops, stack, here=True)
+            now = side_again(b, ops, stack, here=self.live, command=self.make)
             if isinstance(now, Lost):
-                why = f"not measured again: {self.now.name} cannot be had any more: {now.why}"
-                return self._all(pairs, Look(None, confirmed=False, cleared=False, why=why))
+                return self._gone(pairs, now.why)
             if self.against.said:
-                then: Side | Lost = side_as_told(a, self.against, ops, stack)
+                then: Side | Lost = side_as_told(a, self.against, ops, stack, command=self.make)
             else:
-                then = side_again(a, ops, stack)
+                then = side_again(a, ops, stack, command=self.make)
             if isinstance(then, Lost):
-                return self._from_stored(group, pairs, then.why)
-            if same_code(then, now):
-                return self._all(pairs, Look(None, confirmed=False, cleared=True, why=SAME_CODE))
+                return self._from_stored(group, pairs, now, then.why)
+            # What files of a repository call may be another by now, though they are the same: only the catalogue's
+            # operators are known by their versions.
+            if not group.fails and then.checkout is None and same_code(then, now):
+                return self._all(pairs, Look(None, "cleared", SAME_CODE))
             return self._in_turns(group, pairs, then, now, budget)
 
-    def _then(self, found: Found, figure: Figure) -> Then:
-        known = found.store.environments([figure.environment]) if figure.environment else {}
-        facts = known[figure.environment].facts if figure.environment in known else {}
-        return Then(found.name, figure.backend, figure.threads, found.run.revision, facts)
+    def _then(self, found: Found, backend: str, threads: int) -> Then:
+        every = found.store.figures(runs=[found.run.id])
+        own = [f.environment for f in every if f.environment and (f.backend, f.threads) == (backend, threads)]
+        known = found.store.environments(own[:1])
+        facts = known[own[0]].facts if own and own[0] in known else {}
+        return Then(found.name, backend, threads, found.run.revision, facts)
 
     def _all(self, pairs: Iterable[Pairing], look: Look) -> dict[Key, Look]:
         self._note(look.why)
@@ -135,68 +169,141 @@ class SecondLook:
         if text not in self.notes:
             self.notes.append(text)
 
+    def _gone(self, pairs: Sequence[Pairing], reason: str) -> dict[Key, Look]:
+        """A failure of all processes of a case is one that came again already."""
+        why = f"not measured again: {self.now.name} cannot be had any more: {reason}"
+        measured = {
+            (f.case, where(f.backend, f.implementation, f.threads))
+            for f in self.now.store.figures(runs=[self.now.run.id]) if f.status == "ok"
+        }  # fmt: skip
+        self._note(why)
+        always = {key_of(pair): failing(pair) and (pair.case, pair.where[1]) not in measured for pair in pairs}
+        return {key: Look(None, "failed" if fails else "undecided", why) for key, fails in always.items()}
+
     def _in_turns(self, group: _Group, pairs: Sequence[Pairing], a: Side, b: Side, budget: float) -> dict[Key, Look]:
         why = f"measured again in turns: {a.name} on {a.backend}, {b.name} on {b.backend}"
         try:
             compared = self.measure(
-                a, b, self._cases(pairs), margin=self.margin, budget=budget, timeout=self.timeout, db=self.db,
-                label=LABEL, say=self.say, on_turn=self.on_turn, **self._of(group),
+                a, b, self._cases(pairs), margin=self.margin, budget=budget, timeout=self.timeout,
+                compile_timeout=self.compile_timeout, db=self.db, label=LABEL, say=self.say, on_turn=self.on_turn,
+                settled=self._settled, **self._of(group),
             )  # fmt: skip
         except StoreError:
             raise
         except UserError as error:  # some cases cannot be measured like this, such as ranks of a revision
-            return self._from_stored(group, pairs, error.message)
+            return self._from_stored(group, pairs, b, error.message)
         self._note(why)
         self.runs.append(compared.runs)
-        return {key_of(pair): _judged(again, why) for pair, again in _matched(pairs, compared)}
+        looks: dict[Key, Look] = {}
+        astray: dict[str, list[Pairing]] = {}
+        for pair, again in _matched(pairs, compared):
+            reason = self._not_the_baseline(pair, again) if again else ""
+            if reason:
+                astray.setdefault(reason, []).append(pair)
+            else:
+                looks[key_of(pair)] = self._noted(self._judged(pair, again, why))
+        for reason, some in astray.items():
+            looks |= self._from_stored(group, some, b, reason)
+        return looks
 
-    def _from_stored(self, group: _Group, pairs: Sequence[Pairing], reason: str) -> dict[Key, Look]:
-        """Against the numbers of the baseline once more: both looks have to say the same."""
+    def _settled(self, pair: Pairing) -> bool:
+        return pair.verdict in ("same", "faster") or beyond(pair, self.margin)
+
+    def _not_the_baseline(self, pair: Pairing, again: Pairing) -> str:
+        """Why A, as it was measured again, does not stand for what was stored: what else it needs has changed, or is
+        not made. Where the machine is slower now and B is slower still, that is no matter."""
+        if failing(pair) and again.statuses[1] in FAILED:
+            return ""
+        if again.statuses[0] != "ok":
+            return f"its revision does not run here: {again.note}"
+        if self.against.said or not pair.a or not again.a:
+            return ""
+        off, most = again.a / pair.a, 1 + self.margin + self.drift
+        if 1 / most <= off <= most or (off > 1 and beyond(again, self.margin)):
+            return ""
+        return f"measured again, it takes {significant(off, 3)}x of what is stored, so that something else has changed"
+
+    def _noted(self, look: Look) -> Look:
+        self._note(look.why)
+        return look
+
+    def _judged(self, pair: Pairing, again: Pairing | None, why: str) -> Look:
+        if again is None:
+            return Look(None, "undecided", f"{why}, without a result")
+        if again.statuses[1] in FAILED:
+            return Look(again, "failed" if failing(pair) else "undecided", why)
+        pairs = min(again.processes)
+        if again.ratio is not None and pairs < STAGES[0]:
+            spoilt = "the scheduler spoilt the others" if PREEMPTED in again.note else "the budget was too small"
+            few = f"{counted(pairs, 'pair')} of the {STAGES[0]} that are needed were measured: {spoilt}"
+            return Look(again, "undecided", f"{why}, but only {few} (--budget {self.budget:g})")
+        return Look(again, self._outcome(again), why)
+
+    def _outcome(self, again: Pairing) -> Outcome:
+        if beyond(again, self.margin):
+            return "slower"
+        return "cleared" if again.verdict in ("same", "faster") else "undecided"
+
+    def _from_stored(self, group: _Group, pairs: Sequence[Pairing], now: Side, reason: str) -> dict[Key, Look]:
+        """Against the numbers of the baseline once more. A machine that has become slower would confirm itself, so that
+        this confirms nothing."""
         why = (
             f"the baseline itself could not be measured again ({reason}): what is now was, in fresh processes, and is "
             "held against the stored numbers once more"
         )
+        try:
+            compared = self._held_against_stored(group, pairs, now)
+        except StoreError:
+            raise
+        except UserError as error:  # what was measured until then is worth a report
+            return self._all(pairs, Look(None, "undecided", f"not measured again: {error.message} ({reason})"))
+        self._note(why)
+        self.runs.append(compared.runs)
+        return {key_of(pair): _unsure(pair, again, why) for pair, again in _matched(pairs, compared)}
+
+    def _held_against_stored(self, group: _Group, pairs: Sequence[Pairing], now: Side) -> Compared:
         with closing(open_store(self.db, create=True)) as store:
-            run = self._fresh(store, group, self._cases(pairs))
+            run = self._fresh(store, group, now, self._cases(pairs))
             a, b = side_of(self.base.store, self.base.run, self.base.name), side_of(store, run, self.now.name)
             cases = {case.id: case for case in self._cases(pairs)}
-            compared = compare_sides(a, b, cases, margin=self.margin, drift=self.drift, unlike=True)
-        self._note(why)
-        self.runs.append((self.base.run.id, run.id))
-        looks = {}
-        for pair, again in _matched(pairs, compared):
-            look = _judged(again, why)
-            looks[key_of(pair)] = look._replace(confirmed=look.confirmed and pair.verdict == "slower")
-        return looks
+            return compare_sides(a, b, cases, margin=self.margin, drift=self.drift, unlike=True)
 
-    def _fresh(self, store: Store, group: _Group, cases: list[Case]) -> Run:
-        backend, threads = group.b
+    def _fresh(self, store: Store, group: _Group, now: Side, cases: list[Case]) -> Run:
         plan = planned(
-            Wanted(cases), backend=[backend], threads=[threads], processes=STAGES[0], effort=EFFORT, **self._of(group)
-        )
-        run = new_run(plan, LABEL)
-        made = perform(plan, self.timeout, self.say, store.add_environment)
-        for _ in recorded(store, run, made, begun=False):
+            Wanted(cases), backend=[now.backend], threads=[now.threads], processes=STAGES[0], effort=EFFORT,
+            **self._of(group),
+        )  # fmt: skip
+        run = replace(new_run(plan, LABEL), session=secrets.token_hex(8))
+        if now.checkout:
+            run = replace(run, revision=now.checkout.commit)
+            if now.checkout.instead_of and any(map(processes, cases)):
+                raise UserError("a revision is not handed on to the ranks of a case that takes several processes")
+        for _ in recorded(store, run, self._records(plan, now, store), begun=False):
             pass
         return run
 
+    def _records(self, plan: Plan, now: Side, store: Store) -> Iterator[Record]:
+        for group in plan.groups():
+            alone = [(group, now)]
+            crew = staffed(alone, self.timeout, self.say, store.add_environment, self.compile_timeout, Muster())
+            for one, supervisor, hello in crew:
+                yield from done(one, supervisor, hello)
+        yield from plan.skipped
+
     def _of(self, group: _Group) -> dict[str, Any]:
-        """What was measured at first, and nothing else."""
+        """What was measured at first, and nothing else; a mode has one quantity anyway."""
         cache = {"cache": [group.cache]} if group.cache else {}
-        return {**self.how, "quantity": [group.quantity], **cache}
+        quantity = {"quantity": [group.quantity]} if group.quantity and not self.how.get("mode") else {}
+        return {**self.how, **quantity, **cache}
 
     def _cases(self, pairs: Sequence[Pairing]) -> list[Case]:
         return list(self.now.store.cases([pair.case for pair in pairs]).values())
 
 
 def _ways(found: Found) -> dict[tuple[str, str], Figure]:
-    """A figure of each case and way, by the name that a pairing has for it; one that was measured, if there is one."""
-    ways: dict[tuple[str, str], Figure] = {}
-    for figure in found.store.figures(runs=[found.run.id]):
-        key = figure.case, where(figure.backend, figure.implementation, figure.threads)
-        if key not in ways or not ways[key].environment:
-            ways[key] = figure
-    return ways
+    """A figure of each case and way, by the name that a pairing has for it."""
+    every = found.store.figures(runs=[found.run.id])
+    return {(f.case, where(f.backend, f.implementation, f.threads)): f for f in every}
 
 
 def _matched(pairs: Sequence[Pairing], compared: Compared) -> list[tuple[Pairing, Pairing | None]]:
@@ -206,7 +313,12 @@ def _matched(pairs: Sequence[Pairing], compared: Compared) -> list[tuple[Pairing
     return [(pair, exact.get((pair.case, pair.where[1]), by_case.get(pair.case))) for pair in pairs]
 
 
-def _judged(again: Pairing | None, why: str) -> Look:
+def _unsure(pair: Pairing, again: Pairing | None, why: str) -> Look:
+    """Of numbers of two sessions, both times."""
     if again is None:
-        return Look(None, confirmed=False, cleared=False, why=f"{why}, without a result")
-    return Look(again, confirmed=again.verdict == "slower", cleared=again.verdict in ("same", "faster"), why=why)
+        return Look(None, "undecided", f"{why}, without a result")
+    if again.statuses[1] in FAILED:
+        return Look(again, "failed" if failing(pair) else "undecided", why)
+    if again.verdict == "slower":
+        return Look(again, "unconfirmed" if pair.verdict == "slower" else "undecided", why)
+    return Look(again, "cleared" if again.verdict in ("same", "faster") else "undecided", why)

@@ -16,8 +16,14 @@ from opmark.errors import UserError
 if TYPE_CHECKING:
     from opmark.schema.checked import Checked
 
-_AS_GIVEN = ("baseline", "against_rev", "against_python", "against_backend", "budget", "unlike", "db", "timeout")
+_AS_GIVEN = ("baseline", "against_rev", "against_python", "against_backend", "make", "budget", "unlike", "db",
+             "timeout", "compile_timeout")  # fmt: skip
 _STDOUT = "-"
+_OF_MEASURING = (
+    "ops", "workload", "strict", "suite", "op", "category", "tag", "params", "args", "kwargs", "build", "size", "phase",
+    "backend", "python", "threads", "effort", "quantity", "cache", "processes", "rel_ci", "min_time", "max_time",
+    "warmup", "samples", "wrt", "seed", "verify", "label",
+)  # fmt: skip
 
 
 def check(
@@ -29,7 +35,8 @@ def check(
         str, typer.Option(help="How far apart two sessions of the same code may be; 0 where clocks are locked.")
     ] = "2%",
     fail_on: Annotated[
-        list[str] | None, typer.Option(help="slower, failed, missing, undecided, none. [default: slower,failed]")
+        list[str] | None,
+        typer.Option(help="slower, failed, unconfirmed, missing, undecided, none. [default: slower,failed]"),
     ] = None,
     against_rev: Annotated[
         str, typer.Option(help="Measure the baseline again as this git revision. [default: the one it is of]")
@@ -38,6 +45,9 @@ def check(
         str, typer.Option(help="Measure the baseline again in this interpreter. [default: the one it was made in]")
     ] = "",
     against_backend: Annotated[str, typer.Option(help="Measure the baseline again on this backend.")] = "",
+    make: Annotated[
+        str, typer.Option(help="A command to run in the files of a revision first, as in 'make -C kernels'.")
+    ] = "",
     budget: Annotated[float, typer.Option(help="Seconds that measuring again may take.")] = 900.0,
     markdown: Annotated[
         Path | None, typer.Option(help="Write a summary for a pull request to this file; - is standard output.")
@@ -88,12 +98,23 @@ def check(
     asked["fail_on"] = _words(fail_on)
     live = options.asked(given)
     if run is None:
-        asked |= live | {"compile_timeout": compile_timeout, "label": label}
-    elif ops or workload or suite or op or category:
-        raise UserError("--run is of a run that is stored; what else is named would be measured now", "leave one out")
+        asked |= live | {"label": label}
+    else:
+        _refuse_beside_run({name: given[name] for name in _OF_MEASURING if name in given})
     for path in (markdown, junit):
         _try_to_write(path)
     _report(_checked(asked), markdown, junit, as_json=as_json)
+
+
+def _refuse_beside_run(given: dict[str, Any]) -> None:
+    """A stored run says itself what was measured, and how: nobody is to believe that these had a say."""
+    from inspect import signature
+
+    usual = signature(check).parameters
+    named = next((name for name, value in given.items() if value != usual[name].default), None)
+    if named is not None:
+        option = "operators" if named == "ops" else f"--{named.replace('_', '-')}"
+        raise UserError(f"--run is of a run that is stored; {option} is for what is measured now", "leave one out")
 
 
 def _try_to_write(path: Path | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from opmark.errors import UserError
@@ -25,7 +25,9 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def talk(message: str) -> None:
-    print(message, file=sys.stderr)
+    from opmark.report.plain import harmless  # it may name a run or a label, and anybody wrote that
+
+    print(harmless(message), file=sys.stderr)
 
 
 def print_json_lines(items: Iterable[Any]) -> None:
@@ -63,9 +65,18 @@ def write_files(files: Mapping[str, str] | Mapping[str, str | bytes], output: Pa
         return
     if output is None:
         raise UserError(f"these are {len(files)} files: {', '.join(list(files)[:3])}, ...", "-o FOLDER says where to")
+    for name in files:
+        _check_name(name)
     for name, content in files.items():
         write_out(content, output / name)
     talk(f"{counted(len(files), 'file')} in {output}")
+
+
+def _check_name(name: str) -> None:
+    """Names are made of ids and operators, which come from anywhere; nothing is written outside of the folder."""
+    parts = PureWindowsPath(name).parts  # which knows both kinds of slashes, and drives
+    if not parts or PureWindowsPath(name).anchor or ".." in parts or not name.isprintable():
+        raise UserError(f"`{name}` is not the name of a file below a folder", "-o FILE.ENDING says what it is called")
 
 
 def write_out(content: str | bytes, path: Path | None) -> None:
@@ -73,11 +84,22 @@ def write_out(content: str | bytes, path: Path | None) -> None:
     if path is None:
         _print(content)
         return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+    from opmark.tabular import whole_file
+
+    with whole_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def write_lines(lines: Iterable[str], path: Path | None) -> None:
+    """The same, as they come."""
+    if path is None:
+        sys.stdout.writelines(lines)
+        sys.stdout.flush()
+        return
+    from opmark.tabular import whole_file
+
+    with whole_file(path) as file:
+        file.writelines(line.encode() for line in lines)
 
 
 def _print(content: str | bytes) -> None:

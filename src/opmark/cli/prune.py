@@ -23,9 +23,9 @@ def prune(
         list[str] | None, typer.Argument(metavar="[RUN]...", help="Ids (or their beginnings) or labels.")
     ] = None,
     before: Annotated[
-        str, typer.Option(help="Only those that began before this: 2030-12-31, 2030-12-31T18:00 (UTC), 30d, 8w.")
-    ] = "",
-    label: Annotated[str, typer.Option(help="Only those of this label; it may have * and ?.")] = "",
+        str | None, typer.Option(help="Only those that began before this: 2030-12-31, 2030-12-31T18:00 (UTC), 30d, 8w.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Only those of this label; it may have * and ?.")] = None,
     keep_last: Annotated[int | None, typer.Option(help="Of those that would go, the newest N stay.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every run of the store.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Without it, a script removes nothing.")] = False,
@@ -35,6 +35,7 @@ def prune(
     """Remove runs with their records, for good, after saying which. What is given narrows: a run goes if it is named
     (where any is) and fits every option."""
     from opmark import api
+    from opmark.api.pruning import remove
 
     asked = {"before": before, "label": label, "keep_last": keep_last, "everything": everything}
     found = api.prune(runs or (), **asked, compact=compact, db=db)  # type: ignore[arg-type]
@@ -44,10 +45,11 @@ def prune(
     elif not compact:
         talk("no run is of that kind; nothing was removed")
         return
-    ids = [run.id for run in found.runs]  # those that were shown: others may have come meanwhile
-    done = api.prune(ids, yes=True, compact=compact, db=db)
+    done = remove([run.id for run in found.runs], compact=compact, db=db)  # those that were shown, and no others
     if done.removed:
         talk(f"removed {_counted(done)}")
+    elif found.runs:
+        talk("gone already; nothing was removed")
     if done.compacted:
         talk(done.compacted)
 
@@ -59,6 +61,8 @@ def _say(found: Pruned) -> None:
         print_runs(found.runs, console())
     if found.parted:
         talk(f"measured in turns with one of these, and to stay: {', '.join(found.parted)}")
+    if found.running:
+        talk(f"warning: began in the last day and not complete, may still be running: {', '.join(found.running)}")
 
 
 def _agree(found: Pruned, *, yes: bool) -> None:

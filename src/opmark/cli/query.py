@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from opmark.cli.options import Db
-from opmark.cli.output import talk, write_out
+from opmark.cli.output import talk, write_lines, write_out
 from opmark.errors import UserError
 
 _COLUMNS_OF = "SELECT * FROM {view} WHERE 1 = 0"
@@ -27,22 +27,30 @@ def query(
     ] = None,
     limit: Annotated[int, typer.Option(help="Rows at most; 0 for all.")] = 0,
     timeout: Annotated[float, typer.Option(help="Seconds that it may take.")] = 60.0,
+    as_superuser: Annotated[
+        bool, typer.Option("--as-superuser", help="Also as a role of PostgreSQL that nothing there holds back.")
+    ] = False,
     views: Annotated[bool, typer.Option("--views", help="List the views and their columns instead.")] = False,
     db: Db = None,
 ) -> None:
     """Ask the store in SQL: it can only read. The views and their columns are told by --views."""
     from opmark import api
-    from opmark.report.formats import Grid, format_for, written
+    from opmark.api.querying import asking
+    from opmark.report.formats import LINES, Grid, format_for, written
     from opmark.store.views import NAMES
 
     chosen = format_for(format, output)
     if views:
-        columns = {name: api.query(_COLUMNS_OF.format(view=name), db=db).columns for name in NAMES}
+        columns = {name: api.query(_COLUMNS_OF.format(view=name), as_superuser=True, db=db).columns for name in NAMES}
         write_out(written(Grid(["view", "columns"], [[n, ", ".join(c)] for n, c in columns.items()]), chosen), output)
         return
-    answer = api.query(_statement(sql), limit=limit or None, timeout=timeout, db=db)
-    write_out(written(answer.grid(), chosen), output)
-    if not answer.complete:
+    asked = asking(_statement(sql), limit=limit or None, timeout=timeout, as_superuser=as_superuser, db=db)
+    with asked as rows:
+        if chosen in LINES:
+            write_lines(LINES[chosen](rows.columns, rows), output)
+        else:
+            write_out(written(Grid(rows.columns, list(rows)), chosen), output)
+    if not rows.complete:
         talk(f"these are the first {limit} rows; --limit gives more")
 
 

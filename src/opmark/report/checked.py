@@ -13,7 +13,7 @@ from opmark.report.tables import print_rows
 from opmark.schema.checked import FAIL_ON, Checked, Finding, Outcome
 from opmark.units import counted, percent
 
-_NEWS = ("slower", "failed", "missing", "undecided", "cleared", "faster", "mended")
+_NEWS = ("slower", "failed", "unconfirmed", "missing", "undecided", "cleared", "faster", "mended")
 """What is worth a row."""
 
 
@@ -58,6 +58,13 @@ def _say(line: str, console: Console) -> None:
 
 
 def remarks(checked: Checked) -> Iterator[str]:
+    unsure = checked.counts()["unconfirmed"]
+    if unsure and "unconfirmed" not in checked.fail_on:
+        verb = "was" if unsure == 1 else "were"
+        yield (
+            f"WARNING: {counted(unsure, 'case')} {verb} slower twice than the stored numbers of a baseline that could "
+            "not be measured again: the code or the machine; this fails only with --fail-on unconfirmed"
+        )
     yield from checked.notes
     if checked.missing:
         listed = "; ".join(checked.missing[:5]) + ("; ..." if len(checked.missing) > 5 else "")

@@ -160,6 +160,8 @@ def _called(name: str, run: str) -> str:
 def _how(compared: Compared) -> str:
     if compared.paired:
         return "measured in turns"
+    if compared.clocked:
+        return "two sessions, by time and by cycles"
     apart = f"which may differ by {percent(compared.drift)} for the same code" if compared.drift else "clocks locked"
     return f"two sessions, {apart}"
 
@@ -178,10 +180,14 @@ def footer(compared: Compared) -> Iterator[str]:
     if neither:
         why = f": {neither[0].op}: {neither[0].note}" if neither[0].note else ""
         yield f"{counted(len(neither), 'case')} without a number on either side{why}"
-    yield (
-        f"B/A above 1 is slower; intervals hold in {1 - ALPHA:.0%} of comparisons; up to {percent(compared.margin)} is "
-        "called the same"
-    )
+    yield f"B/A above 1 is slower; intervals hold in {1 - ALPHA:.0%} of comparisons; {_alike(compared)}"
+
+
+def _alike(compared: Compared) -> str:
+    if compared.resolution is None:
+        return f"up to {percent(compared.margin)} is called the same"
+    drift = f"two sessions may drift by {percent(compared.drift)}"
+    return f"up to {percent(compared.resolution)} is called the same: {drift}"
 
 
 def summary(compared: Compared) -> str:

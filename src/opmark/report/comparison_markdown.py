@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from opmark.report.checked import news, remarks, row_figures, verdict
 from opmark.report.comparison import FIGURES, Columns, chosen, figures, footer, header
+from opmark.report.formats.markdown import escaped
 from opmark.schema.checked import Checked, Finding
 from opmark.schema.comparison import Compared, Pairing
 
@@ -13,16 +14,6 @@ _ROWS = 50
 """Of a table in a pull request."""
 _FOLDED = ("undecided", "cleared", "mended", "missing")
 """What nobody has to act on."""
-
-# What Markdown, or HTML inside of it, would take for its own; the names of a stranger's operators may hold anything.
-_SPECIAL = str.maketrans(
-    {character: f"\\{character}" for character in "\\`*_{}[]#|~!@$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
-)
-
-
-def escaped(text: str) -> str:
-    """On one line, and nothing but text."""
-    return " ".join(text.split()).translate(_SPECIAL)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], who: int) -> Iterator[str]:
@@ -53,7 +44,8 @@ def summary_markdown(checked: Checked) -> str:
     found = news(checked)
     told = [finding for finding in found if finding.outcome not in _FOLDED]
     folded = [finding for finding in found if finding.outcome in _FOLDED]
-    lines = [f"### {'❌' if checked.exit_code else '✅'} opmark: {escaped(verdict(checked))}", ""]
+    sign = "❌" if checked.exit_code else "⚠️" if checked.counts()["unconfirmed"] else "✅"
+    lines = [f"### {sign} opmark: {escaped(verdict(checked))}", ""]
     if told:
         lines += [*_findings(told[:_ROWS]), ""]
     if len(told) > _ROWS:

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from opmark import units
-from opmark.report.comparison_markdown import escaped, table
+from opmark.report.comparison_markdown import table
+from opmark.report.formats.markdown import escaped
 from opmark.report.names import way_of
 from opmark.report.plain import printable
 from opmark.report.rows import unit

@@ -13,8 +13,8 @@ _SUITE = "opmark check"
 
 
 def junit_xml(checked: Checked) -> str:
-    """Failures are confirmed slowdowns, errors cases that fail now; undecided and missing ones are skipped. What else
-    is to fail the build is a failure too."""
+    """Failures are confirmed slowdowns, errors cases that fail now; unconfirmed, undecided and missing ones are
+    skipped. What else is to fail the build is a failure too."""
     cases = [*map(_case, checked.findings, [checked] * len(checked.findings)), *_missing(checked)]
     kinds = [kind for kind, _ in cases]
     counts = (
@@ -70,7 +70,7 @@ def _case(finding: Finding, checked: Checked) -> tuple[str, str]:
     said = _said(finding)
     if outcome in checked.fail_on:
         kind = "error" if outcome == "failed" else "failure"
-    elif outcome in ("undecided", "missing", "broken", "failed"):
+    elif outcome in ("unconfirmed", "undecided", "missing", "broken", "failed"):
         kind = "skipped"
     else:
         return "", f"{open_}/>" if outcome == "same" else f"{open_}>{_output(said)}</testcase>"

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+_encoder = msgspec.json.Encoder(decimal_format="number")
 _DOUBTFUL = re.compile("[^ -~\n\t]")
 """All that has to be looked at one by one."""
 _UNSEEN = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
@@ -32,4 +33,4 @@ def _seen(one: str) -> str:
 
 def json_line(item: Any) -> str:
     """JSON without a character that a terminal would obey; what is no number is null."""
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", msgspec.json.encode(item).decode())
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", _encoder.encode(item).decode())

@@ -80,5 +80,5 @@ def merged_line(merged: Merged) -> str:
         counted(merged.records, "new record"),
         counted(merged.findings, "new finding") if merged.findings else "",
     ]
-    renamed = [f"{old} is {new} here" for old, new in merged.renamed.items()]
+    renamed = [f"{printable(old)} is {new} here" for old, new in merged.renamed.items()]
     return "; ".join([", ".join(filter(None, parts)), *renamed])

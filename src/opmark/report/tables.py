@@ -63,8 +63,9 @@ def _print_plain(heads: Sequence[str], rows: Sequence[Sequence[str]], console: C
     lines = [_one_line(row) for row in (heads, *rows)]
     widths = widths_of(lines) if console.is_terminal else []
     if sum(widths) + 2 * len(widths) > console.width:
-        for row in rows:
-            console.file.write(f"{heads[0]} {'  '.join(row[:who])}\n  {_figures(heads, row, who)}\n")
+        first, *others = lines
+        for row in others:
+            console.file.write(f"{first[0]} {'  '.join(row[:who])}\n  {_figures(first, row, who)}\n")
     else:
         console.file.write(aligned(lines, [i >= who and bool(head) for i, head in enumerate(heads)]))
 

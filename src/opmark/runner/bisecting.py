@@ -9,7 +9,7 @@ from opmark.errors import UserError
 from opmark.runner.git import Commit, ask, described, tell
 from opmark.schema.bisected import Word
 
-_FOUND = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit$", re.MULTILINE)
+_FOUND = re.compile(r"^([0-9a-f]{40,64}) is the first '?bad'? commit$", re.MULTILINE)
 _HASH = re.compile(r"^[0-9a-f]{40,64}$", re.MULTILINE)
 _ONLY_SKIPPED = "only 'skip'ped commits left to test"
 
@@ -33,7 +33,13 @@ class Bisection:
     def say(self, word: Word) -> None:
         """Of the candidate; the next one is there afterwards. What was made in the files is thrown away."""
         self._clean()
+        before = self.candidate()
         self._hear(word)
+        if not self.over and self.candidate() == before:
+            raise UserError(
+                f"git bisect {word}: neither an answer nor another commit than {before.short}",
+                "this git says something that opmark does not know; `git --version` tells which one it is",
+            )
 
     def log(self) -> str:
         return tell(self._tree, "bisect", "log")

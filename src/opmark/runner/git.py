@@ -15,8 +15,8 @@ _PATIENCE = 600.0
 _LEADING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 # Messages as they are written, no question to anybody, no index written just for having looked at it.
 _QUIET = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
-# A user's hooks are meant for their own work, and may do anything.
-_NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}", "-c", "advice.detachedHead=false")
+# A user's hooks are meant for their own work, and may do anything; signatures would be told before what is asked for.
+_NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}", "-c", "advice.detachedHead=false", "-c", "log.showSignature=false")
 
 
 class Said(NamedTuple):

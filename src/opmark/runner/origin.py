@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 from opmark.errors import UserError
 from opmark.frameworks.callables import found
@@ -21,6 +21,7 @@ from opmark.registry import operator as find_operator
 from opmark.runner.process import environ_for
 from opmark.runner.sides import Side, belongs, take_side
 
+Origin = Literal["opmark", "repository", "elsewhere"]
 _PATIENCE = 120.0
 _MARK = "opmark:"
 
@@ -49,21 +50,27 @@ def confirm_origin(side: Side, ops: Iterable[str]) -> None:
         )
 
 
+def origins(side: Side, ops: Iterable[str]) -> dict[str, list[Origin]]:
+    """Where the files lie that say what each operator does; one that cannot be imported is not in it."""
+    found: dict[str, list[Origin]] = _asked(side, sorted(set(ops)))["origins"]
+    return found
+
+
 def _asked(side: Side, ops: list[str]) -> Any:
-    assert side.checkout is not None
-    info = find_backend(side.backend)
+    info, place = find_backend(side.backend), side.checkout
+    roots = {"root": place.root, "instead_of": place.instead_of} if place else {}
     try:
         done = subprocess.run(
             [*command(info, "opmark.runner.origin"), side.backend],
-            input=json.dumps({"ops": ops, "root": side.checkout.root, "instead_of": side.checkout.instead_of}),
-            env=environ_for(info, side.threads, side=side), cwd=side.checkout.folder,
+            input=json.dumps({"ops": ops, **roots}),
+            env=environ_for(info, side.threads, side=side), cwd=place.folder if place else None,
             capture_output=True, text=True, errors="replace", timeout=_PATIENCE, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise UserError(f"{side.name}: importing it takes longer than {_PATIENCE:.0f} s") from None
     told = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
     if not told:  # it died, as a worker would: the record says how
-        return {"astray": {}, "inside": [], "failed": {"": done.stderr}, "named": {}}
+        return {"astray": {}, "inside": [], "failed": {"": done.stderr}, "named": {}, "origins": {}}
     return json.loads(told[-1].removeprefix(_MARK))
 
 
@@ -72,29 +79,40 @@ def main(backend: str) -> None:
     asked = json.load(sys.stdin)
     failed: dict[str, str] = {}
     named: dict[str, str] = {}
+    root, own = asked.get("root", ""), asked.get("instead_of", "")
+    origin: dict[str, list[Origin]] = {}
     for op in asked["ops"]:
         try:
-            named[op] = _file(sys.modules.get(_load(op, backend)))
+            loaded = _load(op, backend)
+            named[op] = _file(sys.modules.get(loaded[0]))
+            origin[op] = sorted({_origin(module, root) for module in loaded})
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's module may raise anything
             failed[op] = f"{type(error).__name__}: {error}"
     modules = {name: _file(module) for name, module in list(sys.modules.items()) if name.partition(".")[0] != "opmark"}
     files = {name: file for name, file in modules.items() if file}
-    inside = [name for name, file in files.items() if belongs(file, asked["root"])]
-    own = asked["instead_of"]
+    inside = [name for name, file in files.items() if root and belongs(file, root)]
     astray = {name: file for name, file in files.items() if own and name not in inside and belongs(file, own)}
-    print(f"\n{_MARK}{json.dumps({'inside': inside, 'astray': astray, 'failed': failed, 'named': named})}")
+    told = {"inside": inside, "astray": astray, "failed": failed, "named": named, "origins": origin}
+    print(f"\n{_MARK}{json.dumps(told)}")
 
 
-def _load(op: str, backend: str) -> str:
-    """Imports what computes an operator; the name of the module that says so."""
+def _origin(module: str, root: str) -> Origin:
+    if module.partition(".")[0] == "opmark":
+        return "opmark"
+    file = _file(sys.modules.get(module))
+    return "repository" if root and file and belongs(file, root) else "elsewhere"
+
+
+def _load(op: str, backend: str) -> list[str]:
+    """Imports what computes an operator; the names of the modules that say so."""
     info, operator = find_backend(backend), find_operator(op)
     if info.loads:
         import_module(info.loads.partition(":")[0])
     if operator.category == "callable":
         found(op)
-        return _module_of(op)
+        return [_module_of(op)]
     ways = implementations(operator, info)
-    return str(getattr(ways[0].build, "__module__", "")) if ways else str(operator.inputs.__module__)
+    return [*(str(getattr(way.build, "__module__", "")) for way in ways), str(operator.inputs.__module__)]
 
 
 def _module_of(name: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,7 @@ from opmark.units import counted
 
 PREFIX = "opmark-tree-"
 """Of the folders that are made here; the number of the process that made it follows."""
+_OURS = re.compile(rf"{PREFIX}(\d+)-\w{{8}}")
 _TAIL = 20
 
 
@@ -33,28 +36,45 @@ def checked_out(root: Path, commit: str) -> Iterator[Path]:
     place = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")).resolve()
     try:
         tell(root, "worktree", "add", "--detach", "--quiet", str(place), commit)
+        tell(root, "worktree", "lock", "--reason", _mark(os.getpid()), str(place))
         yield place
     finally:
         _remove(root, place)
 
 
 def clear_away(root: Path) -> None:
-    """What processes left behind that were killed. Nobody else's worktrees are touched, also where they are gone: their
-    disk may only be away."""
-    for line in ask(root, "worktree", "list", "--porcelain").out.splitlines():
-        place = Path(line.removeprefix("worktree "))
-        if line.startswith("worktree ") and place.name.startswith(PREFIX) and not _in_use(place):
+    """What processes of this host left behind that were killed. Nobody else's worktrees are touched, whatever their
+    name, and also where they are gone: their disk may only be away."""
+    for entry in ask(root, "worktree", "list", "--porcelain").out.split("\n\n"):
+        place, reason = Path(_said(entry, "worktree")), _said(entry, "locked")
+        if place.parent == Path(tempfile.gettempdir()).resolve() and _left(place.name, reason):
             _remove(root, place)
 
 
-def _in_use(place: Path) -> bool:
-    owner = place.name.removeprefix(PREFIX).partition("-")[0]
-    return owner.isdecimal() and psutil.pid_exists(int(owner))
+def _said(entry: str, word: str) -> str:
+    return next((line[len(word) + 1 :] for line in entry.splitlines() if line.startswith(f"{word} ")), "")
+
+
+def _mark(pid: int) -> str:
+    """What a worktree of ours is locked with: git tells it to whoever finds it. Numbers of processes are used again,
+    but not with the same start."""
+    return f"opmark {socket.gethostname()} {pid} {psutil.Process(pid).create_time():.2f}"
+
+
+def _left(name: str, reason: str) -> bool:
+    """Whether that is one of ours, and its process is no more."""
+    named = _OURS.fullmatch(name)
+    if not named or not reason.startswith(f"opmark {socket.gethostname()} {named.group(1)} "):
+        return False
+    try:
+        return reason != _mark(int(named.group(1)))
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _remove(root: Path, place: Path) -> None:
-    ask(root, "worktree", "remove", "--force", str(place))  # where git cannot, the rest is done by hand
-    shutil.rmtree(place, ignore_errors=True)
+    ask(root, "worktree", "remove", "--force", "--force", str(place))  # twice, since it is locked
+    shutil.rmtree(place, ignore_errors=True)  # where git cannot, the rest is done by hand
 
 
 def make(command: str, root: Path) -> None:

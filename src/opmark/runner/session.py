@@ -26,6 +26,7 @@ from opmark.runner.sides import Side
 from opmark.runner.supervisor import DEFAULT_COMPILE_TIMEOUT, Keep, Say, Supervisor
 from opmark.runner.worker import Hello
 from opmark.schema import Record, Run, Status, Task
+from opmark.store.location import without_secrets
 from opmark.version import VERSION
 
 _FEWER_RANKS = "--ranks says how many processes take part; `opmark list backends` says what can run here"
@@ -68,8 +69,9 @@ def perform(
 
 
 def _rounds(plan: Plan) -> Iterator[list[Group]]:
-    for _, groups in groupby(plan.groups(), key=lambda group: group.tasks[0].settings.process):
-        yield list(groups)
+    """Each the other way round than the one before, so that what drifts evenly hits all backends alike."""
+    for i, (_, groups) in enumerate(groupby(plan.groups(), key=lambda group: group.tasks[0].settings.process)):
+        yield list(groups)[:: -1 if i % 2 else 1]
 
 
 def done(group: Group, supervisor: Supervisor | Crew, hello: Hello | WorkerDied) -> Iterator[Record]:
@@ -160,12 +162,12 @@ def _all(tasks: list[Task], status: Status, reason: str) -> Iterator[Record]:
 def new_run(plan: Plan, label: str) -> Run:
     now = datetime.now(timezone.utc)
     return Run(
-        id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+        id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}",
         started=now.isoformat(timespec="milliseconds"),
         plan=plan.id,
         tasks=len(plan.tasks) + len(plan.skipped),
         label=label,
-        command=shlex.join(sys.argv).encode(errors="backslashreplace").decode(),
+        command=shlex.join(without_secrets(sys.argv)).encode(errors="backslashreplace").decode(),
         version=VERSION,
         revision=revision_now(),
     )

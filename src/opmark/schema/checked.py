@@ -9,18 +9,22 @@ from msgspec import Struct
 
 from opmark.schema.comparison import Compared, Pairing
 
-Outcome = Literal["slower", "failed", "missing", "undecided", "cleared", "faster", "same", "mended", "broken"]
+Outcome = Literal[
+    "slower", "failed", "unconfirmed", "missing", "undecided", "cleared", "faster", "same", "mended", "broken"
+]
 """
-slower     in the first look and in the second
-failed     now, and not in the baseline
-missing    the baseline has it, and now it was skipped or not asked for
-undecided  after all looks
-cleared    slower at first, and not when it was measured again
-mended     failed in the baseline, and not now
-broken     failed in the baseline and now
+slower       when it was measured again in turns with the baseline, by more than the margin
+failed       now, again when it was measured again, and not in the baseline
+unconfirmed  slower twice than the stored numbers, while the baseline itself could not be measured again: the machine
+             may have become slower
+missing      the baseline has it, and now it was skipped or not asked for
+undecided    after all looks
+cleared      slower or failed at first, and not when it was measured again
+mended       failed in the baseline, and not now
+broken       failed in the baseline and now
 """
 
-FAIL_ON = ("slower", "failed", "missing", "undecided")
+FAIL_ON = ("slower", "failed", "unconfirmed", "missing", "undecided")
 """What may fail a build: an improvement never does."""
 
 

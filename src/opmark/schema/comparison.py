@@ -73,6 +73,10 @@ class Compared(Struct, frozen=True):
     """Cases of one side that the other does not have, as people read them."""
     differing: dict[str, tuple[Any, Any]] = {}
     """Facts of the two environments that differ."""
+    resolution: float | None = None
+    """The largest difference that may be called the same, where it is more than the margin: two sessions drift."""
+    clocked: bool = False
+    """Whether every case was judged by its cycles as well, so that no drift had to be allowed for."""
 
     def counts(self) -> Counter[Verdict]:
         return Counter(pair.verdict for pair in self.pairs)

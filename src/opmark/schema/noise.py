@@ -42,6 +42,11 @@ class NoiseFloor(Struct, frozen=True):
     def naive_verdicts(self) -> float:
         return sum(floor.naive for floor in self.floors) / max(1, self.labelings * len(self.floors))
 
+    @property
+    def largest(self) -> float:
+        """For who knows nothing else of a case."""
+        return max(floor.between for floor in self.floors)
+
     def floor_for(self, seconds: float) -> float:
         """That of the case whose time is nearest, by factor."""
         nearest = min(self.floors, key=lambda floor: abs(log(floor.seconds / seconds)))

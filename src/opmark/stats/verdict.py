@@ -23,10 +23,15 @@ SHARE = 0.05
 """Share of false ones among the verdicts over many cases."""
 STAGES = (5, 10, 20)
 """Processes a side at which a live comparison looks whether it is decided."""
+FEWEST = 4
+"""Processes a side whose own spread is trusted. Where one process of five runs in a slower state, two or three of them
+are too often all in the other one, and look quiet."""
 
 # Of an interval that has to lie inside the margin: each of its ends errs in one case of twenty.
 _SAME = 0.9
-# A noise floor stands for the spread where there is one process; it comes from about ten of them.
+# Share of the margin that a standard error is at least: values that are all alike tell of a coarse clock.
+_FINEST = 0.1
+# A noise floor stands for the spread where there are few processes; it comes from about ten of them.
 _FLOOR_FREEDOM = 9
 
 
@@ -71,19 +76,28 @@ def stage_alpha(stage: int) -> float:
 
 
 def compare_pairs(
-    a: Sequence[float], b: Sequence[float], floor: float = 0.0, alpha: float = ALPHA, margin: float = MARGIN
+    a: Sequence[float],
+    b: Sequence[float],
+    floor: float = 0.0,
+    alpha: float = ALPHA,
+    margin: float = MARGIN,
+    looks: int = 1,
+    tick: float = 0.0,
 ) -> Comparison:
     """`a[i]` and `b[i]` were measured next to each other, each in a process of its own.
 
     A difference is called when a paired t-test on the logarithms says so and it is larger than the margin and than
-    twice the noise floor; `same` when the 90 % interval lies inside the margin.
+    twice the noise floor; `same` when the 90 % interval lies inside the margin. Fewer than FEWEST pairs decide nothing.
+    `looks`: what may be wrong is shared out among so many of them, in all that is said here. `tick`: relative, how
+    coarse the clock is; it rounds all processes of a side alike.
     """
     logs = [math.log(later / earlier) for earlier, later in zip(a, b, strict=True)]
     centre, variance = _moments(logs)
     if variance is None:
         return _unknown(centre)
-    found = _Estimate(centre, math.sqrt(variance / len(logs)), len(logs) - 1)
-    return _judge(found, alpha, max(margin, 2 * floor), margin, drift=0.0)
+    found = _Estimate(centre, max(math.sqrt(variance / len(logs)), _finest(margin)), len(logs) - 1)
+    judged = _judge(found, _Limits(alpha, max(margin, 2 * floor), margin, looks=looks, tick=tick))
+    return judged if len(logs) >= FEWEST else judged._replace(verdict="undecided", p=1.0)
 
 
 def compare_groups(
@@ -93,29 +107,38 @@ def compare_groups(
     alpha: float = ALPHA,
     margin: float = MARGIN,
     drift: float = DRIFT,
+    tick: float = 0.0,
 ) -> Comparison:
     """Two sessions, one after the other: Welch's test on the logarithms, of more than what drifts between them.
 
     A difference is called when the whole interval lies beyond the drift and its centre beyond the margin and twice the
-    floor; `same` when the whole interval lies inside the margin: a drift hides a difference as easily as it feigns one.
+    floor; `same` when no difference beyond `alike` can hide: a drift hides one as easily as it feigns one.
     Where nothing drifts (clocks locked, or times in cycles), `drift` is 0 and the rules are those of pairs.
-    A lone process has no spread of its own: the floor stands for it, and without one nothing is decided.
+    Fewer than FEWEST processes have no spread to rely on: the floor stands for it, and without one nothing is decided.
     """
     sides = [_moments([math.log(value) for value in values]) for values in (a, b)]
     centre = sides[1][0] - sides[0][0]
     shares: list[tuple[float, float]] = []  # of the variance of the difference, with degrees of freedom
     for values, (_, variance) in zip((a, b), sides, strict=True):
-        if variance is not None:
+        if len(values) < FEWEST and floor > 0:
+            shares.append((max(variance or 0.0, math.log1p(floor) ** 2) / len(values), _FLOOR_FREEDOM))
+        elif variance is not None:
             shares.append((variance / len(values), len(values) - 1))
-        elif floor > 0:
-            shares.append((math.log1p(floor) ** 2, _FLOOR_FREEDOM))
         else:
             return _unknown(centre)
     total = sum(share for share, _ in shares)
     # A share of the total squared, not of the shares: those of tiny spreads would vanish.
     freedom = 1 / sum((share / total) ** 2 / own for share, own in shares) if total > 0 else shares[0][1]
-    found = _Estimate(centre, math.sqrt(total), freedom)
-    return _judge(found, alpha, max(margin, drift, 2 * floor), margin, drift)
+    found = _Estimate(centre, max(math.sqrt(total), _finest(margin)), freedom)
+    judged = _judge(found, _Limits(alpha, max(margin, drift, 2 * floor), margin, drift, tick=tick))
+    sure = floor > 0 or min(len(a), len(b)) >= FEWEST
+    return judged if sure else judged._replace(verdict="undecided", p=1.0)
+
+
+def alike(margin: float, drift: float) -> float:
+    """The largest difference that may be called the same: where sessions drift, what a drift may hide, and as much of
+    a margin for what is seen."""
+    return max(margin, 2 * drift)
 
 
 def over_cases(found: Sequence[Comparison], q: float = SHARE) -> list[Comparison]:
@@ -133,17 +156,31 @@ def over_cases(found: Sequence[Comparison], q: float = SHARE) -> list[Comparison
     ]
 
 
-def _judge(found: _Estimate, alpha: float, least: float, margin: float, drift: float) -> Comparison:
-    """`least`: nothing below it is called a difference."""
-    centre, half = found.centre, found.half(1 - alpha)
-    p = found.p(math.log1p(drift))
-    inside = math.log1p(margin) - (half if drift > 0 else found.half(_SAME))
+class _Limits(NamedTuple):
+    alpha: float
+    least: float
+    """Nothing below it is called a difference."""
+    margin: float
+    drift: float = 0.0
+    looks: int = 1
+    tick: float = 0.0
+
+
+def _judge(found: _Estimate, limits: _Limits) -> Comparison:
+    centre, half = found.centre, found.half(1 - limits.alpha / limits.looks)
+    drift = math.log1p(limits.drift)
+    p = min(1.0, limits.looks * found.p(drift + math.log1p(limits.tick)))
+    seen = half if limits.drift > 0 else found.half(1 - (1 - _SAME) / limits.looks)
     verdict: Verdict = "undecided"
-    if p < alpha and abs(centre) >= math.log1p(least):
+    if p < limits.alpha and abs(centre) >= math.log1p(limits.least):
         verdict = "slower" if centre > 0 else "faster"
-    elif abs(centre) <= inside:
+    elif abs(centre) + seen + drift <= math.log1p(alike(limits.margin, limits.drift)):
         verdict = "same"
     return Comparison(verdict, math.exp(centre), math.exp(centre - half), math.exp(centre + half), p)
+
+
+def _finest(margin: float) -> float:
+    return _FINEST * math.log1p(min(margin, MARGIN))
 
 
 def _unknown(centre: float) -> Comparison:

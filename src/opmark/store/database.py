@@ -15,6 +15,10 @@ class Lost(StoreError):
     written later."""
 
 
+class Replaced(Lost):
+    """Another file, or none, is where the store was. What was written to it can still be read by who has it open."""
+
+
 class Database(Protocol):
     name: str
     """As messages call it; never with a password."""
@@ -25,8 +29,11 @@ class Database(Protocol):
     def exists(self) -> bool:
         """Whether there is something to open."""
 
+    def check(self, *, create: bool) -> None:
+        """StoreError where the database is of a kind that cannot hold a store, or, to `create`, cannot be written."""
+
     def try_to_write(self) -> None:
-        """StoreError where a store could not be made."""
+        """StoreError where a store could not be made, or its tables not be written."""
 
     def before_tables(self) -> None:
         """What the database needs before the first table."""

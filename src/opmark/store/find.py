@@ -22,6 +22,8 @@ def find_run(store: Store, name: str | None) -> Run:
 
     A label may be of several runs: `LABEL~0` is the newest of them, `LABEL~1` the one before.
     """
+    if name is not None and not name.strip():
+        raise UserError("a run is named by an empty text", "give its id, the beginning of that, or its label")
     known = store.runs()
     if not known:
         raise UserError("the store holds no run yet", "`opmark run --suite quick` makes one")

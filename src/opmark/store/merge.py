@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -11,11 +13,17 @@ from sqlalchemy import Connection, Row, Table, insert, select
 
 from opmark.errors import UserError
 from opmark.interfaces import Store
+from opmark.store.pack import case_row, from_row, storable_json, to_row
 from opmark.store.sql import SqlStore
 from opmark.store.tables import BENCH_CASE, ENVIRONMENT, FINDING, RECORD, RUN, RUN_NOTE
+from opmark.store.upgrade import PACKED
 
 _AT_ONCE = 200
 """Records in memory: they may have thousands of samples."""
+_ID = re.compile(r"(?!\.)[\w.-]{1,48}", re.ASCII)
+"""What an id may be: no path leads out of a folder by it. It fits into its column also with a number behind."""
+_LONGEST = 42
+_JSON = ("facts", "figures")
 _SAME = (RUN.c.started, RUN.c.plan, RUN.c.command)
 """What a run of the same id must have in common to be the same run."""
 
@@ -60,7 +68,7 @@ class _Bringing:
         self._seen: dict[Table, set[str]] = {BENCH_CASE: set(), ENVIRONMENT: set()}
 
     def run(self, run: Row[Any]) -> None:
-        key, begun = _place(self._here, run)
+        key, begun = _place(self._here, run, harmless_id(run.id))
         if not begun:
             self._here.execute(insert(RUN), {**_less(run._mapping, "number"), "id": key})
         added = sum(self._records(rows, key) for rows in self._missing(run.id, key))
@@ -81,13 +89,22 @@ class _Bringing:
     def _records(self, rows: Sequence[Row[Any]], run_id: str) -> int:
         self._copy(BENCH_CASE, {row.case_id for row in rows})
         self._copy(ENVIRONMENT, {row.environment_id for row in rows})
-        return self._ours.add_records(self._here, [{**_less(row._mapping, "number"), "run_id": run_id} for row in rows])
+        return self._ours.add_records(self._here, [{**self._packed(row), "run_id": run_id} for row in rows])
+
+    def _packed(self, row: Row[Any]) -> dict[str, Any]:
+        """A text is of a writer that began before that store was upgraded; it wrote no case and no figures either."""
+        found = _clean(row._mapping)
+        if isinstance(row.body, str):
+            record = from_row(row.body, row.samples)
+            self._ours.add_cases(self._here, [case_row(record.task.case)])
+            found |= {name: value for name, value in to_row(row.run_id, record).items() if name in PACKED}
+        return found
 
     def _copy(self, table: Table, ids: set[str]) -> None:
         """In the order of their ids, as everybody inserts them: two that wait for each other would wait for ever."""
         wanted = ids - self._seen[table]
         query = select(table).where(table.c.id.in_(wanted)).order_by(table.c.id)
-        if rows := [dict(row) for row in self._there.execute(query).mappings()]:
+        if rows := [_clean(row) for row in self._there.execute(query).mappings()]:
             self._here.execute(self._ours.database.insert_new(table), sorted(rows, key=lambda row: str(row["id"])))
         self._seen[table] |= wanted
 
@@ -99,10 +116,18 @@ class _Bringing:
             self._here.execute(insert(RUN_NOTE), [{**note, "run_id": ours} for note in newer])
 
 
-def _place(here: Connection, run: Row[Any]) -> tuple[str, bool]:
+def harmless_id(theirs: str) -> str:
+    """Ids become names of files, and are printed; those of another store are whatever its maker liked. One that is
+    not like ours becomes another, and always the same: merged again it is found again."""
+    if _ID.fullmatch(theirs):
+        return theirs
+    return f"renamed-{hashlib.sha256(theirs.encode(errors='surrogatepass')).hexdigest()[:16]}"
+
+
+def _place(here: Connection, run: Row[Any], wanted: str) -> tuple[str, bool]:
     """The id under which this run is, or comes to be, and whether it is there already."""
     for number in count(1):
-        key = run.id if number == 1 else f"{run.id}-{number}"
+        key = wanted if number == 1 else f"{wanted[:_LONGEST]}-{number}"
         found = here.execute(select(*_SAME).where(RUN.c.id == key)).one_or_none()
         if found is None or tuple(found) == tuple(run._mapping[column.name] for column in _SAME):
             return key, found is not None
@@ -121,6 +146,11 @@ def _findings(here: Connection, known: list[dict[str, Any]]) -> int:
     if missing:
         here.execute(insert(FINDING), missing)
     return len(missing)
+
+
+def _clean(row: Any) -> dict[str, Any]:
+    """For a store whose views take JSON apart: those of older versions let everything in."""
+    return {key: storable_json(row[key]) if key in _JSON else row[key] for key in row if key != "number"}
 
 
 def _less(row: Any, name: str) -> dict[str, Any]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from sqlalchemy import Connection, Table, create_engine, make_url, text
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from opmark.errors import StoreError
 from opmark.store.database import Lost
+from opmark.store.tables import METADATA
 
 # A network that is silently gone is noticed within half a minute, and not within the hours that are usual.
 _PATIENCE = {
@@ -19,6 +21,12 @@ _PATIENCE = {
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
 }
+_ALWAYS = {
+    "client_encoding": "utf8",
+    "prepare_threshold": None,  # between here and the server may be one that shares connections
+}
+LOCK_SECONDS = 30.0
+"""How long a writer waits for a lock that somebody else holds, if the user's own settings say nothing of it."""
 _LOCK = 0x6F706D61
 """Of whoever makes or upgrades the tables: any number will do that no other program uses."""
 _AS_IN = "as in postgresql://user@host/database"
@@ -26,10 +34,11 @@ _AS_IN = "as in postgresql://user@host/database"
 _HINTS = {
     "password authentication failed": "is the password right? PGPASSWORD or ~/.pgpass may have it",
     "no password supplied": "PGPASSWORD or ~/.pgpass may have it",
-    "does not exist": "`createdb NAME` makes a database; " + _AS_IN,
+    'database ".*" does not exist': "`createdb NAME` makes a database; " + _AS_IN,
     "Connection refused": "is the server running, and is that its port?",
     "could not translate host name": "is the host's name right? " + _AS_IN,
     "permission denied": "the user must be allowed to create tables and views in the database",
+    "lock timeout": "somebody else holds a table of the store: pg_stat_activity says who",
 }
 
 
@@ -40,20 +49,42 @@ class Postgresql:
         try:
             parsed = make_url(url).set(drivername="postgresql+psycopg")
             self.name = parsed.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
-            # A connection that broke while nobody used it is replaced before it is used.
-            self.engine = create_engine(parsed, pool_pre_ping=True, connect_args=_PATIENCE)
-        except (ArgumentError, NoSuchModuleError, ValueError) as error:
-            raise StoreError(f"--db: not a database's address: {error}", _AS_IN) from None
-        except ModuleNotFoundError:
+            self.engine = _engine(parsed)
+        except (ArgumentError, NoSuchModuleError, ValueError):  # whose own words quote parts of it: of the password too
+            raise StoreError("--db: not a database's address", _AS_IN) from None
+        except ImportError as error:  # psycopg itself, or the library that it needs
             raise StoreError(
-                "a store on PostgreSQL needs the package psycopg", "pip install 'opmark[postgresql]'"
+                f"a store on PostgreSQL needs the package psycopg: {' '.join(str(error).split())}",
+                "pip install 'opmark[postgresql]'",
             ) from None
 
     def exists(self) -> bool:
         return True
 
+    def check(self, *, create: bool) -> None:
+        with self.engine.connect() as connection:
+            encoding, name, read_only = connection.execute(text(_ABOUT)).one()
+        if encoding != "UTF8":
+            raise StoreError(
+                f"{self.name}: the database is in {encoding}, which has no place for every character; expected UTF8",
+                f"`createdb -E UTF8 -T template0 NAME` makes one, beside {name}",
+            )
+        if create and read_only == "on":
+            raise StoreError(
+                f"{self.name}: can only be read: a standby, or set to default_transaction_read_only",
+                "name the server that is written to with --db",
+            )
+
     def try_to_write(self) -> None:
-        """The first statement tells."""
+        """Who may only read is told before anything is measured."""
+        names = [table.name for table in METADATA.sorted_tables]
+        with self.engine.connect() as connection:
+            refused = [name for name in names if not connection.execute(text(_MAY_WRITE), {"name": name}).scalar_one()]
+        if refused:
+            raise StoreError(
+                f"{self.name}: this user may not write to the store (INSERT into {', '.join(refused)})",
+                "its owner may GRANT it: SELECT, INSERT on all tables and USAGE on all sequences",
+            )
 
     def before_tables(self) -> None:
         """Nothing."""
@@ -69,12 +100,38 @@ class Postgresql:
 
     def explain(self, doing: str, error: DBAPIError) -> StoreError:
         said = " ".join(str(error.orig).split())
-        hint = next((hint for part, hint in _HINTS.items() if part in said), None)
+        hint = next((hint for part, hint in _HINTS.items() if re.search(part, said)), None)
         kind = Lost if _is_gone(error) else StoreError
         return kind(f"{self.name}: cannot {doing} the store: {said}", hint)
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+_ABOUT = "SELECT current_setting('server_encoding'), current_database(), current_setting('transaction_read_only')"
+_MAY_WRITE = """
+SELECT to_regclass(:name) IS NULL OR has_table_privilege(to_regclass(:name), 'INSERT') AND coalesce((
+    SELECT has_sequence_privilege(pg_get_serial_sequence(:name, attname), 'USAGE') FROM pg_attribute
+    WHERE attrelid = to_regclass(:name) AND attname = 'number' AND NOT attisdropped), true)
+"""
+_PATIENT = (
+    "SELECT set_config('lock_timeout', '{milliseconds}ms', true) WHERE current_setting('lock_timeout') IN ('0', '0ms')"
+)
+
+
+def _engine(url: URL) -> Engine:
+    """What the address says itself counts. A connection that broke while nobody used it is replaced before it is
+    used."""
+    chosen = {name: value for name, value in {**_PATIENCE, **_ALWAYS}.items() if name not in url.query}
+    engine = create_engine(url, pool_pre_ping=True, connect_args=chosen)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # For this transaction: who shares its connection with others must not change it for them.
+        if connection.get_execution_options().get("writes", False):
+            connection.exec_driver_sql(_PATIENT.format(milliseconds=round(LOCK_SECONDS * 1000)))
+
+    return engine
 
 
 def _is_gone(error: DBAPIError) -> bool:

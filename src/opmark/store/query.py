@@ -2,71 +2,141 @@
 
 SQLite opens the file for reading, and is asked about every step of a statement before it is run. PostgreSQL runs it in
 a read-only transaction, through a cursor, which takes one SELECT and nothing else. That transaction cannot stop a
-function that acts outside of tables; the well-known ones are refused by name, and a role that may only read is the
-real lock (docs/store.md).
+function that acts outside of tables; the well-known ones are refused by name, who may do anything on the server is
+refused, and a role that may only read is the real lock (docs/store.md).
 """
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import time
-from collections.abc import Callable
-from contextlib import closing
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from threading import Timer
+from typing import Any, TypeVar
+
+from sqlalchemy.exc import DBAPIError
 
 from opmark.errors import UserError
 from opmark.store.location import Told
 from opmark.store.open import open_sql
 from opmark.store.pack import storable
 from opmark.store.postgresql import Postgresql
+from opmark.store.refused import refuse_roles, refused_in
 from opmark.store.sqlite import Sqlite
 from opmark.store.views import NAMES
 
 SECONDS = 60.0
 """After which a statement is given up."""
 
-Answer = tuple[list[str], list[tuple[Any, ...]]]
+Row = tuple[Any, ...]
+Answer = tuple[list[str], list[Row]]
 """(names of the columns, rows)"""
+_T = TypeVar("_T")
 
-_STEPS = 10_000
-"""Of SQLite's machine between two looks at the clock."""
+_AT_ONCE = 500
+"""Rows that are fetched together."""
+_LIMITS = {0: 16 << 20, 8: 1000}
+"""By SQLite's numbers: bytes of a value, characters of a pattern of LIKE. Nothing stops a function in the middle, so
+that it is not to have much to do."""
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
 _REFUSED_IN_SQLITE = frozenset({"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"})
-_REFUSED = re.compile(
-    r"\b(pg_(read|ls|stat)_(binary_)?(file|dir)\w*|pg_ls_\w+|pg_(terminate|cancel)_backend|pg_(try_)?advisory\w*"
-    r"|pg_(reload_conf|rotate_logfile|promote|switch_wal|create_restore_point|backup_\w+|wal_replay_\w+|notify)"
-    r"|pg_(create|drop|copy|replication|logical)_\w*|pg_sleep\w*|lo_\w+|loread|lowrite|dblink\w*|set_config|query_to_xml\w*"
-    r"|cursor_to_xml\w*|(table|schema|database)_to_xml\w*|setval|nextval)\"?\s*\(",
-    re.IGNORECASE,
-)
+_AUTH = 23
+"""SQLite's number for what was not allowed."""
+_OF_THE_FILE = {
+    5: "database is locked",
+    6: "database table is locked",
+    8: "attempt to write a readonly database",
+    10: "disk I/O error",
+    11: "database disk image is malformed",
+    13: "database or disk is full",
+    14: "unable to open database file",
+    26: "file is not a database",
+}
+"""What happens to files: SQLite's numbers, and its words, for Pythons that do not tell the number."""
 _HINT = f"one SELECT over the views {', '.join(NAMES)}"
 
 
-def query(told: Told, sql: str, limit: int | None = None, seconds: float = SECONDS) -> Answer:
-    """The first `limit` rows of what a statement selects; all without it."""
+def query(told: Told, sql: str, limit: int | None = None, seconds: float = SECONDS, **options: bool) -> Answer:
+    """The first `limit` rows of what a statement selects; all without it. The options are those of `asking`."""
+    with asking(told, sql, limit, seconds, **options) as (columns, rows):
+        return columns, list(rows)
+
+
+@contextmanager
+def asking(
+    told: Told, sql: str, limit: int | None = None, seconds: float = SECONDS, *, as_superuser: bool = False
+) -> Iterator[tuple[list[str], Iterator[Row]]]:
+    """The same, row by row as they come. `seconds` are those of the database, and not of whoever reads the rows."""
     if storable(sql) != sql:
         raise UserError("query: expected SQL, got a text with NUL or with half a character in it", _HINT)
     with closing(open_sql(told)) as store:
         database = store.database
         if isinstance(database, Sqlite):
-            return _in_sqlite(database, sql, limit, seconds)
-        assert isinstance(database, Postgresql)
-        return _in_postgresql(database, sql, limit, seconds)
+            with _in_sqlite(database, sql, limit, seconds) as answer:
+                yield answer
+        else:
+            assert isinstance(database, Postgresql)
+            with _in_postgresql(database, sql, limit, seconds, as_superuser=as_superuser) as answer:
+                yield answer
 
 
-def _in_sqlite(database: Sqlite, sql: str, limit: int | None, seconds: float) -> Answer:
-    deadline = time.monotonic() + seconds
+class _Patience:
+    """Seconds that are left, and whether they were too few."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = self.left = seconds
+        self.ended = False
+
+    def spend(self, call: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
+        """What a call gives; `stop` ends it from outside."""
+        timer = Timer(max(self.left, 0.001), self._end, [stop]) if stop else None
+        begun = time.monotonic()
+        if timer:
+            timer.daemon = True
+            timer.start()
+        try:
+            return call()
+        finally:
+            if timer:
+                timer.cancel()
+                timer.join()
+            self.left -= time.monotonic() - begun
+
+    def _end(self, stop: Callable[[], None]) -> None:
+        self.ended = True
+        stop()
+
+
+@contextmanager
+def _in_sqlite(
+    database: Sqlite, sql: str, limit: int | None, seconds: float
+) -> Iterator[tuple[list[str], Iterator[Row]]]:
+    patience = _Patience(seconds)
     try:
         with closing(database.read_only()) as connection:
             connection.set_authorizer(_authorize)
-            connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
-            cursor = connection.execute(sql)
-            rows = cursor.fetchall() if limit is None else cursor.fetchmany(limit)
-            return _names(cursor.description), rows
+            if hasattr(connection, "setlimit"):  # from Python 3.11
+                for what, most in _LIMITS.items():
+                    connection.setlimit(what, most)
+            cursor = patience.spend(lambda: connection.execute(sql), connection.interrupt)
+            fetch = _fetching(
+                lambda count: patience.spend(lambda: cursor.fetchmany(count), connection.interrupt), limit
+            )
+            yield _names(cursor.description), fetch
     except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError) as error:
-        of_the_file = database.known_trouble("read", str(error))
-        raise of_the_file or _mistake(str(error), seconds if "interrupted" in str(error) else None) from None
+        raise _sqlite_mistake(database, error, patience) from None
+
+
+def _fetching(fetch: Callable[[int], list[Row]], limit: int | None) -> Iterator[Row]:
+    left = limit
+    while left is None or left > 0:
+        count = _AT_ONCE if left is None else min(left, _AT_ONCE)
+        rows = fetch(count)
+        yield from rows
+        if len(rows) < count:
+            return
+        left = None if left is None else left - count
 
 
 def _authorize(action: int, first: str | None, second: str | None, _database: str | None, _by: str | None) -> int:
@@ -76,30 +146,58 @@ def _authorize(action: int, first: str | None, second: str | None, _database: st
     return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
 
-def _in_postgresql(database: Postgresql, sql: str, limit: int | None, seconds: float) -> Answer:
+def _sqlite_mistake(database: Sqlite, error: Exception, patience: _Patience) -> UserError:
+    """By SQLite's number, or by the whole of what it says: its words may quote the statement."""
+    said, number = str(error), getattr(error, "sqlite_errorcode", None)
+    if patience.ended:
+        return _gave_up(patience.seconds)
+    of_the_file = said in _OF_THE_FILE.values() if number is None else (number & 0xFF) in _OF_THE_FILE
+    trouble = database.known_trouble("read", said) if of_the_file else None
+    denied = said.startswith("not authorized") if number is None else number & 0xFF == _AUTH
+    return trouble or _mistake(said, only_reads=denied)
+
+
+@contextmanager
+def _in_postgresql(
+    database: Postgresql, sql: str, limit: int | None, seconds: float, *, as_superuser: bool
+) -> Iterator[tuple[list[str], Iterator[Row]]]:
     import psycopg
 
-    if found := _REFUSED.search(sql):
-        raise UserError(f"query: the function {found[1]} does more than read", _HINT)
+    if found := refused_in(sql):
+        raise UserError(f"query: {found}", _HINT)
+    patience = _Patience(seconds)
     try:
         with closing(database.engine.raw_connection()) as pooled:
-            return _through_a_cursor(pooled.driver_connection, sql, limit, seconds)
+            connection: Any = pooled.driver_connection
+            connection.read_only = True
+            try:
+                if not as_superuser:
+                    refuse_roles(connection)
+                yield _through_a_cursor(connection, sql, limit, patience)
+            finally:
+                connection.rollback()
+    except DBAPIError as error:
+        raise database.explain("read", error) from None
     except psycopg.Error as error:
-        gave_up = isinstance(error, psycopg.errors.QueryCanceled)
-        raise _mistake(" ".join(str(error).split()), seconds if gave_up else None) from None
+        if isinstance(error, psycopg.errors.QueryCanceled) and patience.left <= 0:
+            raise _gave_up(seconds) from None
+        refused = isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
+        raise _mistake(" ".join(str(error).split()), only_reads=refused) from None
 
 
-def _through_a_cursor(connection: Any, sql: str, limit: int | None, seconds: float) -> Answer:
-    connection.read_only = True
-    say: Callable[..., Any] = connection.execute
-    say(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}")
-    try:
-        # What is prepared is one statement: another one behind a semicolon is refused.
-        say(f"DECLARE asked NO SCROLL CURSOR FOR {sql.rstrip().rstrip(';')}".encode(), prepare=True)
-        cursor = say(f"FETCH FORWARD {'ALL' if limit is None else int(limit)} FROM asked")
-        return _names(cursor.description), cursor.fetchall()
-    finally:
-        connection.rollback()
+def _through_a_cursor(
+    connection: Any, sql: str, limit: int | None, patience: _Patience
+) -> tuple[list[str], Iterator[Row]]:
+    def say(text: str, **options: Any) -> Any:
+        """Ended by the server, which is told how long it has."""
+        connection.execute(f"SET LOCAL statement_timeout = {max(1, round(patience.left * 1000))}")
+        return patience.spend(lambda: connection.execute(text.encode(), **options))
+
+    connection.execute("SET LOCAL standard_conforming_strings = on")  # as `refused_in` reads them
+    # `binary` takes the protocol that knows one statement at a time: another one behind a semicolon is refused.
+    say(f"DECLARE asked NO SCROLL CURSOR FOR {sql.rstrip().rstrip(';')}", binary=True)
+    names = _names(say("FETCH FORWARD 0 FROM asked").description)
+    return names, _fetching(lambda count: say(f"FETCH FORWARD {count} FROM asked").fetchall(), limit)
 
 
 def _names(description: Any) -> list[str]:
@@ -108,9 +206,9 @@ def _names(description: Any) -> list[str]:
     return [column[0] for column in description]
 
 
-def _mistake(said: str, gave_up_after: float | None) -> UserError:
-    if gave_up_after is not None:
-        return UserError(f"query: not answered within {gave_up_after:g} s", "ask for less: WHERE, or LIMIT")
-    if "authoriz" in said or "prohibited" in said or "read-only" in said:
-        return UserError(f"query: only reads; the database says: {said}", _HINT)
-    return UserError(f"query: the database says: {said}", _HINT)
+def _gave_up(seconds: float) -> UserError:
+    return UserError(f"query: not answered within {seconds:g} s", "ask for less: WHERE, or LIMIT")
+
+
+def _mistake(said: str, *, only_reads: bool) -> UserError:
+    return UserError(f"query: {'only reads; ' * only_reads}the database says: {said}", _HINT)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -20,9 +18,9 @@ from opmark.schema.figure import Figure
 from opmark.schema.finding import Finding
 from opmark.store.database import Database
 from opmark.store.figures import figures_from
-from opmark.store.pack import case_row, from_row, storable, to_row
-from opmark.store.tables import BENCH_CASE, ENVIRONMENT, FINDING, META, RECORD, RUN, RUN_NOTE, VERSION
-from opmark.store.upgrade import make_tables, upgrade
+from opmark.store.pack import Damaged, case_row, decoding, encoded, from_row, storable, storable_json, to_row
+from opmark.store.tables import BENCH_CASE, ENVIRONMENT, FINDING, IDENTITY, META, RECORD, RUN, RUN_NOTE, VERSION
+from opmark.store.upgrade import make_tables, name_it, upgrade
 
 _AT_ONCE = 500
 """Ids in one statement: databases limit how many values one takes."""
@@ -34,12 +32,16 @@ _rows = msgspec.json.Decoder(list[list[Any]])
 
 
 class SqlStore:
-    def __init__(self, database: Database, *, create: bool) -> None:
-        """Open the store there; with `create`, make it if there is none."""
+    def __init__(self, database: Database, *, create: bool, in_place: bool = False) -> None:
+        """Open the store there; with `create`, make it if there is none. `in_place`: one of an older version is
+        upgraded where it is, though it is only read."""
         self.database = database
+        self.identity: str | None = None
+        """What tells this store from all others; None while there are no tables, or where nobody wrote it yet."""
+        self._in_place = create or in_place
         self._ready = False
         """Whether the tables are known to be there."""
-        self._copied = False
+        self.copied = False
         """Whether this is a copy of an older store, for reading."""
         self._cases: set[str] = set()
         """Ids of cases that are known to be stored."""
@@ -58,7 +60,7 @@ class SqlStore:
                 connection.execute(insert(RUN_NOTE), said)
 
     def add_environment(self, environment: Environment) -> None:
-        row = {"id": environment.id, "facts": msgspec.json.encode(environment.facts).decode()}
+        row = {"id": environment.id, "facts": storable_json(encoded(environment.facts).decode())}
         with self.writing() as connection:
             connection.execute(self.database.insert_new(ENVIRONMENT), row)
 
@@ -66,14 +68,21 @@ class SqlStore:
         self.extend(run_id, [record])
 
     def extend(self, run_id: str, records: Sequence[Record]) -> int:
+        cases = {r.task.case.id: r.task.case for r in records if r.task.case.id not in self._cases}
+        return self.extend_packed(
+            [case_row(case) for case in cases.values()], [to_row(run_id, record) for record in records]
+        )
+
+    def extend_packed(self, cases: list[dict[str, Any]], records: list[dict[str, Any]]) -> int:
+        """Rows of the tables of these names; cases may be there already."""
         if not records:
             return 0
-        cases = {r.task.case.id: r.task.case for r in records if r.task.case.id not in self._cases}
+        missing = [row for row in cases if row["id"] not in self._cases]
         with self.writing() as connection:
-            if cases:
-                self.add_cases(connection, [case_row(case) for case in cases.values()])
-            new = self.add_records(connection, [to_row(run_id, record) for record in records])
-        self._cases |= cases.keys()
+            if missing:
+                self.add_cases(connection, missing)
+            new = self.add_records(connection, records)
+        self._cases |= {row["id"] for row in missing}
         return new
 
     def add_cases(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
@@ -86,9 +95,11 @@ class SqlStore:
         statement = self.database.insert_new(RECORD).execution_options(preserve_rowcount=True)
         return connection.execute(statement, rows).rowcount
 
-    def note(self, run_id: str, kind: Noted, text: str) -> None:
+    def note(self, run_id: str, kind: Noted, text: str, noted: str | None = None) -> None:
+        """`noted`: when it was said, if that was not now."""
+        row = _note(run_id, kind, text)
         with self.writing() as connection:
-            connection.execute(insert(RUN_NOTE), _note(run_id, kind, text))
+            connection.execute(insert(RUN_NOTE), row | ({"noted": noted} if noted else {}))
 
     def runs(self, limit: int | None = None) -> list[Run]:
         # By when they were begun: a run of another machine may have come here long after.
@@ -116,8 +127,9 @@ class SqlStore:
         with self.reading() as connection:
             for group in groups:
                 some = query if group is None else query.where(RECORD.c.run_id.in_(group))
-                for *who, rows in connection.execute(some):
-                    found += figures_from(tuple(who), _rows.decode(rows))
+                with decoding():
+                    for *who, rows in connection.execute(some):
+                        found += figures_from(tuple(who), _rows.decode(rows))
         return found
 
     def cases(self, ids: Iterable[str]) -> dict[str, Case]:
@@ -138,7 +150,7 @@ class SqlStore:
         return found
 
     def keep(self, kind: str, chip: str, started: str, body: Any) -> None:
-        text = msgspec.json.encode(body).decode()
+        text = encoded(body).decode()
         row = {"kind": kind, "chip": storable(chip), "started": started, "body": text}
         with self.writing() as connection:
             connection.execute(insert(FINDING), row)
@@ -168,6 +180,7 @@ class SqlStore:
     def _open(self, *, create: bool) -> None:
         if self.database.exists():
             with self._explained("open"):
+                self.database.check(create=create)
                 self._check(create=create)
             if create:
                 self.database.try_to_write()
@@ -181,7 +194,7 @@ class SqlStore:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         with self._explained("write to"):
-            if self._copied:
+            if self.copied:
                 raise StoreError(f"{self.database.name}: was opened for reading", "this is a defect of opmark")
             if not self._ready:
                 self._create()
@@ -203,7 +216,7 @@ class SqlStore:
             yield
         except DBAPIError as error:
             raise self.database.explain(doing, error) from None
-        except (zlib.error, struct.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (Damaged, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise StoreError(
                 f"{self.database.name}: cannot {doing} the store: something in it is damaged: {error}",
                 "nothing was changed; `opmark query` reads what does not need that",
@@ -219,14 +232,18 @@ class SqlStore:
         self.database.before_tables()
         make_tables(self.database)
         self._ready = True
+        self.identity = self.said_of_itself(IDENTITY)
+
+    def said_of_itself(self, key: str) -> str | None:
+        with self.database.engine.connect() as connection:
+            return connection.execute(select(META.c.value).where(META.c.key == key)).scalar()
 
     def _check(self, *, create: bool) -> None:
         names = set(inspect(self.database.engine).get_table_names())
         if META.name not in names:
             self._check_empty(names, create=create)
             return
-        with self.database.engine.connect() as connection:
-            text = connection.execute(select(META.c.value).where(META.c.key == "version")).scalar()
+        text = self.said_of_itself("version")
         if text is None or not text.isdecimal():
             raise StoreError(f"{self.database.name}: does not say of which version it is", "name another with --db")
         found = int(text)
@@ -236,8 +253,12 @@ class SqlStore:
                 "upgrade opmark",
             )
         if found < VERSION:
-            self._bring_up_to_date(found, create=create)
+            self._bring_up_to_date(found)
         self._ready = True
+        self.identity = self.said_of_itself(IDENTITY)
+        if create and self.identity is None:
+            name_it(self.database)
+            self.identity = self.said_of_itself(IDENTITY)
 
     def _check_empty(self, names: set[str], *, create: bool) -> None:
         """A place without our tables: made into a store if that is asked for and nobody else's is there."""
@@ -251,9 +272,9 @@ class SqlStore:
             raise self._none_yet()
         self._create()  # an empty file, or one that another process is just making
 
-    def _bring_up_to_date(self, found: int, *, create: bool) -> None:
+    def _bring_up_to_date(self, found: int) -> None:
         """Who writes upgrades the store itself; who reads gets a copy, since reading changes nothing."""
-        if create:
+        if self._in_place:
             upgrade(self.database)
             return
         copy = self.database.upgraded_copy()
@@ -263,7 +284,7 @@ class SqlStore:
                 "`opmark runs --upgrade` upgrades it, as does whatever writes to it",
             )
         self.database.close()
-        self.database, self._copied = copy, True
+        self.database, self.copied = copy, True
         upgrade(copy)
 
     def _none_yet(self) -> StoreError:

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
 
 from opmark.errors import StoreError
-from opmark.store.database import Lost
+from opmark.store.database import Lost, Replaced
 
 BUSY_SECONDS = 30.0
 """How long one writer waits for another."""
@@ -37,16 +37,24 @@ class Sqlite:
     shared = False
 
     def __init__(
-        self, path: Path, scratch: tempfile.TemporaryDirectory[str] | None = None, *, alone: bool = False
+        self,
+        path: Path,
+        scratch: tempfile.TemporaryDirectory[str] | None = None,
+        *,
+        alone: bool = False,
+        wait: float | None = None,
     ) -> None:
-        """`alone`: nobody else opens the file until this is closed; not to be had where somebody has it open."""
+        """`alone`: nobody else opens the file until this is closed. `wait`: seconds for others who have it open."""
         self.path = path
         self.name = str(path)
-        self.engine = _engine(path, alone=alone)
+        self.engine = _engine(path, BUSY_SECONDS if wait is None else wait, alone=alone)
         self._scratch = scratch
 
     def exists(self) -> bool:
         return self.path.exists()
+
+    def check(self, *, create: bool) -> None:
+        """What is no store shows when it is read."""
 
     def try_to_write(self) -> None:
         """Makes the folder, and a file in it that is gone at once; needless where another process is writing."""
@@ -96,8 +104,15 @@ class Sqlite:
     def upgraded_copy(self) -> Sqlite:
         scratch = tempfile.TemporaryDirectory(prefix="opmark-store-")
         path = Path(scratch.name) / self.path.name
-        with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(path)) as copy:
-            source.backup(copy)
+        try:
+            with closing(self.read_only()) as source, closing(sqlite3.connect(path)) as copy:
+                source.backup(copy)
+        except sqlite3.Error as error:
+            scratch.cleanup()
+            raise StoreError(
+                f"{self.path}: a store of an older version, and no copy of it can be made for reading: {error}",
+                _hint(str(error)) or f"is there room in {tempfile.gettempdir()}? `opmark runs --upgrade` needs no copy",
+            ) from None
         return Sqlite(path, scratch)
 
     def explain(self, doing: str, error: DBAPIError) -> StoreError:
@@ -117,11 +132,28 @@ class Sqlite:
 
 
 def _connect(path: Path, wait: float, mode: str) -> sqlite3.Connection:
-    """SQLite wants to write beside what it reads, for the sake of writers. Where nobody can, there are none."""
+    """SQLite wants to write beside what it reads, for the sake of writers. Where nobody can, there are none; where
+    only this user cannot, it may be read without that."""
     writable = os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-    unwritable = not writable and path.exists() and not Path(f"{path}-wal").exists()
-    how = "immutable=1" if unwritable else mode
+    if writable or not path.exists() or Path(f"{path}-wal").exists():
+        return _opened(path, wait, mode)
+    if not _on_read_only_disk(path):
+        connection = _opened(path, wait, "mode=ro")
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master")
+        except sqlite3.OperationalError:
+            connection.close()  # it needs a log, and none can be made
+        else:
+            return connection
+    return _opened(path, wait, "immutable=1")
+
+
+def _opened(path: Path, wait: float, how: str) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=wait, check_same_thread=False)
+
+
+def _on_read_only_disk(path: Path) -> bool:
+    return hasattr(os, "statvfs") and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def _hint(text: str) -> str | None:
@@ -136,8 +168,28 @@ def _may_pass(error: BaseException | None) -> bool:
     )
 
 
-def _engine(path: Path, *, alone: bool) -> Engine:
-    wait = 0.0 if alone else BUSY_SECONDS
+def _file_number(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one of the same name."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _check_same_file(connection: Connection, path: Path) -> None:
+    """What is written to a file that was removed, or that another one took the place of, is written to nowhere."""
+    now = _file_number(path)
+    opened = connection.info.setdefault("file", now)
+    if opened is None:
+        connection.info["file"] = now  # it was made with this transaction
+    elif now != opened:
+        connection.exec_driver_sql("ROLLBACK")
+        what = "is gone" if now is None else "is another file than it was"
+        raise Replaced(f"{path}: cannot write to the store: it {what}; somebody moved, removed or replaced it")
+
+
+def _engine(path: Path, wait: float, *, alone: bool) -> Engine:
     engine = create_engine(URL.create("sqlite", database=str(path)), creator=lambda: _connect(path, wait, "mode=rwc"))
 
     @event.listens_for(engine, "connect")
@@ -154,5 +206,9 @@ def _engine(path: Path, *, alone: bool) -> Engine:
         # A transaction that writes takes its turn at once, instead of failing when it first writes.
         writes = connection.get_execution_options().get("writes", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        if writes:
+            _check_same_file(connection, path)
+        else:
+            connection.info.setdefault("file", _file_number(path))
 
     return engine

@@ -6,6 +6,8 @@ history of years, need not inflate them all.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     Column,
     Float,
@@ -28,6 +30,17 @@ VERSION = 3
 
 METADATA = MetaData()
 
+
+class Packed(LargeBinary):
+    """As the driver gives it. Beside what is packed there may be texts, of a writer that began before an upgrade."""
+
+    def result_processor(self, dialect: Any, coltype: Any) -> None:
+        return None
+
+
+IDENTITY = "store"
+"""The key of what tells one store from all others, wherever it moves."""
+
 META = Table("opmark_meta", METADATA, Column("key", String(32), primary_key=True), Column("value", Text))
 
 RUN = Table(
@@ -40,7 +53,7 @@ RUN = Table(
     Column("tasks", Integer, nullable=False),
     Column("label", Text, nullable=False),
     Column("command", Text, nullable=False),
-    Column("version", String(32), nullable=False),
+    Column("version", Text, nullable=False),
     Column("session", Text, nullable=False, server_default=""),
     Column("revision", Text, nullable=False, server_default=""),
 )
@@ -88,9 +101,9 @@ RECORD = Table(
     Column("environment_id", String(16), nullable=False),
     Column("started", String(40), nullable=False),
     Column("duration", Float, nullable=False),
-    Column("body", LargeBinary, nullable=False),
+    Column("body", Packed, nullable=False),
     # The record as JSON, without the samples; packed.
-    Column("samples", LargeBinary, nullable=False),
+    Column("samples", Packed, nullable=False),
     # The samples of its measurements: float64, their bytes sorted by place, deflated (`pack.pack_samples`).
     Column("implementation", Text, nullable=False, server_default=""),
     Column("threads", Integer, nullable=False, server_default="0"),

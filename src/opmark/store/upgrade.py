@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 from sqlalchemy import Connection, bindparam, select, text, update
 
 from opmark.store.database import Database
 from opmark.store.old import old_record
 from opmark.store.pack import case_row, to_row
-from opmark.store.tables import BENCH_CASE, META, METADATA, RECORD, RUN, VERSION
-from opmark.store.views import create_views
+from opmark.store.tables import BENCH_CASE, IDENTITY, META, METADATA, RECORD, RUN, VERSION
+from opmark.store.views import create_views, refuse_taken
 
 _ADDED = ((RUN, ("session", "revision")), (RECORD, ("implementation", "threads", "process", "reason", "figures")))
 """Columns that the third version has and the ones before had not."""
+PACKED = ("body", "samples", *_ADDED[1][1])
+"""Columns of a record that an older version left out, or wrote otherwise."""
 _REDUNDANT = "record_run"
 """An index that another one begins with."""
 
@@ -25,9 +28,22 @@ def make_tables(database: Database) -> None:
     with database.engine.execution_options(writes=True).begin() as connection:
         database.lock(connection)
         if _version(connection, database) is None:
+            if database.shared:
+                refuse_taken(connection, database.name, METADATA.tables)
             METADATA.create_all(connection)
             connection.execute(database.insert_new(META), {"key": "version", "value": str(VERSION)})
             _make_views(connection)
+        _name_it(connection, database)
+
+
+def name_it(database: Database) -> None:
+    """For a store of this version that was made before stores had names of their own."""
+    with database.engine.execution_options(writes=True).begin() as connection:
+        _name_it(connection, database)
+
+
+def _name_it(connection: Connection, database: Database) -> None:
+    connection.execute(database.insert_new(META), {"key": IDENTITY, "value": uuid4().hex})
 
 
 def upgrade(database: Database) -> None:
@@ -40,6 +56,7 @@ def upgrade(database: Database) -> None:
             connection.execute(text(f"DROP INDEX IF EXISTS {_REDUNDANT}"))
             _make_views(connection)
             connection.execute(update(META).where(META.c.key == "version").values(value=str(VERSION)))
+            _name_it(connection, database)
 
 
 def _version(connection: Connection, database: Database) -> int | None:
@@ -71,7 +88,7 @@ def _pack_records(connection: Connection, database: Database) -> None:
         cases = {record.task.case.id: record.task.case for _, record in records}
         connection.execute(database.insert_new(BENCH_CASE), [case_row(case) for case in cases.values()])
         packed = [{**to_row(row.run_id, record), "this": row.number} for row, record in records]
-        changed: dict[str, Any] = {name: bindparam(name) for name in ("body", "samples", *_ADDED[1][1])}
+        changed: dict[str, Any] = {name: bindparam(name) for name in PACKED}
         connection.execute(
             update(RECORD).where(RECORD.c.number == bindparam("this")).values(changed),
             [{name: row[name] for name in ("this", *changed)} for row in packed],

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+from sqlalchemy import Connection, text
+
+from opmark.errors import StoreError
 
 # How each database looks into JSON: (an item of a list, a fact by its name, the rows of the list of figures).
 _WORDS = {
@@ -14,12 +18,11 @@ _WORDS = {
         "fact": "json_extract(e.facts, '$.{0}')",
     },
     "postgresql": {
-        # NUL is a character of JSON and none of PostgreSQL's.
-        "each": "LEFT JOIN LATERAL json_array_elements(replace(r.figures, '\\u0000', '')::json) AS m(value) ON true",
+        "each": "LEFT JOIN LATERAL json_array_elements(r.figures::json) AS m(value) ON true",
         "text": "(m.value ->> {0})",
         "number": "(m.value ->> {0})::double precision",
         "whole": "(m.value ->> {0})::bigint",
-        "fact": "(replace(e.facts, '\\u0000', '')::json ->> '{0}')",
+        "fact": "(e.facts::json ->> '{0}')",
     },
 }
 
@@ -60,7 +63,22 @@ def create_views(dialect: str) -> Iterator[str]:
         "environments": f"SELECT e.id, {facts}, e.facts FROM environment e",
         "findings": "SELECT number, kind, chip, started, body FROM finding",
     }
+    if dialect == "postgresql":  # who may read them, and what others made of them, stays
+        yield from (f"CREATE OR REPLACE VIEW {name} AS {bodies[name]}" for name in NAMES)
+        return
     for name in reversed(NAMES):
         yield f"DROP VIEW IF EXISTS {name}"
     for name in NAMES:
         yield f"CREATE VIEW {name} AS {bodies[name]}"
+
+
+def refuse_taken(connection: Connection, where: str, names: Iterable[str]) -> None:
+    """Before the first table is made among those of others: nothing of theirs is taken for ours, or replaced."""
+    wanted = sorted({*names, *NAMES})
+    query = "SELECT relname FROM pg_class WHERE relname = ANY(:names) AND pg_table_is_visible(oid) ORDER BY relname"
+    if taken := connection.execute(text(query), {"names": wanted}).scalars().all():
+        raise StoreError(
+            f"{where}: has something else called {', '.join(taken)}; nothing was made",
+            "give opmark a database of its own, or a schema: CREATE SCHEMA opmark, and behind the address "
+            "?options=-csearch_path%3Dopmark",
+        )

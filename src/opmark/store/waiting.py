@@ -5,36 +5,100 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 
+from sqlalchemy import make_url
+
 from opmark.errors import StoreError
 from opmark.store.database import Lost
-from opmark.store.location import Told, address, shown
+from opmark.store.location import Told, address
 from opmark.store.merge import Merged, merge
 from opmark.store.sql import SqlStore
 from opmark.store.sqlite import Sqlite
+from opmark.store.tables import META
 from opmark.units import counted
 
 Say = Callable[[str], None]
 
 _ENDING = ".sqlite"
+_OF = "journal of"
+"""The key, among what a journal says of itself, of the identity of its store."""
+_ROOM = 256 * 1024
+"""Bytes that a new journal takes at once: some hundred records, whatever becomes of the disk."""
+_PORT = 5432
+_SECRET = ("password", "passfile", "sslpassword")
 
 
-def new_journal(told: Told) -> SqlStore:
-    """One that nobody else writes to, or takes, before it is closed."""
+def new_journal(
+    told: Told,
+    identity: str | None = None,
+    fill: Callable[[SqlStore], None] = lambda journal: None,
+    besides: Collection[Path] = (),
+) -> SqlStore:
+    """One that nobody else writes to, or takes, before it is closed. It has its tables, some room, and what `fill`
+    writes; what fails in one folder is done in the next. `besides`: folders that need not be tried."""
     problems = []
-    for folder in _folders():
-        name = f"{_key(told)}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}{_ENDING}"
+    for folder in (folder for folder in _folders() if folder not in besides):
+        path = folder / f"{_key(told)}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}{_ENDING}"
+        journal = None
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return SqlStore(Sqlite(folder / name, alone=True), create=True)
+            _make_folder(folder)
+            journal = SqlStore(Sqlite(path, alone=True), create=True)
+            _begin(journal, identity)
+            fill(journal)
+            return journal
         except (OSError, StoreError) as error:
-            problems.append(f"{folder}: {error}")
-    raise StoreError(f"no journal can be made either: {'; '.join(problems)}", "make room on one of these disks")
+            problems.append(f"{folder}: {error.message if isinstance(error, StoreError) else error}")
+            if journal:
+                discard(journal)
+    raise StoreError(
+        f"no journal can be made either: {'; '.join(problems) or 'all folders were tried'}",
+        "make room on one of these disks",
+    )
+
+
+def _begin(journal: SqlStore, identity: str | None) -> None:
+    """It proves that it can write: a file can be made on a disk that has no room for a single record."""
+    with journal.writing() as connection:
+        connection.execute(META.insert(), {"key": _OF, "value": identity or ""})
+    for statement in ("CREATE TABLE room (taken)", f"INSERT INTO room VALUES (randomblob({_ROOM}))", "DROP TABLE room"):
+        with journal.writing() as connection:
+            connection.exec_driver_sql(statement)
+
+
+def discard(journal: SqlStore) -> None:
+    """With nothing in it that anybody needs."""
+    path = path_of(journal)
+    journal.close()
+    _remove(path)
+
+
+def path_of(journal: SqlStore) -> Path:
+    assert isinstance(journal.database, Sqlite)
+    return journal.database.path
+
+
+def _remove(path: Path) -> None:
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.name}-journal"):
+        (path.parent / name).unlink(missing_ok=True)
+
+
+def _make_folder(folder: Path) -> None:
+    """Ours alone: in one that somebody else made, whoever made it could read, or take away, what is written."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not _is_ours(folder):
+        raise OSError(f"{folder} is a link, or of another user")
+    folder.chmod(0o700)
+
+
+def _is_ours(folder: Path) -> bool:
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == _user()
 
 
 def waiting(told: Told) -> list[Path]:
@@ -57,7 +121,7 @@ def flush_waiting(store: SqlStore, told: Told, say: Say) -> None:
     """What waits comes in now. What a run is still writing is left to it."""
     for path in waiting(told):
         try:
-            journal = SqlStore(Sqlite(path, alone=True), create=False)
+            journal = SqlStore(Sqlite(path, alone=True, wait=0.0), create=False, in_place=True)
         except Lost as error:
             if "locked" not in error.message:
                 say(f"left as it is: {error}")
@@ -73,22 +137,39 @@ def flush_waiting(store: SqlStore, told: Told, say: Say) -> None:
 
 def flush(store: SqlStore, journal: SqlStore, say: Say) -> Merged:
     """Into the store, and then away with it. Interrupted at any point, it can be done again."""
-    assert isinstance(journal.database, Sqlite)
-    path = journal.database.path
+    path = path_of(journal)
     with closing(journal):
+        _check_same_store(store, journal)
         done = merge(store, journal)
-    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
-        (path.parent / name).unlink(missing_ok=True)
+    _remove(path)
     if done.records:
         say(f"{counted(done.records, 'record')} that had waited in {path} came into {store.database.name}")
     return done
 
 
+def _check_same_store(store: SqlStore, journal: SqlStore) -> None:
+    """An address may be another store's by now: its file was replaced, its database made anew."""
+    wanted = journal.said_of_itself(_OF)
+    if wanted and wanted != store.identity:
+        raise StoreError(
+            f"they are of another store, which was at {store.database.name} before",
+            f"`opmark merge {path_of(journal)}` brings them into this one all the same",
+        )
+
+
 def _key(told: Told) -> str:
     """The same for all who name the store alike, with whatever password."""
     where = address(told)
-    name = str(where.resolve()) if isinstance(where, Path) else str(shown(told))
+    name = str(where.resolve()) if isinstance(where, Path) else _normalised(where)
     return hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+
+
+def _normalised(where: str) -> str:
+    """What of an address leads to another place: options may name a schema, and a host may stand among them."""
+    url = make_url(where)
+    asked = {name: value for name, value in url.query.items() if name not in _SECRET}
+    port = url.port or asked.pop("port", _PORT)
+    return repr((url.username, url.host, str(port), url.database, sorted(asked.items())))
 
 
 def _folders() -> Iterator[Path]:
@@ -102,11 +183,15 @@ def _folders() -> Iterator[Path]:
 def _files(folder: Path) -> Iterator[Path]:
     """Our own: in a folder that all may write to, others could leave what would then come into our store."""
     try:
-        mine = [path for path in (folder, *folder.glob(f"*{_ENDING}")) if path.lstat().st_uid == _user()]
+        if _is_ours(folder):
+            yield from [path for path in folder.glob(f"*{_ENDING}") if _is_our_file(path)]
     except OSError:
         return
-    if folder in mine and not folder.is_symlink():
-        yield from (path for path in mine if path != folder and path.is_file())
+
+
+def _is_our_file(path: Path) -> bool:
+    found = path.lstat()
+    return stat.S_ISREG(found.st_mode) and found.st_uid == _user()
 
 
 def _user() -> int:

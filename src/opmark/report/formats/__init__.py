@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from opmark.errors import UnknownName
-from opmark.report.formats.comma import csv_text
+from opmark.report.formats.comma import csv_lines, csv_text
 from opmark.report.formats.grid import Grid as Grid
-from opmark.report.formats.json_ import json_text, jsonl_text
+from opmark.report.formats.json_ import json_text, jsonl_lines, jsonl_text
 from opmark.report.formats.markdown import markdown_text
 from opmark.report.formats.parquet import parquet_bytes
 from opmark.report.formats.text import table_text
@@ -21,6 +21,8 @@ FORMATS: dict[str, Callable[[Grid], str | bytes]] = {
     "jsonl": jsonl_text,
     "parquet": parquet_bytes,
 }
+LINES = {"csv": csv_lines, "jsonl": jsonl_lines}
+"""Those that can be written row by row, from the names of the columns and the rows."""
 _SUFFIXES = {".txt": "table", ".markdown": "md", ".ndjson": "jsonl", **{f".{name}": name for name in FORMATS}}
 
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 from opmark.report.formats.grid import Grid
@@ -18,13 +21,18 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def csv_text(grid: Grid) -> str:
+    return "".join(csv_lines(grid.columns, grid.rows))
+
+
+def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """A line at a time: there may be more of them than fit into the memory."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([_text(name) for name in grid.columns])
-    for row in grid.rows:
-        cells = [_cell(value) for value in row]
+    for cells in chain([[_text(name) for name in columns]], ([_cell(value) for value in row] for row in rows)):
         writer.writerow(cells)
-    return text.getvalue()
+        yield text.getvalue()
+        text.seek(0)
+        text.truncate()
 
 
 def _cell(value: Any) -> str:
@@ -34,6 +42,8 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return (
         str(value) if isinstance(value, int) else repr(value) if isinstance(value, float) else _text(json_line(value))
     )

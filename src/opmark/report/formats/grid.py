@@ -30,11 +30,12 @@ def distinct(columns: Sequence[str]) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """What a database gives, as what every format can hold: numbers, texts, lists, mappings, nothing."""
+    """What a database gives, as what every format can hold: numbers, texts, lists, mappings, nothing. A decimal number
+    stays one where another would have fewer digits."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() and value.is_finite() else float(value)
+        return _number(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex()
     if isinstance(value, Mapping):
@@ -42,3 +43,16 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _number(value: Decimal) -> int | float | Decimal:
+    if not value.is_finite():
+        return float(value)
+    if value == value.to_integral_value():
+        return int(value)
+    near = float(value)
+    return near if Decimal(repr(near)) == value else value
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)

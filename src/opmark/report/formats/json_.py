@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
 from opmark.report.formats.grid import Grid
 from opmark.report.plain import json_line
 
@@ -13,4 +16,10 @@ def json_text(grid: Grid) -> str:
 
 
 def jsonl_text(grid: Grid) -> str:
-    return "".join(f"{json_line(record)}\n" for record in grid.records())
+    return "".join(jsonl_lines(grid.columns, grid.rows))
+
+
+def jsonl_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """A line at a time: there may be more of them than fit into the memory."""
+    for row in rows:
+        yield f"{json_line(dict(zip(columns, row, strict=True)))}\n"

@@ -11,7 +11,7 @@ from opmark.tabular import to_arrow
 
 def parquet_bytes(grid: Grid) -> bytes:
     """A column's type does not depend on whether anything is in it, where its kind is known."""
-    table = to_arrow(grid.records() or [dict.fromkeys(grid.columns)])
+    table = to_arrow(grid.records() or [dict.fromkeys(grid.columns)], flat=False)
     arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     for place, field in enumerate(table.schema):
         if field.name in grid.kinds and field.type != (wanted := getattr(arrow, grid.kinds[field.name])()):

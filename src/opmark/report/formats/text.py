@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from opmark.report.aligned import aligned
-from opmark.report.formats.grid import Grid
+from opmark.report.formats.grid import Grid, is_number
 from opmark.report.plain import json_line, printable
 
 
@@ -15,7 +16,7 @@ def table_text(grid: Grid) -> str:
         return ""
     heads = [printable(name) for name in grid.columns]
     cells = [[printable(shown(value)) for value in row] for row in grid.rows]
-    right = [any(_is_number(row[i]) for row in grid.rows) for i in range(len(heads))]
+    right = [any(is_number(row[i]) for row in grid.rows) for i in range(len(heads))]
     return aligned([heads, *cells], right)
 
 
@@ -26,8 +27,4 @@ def shown(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, str | int | float):
         return str(value)
-    return json_line(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:f}" if isinstance(value, Decimal) else json_line(value)

@@ -1,0 +1,5 @@
+"""Fixtures of the gate."""
+
+from gates import gate, sides
+
+__all__ = ["gate", "sides"]

@@ -72,7 +72,8 @@ class TestSecondLook:
         [
             (Turns("same", 1.0, a=1.2e-3), "unconfirmed", "measured again, it takes 1.20x of what is stored"),
             (Turns("undecided", 1.0, a=1.2e-3), "unconfirmed", "measured again, it takes 1.20x of what is stored"),
-            (Turns("slower", 1.1, a=0.8e-3), "unconfirmed", "measured again, it takes 0.800x of what is stored"),
+            (Turns("slower", 1.1, a=0.8e-3), "slower", ""),
+            (Turns("same", 1.0, a=0.8e-3), "cleared", ""),
             (Turns("slower", 1.1, a=1.2e-3), "slower", ""),
             (Turns("same", 1.0, a=1.04e-3), "cleared", ""),
             (Turns("undecided", None, a=None, statuses=("error", "ok"), note="no module `built`"), "unconfirmed",

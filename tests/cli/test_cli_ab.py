@@ -140,7 +140,7 @@ def test_ctrl_c_keeps_what_is_stored_and_prints_what_is_known(
     before = repo.state()
     monkeypatch.chdir(repo.path)
     process = subprocess.Popen(
-        [*COMMAND, "ab", *CALL, "--rev", "HEAD", "--min-time", "0.2", "--max-time", "0.2"],
+        [*COMMAND, "ab", *CALL, "--rev", "HEAD", "--min-time", "1", "--max-time", "1"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     until = time.monotonic() + 100

@@ -13,7 +13,8 @@ def significant(value: float, digits: int = 3) -> str:
     """`value` with that many significant digits and no exponent where a person would write none."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    exponent = int(f"{value:.{digits - 1}e}".split("e")[1])  # after rounding: 9.996 becomes 10.0
+    rounded = f"{value:.{digits - 1}e}"
+    exponent = int(rounded[rounded.index("e") + 1 :])  # after rounding: 9.996 becomes 10.0
     return f"{value:.{max(0, digits - 1 - exponent)}f}"
 
 

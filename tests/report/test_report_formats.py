@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opmark.errors import UnknownName
+from opmark.errors import UnknownName, UserError
 from opmark.report.formats import FORMATS, Grid, format_for, written
 from opmark.report.formats.grid import distinct, plain
 from opmark.report.formats.markdown import escaped
@@ -136,7 +136,9 @@ def test_columns_get_names_of_their_own() -> None:
 def test_the_format_is_as_told_or_as_the_file_is_called() -> None:
     assert format_for("csv", Path("x.json")) == "csv"
     assert format_for("", Path("x.JSONL")) == "jsonl"
-    assert format_for("", Path("x.dat")) == format_for("", None) == "table"
+    assert format_for("", Path("x")) == format_for("", None) == "table"
+    with pytest.raises(UserError, match=r"no format is known by the ending `.xlsx`"):
+        format_for("", Path("x.xlsx"))
     with pytest.raises(UnknownName):
         written(Grid([], []), "xlsx")
     assert set(FORMATS) == {"table", "md", "csv", "json", "jsonl", "parquet"}

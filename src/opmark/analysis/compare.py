@@ -48,8 +48,15 @@ class Side:
     """Why something failed; asked for only where it has."""
 
 
-def side_of(store: Store, run: Run, name: str = "", chosen: Callable[[Figure], bool] | None = None) -> Side:
-    """A run, or what of it is chosen; the store has to stay open until it is compared."""
+def side_of(
+    store: Store,
+    run: Run,
+    name: str = "",
+    chosen: Callable[[Figure], bool] | None = None,
+    beside: Side | None = None,
+) -> Side:
+    """A run, or what of it is chosen; the store has to stay open until it is compared. `beside`: another side of the
+    same store, which may have learnt already what is to be learnt there."""
     figures = store.figures(runs=[run.id])
     if chosen:
         figures = [figure for figure in figures if chosen(figure)]
@@ -60,6 +67,8 @@ def side_of(store: Store, run: Run, name: str = "", chosen: Callable[[Figure], b
 
     @cache
     def learnt(environment: str) -> Learnt | None:
+        if beside and environment in beside.facts:
+            return beside.learnt(environment)
         return learnt_noise(store, facts[environment]) if environment in facts else None
 
     why = Reasons(store, run, many=len(figures) > MANY)

@@ -17,12 +17,15 @@ from opmark.api.interleaving import BUDGET, measure_sides
 from opmark.api.measuring import plan, run
 from opmark.api.second_look import Look, SecondLook, candidates, key_of
 from opmark.errors import UnknownName, UserError
+from opmark.registry import parameters_of
 from opmark.result import Result
 from opmark.runner.supervisor import DEFAULT_COMPILE_TIMEOUT
 from opmark.runner.wanted import ARGUMENTS, wanted
+from opmark.schema import Case
 from opmark.schema.checked import FAIL_ON, Checked, Finding, Outcome
 from opmark.schema.comparison import Compared, Pairing
 from opmark.schema.record import FAILED
+from opmark.schema.shown import shown
 from opmark.stats.verdict import DRIFT
 from opmark.units import counted
 
@@ -145,12 +148,17 @@ def _refuse_strangers(base: Found, ops: str | Sequence[str], asked: dict[str, An
     asked_for = {task.case.id for task in whole.tasks} | {record.task.case.id for record in whole.skipped}
     known = {figure.case: figure.op for figure in base.store.figures(runs=[base.run.id])}
     if not asked_for & known.keys():
-        named = sorted({task.case.op for task in whole.tasks})
+        there = base.store.cases(known)
+        named = [sorted({_named(case) for case in cases}) for cases in ((t.case for t in whole.tasks), there.values())]
         raise UserError(
-            f"no case in common: asked for {counted(len(asked_for), 'case')} ({_few(named)}), the baseline "
-            f"`{base.name}` has {counted(len(known), 'case')} ({_few(sorted(set(known.values())))})",
+            f"no case in common: asked for {counted(len(asked_for), 'case')} ({_few(named[0])}), the baseline "
+            f"`{base.name}` has {counted(len(known), 'case')} ({_few(named[1])})",
             "a case is an operator with all its parameters and its phase; ask for what the baseline was made with",
         )
+
+
+def _named(case: Case) -> str:
+    return " ".join(filter(None, (case.op, shown(case, parameters_of(case.op)), case.phase)))
 
 
 def _few(names: Sequence[str]) -> str:

@@ -35,7 +35,9 @@ def compare(
     check_share(drift, "drift")
     with ExitStack() as stack:
         found = Finder(stack, db).two(a, b, run)
-        one, other = (side_of(side.store, side.run, side.name, side.chosen) for side in found)
+        one = side_of(found[0].store, found[0].run, found[0].name, found[0].chosen)
+        beside = one if found[0].store is found[1].store else None
+        other = side_of(found[1].store, found[1].run, found[1].name, found[1].chosen, beside)
         cases = cases_of((found[0].store, one), (found[1].store, other))
         return compare_sides(one, other, cases, quantity=quantity, margin=margin, drift=drift, unlike=unlike)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -123,7 +126,10 @@ def _try_to_write(path: Path | None) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("a").close()
+        with tempfile.TemporaryFile(dir=path.parent):  # not the file itself: an interrupted check would leave it empty
+            pass
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None
 

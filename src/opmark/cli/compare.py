@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,7 +56,8 @@ def compare(
     shares = {"margin": share(margin, "margin"), "drift": share(drift, "drift")}
     with no_collector():  # thousands of small things, all of them needed until the end
         found = api.compare(a, b, db=db, run=run, quantity=quantity, unlike=unlike, **shares)
-    write_comparison(found, chosen, output, words)
+        write_comparison(found, chosen, output, words)
+        gc.freeze()  # nor does anybody look at it when the process ends
 
 
 def write_comparison(found: Compared, format: str, output: Path | None, only: list[str]) -> None:

@@ -10,15 +10,16 @@ _ONE_WIDE = re.compile(r"[ -~\u00a0-\u02ff\u2010-\u2027]*").fullmatch
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
-    widths = widths_of(lines)
-    found = []
-    for line in lines:
-        padded = []
-        for cell, width, to_the_right in zip(line, widths, right, strict=True):
-            blank = " " * (width - _width(cell))
-            padded.append(blank + cell if to_the_right else cell + blank)
-        found.append("  ".join(padded).rstrip())
-    return "\n".join(found) + "\n"
+    columns = [_padded(*column) for column in zip(zip(*lines, strict=True), right, strict=True)]
+    return "".join(f"{'  '.join(line).rstrip()}\n" for line in zip(*columns, strict=True))
+
+
+def _padded(column: Sequence[str], to_the_right: bool) -> list[str]:
+    widths = list(map(_width, column))
+    most = max(widths)
+    blanks = (" " * (most - width) for width in widths)
+    cells = zip(blanks, column, strict=True)
+    return [blank + cell if to_the_right else cell + blank for blank, cell in cells]
 
 
 def widths_of(lines: Sequence[Sequence[str]]) -> list[int]:

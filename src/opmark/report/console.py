@@ -97,9 +97,9 @@ def _heading(key: Key) -> str:
 def _cells(row: Row) -> Cells:
     record, task = row.record, row.record.task
     cells: Cells = {
-        "operator": Text(task.case.op),
-        "parameters": Text(parameters(record)),
-        "backend": Text(where(row)),
+        "operator": task.case.op,
+        "parameters": parameters(record),
+        "backend": where(row),
         "phase": " d".join((task.case.phase, *task.case.wrt)),
         "memory": _memory(record.memory),
         "status": _status(row),
@@ -158,7 +158,7 @@ def _wide(columns: Sequence[str], rows_: Sequence[Cells]) -> Table:
     for name in columns:
         table.add_column(name, justify="left" if name in _LEFT else "right", no_wrap=True)
     for cells in rows_:
-        table.add_row(*(cells.get(name, "") for name in columns))
+        table.add_row(*(_text(cells.get(name, "")) for name in columns))
     return table
 
 
@@ -177,11 +177,15 @@ def _figures_of(columns: Sequence[str]) -> list[str]:
     return ["status", *(name for name in columns if name not in (*_WHO, "status"))]
 
 
+def _text(cell: Text | str) -> Text:
+    """As it stands: what looks like Rich's markup is a name."""
+    return cell if isinstance(cell, Text) else Text(cell)
+
+
 def _joined(cells: Cells, *names: str, named: bool = False) -> Text:
     parts = []
     for name in names:
-        cell = cells.get(name, "")
-        text = cell if isinstance(cell, Text) else Text(cell)
+        text = _text(cells.get(name, ""))
         if named and name not in ("status", "quantity", "median") and text.plain:
             text = Text(f"{name} ") + text
         if text.plain:

@@ -237,5 +237,6 @@ class JournaledStore:
                 return
             self._say(
                 f"the store is still out of reach: {error.message}\nthe records are in {journal.database.name}\n"
-                "hint: the next command that writes to the store brings them in, as does `opmark merge` with that file"
+                "hint: the next command that writes to the store brings them in, as does "
+                f"`opmark merge {journal.database.name} --db {self.store.database.name}`"
             )

@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 
 from opmark.errors import StoreError
 from opmark.store.database import Lost
-from opmark.store.location import Told, address
+from opmark.store.location import Told, address, shown
 from opmark.store.merge import Merged, merge
 from opmark.store.sql import SqlStore
 from opmark.store.sqlite import Sqlite
@@ -113,7 +113,7 @@ def tell_waiting(told: Told, say: Say) -> None:
     for path in waiting(told):
         say(
             f"not everything is here yet: records that the store could not take are in {path}\n"
-            f"hint: the next command that writes brings them in, as does `opmark merge {path}`"
+            f"hint: the next command that writes brings them in, as does `opmark merge {path} --db {shown(told)}`"
         )
 
 
@@ -153,7 +153,7 @@ def _check_same_store(store: SqlStore, journal: SqlStore) -> None:
     if wanted and wanted != store.identity:
         raise StoreError(
             f"they are of another store, which was at {store.database.name} before",
-            f"`opmark merge {path_of(journal)}` brings them into this one all the same",
+            f"`opmark merge {path_of(journal)} --db {store.database.name}` brings them into this one all the same",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from opmark.errors import UnknownName
+from opmark.errors import UnknownName, UserError
 from opmark.report.formats.comma import csv_lines, csv_text
 from opmark.report.formats.grid import Grid as Grid
 from opmark.report.formats.json_ import json_text, jsonl_lines, jsonl_text
@@ -26,6 +26,10 @@ LINES = {"csv": csv_lines, "jsonl": jsonl_lines}
 _SUFFIXES = {".txt": "table", ".markdown": "md", ".ndjson": "jsonl", **{f".{name}": name for name in FORMATS}}
 
 
+_PLAIN = ("",)
+"""No ending: a folder, or a file that says nothing of itself."""
+
+
 def written(grid: Grid, format: str) -> str | bytes:
     if format not in FORMATS:
         raise UnknownName("format of tables", format, FORMATS)
@@ -34,4 +38,11 @@ def written(grid: Grid, format: str) -> str | bytes:
 
 def format_for(told: str, output: Path | None, default: str = "table") -> str:
     """As told; else as the file is called; else the default."""
-    return told or (_SUFFIXES.get(output.suffix.lower(), default) if output else default)
+    if told or output is None:
+        return told or default
+    ending = output.suffix.lower()
+    if ending not in (*_SUFFIXES, *_PLAIN):
+        raise UserError(
+            f"{output}: no format is known by the ending `{ending}`", f"{', '.join(_SUFFIXES)}; or name one with -f"
+        )
+    return _SUFFIXES.get(ending, default)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from compared import QUIET, case_of, keep
-from gates import BASE, FAILS, NOISY, NOW, Gate, Turns, outcomes, rows, times
 
 import opmark
+from gates import BASE, FAILS, NOISY, NOW, Gate, Turns, outcomes, rows, times
 from opmark.api import again, check, second_look
 from opmark.api.again import Lost
 from opmark.errors import StoreError, UnknownName, UserError

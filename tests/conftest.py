@@ -106,6 +106,11 @@ class Repository:
         self.path = path
         path.mkdir()
         self.git("init", "--quiet", "--initial-branch=main")
+        self.exclude.write_text("__pycache__/\n")  # as most projects do
+
+    @property
+    def exclude(self) -> Path:
+        return self.path / ".git" / "info" / "exclude"
 
     def git(self, *arguments: str) -> str:
         done = subprocess.run(["git", "-C", str(self.path), *arguments], check=True, capture_output=True, text=True)

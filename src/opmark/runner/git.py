@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opmark.errors import UserError
+from opmark.runner.revision_now import TRACKED
 
 _PATIENCE = 600.0
 # Variables that a hook of git's sets, and that would lead these commands to another repository or index.
@@ -100,4 +101,4 @@ def described(root: Path, commit: str) -> Commit:
 
 def changed(root: Path) -> bool:
     """Whether files differ from the last commit, or are not known to git."""
-    return bool(tell(root, "status", "--porcelain"))
+    return bool(tell(root, "status", "--porcelain", "--", *TRACKED))

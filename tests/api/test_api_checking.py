@@ -256,7 +256,10 @@ def test_nothing_is_measured_that_the_baseline_does_not_have(tmp_path: Path) -> 
 
     with pytest.raises(UserError) as told:
         check("tanh", baseline="main", size="small", backend="null", db=db, measure=must_not)
-    assert told.value.message == ("no case in common: asked for 1 case (tanh), the baseline `main` has 1 case (exp)")
+    assert told.value.message == (
+        "no case in common: asked for 1 case (tanh 256x256 float32 forward), the baseline `main` has 1 case (exp 4 "
+        "float32 forward)"
+    )
 
 
 def test_a_baseline_without_a_number_is_none(gate: Gate) -> None:

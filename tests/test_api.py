@@ -52,7 +52,7 @@ PROFILE = {"profiler": "profiler", "program": "bin", "arguments": "args", "comma
            "seen": "iterations", "batch": "batch", "within": "timeout"}  # fmt: skip
 
 ONLY_COMMAND = {"dry_run", "as_json", "l2", "markdown", "long", "numerics", "output", "format", *PROFILE}
-ONLY_LIBRARY = {"on_start", "on_record", "on_environment", "say", "profile"}
+ONLY_LIBRARY = {"on_start", "on_record", "on_environment", "say", "profile", "session"}
 
 
 def of_run() -> dict[str, Any]:

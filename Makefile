@@ -14,10 +14,10 @@ RANKS := tests/runner/ranks tests/operators/test_operators_communication.py test
   tests/compat/test_compat_param_comms.py tests/compat/test_compat_micro_perf_ranks.py
 
 # And two sides in turns, git's revisions, a database server.
-VERDICTS := tests/test_ab.py tests/api tests/stats/test_stats_proof.py \
-  $(addsuffix .py,$(addprefix tests/cli/test_cli_,ab bisect check turns)) \
+VERDICTS := tests/test_ab.py tests/test_ab_verdicts.py tests/api tests/stats tests/analysis \
+  $(addsuffix .py,$(addprefix tests/cli/test_cli_,ab bisect check compare history turns)) \
   $(addsuffix .py,$(addprefix tests/runner/test_runner_,bisecting git interleave revisions sides))
-STORE := tests/store tests/cli/test_cli_postgresql.py
+STORE := tests/store $(addsuffix .py,$(addprefix tests/cli/test_cli_,merge postgresql prune query runs show_formats))
 
 .PHONY: run test postgresql test-store test-verdicts test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
 

@@ -19,6 +19,7 @@ from opmark.schema import Run
 from opmark.schema.figure import Figure, Series
 from opmark.schema.measurement import PREEMPTED
 from opmark.schema.quantity import QUANTITIES
+from opmark.schema.run import CHANGED
 from opmark.stats import median
 
 RUNS = 20
@@ -139,7 +140,7 @@ def _between_runs(seen: Sequence[_Seen]) -> list[tuple[Series, _Deviation]]:
     """Of what has one process in each of two runs of the same software, one after the other."""
     found = []
     for later, earlier in pairwise(seen):
-        if later.run.revision != earlier.run.revision or later.run.revision.endswith("+"):
+        if later.run.revision != earlier.run.revision or later.run.revision.endswith(CHANGED):
             continue
         for series in later.medians.keys() & earlier.medians.keys():
             pair = [*earlier.medians[series], *later.medians[series]]

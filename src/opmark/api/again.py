@@ -18,12 +18,13 @@ from opmark.registry import backend as find_backend
 from opmark.runner.git import commit_of, repository
 from opmark.runner.origin import Origin, origins
 from opmark.runner.process import WorkerDied
-from opmark.runner.revision_now import CHANGED, revision_now
+from opmark.runner.revision_now import revision_now
 from opmark.runner.revisions import as_it_is, import_folders
 from opmark.runner.sides import Side, belongs
 from opmark.runner.supervisor import Supervisor
 from opmark.runner.two_sides import side_at
 from opmark.schema.differing import told
+from opmark.schema.run import CHANGED
 from opmark.version import VERSION
 
 

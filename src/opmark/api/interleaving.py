@@ -30,6 +30,7 @@ from opmark.schema import Case, Record, Run, Task
 from opmark.schema.case import content_id
 from opmark.schema.comparison import Compared, Pairing, Verdict
 from opmark.schema.measurement import PREEMPTED
+from opmark.schema.run import short_revision
 from opmark.stats.verdict import MARGIN, STAGES
 from opmark.units import counted
 
@@ -240,4 +241,4 @@ def _run(side: Side, plan: Plan, label: str, session: str, pairs: int) -> Run:
 
 def _label(side: Side) -> str:
     commit = side.checkout.commit if side.checkout else ""
-    return f"ab {commit[:10]}{'+' if commit.endswith('+') else ''}" if commit else f"ab {side.name}"
+    return f"ab {short_revision(commit) if commit else side.name}"

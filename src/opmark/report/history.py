@@ -19,6 +19,7 @@ from opmark.report.rows import unit
 from opmark.report.sparkline import WIDTH, sparkline
 from opmark.report.tables import print_rows
 from opmark.schema.history import ChangeSeen, Histories, History, RunAt
+from opmark.schema.run import short_revision
 from opmark.stats.segments import SHORTEST
 
 _HEADS = ("since", "operator", "parameters", "backend", "change", "interval", "p", "before", "after", "history", "")
@@ -29,10 +30,6 @@ _FEW = 6
 """So many series that were named are told in full."""
 _DAY = 10
 """Characters of a date."""
-_COMMIT = 10
-"""Characters of a commit."""
-CHANGED = "+"
-"""Behind a commit: files had been changed since."""
 _FACTS = 3
 """Facts that are told of a change; the rest is counted, and in `--json`."""
 _STYLES = {"slower": "red", "faster": "green"}
@@ -157,8 +154,7 @@ def _short(value: Any) -> str:
 
 
 def _run(run: RunAt) -> str:
-    changed = CHANGED if run.revision.endswith(CHANGED) else ""
-    return printable(" ".join(filter(None, (run.id, run.label, run.revision[:_COMMIT].rstrip(CHANGED) + changed))))
+    return printable(" ".join(filter(None, (run.id, run.label, short_revision(run.revision)))))
 
 
 def _outages(history: History) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 
+from opmark.schema.run import CHANGED
+
 _PATIENCE = 10.0
 # A hook of git's sets them, for the repository that it is a hook of.
 _LEADING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 TRACKED = (":/", ":(top,exclude,glob)**/__pycache__/**")
 """All files but what Python writes beside the modules that a measurement imports."""
-CHANGED = "+"
-"""Behind a commit: files had been changed since."""
 
 
 def revision_now(folder: str = ".") -> str:

@@ -21,6 +21,7 @@ import psutil
 from opmark.errors import UserError
 from opmark.runner.git import ask, changed, commit_of, tell
 from opmark.runner.sides import Checkout, belongs, mapped
+from opmark.schema.run import CHANGED
 from opmark.units import counted
 
 PREFIX = "opmark-tree-"
@@ -142,4 +143,4 @@ def as_it_is(root: Path) -> Checkout:
 
 
 def revision_of(root: Path) -> str:
-    return commit_of(root, "HEAD").hash + ("+" if changed(root) else "")
+    return commit_of(root, "HEAD").hash + (CHANGED if changed(root) else "")

@@ -20,6 +20,7 @@ from opmark.runner.revisions import as_it_is, checked_out, checkout_of, import_f
 from opmark.runner.settings import default_threads
 from opmark.runner.sides import Side, mapped
 from opmark.schema import Case
+from opmark.schema.run import short_revision
 
 _WAYS = (
     "as in --backend torch-cpu,numpy-cpu; --python A,B; --threads 1,2; --env VAR=1; --rev HEAD~1; or --same, a thing "
@@ -138,7 +139,7 @@ def _revisions(asked: Difference, plain: Side, ops: Sequence[str], stack: ExitSt
         if now.commit == commits[0].hash:
             raise UserError(f"--rev {asked.rev[0]}: the files are those of that commit: nothing differs", _WAYS)
         last = replace(
-            plain, name=f"as it is ({_short(now.commit)})", folders=import_folders(root, ops), checkout=now
+            plain, name=f"as it is ({short_revision(now.commit)})", folders=import_folders(root, ops), checkout=now
         )  # fmt: skip
         confirm_origin(last, ops)
     sides = [
@@ -165,7 +166,3 @@ def side_in(root: Path, place: Path, commit: Commit, plain: Side, ops: Sequence[
     called = f"{shown} ({commit.short})" if shown and not commit.hash.startswith(shown) else commit.short
     folders = mapped(import_folders(root, ops), str(root), str(place))
     return replace(plain, name=called, folders=folders, checkout=checkout_of(root, place, commit.hash))
-
-
-def _short(commit: str) -> str:
-    return commit[:10] + ("+" if commit.endswith("+") else "")

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+CHANGED = "+"
+"""Behind a commit: files had been changed since."""
+_SHORT = 10
+
+
+def short_revision(revision: str) -> str:
+    """For people: enough of the commit to know it by, and whether files had been changed since."""
+    commit = revision.removesuffix(CHANGED)
+    return commit[:_SHORT] + (CHANGED if commit != revision else "")
+
 
 class Run(Struct, frozen=True):
     id: str

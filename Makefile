@@ -95,9 +95,9 @@ $(VENV)/.made:
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "installing opmark with torch into $(VENV), once ..."
-	$(PIP_INSTALL) --editable '.[torch]'
+	$(PIP_INSTALL) --editable '.[torch,serve]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP_INSTALL) --editable '.[torch,jax,onnxruntime,openvino,tvm,postgresql,tables,dev]'
+	$(PIP_INSTALL) --editable '.[torch,jax,onnxruntime,openvino,tvm,postgresql,tables,serve,browser,dev]'
 	@touch $@

@@ -38,9 +38,10 @@ PARTS = frozenset(
     }
 )
 READERS = frozenset({"analysis", "report"})
+PAGES = frozenset({"charts", "serve"})
 MEETING = frozenset({"runner", "api", "result"})
 TOP = frozenset({"cli", "compat"})
-EVERYTHING = GROUND | SOCKETS | PARTS | READERS | MEETING | {"version", "exporters", "tabular"}
+EVERYTHING = GROUND | SOCKETS | PARTS | READERS | PAGES | MEETING | {"version", "exporters", "tabular"}
 
 ALLOWED: dict[str, frozenset[str]] = {
     **dict.fromkeys(GROUND, GROUND),
@@ -49,6 +50,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "registry": GROUND | {"interfaces"},
     **dict.fromkeys(PARTS, GROUND | SOCKETS | {"version"}),
     **dict.fromkeys(READERS, GROUND | {"registry", "interfaces", "metrics", "store", "guests", "tabular", "version"}),
+    "charts": GROUND | {"metrics", "registry"},
+    "serve": GROUND | SOCKETS | {"api", "analysis", "charts", "report", "store", "version"},
     "exporters": GROUND | SOCKETS | READERS | {"metrics", "importers", "version"},
     "runner": GROUND | SOCKETS | PARTS | {"version"},
     "tabular": GROUND,
@@ -56,7 +59,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "api": GROUND
     | SOCKETS
     | {"result", "runner", "frameworks", "workloads", "store", "hardware", "guests", "version", "report", "analysis"}
-    | {"tabular"},
+    | {"tabular", "charts"},
     "__init__": GROUND | {"api", "guests", "result", "runner", "tabular", "version"},
     "__main__": {"cli"},
     "cli": EVERYTHING | {"compat"},

@@ -121,6 +121,11 @@ def case_row(case: Case) -> dict[str, Any]:
     return {"id": case.id, "op": storable(case.op), "phase": case.phase, "params": params, "wrt": wrt}
 
 
+def plain_body(body: bytes | str) -> bytes | str:
+    """The JSON of a record without its samples."""
+    return body if isinstance(body, str) else _unpack(body)
+
+
 def from_row(body: bytes | str, samples: bytes) -> Record:
     """`Damaged` if it cannot be what was written."""
     with decoding():

@@ -1,0 +1,123 @@
+"""Glances at the records of a run -> its items: processes joined, rates and shares of the hardware's limits told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from opmark.metrics.bus import bandwidths
+from opmark.metrics.roofline import attained
+from opmark.metrics.throughput import rates
+from opmark.registry import parameters_of, way_of
+from opmark.schema import QUANTITIES, Case, Cost
+from opmark.schema.item import Ceilings, Item, Share, Timing
+from opmark.schema.shown import shown
+from opmark.stats import log_interval, median
+from opmark.store.glances import Glance
+
+_NO_CEILINGS = Ceilings()
+_QUANTITY, _CACHE, _SAMPLES, _MEDIAN, _LOW, _HIGH, _CAUTIONS = 0, 1, 4, 5, 6, 7, 9
+"""Places in a row of figures, as `store.tables.RECORD` says."""
+
+
+def items_of(
+    glances: Iterable[Glance], cases: Mapping[str, Case], ceilings: Mapping[str, Ceilings]
+) -> tuple[Item, ...]:
+    """In the order of the first record of each. `ceilings`: by the id of an environment."""
+    groups: dict[tuple[Any, ...], list[Glance]] = {}
+    for glance in glances:
+        settings = glance.body.task.settings
+        how = (glance.threads, settings.effort, settings.mode, settings.seed)
+        groups.setdefault((glance.case, glance.backend, glance.implementation, *how), []).append(glance)
+    names: dict[tuple[str, str], str] = {}
+    return tuple([_item(group, cases[group[0].case], ceilings, names) for group in groups.values()])
+
+
+def _item(
+    group: Sequence[Glance], case: Case, ceilings: Mapping[str, Ceilings], names: dict[tuple[str, str], str]
+) -> Item:
+    first = next((glance for glance in group if glance.status != "ok"), group[0])
+    body, timings = first.body, timings_of(group)
+    compiled = [glance.body.compilation.cold for glance in group if glance.body.compilation]
+    named = (case.id, body.called)
+    if named not in names:
+        names[named] = shown(case, parameters_of(case.op), body.called)
+    return Item(
+        key=group[0].task,
+        run=first.run,
+        case=case.id,
+        op=case.op,
+        phase=case.phase,
+        params=case.params,
+        parameters=names[named],
+        backend=first.backend,
+        implementation=first.implementation,
+        where=_where(first, len(group)),
+        threads=first.threads,
+        processes=len(group),
+        effort=body.task.settings.effort,
+        mode=body.task.settings.mode,
+        status=first.status,
+        reason=first.reason,
+        timings=timings,
+        environment=first.environment,
+        started=first.started,
+        duration=sum(glance.duration for glance in group),
+        tags=body.task.case.tags,
+        notes=tuple(dict.fromkeys(note for glance in group for note in glance.body.notes)),
+        memory=body.memory.peak if body.memory else None,
+        compile_time=median(compiled) if compiled else None,
+        verified=body.verification.checked if body.verification else "",
+        **_rates(body.cost, timings[0] if timings else None, case, ceilings.get(first.environment, _NO_CEILINGS)),
+    )
+
+
+def _rates(cost: Cost | None, lead: Timing | None, case: Case, known: Ceilings) -> dict[str, Any]:
+    """What the headline says of the work, by the names that an item has for it."""
+    if cost is None:
+        return {}
+    moved = cost.traffic
+    found: dict[str, Any] = {"bytes": cost.bytes_moved, "flops": cost.flops}
+    if moved:
+        found |= {"traffic": moved.size, "ranks": moved.ranks}
+    seconds = lead.median if lead and lead.unit == "s" else None
+    if lead is None or not seconds or seconds <= 0:
+        return found
+    if moved:
+        link = bandwidths(cost, seconds)
+        return found | {"algorithm_bandwidth": link.algorithm, "bus_bandwidth": link.bus}
+    work, dtype = rates(cost, seconds), str(case.params.get("dtype", ""))
+    found |= {"bytes_per_second": work.bytes_per_second, "flops_per_second": work.flops_per_second}
+    for name, peaks in (("of_peak", known.measured), ("of_datasheet", known.datasheet)):
+        reached = attained(cost, seconds, dtype, peaks, cold=lead.cache == "cold") if peaks else None
+        found[name] = Share(reached.share, reached.bound) if reached else None
+    return found
+
+
+def _where(glance: Glance, processes: int) -> str:
+    several = f" in {processes} processes" if processes > 1 else ""
+    return f"{glance.backend}{way_of(glance.backend, glance.implementation)} ×{glance.threads}{several}"
+
+
+def timings_of(group: Sequence[Glance]) -> tuple[Timing, ...]:
+    """In the order of the first process that measured them."""
+    found: dict[tuple[str, Any], list[list[Any]]] = {}
+    for glance in group:
+        for figure in glance.figures:
+            found.setdefault((figure[_QUANTITY], figure[_CACHE]), []).append(figure)
+    return tuple([_timing(*key, figures) for key, figures in found.items()])
+
+
+def _timing(quantity: str, cache: Any, figures: Sequence[Sequence[Any]]) -> Timing:
+    unit = QUANTITIES[quantity].unit if quantity in QUANTITIES else "s"
+    codes = tuple(dict.fromkeys(code for figure in figures for code in figure[_CAUTIONS]))
+    medians = [value for figure in figures if (value := figure[_MEDIAN]) is not None and math.isfinite(value)]
+    count = sum(figure[_SAMPLES] for figure in figures)
+    if not medians:
+        return Timing(quantity, cache, unit, None, None, None, count, len(figures), codes)
+    if len(medians) > 1:
+        low, high, _ = log_interval(medians)
+    else:
+        low, high = next((f[_LOW], f[_HIGH]) for f in figures if f[_MEDIAN] == medians[0])
+    return Timing(quantity, cache, unit, median(medians), low, high, count, len(figures), codes)

@@ -1,0 +1,1 @@
+"""The dashboard: pages over a store, and the same as JSON."""

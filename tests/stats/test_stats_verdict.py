@@ -23,7 +23,6 @@ from opmark.stats.verdict import (
     compare_groups,
     compare_pairs,
     over_cases,
-    stage_alpha,
 )
 
 TIMES = st.floats(1e-7, 1e-2)
@@ -347,11 +346,3 @@ def test_one_of_many_needs_to_be_surer() -> None:
     assert over_cases([called("slower", 0.009)])[0].verdict == "slower"
     assert over_cases([called("slower", 0.009), *quiet])[0].verdict == "undecided"
     assert over_cases([called("slower", 0.0004), *quiet])[0].verdict == "slower"
-
-
-def test_all_looks_together_spend_what_one_may() -> None:
-    assert sum(map(stage_alpha, range(len(STAGES)))) <= ALPHA * (1 + 1e-12)
-    assert all(stage_alpha(stage) > 0 for stage in range(len(STAGES)))
-    for stage in (-1, len(STAGES)):
-        with pytest.raises(ValueError, match="counted from 0"):
-            stage_alpha(stage)

@@ -65,16 +65,6 @@ class _Estimate(NamedTuple):
         return 2 * student.tail(beyond / self.error, self.freedom) if self.error > 0 else 0.0
 
 
-def stage_alpha(stage: int) -> float:
-    """What a look at `stage` (its place in STAGES) may spend, so that all of them together stay below ALPHA.
-
-    The same for each: whatever the looks have in common only makes it less.
-    """
-    if not 0 <= stage < len(STAGES):
-        raise ValueError(f"stage {stage}: there are {len(STAGES)}, counted from 0")
-    return ALPHA / len(STAGES)
-
-
 def compare_pairs(
     a: Sequence[float],
     b: Sequence[float],

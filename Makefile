@@ -19,7 +19,7 @@ VERDICTS := tests/test_ab.py tests/test_ab_verdicts.py tests/api tests/stats tes
   $(addsuffix .py,$(addprefix tests/runner/test_runner_,bisecting git interleave revisions sides))
 STORE := tests/store $(addsuffix .py,$(addprefix tests/cli/test_cli_,merge postgresql prune query runs show_formats))
 
-.PHONY: run test postgresql test-store test-verdicts test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
+.PHONY: run test postgresql chromium screenshots test-store test-browser test-verdicts test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
@@ -41,6 +41,20 @@ postgresql:  ## PostgreSQL's programs, from Debian's package where that can be i
 	    (apt-get install -y -qq --no-install-recommends postgresql >/dev/null 2>&1 || \
 	     (apt-get update -qq && apt-get install -y -qq --no-install-recommends postgresql >/dev/null)); } || \
 	  echo "PostgreSQL is not installed and cannot be from here: the tests of the store on it will be skipped"
+
+test-browser: $(VENV)/.installed-dev chromium  ## the report and the dashboard in a real browser, and axe-core over every page
+	$(BIN)/python -m pytest tests/browser
+
+# Playwright would bring a browser of its own; Debian's gets its security updates with the machine.
+chromium:  ## a browser, from Debian's package where that can be installed
+	@command -v chromium >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing chromium, once ..." && \
+	    (apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1 || \
+	     (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null)); } || \
+	  echo "chromium is not installed and cannot be from here: the tests in a browser will be skipped"
+
+screenshots: $(VENV)/.installed-dev chromium  ## the pictures of docs/images, of a run measured here or of the store DB=...
+	$(BIN)/python -m docs.screenshots $(if $(DB),--db $(DB))
 
 test-docs: $(VENV)/.installed-dev  ## every command, every output and every block of the documents
 	$(BIN)/python -m pytest tests/test_docs.py

@@ -14,6 +14,7 @@ from benchmarks import (
     ab_real,
     catalogue,
     collectives,
+    dashboard,
     engine,
     importing,
     memory,
@@ -40,6 +41,7 @@ MODULES = (
     collectives,
     statistics,
     ab_real,
+    dashboard,
 )
 BENCHMARKS = {module.__name__.rpartition(".")[2]: module.rows for module in MODULES}
 README = Path(__file__).with_name("README.md")

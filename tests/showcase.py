@@ -28,7 +28,7 @@ GPU_PEAKS = Peaks("NVIDIA H200", "calibrate", {"float16": 7.6e14, "bfloat16": 7.
                   [Level("L2", 6.5e12, 50 << 20), Level("memory", 4.2e12)], launch={"latency": 1.1e-5})  # fmt: skip
 CPU_PEAKS = Peaks("AMD EPYC", "calibrate", {"float32": 1.4e11, "float16": 2e10},
                   [Level("L2", 2e11, 1 << 20), Level("L3", 9e10, 32 << 20), Level("memory", 2.4e10)],
-                  threads=2)  # fmt: skip
+                  launch={"latency": 3e-7}, threads=2)  # fmt: skip
 _OF = {GPU.id: GPU_PEAKS, CPU.id: CPU_PEAKS}
 SQUARES = (256, 512, 1024, 2048, 4096, 8192)
 LENGTHS = (1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 24)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opmark.units import count_bytes, counted, percent, rate, seconds, seconds_unit, significant, small_unit
+from opmark.units import change, count_bytes, counted, percent, rate, seconds, seconds_unit, significant, small_unit
 
 
 @pytest.mark.parametrize(
@@ -146,3 +146,10 @@ def test_a_rate_has_the_unit_it_is_given():
 )
 def test_a_fraction_is_written_in_percent(fraction, text):
     assert percent(fraction) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(1.031, "+3.1 %"), (0.9, "-10.0 %"), (1.0, "+0.0 %"), (3.0, "3.00x"), (0.25, "0.250x")]
+)
+def test_a_change_is_told_in_percent_or_as_a_factor(ratio: float, text: str) -> None:
+    assert change(ratio) == text

@@ -54,6 +54,11 @@ def percent(fraction: float) -> str:
     return f"{significant(100 * fraction, 2)} %"
 
 
+def change(ratio: float) -> str:
+    """`+3.1 %`; a factor where that reads better."""
+    return f"{100 * (ratio - 1):+.1f} %" if 0.5 < ratio < 2 else f"{significant(ratio)}x"
+
+
 def _prefixed(value: float, base: int, prefixes: tuple[str, ...], unit: str) -> str:
     if not math.isfinite(value):
         return f"{value:g} {unit}"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opmark.stats import median, noise, relative_deviation, robust_deviation
+from opmark.stats import far_off, median, noise, relative_deviation, robust_deviation
 
 samples = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=60)
 scales = st.integers(-20, 20).map(lambda power: 2.0**power)
@@ -22,6 +22,11 @@ def test_the_deviation_by_hand() -> None:
     # Median 3, distances 2 1 0 1 97, their median 1.
     assert robust_deviation([1.0, 2.0, 3.0, 4.0, 100.0]) == pytest.approx(1.4826)
     assert noise([1.0, 2.0, 3.0, 4.0, 100.0]) == pytest.approx(1.4826 / 3)
+
+
+def test_an_outlier_is_far_off_by_the_spread_and_by_a_difference_that_matters() -> None:
+    assert far_off([1.0, 2.0, 3.0, 4.0, 100.0]) == pytest.approx(3 + 14.826 * 1.4826)
+    assert far_off([10.0, 10.0, 10.0, 11.0]) == pytest.approx(12.0)
 
 
 @given(samples, scales)

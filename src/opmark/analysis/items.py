@@ -80,7 +80,7 @@ def _rates(cost: Cost | None, lead: Timing | None, case: Case, known: Ceilings) 
     moved = cost.traffic
     found: dict[str, Any] = {"bytes": cost.bytes_moved, "flops": cost.flops}
     if moved:
-        found |= {"traffic": moved.size, "ranks": moved.ranks}
+        found |= {"traffic": moved.size, "link": moved.link, "ranks": moved.ranks}
     seconds = lead.median if lead and lead.unit == "s" else None
     if lead is None or not seconds or seconds <= 0:
         return found

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from opmark.api.machine import calibrate, noise_floor
     from opmark.api.measuring import plan, run
     from opmark.api.pruning import prune
+    from opmark.api.pushing import push
     from opmark.api.querying import query
+    from opmark.api.reporting import make_report
+    from opmark.api.serving import serve
     from opmark.api.stored import coverage, export, fit, rank, read_ranking, show
     from opmark.api.stores import describe_run, label, merge, runs
     from opmark.api.workloads import export_workload, read_workload
@@ -44,18 +47,21 @@ _WHERE = {
     "history": "following",
     "label": "stores",
     "list_": "catalogue",
+    "make_report": "reporting",
     "measure_sides": "interleaving",
     "merge": "stores",
     "noise_floor": "machine",
     "open_store": "common",
     "plan": "measuring",
     "prune": "pruning",
+    "push": "pushing",
     "query": "querying",
     "rank": "stored",
     "read_ranking": "stored",
     "read_workload": "workloads",
     "run": "measuring",
     "runs": "stores",
+    "serve": "serving",
     "show": "stored",
     "talk": "common",
 }
@@ -79,18 +85,21 @@ __all__ = [
     "history",
     "label",
     "list_",
+    "make_report",
     "measure_sides",
     "merge",
     "noise_floor",
     "open_store",
     "plan",
     "prune",
+    "push",
     "query",
     "rank",
     "read_ranking",
     "read_workload",
     "run",
     "runs",
+    "serve",
     "show",
     "talk",
 ]

@@ -10,7 +10,7 @@ from opmark.analysis.items import items_of
 from opmark.api.common import PathLike
 from opmark.hardware.datasheets import datasheet
 from opmark.interfaces import Store
-from opmark.schema import Run
+from opmark.schema import Case, Run
 from opmark.schema.item import Ceilings, Looked
 from opmark.schema.peaks import Peaks, chip, kept_under
 from opmark.store.find import find_run
@@ -25,14 +25,17 @@ def look(run: str | None = None, *, db: PathLike | None = None) -> Looked:
         return look_at(store, find_run(store, run))
 
 
-def look_at(store: SqlStore, run: Run) -> Looked:
+def look_at(store: SqlStore, run: Run, known: dict[str, Case] | None = None) -> Looked:
+    """`known`: cases by their ids, read before; those that are missing are read and added."""
     found = glances(store, run.id)
+    cases = {} if known is None else known
+    cases.update(store.cases({glance.case for glance in found} - cases.keys()))
     facts = {
         key: environment.facts
         for key, environment in store.environments({g.environment for g in found if g.environment}).items()
     }
     ceilings = {key: ceilings_of(store, own) for key, own in facts.items()}
-    items = items_of(found, store.cases({glance.case for glance in found}), ceilings)
+    items = items_of(found, cases, ceilings)
     return Looked(run, items, facts, ceilings, len(found), max((glance.started for glance in found), default=""))
 
 

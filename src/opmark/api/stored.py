@@ -71,6 +71,11 @@ def coverage(framework: str = "torch", *, by: str = "framework", db: PathLike | 
         return framework_coverage(framework, *last_of_most(store, framework))
 
 
+def implemented() -> Matrix:
+    """Which operators of the catalogue each backend has, whatever is stored."""
+    return matrix(memory.MemoryStore())
+
+
 def fit(run: str | Result | None = None, *, db: PathLike | None = None) -> list[Fitted]:
     """Latency and bandwidth of what communicates, over its sizes: one of each series of a run that differs only in
     size."""

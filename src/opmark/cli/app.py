@@ -23,10 +23,13 @@ from opmark.cli import (
     list_,
     merge,
     prune,
+    push,
     query,
     rank,
+    report,
     run,
     runs,
+    serve,
     show,
 )
 from opmark.cli.drop_in import DROP_INS, drop_in
@@ -43,6 +46,7 @@ app.command("list")(list_.list_)
 app.command("describe")(describe.describe)
 app.command("show")(show.show)
 app.add_typer(runs.runs, name="runs")
+app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("check")(check.check)
 app.command("ab")(ab.ab)
@@ -58,7 +62,9 @@ app.command("import")(import_.import_)
 app.command("export")(export.export)
 app.command("query")(query.query)
 app.command("merge")(merge.merge)
+app.command("push")(push.push)
 app.command("prune")(prune.prune)
+app.command("serve")(serve.serve)
 
 
 def _as_written(name: str) -> Callable[[typer.Context], None]:

@@ -6,6 +6,12 @@ from typing import Annotated
 
 import typer
 
+Wide = Annotated[
+    bool, typer.Option("--wide", help="Whole lines, however narrow the terminal is, and a drawing of the samples.")
+]
+
+NoColor = Annotated[bool, typer.Option("--no-color", help="No colours, as with $NO_COLOR; a pipe or file gets none.")]
+
 Db = Annotated[
     str | None,
     typer.Option(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PureWindowsPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opmark.errors import UserError
 
@@ -16,12 +17,20 @@ if TYPE_CHECKING:
     from opmark.schema import Record
 
 
-def console(*, stderr: bool = False) -> Console:
-    """For tables. Where nobody looks at a screen, lines are as long as they need to be."""
+_ANY_WIDTH = 1_000_000
+
+
+def console(*, stderr: bool = False, wide: bool = False, no_color: bool = False) -> Console:
+    """For tables. Where nobody looks at a screen, lines are as long as they need to be; with `wide` everywhere.
+
+    Rich knows of FORCE_COLOR and TERM=dumb. What asks for no colour gets no escape sequence at all, bold ones neither.
+    """
     from opmark.report.plain_console import PlainConsole as Console
 
-    stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr) if stream.isatty() else Console(stderr=stderr, width=1000, highlight=False)
+    seen = (sys.stderr if stderr else sys.stdout).isatty()
+    width = _ANY_WIDTH if wide else None if seen else 1000
+    plain = no_color or bool(os.environ.get("NO_COLOR"))
+    return Console(stderr=stderr, width=width, highlight=seen, color_system=None if plain else "auto")
 
 
 def talk(message: str) -> None:
@@ -38,15 +47,30 @@ def print_json_lines(items: Iterable[Any]) -> None:
     sys.stdout.flush()
 
 
-def print_records(records: Sequence[Record], peaks: Mapping[str, Known] | None = None, *, long: bool = False) -> None:
+class Looks(NamedTuple):
+    """Of a table on a screen, as the options of the same names say."""
+
+    long: bool = False
+    wide: bool = False
+    no_color: bool = False
+
+
+USUAL = Looks()
+
+
+def print_records(records: Sequence[Record], peaks: Mapping[str, Known] | None = None, looks: Looks = USUAL) -> None:
     """Side by side where several backends ran the same case; `long`: a row a task all the same."""
     from opmark.report.beside import several_backends
 
-    if not long and several_backends(records):
-        from opmark.report.beside_table import print_beside as print_table
+    out = console(wide=looks.wide, no_color=looks.no_color)
+    if not looks.long and several_backends(records):
+        from opmark.report.beside_table import print_beside
+
+        print_beside(records, out, peaks)
     else:
         from opmark.report.console import print_records as print_table
-    print_table(records, console(), peaks)
+
+        print_table(records, out, peaks, wide=looks.wide)
 
 
 def split(values: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from opmark.cli.output import print_json_lines, print_records
+from opmark.cli.output import USUAL, Looks, print_json_lines, print_records
 from opmark.report.rows import Row
 from opmark.report.view import view
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, looks: Looks = USUAL, *, as_json: bool) -> None:
+        self._looks = looks
         self._as_json = as_json
         self._records: list[Record] = []
         self._waiting: dict[str, list[Record]] = {}
@@ -77,7 +78,7 @@ class Progress:
         if self._as_json:
             print_json_lines(view(Row(tuple(group)), self._run_id) for group in self._waiting.values())
         elif self._records:
-            print_records(self._records)
+            print_records(self._records, looks=self._looks)
         self.say(
             f"interrupted: what was measured is stored as run {self._run_id}; the same command with --resume goes on"
             if self._records

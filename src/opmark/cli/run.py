@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from opmark.cli import case_options as options
-from opmark.cli.options import Db
-from opmark.cli.output import console, print_json_lines, print_records
+from opmark.cli.options import Db, NoColor, Wide
+from opmark.cli.output import Looks, console, print_json_lines, print_records
 from opmark.cli.profile_options import profiling
 from opmark.units import counted
 
@@ -73,6 +73,8 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, run nothing.")] = False,
     long: Annotated[bool, typer.Option("--long", help="A row a task, also where backends stand side by side.")] = False,
+    wide: Wide = False,
+    no_color: NoColor = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record.")] = False,
 ) -> None:
     """Measure operators; print a table, store a run."""
@@ -83,14 +85,14 @@ def run(
         return
     asked |= {name: given[name] for name in ("timeout", "compile_timeout", "label", "db", "resume")}
     asked["profile"] = profiling(profiler, program, arguments, command, folder, seen, batch, within)
-    _measure(asked, as_json=as_json, long=long)
+    _measure(asked, Looks(long, wide, no_color), as_json=as_json)
 
 
-def _measure(asked: dict[str, Any], *, as_json: bool, long: bool) -> None:
+def _measure(asked: dict[str, Any], looks: Looks, *, as_json: bool) -> None:
     from opmark import api
     from opmark.cli.progress import Progress
 
-    with Progress(as_json=as_json) as progress:
+    with Progress(looks, as_json=as_json) as progress:
         try:
             result = api.run(**asked, on_start=progress.start, on_record=progress.advance, say=progress.say)
         except KeyboardInterrupt:
@@ -99,7 +101,7 @@ def _measure(asked: dict[str, Any], *, as_json: bool, long: bool) -> None:
     if result.rank:
         raise typer.Exit(result.exit_code)
     if not as_json:
-        print_records(result.records, result.peaks, long=long)
+        print_records(result.records, result.peaks, looks)
     untried = sum(record.untried for record in result.records)
     more = f", without {counted(untried, 'task')} that nobody was left to do: --resume goes on" if untried else ""
     api.talk(f"stored as run {result.run.id} in {result.db}{more}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opmark.cli.options import Db
-from opmark.cli.output import console, print_json_lines, print_records, write_files
+from opmark.cli.options import Db, NoColor, Wide
+from opmark.cli.output import Looks, console, print_json_lines, print_records, write_files
 from opmark.errors import UserError
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def show(
     numerics: Annotated[
         bool, typer.Option("--numerics", help="How far results are from the float64 reference, instead of times.")
     ] = False,
+    wide: Wide = False,
+    no_color: NoColor = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record, with everything in it.")] = False,
 ) -> None:
     """Print a stored run, or write it to a file."""
@@ -39,7 +41,7 @@ def show(
     from opmark.report.formats import format_for
 
     chosen = format_for(format, output, _TABLE)
-    _check(chosen, output, long=long, numerics=numerics, as_json=as_json)
+    _check(chosen, output, long=long, numerics=numerics, wide=wide, as_json=as_json)
     with no_collector():  # thousands of small things, all of them needed until the end
         result = api.show(run, db=db)
         api.talk(_about(result))
@@ -48,9 +50,9 @@ def show(
         elif numerics:
             from opmark.report.numerics import print_numerics
 
-            print_numerics(result.records, console())
+            print_numerics(result.records, console(wide=wide, no_color=no_color))
         elif chosen == _TABLE and output is None:
-            print_records(result.records, result.peaks, long=long)
+            print_records(result.records, result.peaks, Looks(long, wide, no_color))
         else:
             write_files(api.export(result, format=chosen), output)
         gc.freeze()  # nor does anybody look at it when the process ends

@@ -8,14 +8,11 @@ from typing import NamedTuple
 
 from opmark.schema import Caution, Conditions, Sampling
 from opmark.schema.measurement import PREEMPTED, Stop
-from opmark.stats import median, noise, relative_half_width, robust_deviation
+from opmark.stats import far_off, median, noise, relative_half_width
 from opmark.units import counted, percent, seconds
 
 NOISE_LIMIT = 0.10
 DRIFT_LIMIT = 0.05
-# As many robust standard deviations as hyperfine takes for an outlier, where that is a difference that matters.
-OUTLIER_LIMIT = 14.826
-OUTLIER_MATTERS = 1.2
 OUTLIER_SHARE = 0.05
 SWITCHES_PER_SECOND = 100.0
 # So many times a sample: then the samples last as long as the turns that the scheduler gives.
@@ -133,8 +130,7 @@ def _drifting(seen: Observed) -> Iterator[Caution]:
 
 
 def _outliers(seen: Observed) -> Iterator[Caution]:
-    centre = median(seen.samples)
-    far = max(OUTLIER_MATTERS * centre, centre + OUTLIER_LIMIT * robust_deviation(seen.samples))
+    centre, far = median(seen.samples), far_off(seen.samples)
     found = sum(value > far for value in seen.samples)
     if len(seen.samples) >= 10 and found > OUTLIER_SHARE * len(seen.samples):
         yield Caution(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -14,6 +15,8 @@ from opmark.stats import median
 
 HOST_LINKS = ("C2C", "PCIe")
 """How links are called by which a chip reaches its host; where it has both, data goes by the first."""
+_SIZES = ("size", "num_tokens")
+"""Parameters that say how much is sent; a series has all values of one of them."""
 
 
 class Bandwidths(Struct, frozen=True):
@@ -30,6 +33,12 @@ def bandwidths(cost: Cost | None, seconds: float) -> Bandwidths:
         return Bandwidths()
     size, bus = cost.traffic.size, crossing(cost.traffic)
     return Bandwidths(size / seconds if size else None, bus / seconds if bus else None)
+
+
+def but_size(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What the sizes of a series have in common."""
+    varied = next((name for name in _SIZES if name in params), None)
+    return {name: value for name, value in params.items() if name != varied}
 
 
 def crossing(traffic: Traffic) -> float:

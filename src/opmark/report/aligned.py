@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_ONE_WIDE = re.compile(r"[ -~\u00a0-\u02ff\u2010-\u2027]*").fullmatch
-"""Letters, digits, signs such as µ, × and –: each as wide as any other."""
+_ONE_WIDE = re.compile(r"[ -~\u00a0-\u02ff\u2010-\u2027\u2581-\u2588]*").fullmatch
+"""Letters, digits, signs such as µ, × and –, the bars of sparklines: each as wide as any other."""
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> str:

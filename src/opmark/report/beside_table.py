@@ -15,7 +15,7 @@ from opmark.report.beside import Column, Line, Names, called, columns, heads, li
 from opmark.report.communication import gigabytes
 from opmark.report.remarks import print_communication, print_doubts
 from opmark.report.rows import Key, Row, unit
-from opmark.report.tables import STYLES, print_lines
+from opmark.report.tables import DOUBTFUL, STYLES, print_lines
 from opmark.report.view import Known
 from opmark.schema import Record
 from opmark.schema.measurement import PREEMPTED
@@ -73,7 +73,9 @@ def _cell(line: Line, column: Column) -> Cell:
     best = column == line.best
     quantity = "" if line.key else f" {key[0]}"
     number = f"{units.significant(summary.median / scale)} {name}{quantity}"
-    return Cell(number, (FASTEST if best else "") + _doubt(row), compiling, "bold green" if best else "")
+    doubt = _doubt(row)
+    style = "bold red" if "!!" in doubt else "bold green" if best else DOUBTFUL if "!" in doubt else ""
+    return Cell(number, (FASTEST if best else "") + doubt, compiling, style)
 
 
 def _behind(row: Row, key: Key | None) -> str:
@@ -240,7 +242,8 @@ def _print_reasons(found: Sequence[Line], names: Names, console: Console) -> Non
         console.print()
     for reason, (heads_, cases) in reasons.items():
         short = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}... (all of it: `opmark show --long`)"
-        console.print(Text(f"{', '.join(heads_)}: {_operators(list(cases.values()))}: {short}"), soft_wrap=True)
+        said = f"{', '.join(heads_)}: {_operators(list(cases.values()))}: {short}"
+        console.print(Text(said, style=STYLES.get(reason.partition(":")[0], "")), soft_wrap=True)
 
 
 def _reasons(row: Row) -> Iterator[str]:

@@ -20,38 +20,74 @@ from opmark.report.names import parameters, where
 from opmark.report.plain import printable
 from opmark.report.remarks import print_remarks
 from opmark.report.rows import Key, Row, others, rows, unit
-from opmark.report.tables import MANY, STYLES, natural_width, print_lines
+from opmark.report.samples_column import SAMPLES, SAMPLES_WIDTH, with_samples
+from opmark.report.tables import DOUBTFUL, MANY, STYLES, natural_width, painted, print_lines
 from opmark.report.view import Known, of_peak
 from opmark.schema import Memory, Record
 from opmark.schema.measurement import PREEMPTED
 
-_LEFT = {"operator", "parameters", "backend", "phase", "quantity", "status"}
+_LEFT = {"operator", "parameters", "backend", "phase", "quantity", SAMPLES, "status"}
 _WHO = ("operator", "parameters", "backend", "phase")
 _RATES = ("GB/s", "GFLOP/s")
 
 Cells = dict[str, Text | str]
 
 
-def print_records(records: Sequence[Record], console: Console, peaks: Mapping[str, Known] | None = None) -> None:
+def print_records(
+    records: Sequence[Record], console: Console, peaks: Mapping[str, Known] | None = None, *, wide: bool = False
+) -> None:
+    """Samples are drawn where somebody looks at a screen that has room for them; `wide`: in any case, and how many."""
     found = rows(records)
     columns, cells = cells_of(found, peaks)
+    if wide:
+        columns = with_samples(columns, cells, found, console.encoding, count=True)
     if not console.is_terminal or len(cells) > MANY:
-        _print_by_hand(columns, cells, console)
+        _print_by_hand(found, columns, cells, console)
     else:
-        table = _wide(columns, cells)
-        print_lines(table if natural_width(table, console) <= console.width else _narrow(columns, cells), console)
+        _print_table(found, columns, cells, console)
     print_remarks(found, console, peaks or {})
 
 
-def _print_by_hand(columns: Sequence[str], cells: Sequence[Cells], console: Console) -> None:
+def _print_table(found: Sequence[Row], columns: Sequence[str], cells: Sequence[Cells], console: Console) -> None:
+    table = _wide(columns, cells)
+    needed = natural_width(table, console)
+    if SAMPLES not in columns and needed + SAMPLES_WIDTH <= console.width:
+        table = _wide(with_samples(columns, cells, found, console.encoding), cells)
+    print_lines(table if needed <= console.width else _narrow(columns, cells), console)
+
+
+def _print_by_hand(found: Sequence[Row], columns: Sequence[str], cells: Sequence[Cells], console: Console) -> None:
     """The same look, and a hundred times as fast: Rich would measure every cell. A file has room for any line."""
-    lines = [[printable(str(row.get(name, ""))) for name in columns] for row in cells]
-    text = aligned([columns, *lines], [name not in _LEFT for name in columns])
-    if console.is_terminal and max(map(cell_len, text.splitlines())) > console.width:
+    text = _aligned(columns, cells)
+    needed = max(map(cell_len, text.splitlines())) if console.is_terminal else 0
+    if needed > console.width:
         figures = _figures_of(columns)
         pairs = [(_joined(row, *_WHO).plain, _joined(row, *figures, named=True).plain) for row in cells]
         text = "".join(f"{printable(who)}\n  {printable(what)}\n" for who, what in pairs)
+    elif console.is_terminal:
+        if SAMPLES not in columns and needed + SAMPLES_WIDTH <= console.width:
+            text = _aligned(with_samples(columns, cells, found, console.encoding), cells)
+        text = _coloured(text, cells, console)
     console.file.write(text)
+
+
+def _aligned(columns: Sequence[str], cells: Sequence[Cells]) -> str:
+    lines = [[printable(str(row.get(name, ""))) for name in columns] for row in cells]
+    return aligned([columns, *lines], [name not in _LEFT for name in columns])
+
+
+def _coloured(text: str, cells: Sequence[Cells], console: Console) -> str:
+    """A bold head, and the status at the end of a line: one that many rows share is painted once."""
+    head, *lines = text.splitlines()
+    paints: dict[tuple[str, str], str] = {}
+    painted_lines = [painted(Text(head, style="bold"), console)]
+    for line, row in zip(lines, cells, strict=True):
+        status = _text(row["status"])
+        key = (status.plain, str(status.style))
+        if key not in paints:
+            paints[key] = painted(status, console)
+        painted_lines.append(line.removesuffix(status.plain) + paints[key])
+    return "".join(f"{line}\n" for line in painted_lines)
 
 
 def cells_of(found: Sequence[Row], peaks: Mapping[str, Known] | None = None) -> tuple[list[str], list[Cells]]:
@@ -150,7 +186,8 @@ def _status(row: Row) -> Text:
     codes = {caution.code for _, caution in row.cautions()}
     mark = " !!" if PREEMPTED in codes else " !" if codes else ""
     status = row.record.status
-    return Text(status + mark, style=STYLES[status] if mark != " !!" else "bold red")
+    style = {" !!": "bold red", " !": DOUBTFUL if status == "ok" else STYLES[status]}.get(mark, STYLES[status])
+    return Text(status + mark, style=style)
 
 
 def _wide(columns: Sequence[str], rows_: Sequence[Cells]) -> Table:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from opmark import units
 from opmark.metrics.alpha_beta import OFF, Fit, NoFit, fit
-from opmark.metrics.bus import crossing
+from opmark.metrics.bus import but_size, crossing
 from opmark.metrics.summary import Summary
 from opmark.report.communication import traffic
 from opmark.report.names import case_parameters, where
@@ -19,9 +19,6 @@ from opmark.schema import Case, Record
 from opmark.schema.case import content_id
 from opmark.schema.shown import short_bytes
 from opmark.schema.traffic import Traffic
-
-_SIZES = ("size", "num_tokens")
-"""Parameters that say how much is sent; a series has all values of one of them."""
 
 
 class Point(Struct, frozen=True):
@@ -133,18 +130,13 @@ def _alike(row: Row) -> str:
     task, key = row.record.task, row.measured()[0]
     settings = (task.settings.threads, task.settings.mode, task.settings.seed, task.settings.effort)
     return content_id(
-        [task.case.op, _but_size(task.case), task.case.phase, task.backend, task.implementation, *settings, *key]
+        [task.case.op, but_size(task.case.params), task.case.phase, task.backend, task.implementation, *settings, *key]
     )
-
-
-def _but_size(case: Case) -> dict[str, Any]:
-    varied = next((name for name in _SIZES if name in case.params), None)
-    return {name: value for name, value in case.params.items() if name != varied}
 
 
 def _fitted(pairs: Sequence[tuple[Row, Point]]) -> Fitted:
     task = pairs[0][0].record.task
-    params = _but_size(task.case)
+    params = but_size(task.case.params)
     points = tuple(sorted((point for _, point in pairs), key=lambda point: point.size))
     found = fit([point.size for point in points], [point.seconds for point in points])
     shown = case_parameters(Case.of(task.case.op, params, task.case.phase))

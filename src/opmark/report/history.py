@@ -81,8 +81,8 @@ def _row(change: ChangeSeen, history: History) -> list[str]:
         _op(history),
         _params(history),
         f"{_where(history)} {_quantity(history)}",
-        f"{_percent(change.ratio)} {change.direction}{'' if change.sure else ' ?'}",
-        f"{_percent(change.low)} to {_percent(change.high)}",
+        f"{units.change(change.ratio)} {change.direction}{'' if change.sure else ' ?'}",
+        f"{units.change(change.low)} to {units.change(change.high)}",
         _chance(change.p),
         _value(change.level_before, history),
         _value(change.level_after, history),
@@ -105,7 +105,7 @@ def _quiet_row(history: History) -> list[str]:
         f"{_where(history)} {_quantity(history)}",
         str(len(history.points)),
         _value(history.points[-1].value, history),
-        _percent(history.last),
+        units.change(history.last),
         sparkline([point.value for point in history.points]),
         "out of line" if history.warning else "",
     ]
@@ -124,7 +124,8 @@ def _told(history: History) -> Iterator[Text]:
     if not history.changes:
         short = len(values) < 2 * SHORTEST
         yield Text("  too few runs to tell a change of its level" if short else "  no change of its level")
-    yield Text(f"  last: {_value(values[-1], history)}, {_percent(history.last)} against its level{_spread(history)}")
+    against = units.change(history.last)
+    yield Text(f"  last: {_value(values[-1], history)}, {against} against its level{_spread(history)}")
     if history.warning:
         yield Text("  the newest runs are out of line: too few for a change yet", style="yellow")
     if history.outages:
@@ -134,8 +135,8 @@ def _told(history: History) -> Iterator[Text]:
 def _told_change(change: ChangeSeen, history: History) -> Iterator[Text]:
     levels = f"{_value(change.level_before, history)} -> {_value(change.level_after, history)}"
     text = Text(f"  {change.after.started[:_DAY]}  ")
-    text.append(f"{_percent(change.ratio)} {change.direction}", style=_STYLES[change.direction])
-    text.append(f" ({_percent(change.low)} to {_percent(change.high)}, p {_chance(change.p)}): {levels}")
+    text.append(f"{units.change(change.ratio)} {change.direction}", style=_STYLES[change.direction])
+    text.append(f" ({units.change(change.low)} to {units.change(change.high)}, p {_chance(change.p)}): {levels}")
     yield text if change.sure else text.append("; may be chance")
     yield Text(f"      between {_run(change.before)} and {_run(change.after)}")
     facts = _facts(change)
@@ -187,11 +188,6 @@ def _quantity(history: History) -> str:
 def _value(value: float, history: History) -> str:
     scale, name = units.small_unit(value, unit((history.quantity, history.cache or "warm")))
     return f"{units.significant(value / scale)} {name}"
-
-
-def _percent(ratio: float) -> str:
-    """`+3.1 %`; a factor where that reads better."""
-    return f"{100 * (ratio - 1):+.1f} %" if 0.5 < ratio < 2 else f"{units.significant(ratio)}x"
 
 
 def _chance(p: float) -> str:

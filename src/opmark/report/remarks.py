@@ -14,6 +14,7 @@ from opmark.report.fit_table import print_fits
 from opmark.report.names import named
 from opmark.report.pairs import print_pairs
 from opmark.report.rows import Row
+from opmark.report.tables import DOUBTFUL, STYLES
 from opmark.report.view import Known, of_peak
 from opmark.schema.profile import NO_PROFILE, PARTLY
 from opmark.units import counted
@@ -85,7 +86,12 @@ def _print_reasons(found: Sequence[Row], console: Console) -> None:
     for reason, affected in reasons.items():
         places = dict.fromkeys(row.record.task.backend for row in affected)
         on = f" on {', '.join(places)}" if several else ""
-        console.print(Text(f"{named(affected)}{on}: {reason}"), soft_wrap=True)
+        console.print(Text(f"{named(affected)}{on}: {reason}", style=_style(reason)), soft_wrap=True)
+
+
+def _style(reason: str) -> str:
+    """That of the status with which it begins; what was merely not measured has none."""
+    return STYLES.get(reason.partition(":")[0], "")
 
 
 def _print_profiles(found: Sequence[Row], console: Console) -> None:
@@ -111,7 +117,8 @@ def _print_cautions(found: Sequence[Row], console: Console, called: Named) -> No
         console.print()
     for code, cases in doubts.items():
         _, message, hint = cases[0]
-        console.print(Text(f"! {code}: {called([case[0] for case in cases])}: {message}"), soft_wrap=True)
+        said = f"! {code}: {called([case[0] for case in cases])}: {message}"
+        console.print(Text(said, style=DOUBTFUL), soft_wrap=True)
         if hint:
             console.print(Text(f"  hint: {hint}"), soft_wrap=True)
 
@@ -126,5 +133,5 @@ def _print_above_peak(found: Sequence[Row], peaks: Mapping[str, Known], console:
     if above:
         (_, part), rows_ = above[0], [row for row, _ in above]
         said = f"{units.percent(part.share)} of the measured peak ({part.bound}); at most 100 % is possible"
-        console.print(Text(f"! above-peak: {called(rows_)}: {said}"), soft_wrap=True)
+        console.print(Text(f"! above-peak: {called(rows_)}: {said}", style=DOUBTFUL), soft_wrap=True)
         console.print(Text("  hint: `opmark calibrate` again, on a quiet machine"), soft_wrap=True)

@@ -46,6 +46,11 @@ class Row:
         found = (record.measurement(*key) for record in self.records)
         return [measurement for measurement in found if measurement]
 
+    def samples(self) -> list[float]:
+        """Of the headline, in the order taken, one process behind the other."""
+        measured = self.measured()
+        return [value for m in self.measurements(measured[0]) for value in m.samples] if measured else []
+
     def summary(self, key: Key | None = None) -> Summary | None:
         """Of the headline, if nothing else is asked for; None where nothing was measured."""
         measured = self.measured()

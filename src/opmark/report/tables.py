@@ -15,6 +15,9 @@ from opmark.report.plain import printable
 
 STYLES = {"ok": "green", "wrong": "bold red", "error": "red", "timeout": "red", "oom": "red", "skipped": "yellow"}
 
+DOUBTFUL = "yellow"
+"""What has a caution: a `!` says the same."""
+
 MANY = 200
 """Rows beyond which a table is written by hand."""
 
@@ -35,6 +38,13 @@ def print_lines(table: Table, console: Console) -> None:
     with console.capture() as captured:
         console.print(table)
     console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().split("\n")[:-1]))
+
+
+def painted(text: Text, console: Console) -> str:
+    """As this console prints it: with its colours, or as it stands where it has none."""
+    with console.capture() as captured:
+        console.print(text, end="", soft_wrap=True)
+    return captured.get()
 
 
 def natural_width(table: Table, console: Console) -> int:

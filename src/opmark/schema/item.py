@@ -10,6 +10,7 @@ from opmark.schema.peaks import Peaks
 from opmark.schema.quantity import Cache
 from opmark.schema.record import FAILED, Status
 from opmark.schema.run import Run
+from opmark.schema.traffic import Link
 
 
 class Timing(Struct, frozen=True):
@@ -76,6 +77,7 @@ class Item(Struct, frozen=True):
     of_datasheet: Share | None = None
     traffic: int | None = None
     """Of communication: bytes of the whole buffer."""
+    link: Link | None = None
     ranks: int | None = None
     algorithm_bandwidth: float | None = None
     bus_bandwidth: float | None = None

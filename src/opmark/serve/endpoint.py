@@ -23,7 +23,13 @@ class Endpoint:
     answer: type[Struct]
     """What is answered: the page is made of this and of nothing else, so that JSON has everything that pages show."""
     template: str
-    """In `serve/templates`; it gets `answer` and `asked`."""
+    """In `serve/templates`; it gets `answer` and `asked`. Empty where there is only JSON."""
     title: str
     summary: str
     """For the OpenAPI document."""
+    api: str = ""
+    """Where it is found as JSON behind `/api`, if not at `path`."""
+
+    @property
+    def json_path(self) -> str:
+        return f"/api{self.api or self.path}"

@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean, median, stdev
 
-__all__ = ["median", "noise", "relative_deviation", "robust_deviation"]
+__all__ = ["far_off", "median", "noise", "relative_deviation", "robust_deviation"]
 
 # Makes the median absolute deviation of a normal sample an estimate of its standard deviation.
 _TO_SIGMA = 1.4826
+# As many robust standard deviations as hyperfine takes for an outlier, where that is a difference that matters.
+_OUTLIER_LIMIT = 14.826
+_OUTLIER_MATTERS = 1.2
 
 
 def robust_deviation(values: Sequence[float]) -> float:
     """An estimate of the standard deviation that a few outliers do not move."""
     centre = median(values)
     return _TO_SIGMA * median([abs(value - centre) for value in values])
+
+
+def far_off(values: Sequence[float]) -> float:
+    """A sample above this is an outlier."""
+    centre = median(values)
+    return max(_OUTLIER_MATTERS * centre, centre + _OUTLIER_LIMIT * robust_deviation(values))
 
 
 def relative_deviation(values: Sequence[float]) -> float:

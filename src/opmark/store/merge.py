@@ -51,7 +51,7 @@ def merge(into: Store, source: Store) -> Merged:
                 _Bringing(ours, here, there, done).run(run)
         known = there.execute(select(FINDING).order_by(FINDING.c.number)).mappings().all()
     with ours.writing() as here:
-        done.findings = _findings(here, [_less(row, "number") for row in known])
+        done.findings = add_findings(here, [_less(row, "number") for row in known])
     return done
 
 
@@ -72,7 +72,7 @@ class _Bringing:
         if not begun:
             self._here.execute(insert(RUN), {**_less(run._mapping, "number"), "id": key})
         added = sum(self._records(rows, key) for rows in self._missing(run.id, key))
-        self._notes(run.id, key)
+        add_notes(self._here, key, notes_of(self._there, run.id))
         self._done.records += added
         (self._done.new if not begun else self._done.completed if added else self._done.there).append(key)
         if key != run.id:
@@ -108,13 +108,6 @@ class _Bringing:
             self._here.execute(self._ours.database.insert_new(table), sorted(rows, key=lambda row: str(row["id"])))
         self._seen[table] |= wanted
 
-    def _notes(self, theirs: str, ours: str) -> None:
-        """Those that are newer than what is said here: the last word on a run counts."""
-        last = {note["kind"]: note["noted"] for note in _noted(self._here, ours)}
-        newer = [note for note in _noted(self._there, theirs) if note["noted"] > last.get(note["kind"], "")]
-        if newer:
-            self._here.execute(insert(RUN_NOTE), [{**note, "run_id": ours} for note in newer])
-
 
 def harmless_id(theirs: str) -> str:
     """Ids become names of files, and are printed; those of another store are whatever its maker liked. One that is
@@ -134,12 +127,20 @@ def _place(here: Connection, run: Row[Any], wanted: str) -> tuple[str, bool]:
     raise AssertionError("there is always another number")
 
 
-def _noted(connection: Connection, run_id: str) -> list[dict[str, Any]]:
+def add_notes(here: Connection, run_id: str, notes: list[dict[str, Any]]) -> None:
+    """Those that are newer than what is said here: the last word on a run counts."""
+    last = {note["kind"]: note["noted"] for note in notes_of(here, run_id)}
+    if newer := [note for note in notes if note["noted"] > last.get(note["kind"], "")]:
+        here.execute(insert(RUN_NOTE), [{**note, "run_id": run_id} for note in newer])
+
+
+def notes_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
     query = select(RUN_NOTE).where(RUN_NOTE.c.run_id == run_id).order_by(RUN_NOTE.c.number)
     return [_less(row, "number") for row in connection.execute(query).mappings()]
 
 
-def _findings(here: Connection, known: list[dict[str, Any]]) -> int:
+def add_findings(here: Connection, known: list[dict[str, Any]]) -> int:
+    """Those that are not there yet; how many."""
     columns = [column for column in FINDING.c if column.name != "number"]
     have = {tuple(row) for row in here.execute(select(*columns))}
     missing = [row for row in known if tuple(row[column.name] for column in columns) not in have]

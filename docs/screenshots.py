@@ -1,0 +1,145 @@
+"""The pictures of docs/images: pages of a run that was measured for real, as chromium shows them.
+
+    make screenshots                    measures a small suite on this CPU first: some minutes
+    make screenshots DB=store.db        of the last run of a store that is there, and the one before it
+
+Every picture is of a size that a README can show, and under 200 kB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.browser import browsing
+from benchmarks.common import OPMARK
+from benchmarks.served import Served
+
+from opmark.api.looking import look_at
+from opmark.schema.item import Looked
+from opmark.store.open import open_sql
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+IMAGES = Path(__file__).with_name("images")
+LARGEST = 200_000
+"""Bytes."""
+_SWEEP = ("run", "--suite", "sweep", "--op", "matmul,add,softmax,layer_norm", "--backend", "torch-cpu,jax-cpu")
+_MEASURED = (
+    ("calibrate",),
+    (*_SWEEP, "--effort", "quick", "--processes", "3", "--label", "before"),
+    (*_SWEEP, "--effort", "quick", "--processes", "3", "--label", "after"),
+    ("run", "--suite", "quick", "--effort", "quick", "--label", "quick"),
+)
+
+
+class Picture(NamedTuple):
+    name: str
+    """Of its file; `-dark` is appended to that in dark colours."""
+    address: str
+    """Of a page of the dashboard; of the report what stands behind its own."""
+    part: str = ""
+    """What of the page is scrolled to and shown alone, as CSS names it; empty: the window from its top."""
+    width: int = 1280
+    height: int = 800
+
+
+def pictures(looked: Looked, before: str) -> tuple[list[Picture], list[Picture]]:
+    """Of the report, and of the dashboard."""
+    run = looked.run.id
+    item = max((i for i in looked.items if i.timings), key=lambda i: i.seconds or 0.0, default=None)
+    of_report = [Picture("report", ""), Picture("report-roofline", "", "figure.chart:has(svg)")]
+    of_dashboard = [
+        Picture("runs", "/"),
+        Picture("run", f"/runs/{run}"),
+        Picture("roofline", f"/runs/{run}/roofline"),
+        Picture("compare", f"/compare?a={before}&b={run}"),
+        Picture("phone", f"/runs/{run}", width=390, height=800),
+    ]
+    if item:
+        of_dashboard.append(Picture("case", f"/cases/{item.case}"))
+    return of_report, of_dashboard
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make screenshots", description=__doc__)
+    parser.add_argument("--db", help="an existing store, instead of measuring")
+    parser.add_argument("--run", help="the run that is shown, by id or label. [default: the one with most items]")
+    parser.add_argument("--out", type=Path, default=IMAGES)
+    told = parser.parse_args()
+    told.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        environ = _environ(Path(folder))
+        db = told.db or _measured(Path(folder) / "store.db", environ)
+        looked, before = _chosen(db, told.run)
+        of_report, of_dashboard = pictures(looked, before)
+        with browsing() as browser, _report(db, looked, Path(folder), environ) as report:
+            take(browser, report, of_report, told.out)
+            with Served(db, environ=environ) as served:
+                take(browser, served.address, of_dashboard, told.out)
+
+
+def _environ(folder: Path) -> dict[str, str]:
+    """Away from the user's own store; what is compiled on the way goes with the folder."""
+    own = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("DATA", "CACHE", "STATE")}
+    return {name: value for name, value in os.environ.items() if name != "OPMARK_DB"} | own
+
+
+def _measured(db: Path, environ: dict[str, str]) -> str:
+    for command in _MEASURED:
+        print("opmark", *command, file=sys.stderr)
+        done = subprocess.run([OPMARK, *command, "--db", str(db)], env=environ, stdout=subprocess.DEVNULL)
+        if done.returncode not in (0, 1):  # 1: a case failed, which pages show too
+            raise SystemExit(f"opmark {' '.join(command)}: exit code {done.returncode}")
+    return str(db)
+
+
+def _chosen(db: str, name: str | None) -> tuple[Looked, str]:
+    """The run that is shown, and the one that it is compared with: the newest other one that shares cases with it."""
+    with closing(open_sql(db)) as store:
+        all_looked = [look_at(store, run) for run in store.runs()]
+    known = [looked for looked in all_looked if name in (None, looked.run.id, looked.run.label)]
+    if not known:
+        raise SystemExit(f"{db}: there is no run" + (f" `{name}`" if name else ""))
+    shown = known[0] if name else max(known, key=lambda looked: len(looked.items))
+    cases = {item.case for item in shown.items}
+    others = [looked for looked in all_looked if looked.run.id != shown.run.id]
+    most = max(others, key=lambda looked: len(cases & {item.case for item in looked.items}), default=shown)
+    return shown, most.run.id
+
+
+@contextmanager
+def _report(db: str, looked: Looked, folder: Path, environ: dict[str, str]) -> Iterator[str]:
+    file = folder / "report.html"
+    subprocess.run([OPMARK, "report", looked.run.id, "--db", db, "-o", str(file)], env=environ, check=True)
+    yield file.as_uri()
+
+
+def take(browser: Browser, home: str, wanted: list[Picture], folder: Path) -> None:
+    for picture in wanted:
+        for scheme, ending in (("light", ""), ("dark", "-dark")):
+            size = {"width": picture.width, "height": picture.height}
+            with browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce") as context:
+                page = context.new_page()
+                page.goto(home + picture.address)
+                shown = page.locator(picture.part).first if picture.part else page
+                _save(shown.screenshot(scale="css"), folder / f"{picture.name}{ending}.png")
+
+
+def _save(image: bytes, file: Path) -> None:
+    if len(image) > LARGEST:
+        raise SystemExit(f"{file}: {len(image):,} bytes, expected at most {LARGEST:,}: make its window smaller")
+    file.write_bytes(image)
+    print(f"{file}  {len(image) / 1000:.0f} kB", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""A dashboard, seen from a machine that sends to it: one address, one token, patience with a server that is busy.
+
+The token goes to that address and nowhere else: redirects are told and not followed, and it is in no message.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from opmark.errors import InvalidParameter, UserError
+from opmark.schema.pushed import MEDIA_TYPE, PATH, Received
+from opmark.version import VERSION
+
+PAUSES = (1.0, 3.0, 9.0, 27.0)
+"""Seconds before it is tried again: a server that restarts, or a store that somebody writes to for long."""
+SECONDS = 120.0
+"""For an answer: the server waits for the store, and so for others who write to it."""
+_LONGEST_PAUSE = 120.0
+"""However long a server asks to wait."""
+_ANSWER = 1 << 20
+"""Bytes of an answer that are read."""
+_AGAIN = frozenset({429, 502, 503, 504})
+_AS_IN = "as in https://bench.example.org or http://127.0.0.1:8000"
+
+
+class Undelivered(UserError):
+    """This could not be delivered, now or at all; it is still where it was."""
+
+
+class _Problem(Struct):
+    error: str = ""
+    hint: str = ""
+
+
+class _Answer(NamedTuple):
+    status: int
+    body: bytes
+    location: str
+    wait: float
+
+
+class Dashboard:
+    def __init__(
+        self, url: str, token: str | None, *, insecure_http: bool = False, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        where = _checked(url)
+        self._host, self._port, self._https = where.hostname or "", where.port, where.scheme == "https"
+        self._path = where.path.rstrip("/") + PATH
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self.name = f"{where.scheme}://{host}{f':{self._port}' if self._port else ''}{where.path.rstrip('/')}"
+        self._token, self._say = _checked_token(token), say
+        if not (self._https or insecure_http or _is_loopback(self._host)):
+            raise InvalidParameter(
+                f"{self.name}: over http everybody on the way could read the token",
+                "use https, or an SSH tunnel to 127.0.0.1; --insecure-http does it all the same",
+            )
+
+    def deliver(self, body: bytes) -> Received:
+        """`Undelivered` if that cannot be; another `UserError` where it is the same for whatever is sent."""
+        for pause in (*PAUSES, None):
+            try:
+                answer = self._post(body)
+                if answer.status not in _AGAIN:
+                    return self._read(answer)
+                trouble, wait = f"answers {answer.status}", answer.wait
+            except (ConnectionResetError, BrokenPipeError, TimeoutError, HTTPException) as error:
+                trouble, wait = str(error) or type(error).__name__, 0.0
+            except OSError as error:
+                raise self._unreachable(error) from None
+            if pause is None:
+                break
+            wait = max(pause, wait)
+            self._say(f"{self.name}: {trouble}; trying again in {wait:g} s")
+            time.sleep(wait)
+        raise Undelivered(f"{self.name}: {trouble}", "nothing is lost here: push again later")
+
+    def _post(self, body: bytes) -> _Answer:
+        connection = self._connection()
+        headers = {
+            "authorization": f"Bearer {self._token}",
+            "content-type": MEDIA_TYPE,
+            "content-encoding": "gzip",
+            "accept": "application/json",
+            "user-agent": f"opmark/{VERSION}",
+        }
+        try:
+            try:
+                connection.request("POST", self._path, body, headers)
+            except (BrokenPipeError, ConnectionResetError):
+                # A server that has seen enough answers before it has read everything.
+                return _answer(connection.getresponse())
+            return _answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def _connection(self) -> HTTPConnection:
+        if not self._https:
+            return HTTPConnection(self._host, self._port, timeout=SECONDS)
+        return HTTPSConnection(self._host, self._port, timeout=SECONDS, context=ssl.create_default_context())
+
+    def _read(self, answer: _Answer) -> Received:
+        status = answer.status
+        if status in (200, 201):
+            try:
+                return msgspec.json.decode(answer.body, type=Received)
+            except msgspec.MsgspecError:
+                raise self._no_dashboard("answers something else than a dashboard does") from None
+        if 300 <= status < 400:
+            where = urlsplit(answer.location)
+            raise self._no_dashboard(f"sends on to {where.scheme}://{where.hostname}{where.path}")
+        problem = _problem(answer.body)
+        if status in (401, 403):
+            raise UserError(
+                f"{self.name}: refuses the token ({status}): {problem.error or 'no reason is given'}",
+                problem.hint or "is it the one that `opmark serve --token` was given?",
+            )
+        if status in (404, 405):
+            raise self._no_dashboard(f"takes no runs ({status})")
+        raise Undelivered(f"{self.name}: {problem.error or f'answers {status}'}", problem.hint or None)
+
+    def _no_dashboard(self, what: str) -> UserError:
+        return UserError(f"{self.name}: {what}", "is that the address of `opmark serve`? " + _AS_IN)
+
+    def _unreachable(self, error: OSError) -> UserError:
+        if isinstance(error, ssl.SSLError):
+            return UserError(
+                f"{self.name}: no secure connection: {error.reason or error}",
+                "SSL_CERT_FILE names the certificate of an authority of your own",
+            )
+        if isinstance(error, socket.gaierror):
+            return UserError(f"{self.name}: no host of that name is known: {error.strerror}", _AS_IN)
+        return Undelivered(f"{self.name}: cannot be reached: {error.strerror or error}", "is `opmark serve` running?")
+
+
+def _answer(response: HTTPResponse) -> _Answer:
+    after = response.headers.get("retry-after", "")
+    wait = min(float(after), _LONGEST_PAUSE) if after.isascii() and after.isdecimal() else 0.0
+    return _Answer(response.status, response.read(_ANSWER), response.headers.get("location", ""), wait)
+
+
+def _problem(body: bytes) -> _Problem:
+    """What a server says of it; a proxy in front of it says something else."""
+    try:
+        return msgspec.json.decode(body, type=_Problem)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _Problem()
+
+
+def _checked(url: str) -> SplitResult:
+    """What is wrong with an address is said without quoting it: it may hold a password."""
+    try:
+        where = urlsplit(url)
+        port = where.port
+    except ValueError:
+        raise InvalidParameter("URL: this is not an address", _AS_IN) from None
+    if where.scheme not in ("http", "https") or not where.hostname:
+        raise InvalidParameter("URL: expected an address that begins with https:// or http://", _AS_IN)
+    if "@" in where.netloc:
+        raise InvalidParameter(
+            "URL: a user or a password in it would be seen by others", "OPMARK_TOKEN or --token-file has the token"
+        )
+    if where.query or where.fragment:
+        raise InvalidParameter("URL: expected nothing behind a ? or #", "OPMARK_TOKEN or --token-file has the token")
+    plain = url.isascii() and url.isprintable() and " " not in url
+    if not plain or port == 0:
+        raise InvalidParameter("URL: this is not an address", _AS_IN)
+    return where
+
+
+def _checked_token(token: str | None) -> str:
+    if not token:
+        raise InvalidParameter("push: no token is given", "put the dashboard's into OPMARK_TOKEN, or use --token-file")
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise InvalidParameter("push: the token has a character that none has", "printable ASCII without spaces")
+    return token
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,159 @@
+"""Communication over sizes: what goes over the busiest link a second, and how long it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from opmark.charts.common import unique
+from opmark.charts.parts import address, called, end, measured, positive, spoilt
+from opmark.metrics.bus import but_size, link_for
+from opmark.registry import backend_or_none, parameters_of
+from opmark.schema.case import Case, content_id
+from opmark.schema.chart import Axis, Chart, Mark, Series
+from opmark.schema.item import Item, Looked, Timing
+from opmark.schema.peaks import Interconnect
+from opmark.schema.shown import shown
+from opmark.units import counted, rate
+
+_MOST = 12
+"""Series that one figure can tell apart: if there are more, every operator gets a figure of its own."""
+
+Made = Callable[[Item, Timing], Mark]
+
+
+class _Line(NamedTuple):
+    """Items that differ only in their size, by size."""
+
+    name: str
+    items: list[Item]
+
+    @property
+    def op(self) -> str:
+        return self.items[0].op
+
+
+def bus(looked: Looked) -> list[Chart]:
+    communicating = [item for item in looked.items if item.traffic is not None]
+    lines = _lines(item for item in communicating if measured(item) and item.seconds and positive(item.traffic))
+    ops = list(dict.fromkeys(line.op for line in lines))
+    parts = [("", lines)] if len(lines) <= _MOST else [(op, [line for line in lines if line.op == op]) for op in ops]
+    charts = (chart for op, some in parts for chart in (_bandwidth(looked, op, some), _latency(op, some)))
+    return _with_notes(unique(chart for chart in charts if chart), spoilt(communicating))
+
+
+def _with_notes(charts: list[Chart], notes: list[str]) -> list[Chart]:
+    """On the first of them: said once."""
+    if not charts or not notes:
+        return charts
+    return [replace(charts[0], notes=(*charts[0].notes, *notes)), *charts[1:]]
+
+
+def _lines(items: Iterable[Item]) -> list[_Line]:
+    found: dict[str, list[Item]] = {}
+    for item in items:
+        found.setdefault(_alike(item), []).append(item)
+    return [_line(group) for group in found.values()]
+
+
+def _alike(item: Item) -> str:
+    first = item.headline
+    how = (item.threads, item.mode, item.effort, first.quantity if first else "", first.cache if first else "")
+    return content_id([item.op, but_size(item.params), item.phase, item.backend, item.implementation, *how])
+
+
+def _line(group: list[Item]) -> _Line:
+    first = group[0]
+    phase = "" if first.phase == "forward" else first.phase
+    parameters = shown(Case.of(first.op, but_size(first.params), "forward"), parameters_of(first.op))
+    name = " ".join(filter(None, (first.op, parameters, phase, "on", first.where)))
+    return _Line(name, sorted(group, key=lambda item: item.traffic or 0))
+
+
+def _bandwidth(looked: Looked, op: str, lines: Sequence[_Line]) -> Chart | None:
+    """None where nothing crosses a link."""
+    crossing = [_Line(name, kept) for name, items in lines if (kept := [i for i in items if positive(i.bus_bandwidth)])]
+    alone = sum(len(line.items) for line in lines) - sum(len(line.items) for line in crossing)
+    if not crossing:
+        return None
+    drawn = _drawn(crossing)
+    return Chart(
+        id=address("bus", op),
+        title="Bus bandwidth over size" + (f": {op}" if op else ""),
+        about="Bytes a second that the busiest link carries: comparable with its peak, whatever the number of ranks.",
+        kind="plot",
+        x=Axis("bytes of the whole buffer", "B", "log2"),
+        y=Axis("bus bandwidth", "B/s", "log"),
+        series=(*_series(drawn, _rate), *_ceilings(looked, drawn)),
+        notes=(
+            *_not_drawn(crossing),
+            *([f"{counted(alone, 'case')} left out: nothing crosses a link"] if alone else []),
+        ),
+    )
+
+
+def _latency(op: str, lines: Sequence[_Line]) -> Chart | None:
+    if not lines:
+        return None
+    return Chart(
+        id=address("bus-latency", op),
+        title="Time of communication over size" + (f": {op}" if op else ""),
+        about="Level on the left, where every message takes the same; rising where bandwidth is the limit.",
+        kind="plot",
+        x=Axis("bytes of the whole buffer", "B", "log2"),
+        y=Axis("time of the slowest rank", "s", "log"),
+        series=tuple(_series(_drawn(lines), _time)),
+        notes=tuple(_not_drawn(lines)),
+    )
+
+
+def _drawn(lines: Sequence[_Line]) -> list[_Line]:
+    """Those of most sizes, in the order of the run."""
+    chosen = sorted(range(len(lines)), key=lambda i: -len(lines[i].items))[:_MOST]
+    return [lines[i] for i in sorted(chosen)]
+
+
+def _not_drawn(lines: Sequence[_Line]) -> Iterator[str]:
+    if len(lines) > _MOST:
+        yield f"{len(lines) - _MOST} more series not drawn: those with most sizes are"
+
+
+def _series(lines: Sequence[_Line], made: Made) -> Iterator[Series]:
+    for line in lines:
+        pairs = [(item, item.headline) for item in line.items]
+        yield Series(line.name, tuple(made(item, timing) for item, timing in pairs if timing), "band")
+
+
+def _rate(item: Item, timing: Timing) -> Mark:
+    """The interval is that of the time, turned round."""
+    value, low, high = item.bus_bandwidth or 0.0, end(timing.low), end(timing.high)
+    crossed = value * (timing.median or 0.0)
+    ends = crossed / high if high else None, crossed / low if low else None
+    return Mark(item.traffic or 0, value, called(item), *ends, link=item.key)
+
+
+def _time(item: Item, timing: Timing) -> Mark:
+    return Mark(item.traffic or 0, timing.median or 0.0, called(item), end(timing.low), end(timing.high), link=item.key)
+
+
+def _ceilings(looked: Looked, lines: Sequence[_Line]) -> Iterator[Series]:
+    """One a link, as long as the sizes reach."""
+    sizes = [item.traffic or 0 for line in lines for item in line.items]
+    links = {link.name: link for line in lines for item in line.items if (link := _link(looked, item))}
+    for name, link in links.items():
+        peak = link.bandwidth or 0.0
+        ends = tuple(Mark(size, peak, name) for size in sorted({min(sizes), max(sizes)}))
+        yield Series(f"{name} peak {rate(peak, 'B/s')}", ends, "line", "ceiling")
+
+
+def _link(looked: Looked, item: Item) -> Interconnect | None:
+    """That data takes, where somebody tells what it can carry. Processes of one host have none."""
+    own, facts = backend_or_none(item.backend), looked.environments.get(item.environment, {})
+    device = facts.get("device") or (own.device if own else "")
+    known = looked.ceilings.get(item.environment)
+    if known is None or item.link is None or device == "cpu":
+        return None
+    found = (link_for(peaks, item.link) for peaks in (known.datasheet, known.measured) if peaks)
+    return next((link for link in found if link and positive(link.bandwidth)), None)

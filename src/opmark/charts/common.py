@@ -1,0 +1,126 @@
+"""What figures of all cases share: where something ran, what is left out and why, names of ways, free addresses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct, json
+from msgspec.structs import replace
+
+from opmark.charts.parts import end, positive, usable
+from opmark.registry import way_of
+from opmark.schema.chart import Chart
+from opmark.schema.item import Ceilings, Item, Looked, Timing
+from opmark.schema.measurement import PREEMPTED
+from opmark.schema.peaks import kept_under
+from opmark.units import counted
+
+COMMUNICATION = "of communication: the figures of bus bandwidth tell of it"
+NO_TIME = "whose headline is no time"
+NO_MEDIAN = "without a median above 0"
+SCHEDULER = "that the scheduler interrupted: the number is its own"
+
+_NO_CEILINGS = Ceilings()
+
+
+class Place(Struct, frozen=True):
+    """Hardware with its limits: environments that share both are one."""
+
+    key: str
+    name: str
+    """The chip; of a processor with the number of threads."""
+    ceilings: Ceilings
+
+
+NOWHERE = Place("", "unknown hardware", _NO_CEILINGS)
+"""Of what never ran, and of what nobody told where."""
+
+
+def places(looked: Looked) -> dict[str, Place]:
+    """By the id of an environment. A processor with other threads has other limits: it is another place."""
+    found = {}
+    for environment, facts in looked.environments.items():
+        own, name = looked.ceilings.get(environment, _NO_CEILINGS), kept_under(facts)
+        found[environment] = Place(f"{name} {json.encode(own).decode()}", name, own)
+    return found
+
+
+class Left:
+    """What a figure leaves out: how many, by reason."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def out(self, reason: str, number: int = 1) -> None:
+        self._counts[reason] += number
+
+    def notes(self) -> tuple[str, ...]:
+        return tuple(f"left out: {counted(number, 'case')} {reason}" for reason, number in self._counts.items())
+
+
+def why_out(item: Item) -> str:
+    """Why there is no time of its work to draw, or nothing."""
+    if item.status != "ok":
+        return f"that ended as `{item.status}`"
+    if item.traffic is not None:
+        return COMMUNICATION
+    first = item.headline
+    if first is not None and first.unit != "s":
+        return NO_TIME
+    if first is not None and PREEMPTED in first.cautions:
+        return SCHEDULER
+    return "" if usable(first) else NO_MEDIAN
+
+
+def timed(timing: Timing | None) -> bool:
+    """Whether it is a time that says something of the operator, and has a place on a logarithmic axis."""
+    return usable(timing) and timing.unit == "s"
+
+
+def ends(timing: Timing) -> tuple[float | None, float | None]:
+    """Of its interval, where both can be drawn."""
+    low, high = end(timing.low), end(timing.high)
+    return (low, high) if low is not None and high is not None else (None, None)
+
+
+class Ways:
+    """Backend and implementation as series are called; asked for thousands of times."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], str] = {}
+
+    def name(self, item: Item) -> str:
+        key = (item.backend, item.implementation)
+        if key not in self._known:
+            self._known[key] = item.backend + way_of(*key)
+        return self._known[key]
+
+
+def phased(item: Item) -> str:
+    """The operator, and the phase where it is not the usual one."""
+    return item.op if item.phase == "forward" else f"{item.op} {item.phase}"
+
+
+def doubts(timing: Timing) -> str:
+    return ", ".join(timing.cautions)
+
+
+def wide(values: Sequence[float], most: float) -> bool:
+    """Whether they are so far apart that only a logarithmic axis shows the smallest."""
+    known = [value for value in values if positive(value)]
+    return bool(known) and max(known) > most * min(known)
+
+
+def unique(charts: Iterable[Chart]) -> list[Chart]:
+    """The second of an address gets a number: names that differ may have the same letters."""
+    taken: set[str] = set()
+    found = []
+    for chart in charts:
+        free, number = chart.id, 1
+        while free in taken:
+            number += 1
+            free = f"{chart.id}-{number}"
+        taken.add(free)
+        found.append(chart if free == chart.id else replace(chart, id=free))
+    return found

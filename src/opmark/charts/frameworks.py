@@ -1,0 +1,200 @@
+"""Framework against framework: the same case on several backends of the same hardware."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from opmark import units
+from opmark.charts.common import NOWHERE, Place, Ways, doubts, ends, places, timed, unique, wide
+from opmark.charts.parts import address, called, listed
+from opmark.schema.chart import Axis, Chart, Mark, Rule, Series
+from opmark.schema.item import Item, Looked, Timing
+from opmark.schema.quantity import Cache
+from opmark.stats import log_interval
+
+MOST_CASES = 25
+"""In one picture: those that backends differ most in."""
+LINEAR = 20.0
+"""Up to this factor between bars the shortest can still be seen on a linear axis."""
+ENOUGH = 0.5
+"""Who has less than this part of the cases is left out of the mean: only what all have counts there."""
+
+Key = tuple[str, Cache]
+
+
+class Race(NamedTuple):
+    """One case, and who measured the same quantity of it."""
+
+    item: Item
+    """The first, after which it is named."""
+    times: dict[str, tuple[Item, Timing]]
+    """By backend and implementation."""
+
+    @property
+    def spread(self) -> float:
+        found = [timing.median or math.inf for _, timing in self.times.values()]
+        return max(found) / min(found)
+
+
+@dataclass
+class _Field:
+    """Races that can stand in one picture: one place, number of threads, quantity and state of the caches."""
+
+    place: Place
+    threads: int
+    key: Key
+    races: list[Race] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def frameworks(looked: Looked) -> list[Chart]:
+    fields = _fields(looked)
+    return unique(chart for own in fields for chart in (_bars(own), *_summary(own)))
+
+
+def _fields(looked: Looked) -> list[_Field]:
+    where, ways, found = places(looked), Ways(), dict[tuple[str, int, Key], _Field]()
+    unlike: dict[tuple[str, int], list[str]] = {}
+    for (key, threads, _), items in _same_case(looked, where).items():
+        if len({item.backend for item in items}) < 2:
+            continue
+        place = where.get(items[0].environment, NOWHERE)
+        shared = _shared(items)
+        if shared is None:
+            unlike.setdefault((key, threads), []).append(items[0].name)
+            continue
+        own = found.setdefault((key, threads, shared), _Field(place, threads, shared))
+        own.races.append(_race(items, shared, ways))
+    for (key, threads, _), own in found.items():
+        if names := unlike.pop((key, threads), []):
+            own.notes.append(f"left out: no quantity that all measured of {listed(names)}")
+    _tell_failures(looked, list(found.values()))
+    return list(found.values())
+
+
+def _same_case(looked: Looked, where: dict[str, Place]) -> dict[tuple[str, int, str], list[Item]]:
+    """What went well, by place, threads and case; the hardware is the same, so that it is a race of frameworks."""
+    found: dict[tuple[str, int, str], list[Item]] = {}
+    for item in looked.items:
+        if item.status == "ok" and any(map(timed, item.timings)):
+            place = where.get(item.environment, NOWHERE)
+            found.setdefault((place.key, item.threads, item.case), []).append(item)
+    return found
+
+
+def _shared(items: Sequence[Item]) -> Key | None:
+    """The first quantity of the first that all have a number of."""
+    keys = [{(t.quantity, t.cache): None for t in item.timings if timed(t)} for item in items]
+    return next((key for key in keys[0] if all(key in own for own in keys[1:])), None)
+
+
+def _race(items: Sequence[Item], key: Key, ways: Ways) -> Race:
+    """Of what one backend measured in several modes or with several seeds the first is taken."""
+    times: dict[str, tuple[Item, Timing]] = {}
+    for item in items:
+        timing = item.timing(*key)
+        if timing is not None:
+            times.setdefault(ways.name(item), (item, timing))
+    return Race(items[0], times)
+
+
+def _tell_failures(looked: Looked, fields: Sequence[_Field]) -> None:
+    """A backend that fails what others do is no faster: it is named, beneath the first picture."""
+    done = {item.case for item in looked.items if item.status == "ok"}
+    failed = [f"{called(item)} ({item.status})" for item in looked.items if item.failed and item.case in done]
+    if fields and failed:
+        fields[0].notes.append(f"failed where others did not: {listed(failed)}")
+
+
+def _bars(own: _Field) -> Chart:
+    races = sorted(own.races, key=lambda race: -race.spread)[:MOST_CASES]
+    contenders = list(dict.fromkeys(name for race in races for name in race.times))
+    marks: dict[str, list[Mark]] = {name: [] for name in contenders}
+    for y, race in enumerate(races):
+        for name, (item, timing) in race.times.items():
+            marks[name].append(_bar(race, y, item, timing))
+    logarithmic = wide([mark.x for found in marks.values() for mark in found], LINEAR)
+    quantity, cache = own.key
+    notes = ["the axis is logarithmic: compare the ends of bars, not their lengths"] if logarithmic else []
+    if more := len(own.races) - len(races):
+        notes.append(f"left out: {units.counted(more, 'case')} in which they differ less; choose operators to see all")
+    return Chart(
+        id=address("frameworks", own.place.name, str(own.threads), quantity, cache),
+        title=f"Backends on {_on(own)}: {quantity}, {cache}",
+        about="Time a call of the same case on each backend, with intervals; the cases that differ most come first.",
+        kind="bars",
+        x=Axis(f"{quantity}, {cache}", "s", "log" if logarithmic else "linear"),
+        y=Axis("case", "", "category", _names(races)),
+        series=tuple(Series(name, tuple(found), "bars") for name, found in marks.items()),
+        notes=(*notes, *own.notes),
+    )
+
+
+def _names(races: Sequence[Race]) -> tuple[str, ...]:
+    return tuple(race.item.name for race in races)
+
+
+def _on(own: _Field) -> str:
+    """A processor's name tells its threads; where these are not those of the case, it is said."""
+    said = own.place.name.endswith(f"×{own.threads}") or "×" not in own.place.name
+    return own.place.name if said else f"{own.place.name} ({units.counted(own.threads, 'thread')})"
+
+
+def _bar(race: Race, y: int, item: Item, timing: Timing) -> Mark:
+    fastest = min(other.median or math.inf for _, other in race.times.values())
+    slower = (timing.median or 0) / fastest
+    said = "the fastest" if slower == 1 else f"{units.significant(slower)} times the fastest"
+    low, high = ends(timing)
+    note = "; ".join(filter(None, [said, doubts(timing)]))
+    return Mark(timing.median or 0, y, called(item), low, high, link=item.key, note=note)
+
+
+def _summary(own: _Field) -> Iterator[Chart]:
+    """Geometric means over the cases that all have; of fewer than two cases there is nothing to sum up."""
+    names, races, dropped = _common(own.races)
+    if len(names) < 2 or len(races) < 2:
+        return
+    base, (quantity, cache) = names[0], own.key
+    means = sorted(((_mean(name, base, races), name) for name in names), key=lambda pair: (pair[0][0], pair[1]))
+    marks = [Mark(mean, y, f"{name} against {base}", low, high) for y, ((mean, low, high), name) in enumerate(means)]
+    values = [mark.x for mark in marks]
+    notes = [f"over {len(races)} of {units.counted(len(own.races), 'case')}: those that all of them have"]
+    notes += [f"left out: {name}, which has too few of the cases" for name in dropped]
+    yield Chart(
+        id=address("frameworks", own.place.name, str(own.threads), quantity, cache, "mean"),
+        title=f"Backends on {_on(own)} in the mean: {quantity}, {cache}",
+        about=f"Geometric mean of the time relative to {base}: above 1 is slower. Intervals tell how cases spread.",
+        kind="bars",
+        x=Axis(f"time relative to {base}", "ratio", "log" if wide([*values, 1.0], LINEAR) else "linear"),
+        y=Axis("backend", "", "category", tuple(name for _, name in means)),
+        series=(Series("geometric mean", tuple(marks), "bars"),),
+        rules=(Rule("x", 1.0, f"as fast as {base}"),),
+        notes=tuple(notes),
+    )
+
+
+def _common(races: Sequence[Race]) -> tuple[list[str], list[Race], list[str]]:
+    """Who is compared, the one with the most cases first; the races that all of them are in; who is left out."""
+    counts: dict[str, int] = {}
+    for race in races:
+        for name in race.times:
+            counts[name] = counts.get(name, 0) + 1
+    order = sorted(counts, key=lambda name: -counts[name])
+    names = [name for name in order if counts[name] >= ENOUGH * counts[order[0]]]
+    while names:
+        found = [race for race in races if all(name in race.times for name in names)]
+        if found:
+            return names, found, [name for name in order if name not in names]
+        names.pop()
+    return [], [], order
+
+
+def _mean(name: str, base: str, races: Sequence[Race]) -> tuple[float, float | None, float | None]:
+    ratios = [(race.times[name][1].median or 1) / (race.times[base][1].median or 1) for race in races]
+    if name == base:
+        return 1.0, None, None
+    low, high, _ = log_interval(ratios)
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)), low, high

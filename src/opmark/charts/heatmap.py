@@ -1,0 +1,160 @@
+"""How much of the hardware is used, at a glance: operators against element types and against sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from opmark import units
+from opmark.charts.common import NOWHERE, Left, Place, Ways, phased, places, unique, why_out
+from opmark.charts.parts import address, listed, positive
+from opmark.schema.chart import Axis, Chart, Mark, Series
+from opmark.schema.dtype import DTYPES
+from opmark.schema.item import Item, Looked, Share
+from opmark.schema.shown import short_bytes
+from opmark.stats import median
+
+MOST_ROWS = 40
+"""Operators in one picture, those furthest from the peak; the others need attention least."""
+MOST_PLACES = 6
+"""Backends, with their chips, that get pictures: those with the most cases."""
+
+NO_SHARE = "without a share: of its work or of the peak that it needs nothing is known"
+_ABOUT = (
+    "Each cell is the median over its cases of the time that the chip would need at least over the time that it took, "
+    "by the {source} limits. Operators furthest from them come first."
+)
+_SMALLEST = 5
+"""Sizes below 4 to this power are one class."""
+
+
+class _Cell(NamedTuple):
+    row: str
+    item: Item
+    share: float
+
+
+class _Group(NamedTuple):
+    """What one backend measured in one place with one number of threads."""
+
+    title: str
+    source: str
+    cells: list[_Cell]
+    left: Left
+
+
+def heatmap(looked: Looked) -> list[Chart]:
+    groups = sorted(_groups(looked), key=lambda group: -len(group.cells))
+    found = (chart for group in groups[:MOST_PLACES] for chart in (*_by_dtype(group), *_by_size(group)))
+    charts = [chart for chart in found if len(chart.series[0].marks) > 1]  # a single cell is a number, and in the table
+    if charts and (more := [group.title for group in groups[MOST_PLACES:]]):
+        charts[0] = replace(charts[0], notes=(*charts[0].notes, f"left out: {listed(more)}, which have fewer cases"))
+    return unique(charts)
+
+
+def _groups(looked: Looked) -> list[_Group]:
+    where, found = places(looked), dict[tuple[str, str, int], tuple[Place, list[Item]]]()
+    for item in looked.items:
+        place = where.get(item.environment, NOWHERE)
+        found.setdefault((item.backend, place.key, item.threads), (place, []))[1].append(item)
+    ways, made = Ways(), []
+    for (backend, key, threads), (place, items) in found.items():
+        several = sum((backend, key) == other[:2] for other in found) > 1
+        title = f"{backend} on {place.name}" + (f" with {units.counted(threads, 'thread')}" if several else "")
+        if (group := _group(title, items, ways)).cells:
+            made.append(group)
+    return made
+
+
+def _group(title: str, items: Sequence[Item], ways: Ways) -> _Group:
+    """By what was measured of the chip, if it was; the two are not mixed in one picture."""
+    by_measured = any(item.of_peak for item in items)
+    cells, left = [], Left()
+    for item in items:
+        share = item.of_peak if by_measured else item.of_datasheet
+        if reason := _why_out(item, share):
+            left.out(reason)
+        elif share is not None:
+            row = phased(item) + ways.name(item).removeprefix(item.backend)
+            cells.append(_Cell(row, item, share.share))
+    return _Group(title, "measured" if by_measured else "datasheet's", cells, left)
+
+
+def _why_out(item: Item, share: Share | None) -> str:
+    return why_out(item) or ("" if share is not None and positive(share.share) else NO_SHARE)
+
+
+def _by_dtype(group: _Group) -> Iterator[Chart]:
+    found = sorted({cell.item.dtype for cell in group.cells}, key=_rank)
+    if len(found) > 1:
+        place = {dtype: i for i, dtype in enumerate(found)}
+        names = tuple(dtype or "none" for dtype in found)
+        axis = Axis("element type", "", "category", names)
+        yield _chart(group, "element type", axis, lambda item: place[item.dtype])
+
+
+def _rank(dtype: str) -> tuple[int, str]:
+    return (list(DTYPES).index(dtype) if dtype in DTYPES else len(DTYPES), dtype)
+
+
+def _by_size(group: _Group) -> Iterator[Chart]:
+    """By bytes moved, in classes four times as large each: parameters of operators cannot be compared."""
+    classes = [_size_class(cell.item.bytes or 0) for cell in group.cells]
+    first, last = min(classes), max(classes)
+    names = tuple(_class_name(power) for power in range(first, last + 1))
+    axis = Axis("bytes moved", "", "category", names)
+    yield _chart(group, "size", axis, lambda item: _size_class(item.bytes or 0) - first)
+
+
+def _size_class(moved: int) -> int:
+    """The power of 4 that it reaches; exact, which a logarithm is not."""
+    return max(_SMALLEST - 1, (moved.bit_length() - 1) // 2)
+
+
+def _class_name(power: int) -> str:
+    if power < _SMALLEST:
+        return f"below {short_bytes(4**_SMALLEST)}"
+    return f"{short_bytes(4**power)}–{short_bytes(4 ** (power + 1))}"
+
+
+def _chart(group: _Group, by: str, across: Axis, column: Callable[[Item], int]) -> Chart:
+    rows: dict[str, list[_Cell]] = {}
+    for cell in group.cells:
+        rows.setdefault(cell.row, []).append(cell)
+    order = sorted(rows, key=lambda row: (median([cell.share for cell in rows[row]]), row))
+    shown = order[:MOST_ROWS]
+    marks = [mark for y, row in enumerate(shown) for mark in _marks(row, y, rows[row], across, column)]
+    return Chart(
+        id=address("heatmap", group.title, by),
+        title=f"Share of the {group.source} peak by {by}: {group.title}",
+        about=_ABOUT.format(source=group.source),
+        kind="heatmap",
+        x=across,
+        y=Axis("operator", "", "category", tuple(shown)),
+        series=(Series(group.title, tuple(marks), "cells"),),
+        values=Axis(f"share of the {group.source} peak", "share", "linear"),
+        notes=(*_notes(marks, len(order) - len(shown), group.source), *group.left.notes()),
+    )
+
+
+def _notes(marks: Sequence[Mark], more: int, source: str) -> Iterator[str]:
+    if more:
+        yield f"left out: {units.counted(more, 'operator')} nearer to the peak; choose operators to see them"
+    above = sum((mark.value or 0) > 1 for mark in marks)
+    if above:
+        hint = ": `opmark calibrate` again, on a quiet machine" if source == "measured" else ""
+        yield f"{units.counted(above, 'cell')} above 100 %, which no chip can do{hint}"
+
+
+def _marks(row: str, y: int, cells: Sequence[_Cell], across: Axis, column: Callable[[Item], int]) -> Iterator[Mark]:
+    columns: dict[int, list[_Cell]] = {}
+    for cell in cells:
+        columns.setdefault(column(cell.item), []).append(cell)
+    for x, own in sorted(columns.items()):
+        shares = [cell.share for cell in own]
+        alone = len(own) == 1
+        reach = "" if alone else f"from {units.percent(min(shares))} to {units.percent(max(shares))}"
+        name = f"{row}, {across.names[x]}: {own[0].item.name if alone else f'median of {len(own)} cases'}"
+        yield Mark(x, y, name, value=median(shares), link=own[0].item.key if alone else "", note=reach)

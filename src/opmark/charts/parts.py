@@ -1,0 +1,105 @@
+"""What several figures need: which numbers can be drawn, who is held against whom, how things are called."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple, TypeGuard
+
+from opmark.schema.chart import Mark, Series
+from opmark.schema.item import Item, Timing
+from opmark.schema.measurement import PREEMPTED
+from opmark.units import counted
+
+_FEW = 5
+"""Things that a note names; the others are counted."""
+
+
+def positive(value: float | None) -> TypeGuard[float]:
+    """Whether it has a place on a logarithmic axis."""
+    return value is not None and math.isfinite(value) and value > 0
+
+
+def end(value: float | None) -> float | None:
+    """Of an interval, where it can be drawn."""
+    return value if positive(value) else None
+
+
+def usable(timing: Timing | None) -> TypeGuard[Timing]:
+    """Whether its number says something of the operator."""
+    return timing is not None and positive(timing.median) and PREEMPTED not in timing.cautions
+
+
+def measured(item: Item) -> Timing | None:
+    """The headline of what went well, if it is usable."""
+    return item.headline if item.status == "ok" and usable(item.headline) else None
+
+
+def spoilt(items: Iterable[Item]) -> list[str]:
+    """A note on numbers that were taken and cannot be drawn; what failed is told elsewhere."""
+    count = sum(item.status == "ok" and bool(item.timings) and measured(item) is None for item in items)
+    return [f"{counted(count, 'case')} left out: no usable number (preempted, 0 or none)"] if count else []
+
+
+def called(item: Item) -> str:
+    return f"{item.name} on {item.where}"
+
+
+def address(*texts: str) -> str:
+    """Fit for the id of a chart."""
+    return "-".join(filter(None, (re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-") for text in texts)))
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few of them; how many more."""
+    more = len(names) - _FEW
+    return "; ".join([*names[:_FEW], *([f"and {more} more"] if more > 0 else [])])
+
+
+class Factor(NamedTuple):
+    value: float
+    low: float | None
+    high: float | None
+
+
+def faster(base: Timing | None, other: Timing | None) -> Factor | None:
+    """How many times as fast the other is; its interval from both of theirs. None where they are not comparable."""
+    if not (usable(base) and usable(other)) or (base.quantity, base.cache) != (other.quantity, other.cache):
+        return None
+    if base is other:
+        return Factor(1.0, 1.0, 1.0)
+    slow, quick = end(base.low), end(other.high)
+    low = slow / quick if slow and quick else None
+    slow, quick = end(base.high), end(other.low)
+    return Factor((base.median or 0) / (other.median or 1), low, slow / quick if slow and quick else None)
+
+
+def beside(
+    items: Iterable[Item], same: Callable[[Item], Hashable], apart: Callable[[Item], Hashable]
+) -> list[list[Item]]:
+    """Those that are the `same` but for what sets them `apart`, two or more each. What was measured several times, with
+    other seeds perhaps, is held against its own kind: the second against the second."""
+    times: Counter[Hashable] = Counter()
+    found: dict[Hashable, list[Item]] = {}
+    for item in items:
+        key, own = same(item), apart(item)
+        found.setdefault((key, times[key, own]), []).append(item)
+        times[key, own] += 1
+    return [group for group in found.values() if len(group) > 1]
+
+
+def by_backend(pairs: Iterable[tuple[Item, Mark]]) -> tuple[Series, ...]:
+    """Dots, a series a backend."""
+    found: dict[str, list[Mark]] = {}
+    for item, mark in pairs:
+        found.setdefault(item.backend, []).append(mark)
+    return tuple(Series(name, tuple(marks)) for name, marks in found.items())
+
+
+def diagonal(series: Sequence[Series], name: str) -> Series:
+    """The line on which both values are the same, as long as the dots reach."""
+    values = [value for one in series for mark in one.marks for value in (mark.x, mark.y)]
+    ends = tuple(Mark(value, value) for value in (min(values), max(values)))
+    return Series(name, ends, "line", "guide")

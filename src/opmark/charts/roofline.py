@@ -1,0 +1,151 @@
+"""The roofline: operations a second over operations a byte, below what the chip can do at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from opmark import units
+from opmark.charts.ceilings import ceilings, unknown
+from opmark.charts.common import NOWHERE, Left, Place, doubts, places, timed, unique, why_out
+from opmark.charts.dots import Dot, thinned
+from opmark.charts.parts import address, called
+from opmark.schema.chart import Axis, Chart, Mark, Series
+from opmark.schema.dtype import DTYPES
+from opmark.schema.item import Item, Looked
+from opmark.schema.quantity import CACHES
+
+MOST_DTYPES = 3
+"""Element types in one picture; of more, those of one kind and width share one."""
+MOST_SERIES = 8
+"""That can be told apart; where there would be more, element types are not series of their own."""
+MOST_DOTS = 4000
+"""In one picture: more are slow to look at, and lie on each other."""
+
+MOVES_ONLY = "that only moves data, without arithmetic: the table and the figures over size tell its bandwidth"
+UNCOUNTED = "whose floating-point operations nobody can count"
+NO_BYTES = "that moves no bytes, or nobody knows how many"
+_X = Axis("operational intensity", "flop/B", "log")
+_Y = Axis("floating-point operations a second", "flop/s", "log")
+_ABOUT = (
+    "Each dot is a case in one state of the caches. Under a slanted line memory or a cache is the limit, under a level "
+    "one arithmetic; what lies between a dot and its line could be gained."
+)
+
+
+@dataclass
+class _Group:
+    """What ran in one place."""
+
+    place: Place
+    dots: list[Dot] = field(default_factory=list)
+    left: Left = field(default_factory=Left)
+
+
+def roofline(looked: Looked) -> list[Chart]:
+    """One a chip with its limits, or one a kind of element type where there are many."""
+    where, groups = places(looked), dict[str, _Group]()
+    for item in looked.items:
+        place = where.get(item.environment, NOWHERE)
+        group = groups.setdefault(place.key, _Group(place))
+        if reason := _why_out(item):
+            group.left.out(reason)
+        else:
+            group.dots.extend(_dots(item, group.left))
+    charts = [chart for group in groups.values() if group.dots for chart in _of_place(group)]
+    untold = [note for group in groups.values() if not group.dots for note in group.left.notes()]
+    if charts and untold:  # of a place without a picture
+        charts[0] = replace(charts[0], notes=(*charts[0].notes, *untold))
+    return unique(charts)
+
+
+def _why_out(item: Item) -> str:
+    if reason := why_out(item):
+        return reason
+    if not item.flops:
+        return UNCOUNTED if item.flops is None else MOVES_ONLY
+    return "" if item.bytes else NO_BYTES
+
+
+def _dots(item: Item, left: Left) -> Iterator[Dot]:
+    """The headline in each state of the caches; the other quantities have the launch in them, or are no times."""
+    first, moved, flops = item.headline, item.bytes or 1, item.flops or 0
+    for timing in item.timings:
+        if first is None or timing.quantity != first.quantity:
+            continue
+        if timed(timing) and timing.median:
+            yield Dot(item, timing, flops / moved, flops / timing.median)
+        else:
+            left.out(f"without a median above 0 where caches are {timing.cache}")
+
+
+def _of_place(group: _Group) -> Iterator[Chart]:
+    kinds: dict[str, list[Dot]] = {}
+    several = len({dot.item.dtype for dot in group.dots}) > MOST_DTYPES
+    for dot in group.dots:
+        kinds.setdefault(_kind(dot.item.dtype) if several else "", []).append(dot)
+    for i, (kind, dots) in enumerate(kinds.items()):
+        yield _chart(group.place, kind, dots, group.left.notes() if i == 0 else ())
+
+
+def _kind(dtype: str) -> str:
+    """Element types that have about the same ceiling."""
+    known = DTYPES.get(dtype)
+    if known is None:
+        return dtype or "no element type"
+    return {"float": f"{8 * known.size}-bit floats", "complex": "complex numbers"}.get(known.kind, "integers")
+
+
+def _chart(place: Place, kind: str, dots: Sequence[Dot], notes: tuple[str, ...]) -> Chart:
+    shown = thinned(dots, MOST_DOTS)
+    dtypes = sorted({dot.item.dtype for dot in dots}, key=_rank)
+    lines = ceilings(place.ceilings, dtypes, [dot.intensity for dot in shown], warm=_any_warm(shown))
+    hidden = len(dots) - len(shown)
+    covered = f"left out: {units.counted(hidden, 'dot')} that lie on others of their kind; choose operators to see all"
+    return Chart(
+        id=address("roofline", place.name, kind),
+        title=f"Roofline of {place.name}" + (f", {kind}" if kind else ""),
+        about=_ABOUT,
+        kind="plot",
+        x=_X,
+        y=_Y,
+        series=(*lines, *_series(shown, dtypes)),
+        notes=(*unknown(place, dtypes), *([covered] if hidden else []), *notes),
+    )
+
+
+def _rank(dtype: str) -> tuple[int, str]:
+    names = list(DTYPES)
+    return (names.index(dtype) if dtype in DTYPES else len(names), dtype)
+
+
+def _any_warm(dots: Sequence[Dot]) -> bool:
+    return any(dot.timing.cache == "warm" for dot in dots)
+
+
+def _series(dots: Sequence[Dot], dtypes: Sequence[str]) -> Iterator[Series]:
+    """By backend, the coldest first; by element type as well, while these can be told apart."""
+    found: dict[tuple[str, str, str], list[Mark]] = {}
+    for dot in dots:
+        found.setdefault((dot.item.backend, dot.timing.cache, dot.item.dtype), []).append(_mark(dot))
+    backends = dict.fromkeys(backend for backend, _, _ in found)
+    apart = len(dtypes) > 1 and len(found) <= MOST_SERIES
+    for backend in backends:
+        for cache in CACHES:
+            own = {dtype: found[backend, cache, dtype] for dtype in dtypes if (backend, cache, dtype) in found}
+            if apart:
+                yield from (Series(f"{backend}, {cache}, {dtype}", tuple(marks)) for dtype, marks in own.items())
+            elif own:
+                yield Series(f"{backend}, {cache}", tuple(mark for marks in own.values() for mark in marks))
+
+
+def _mark(dot: Dot) -> Mark:
+    item, timing = dot.item, dot.timing
+    said = [f"{timing.quantity} {units.seconds(timing.median or 0)}"]
+    if timing is item.headline and (share := item.of_peak or item.of_datasheet):
+        of = "measured" if item.of_peak else "datasheet's"
+        said.append(f"{units.percent(share.share)} of the {of} peak ({share.bound})")
+    said += filter(None, [doubts(timing)])
+    return Mark(dot.intensity, dot.rate, called(item), link=item.key, note="; ".join(said))

@@ -1,0 +1,139 @@
+"""Raw samples of a case in the order taken, with what is doubtful about them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from opmark.charts.parts import address, called
+from opmark.schema.chart import Axis, Chart, Mark, Role, Rule, Series, Unit
+from opmark.schema.item import Item, Timing
+from opmark.schema.measurement import Measurement
+from opmark.schema.quantity import QUANTITIES, Cache
+from opmark.schema.record import Record
+from opmark.stats import far_off
+from opmark.units import counted, percent
+
+MOST = 120
+_SERIES: tuple[tuple[str, Role], ...] = (("samples", "data"), ("clock held down", "data"), ("outliers", "alarm"))
+"""A sample is in the last of them that fits."""
+_PLAIN, _HELD, _OUTLIER = range(3)
+
+
+class Sample(NamedTuple):
+    place: int
+    """Among all samples of the item, from 1."""
+    value: float
+    process: int
+    number: int
+    """Among those of its process, from 1."""
+    kind: int
+    """Its place in the series."""
+    held: bool
+
+
+def samples(
+    item: Item, records: Sequence[Record], quantity: str = "", cache: Cache | None = None, *, most: int = MOST
+) -> Chart:
+    """Of the headline, or of the quantity that is named, in one state of the caches. `records`: those of the item, as
+    `store.whole.records_behind` reads them; `most`: points that are drawn, outliers not counted if they are many."""
+    timing = item.timing(quantity, cache) if quantity else item.headline
+    which = (quantity or (timing.quantity if timing else ""), cache or (timing.cache if timing else None))
+    found = [(record, m) for record in records if (m := record.measurement(which[0] or None, which[1]))]
+    taken = list(_taken(found))
+    finite = [sample for sample in taken if math.isfinite(sample.value)]
+    drawn = thinned(finite, most)
+    name = " ".join(filter(None, which))
+    return Chart(
+        id=address("samples", item.key, *filter(None, which)),
+        title=f"Samples of {called(item)}" + (f", {name}" if name else ""),
+        about="Every sample in the order taken; the line is the median, the stretch around it where that may lie.",
+        kind="samples",
+        x=Axis("sample", "count", "linear"),
+        y=Axis(name, _unit(which[0]), "linear"),
+        series=tuple(_series(drawn)),
+        rules=(*_centre(timing), *_processes(taken)),
+        notes=(*_left_out(item, taken, finite, drawn), *_cautions([m for _, m in found])),
+    )
+
+
+def _unit(quantity: str) -> Unit:
+    return QUANTITIES[quantity].unit if quantity in QUANTITIES else "s"
+
+
+def _taken(found: Sequence[tuple[Record, Measurement]]) -> Iterator[Sample]:
+    """Processes one after the other; an outlier is one among the samples of its process."""
+    place = 0
+    for record, m in found:
+        held, finite = set(m.throttled), [value for value in m.samples if math.isfinite(value)]
+        far = far_off(finite) if finite else math.inf
+        for i, value in enumerate(m.samples):
+            place += 1
+            kind = _OUTLIER if value > far else _HELD if i in held else _PLAIN
+            yield Sample(place, value, record.task.settings.process, i + 1, kind, i in held)
+
+
+def thinned(found: Sequence[Sample], most: int) -> list[Sample]:
+    """All outliers, and so many of the others, evenly, that there are `most` together; at least half of `most`, so that
+    outliers never stand alone."""
+    if len(found) <= most:
+        return list(found)
+    others = [sample for sample in found if sample.kind != _OUTLIER]
+    room = min(max(most - (len(found) - len(others)), most // 2, 1), len(others))
+    step = (len(others) - 1) / max(room - 1, 1)
+    kept = {others[round(i * step)].place for i in range(room)}
+    return [sample for sample in found if sample.kind == _OUTLIER or sample.place in kept]
+
+
+def _series(drawn: Sequence[Sample]) -> Iterator[Series]:
+    several = len({sample.process for sample in drawn}) > 1
+    for kind, (name, role) in enumerate(_SERIES):
+        marks = tuple(_mark(sample, several) for sample in drawn if sample.kind == kind)
+        if marks:
+            yield Series(name, marks, "points", role)
+
+
+def _mark(sample: Sample, several: bool) -> Mark:
+    label = f"sample {sample.number}" + (f" of process {sample.process}" if several else "")
+    note = "clock held down" if sample.held and sample.kind == _OUTLIER else ""
+    return Mark(sample.place, sample.value, label, note=note)
+
+
+def _centre(timing: Timing | None) -> Iterator[Rule]:
+    if timing is None or timing.median is None:
+        return
+    yield Rule("y", timing.median, "median")
+    if timing.low is not None and timing.high is not None and math.isfinite(timing.low) and math.isfinite(timing.high):
+        yield Rule("y", timing.low, "interval of the median", timing.high)
+
+
+def _processes(taken: Sequence[Sample]) -> Iterator[Rule]:
+    """Where the next one begins."""
+    for before, after in pairwise(taken):
+        if after.number == 1:
+            yield Rule("x", (before.place + after.place) / 2, f"process {after.process}")
+
+
+def _left_out(item: Item, taken: Sequence[Sample], finite: Sequence[Sample], drawn: Sequence[Sample]) -> Iterator[str]:
+    if not taken:
+        yield f"nothing was measured: {item.status}" + (f": {item.reason}" if item.reason else "")
+    if len(finite) < len(taken):
+        yield f"{counted(len(taken) - len(finite), 'sample')} left out: not a number"
+    outliers = sum(sample.kind == _OUTLIER for sample in finite)
+    if len(drawn) < len(finite):
+        among = f", {counted(outliers, 'outlier')} among them" if outliers else ""
+        yield f"{len(drawn)} of {len(finite)} samples drawn{among}"
+    elif outliers:
+        yield f"{counted(outliers, 'outlier')}, {percent(outliers / len(finite))} of the samples"
+
+
+def _cautions(measurements: Sequence[Measurement]) -> Iterator[str]:
+    """As the first process that has it says it."""
+    every = [caution for m in measurements for caution in {c.code: c for c in m.cautions}.values()]
+    often = Counter(caution.code for caution in every)
+    for code, caution in {caution.code: caution for caution in reversed(every)}.items():
+        more = f" (in {often[code]} of {len(measurements)} processes)" if len(measurements) > 1 else ""
+        yield f"{code}: {caution.message}" + (f"; {caution.hint}" if caution.hint else "") + more

@@ -1,0 +1,221 @@
+"""Time and rate over size, for cases that differ in their sizes only."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from opmark import units
+from opmark.charts.chains import FEWEST, Chain, chains, whole
+from opmark.charts.common import Left, Ways, doubts, ends, timed, unique, why_out
+from opmark.charts.parts import address, called, listed
+from opmark.schema.chart import Axis, Chart, Mark, Series
+from opmark.schema.item import Item, Looked, Timing
+from opmark.stats import median
+
+MOST_OPERATORS = 12
+"""That get figures: those with the most sizes."""
+MOST_SERIES = 8
+"""In one figure, the longest: more cannot be told apart."""
+MOST_SIZES = 40
+"""Of one series: evenly taken from more, its ends among them."""
+COMPUTES = 4.0
+"""Operations a byte above which arithmetic is what a rate should tell of."""
+
+_Marker = Callable[[float, "_Point"], "Mark | None"]
+
+_TIME = Axis("time a call", "s", "log")
+_BANDWIDTH = Axis("bandwidth", "B/s", "log")
+_ARITHMETIC = Axis("floating-point operations a second", "flop/s", "log")
+
+
+class _Point(NamedTuple):
+    item: Item
+    timing: Timing
+    size: tuple[int, ...]
+    """Of the moving sizes."""
+
+
+class _Line(NamedTuple):
+    """A chain as one backend measured it, in one state of the caches."""
+
+    chain: Chain
+    item: Item
+    timing: Timing
+    points: list[_Point]
+
+
+def sweep(looked: Looked) -> list[Chart]:
+    """Two figures an operator and phase: time, and the rate that its bound is about."""
+    usable, left = [], Left()
+    for item in looked.items:
+        if reason := why_out(item):
+            left.out(reason)
+        else:
+            usable.append(item)
+    operators = sorted(_lines(usable).items(), key=lambda pair: _length(pair[1]), reverse=True)
+    charts = [chart for (op, phase), lines in operators[:MOST_OPERATORS] for chart in _charts(op, phase, lines)]
+    if charts:
+        more = [" ".join(key) for key, _ in operators[MOST_OPERATORS:]]
+        said = f"{units.counted(len(more), 'operator')} with fewer sizes left out: {listed(more)}; choose one to see it"
+        charts[0] = replace(charts[0], notes=(*charts[0].notes, *([said] if more else []), *left.notes()))
+    return unique(charts)
+
+
+def _lines(items: Sequence[Item]) -> dict[tuple[str, str], list[_Line]]:
+    by_case: dict[str, list[Item]] = {}
+    for item in items:
+        by_case.setdefault(item.case, []).append(item)
+    found: dict[tuple[str, str], list[_Line]] = {}
+    for chain in chains(items):
+        own = [line for line in _measured(chain, by_case) if len(line.points) >= FEWEST]
+        if own:
+            found.setdefault((chain.op, chain.phase), []).extend(own)
+    return found
+
+
+def _measured(chain: Chain, by_case: dict[str, list[Item]]) -> list[_Line]:
+    """The headline in each state of the caches, by who measured it and how."""
+    found: dict[tuple[object, ...], _Line] = {}
+    for case, size in zip(chain.cases, chain.values, strict=True):
+        repeated: Counter[tuple[object, ...]] = Counter()
+        for item in by_case[case]:
+            quantity = item.timings[0].quantity
+            for timing in item.timings:
+                if timing.quantity != quantity or not timed(timing):
+                    continue
+                how = (item.backend, item.implementation, item.threads, item.effort, item.mode, quantity, timing.cache)
+                line = found.setdefault((*how, repeated[how]), _Line(chain, item, timing, []))
+                line.points.append(_Point(item, timing, size))
+                repeated[how] += 1
+    return list(found.values())
+
+
+def _length(lines: Sequence[_Line]) -> tuple[int, int]:
+    return max(len(line.points) for line in lines), sum(len(line.points) for line in lines)
+
+
+def _charts(op: str, phase: str, lines: Sequence[_Line]) -> Iterator[Chart]:
+    longest = sorted(lines, key=lambda line: -len(line.points))[:MOST_SERIES]
+    shown = [line._replace(points=evenly(line.points)) for line in longest]
+    notes = tuple(_left_out(lines, longest, shown))
+    across = _Across(shown)
+    title = op if phase == "forward" else f"{op} {phase}"
+    names = _names(shown)
+    times = [_series(name, across.placed(line), _time) for name, line in zip(names, shown, strict=True)]
+    yield Chart(address("sweep", op, phase), f"{title}: time over size",
+                "Time a call over size; the area is the interval of the median. Where it is flat, the launch is all.",
+                "plot", across.axis, _TIME, _drawn(times), notes=notes)  # fmt: skip
+    computing = _computes(shown)
+    rates = [_series(name, across.placed(line), _flops if computing else _bytes)
+             for name, line in zip(names, shown, strict=True)]  # fmt: skip
+    if drawn := _drawn(rates):
+        axis = _ARITHMETIC if computing else _BANDWIDTH
+        yield Chart(address("sweep", op, phase, "rate"), f"{title}: {axis.title} over size",
+                    "What was reached at each size, with the interval of the median; it levels off at the limit.",
+                    "plot", across.axis, axis, drawn)  # fmt: skip
+
+
+def _left_out(lines: Sequence[_Line], longest: Sequence[_Line], shown: Sequence[_Line]) -> Iterator[str]:
+    if more := len(lines) - len(longest):
+        yield f"left out: {more} series with as many sizes or fewer"
+    if skipped := sum(len(line.points) for line in longest) - sum(len(line.points) for line in shown):
+        yield f"left out: {units.counted(skipped, 'point')} between others, of series with more than {MOST_SIZES} sizes"
+
+
+def evenly(points: Sequence[_Point]) -> list[_Point]:
+    """At most so many of them, the first and the last included."""
+    last = len(points) - 1
+    if last < MOST_SIZES:
+        return list(points)
+    return [points[round(i * last / (MOST_SIZES - 1))] for i in range(MOST_SIZES)]
+
+
+def _drawn(found: Sequence[Series]) -> tuple[Series, ...]:
+    return tuple(series for series in found if series.marks)
+
+
+def _computes(lines: Sequence[_Line]) -> bool:
+    found = [point.item for line in lines for point in line.points]
+    known = [item.flops / item.bytes for item in found if item.flops is not None and item.bytes]
+    return bool(known) and median(known) > COMPUTES
+
+
+class _Across:
+    """What sizes are told by: the parameter where all series move the same one, else the bytes that are moved."""
+
+    def __init__(self, lines: Sequence[_Line]) -> None:
+        movers = {line.chain.moving for line in lines}
+        shapes = {whole(moving) for moving in movers}
+        equal = all(len(set(size)) == 1 for line in lines for size in line.chain.values)
+        self._shape = shapes.pop() if len(shapes) == 1 else None
+        self._equal = not self._shape and len(movers) == 1 and equal
+        if self._shape:
+            title = "elements" if self._shape == "shape" else f"elements of {self._shape}"
+            self.axis = Axis(title, "count", "log2")
+        elif self._equal:
+            self.axis = Axis(" = ".join(movers.pop()), "count", "log2")
+        else:
+            self.axis = Axis("bytes moved", "B", "log2")
+
+    def placed(self, line: _Line) -> list[tuple[float, _Point]]:
+        found = ((self._place(point), point) for point in line.points)
+        return sorted(((x, point) for x, point in found if x > 0), key=lambda pair: pair[0])
+
+    def _place(self, point: _Point) -> float:
+        if self._shape:
+            return float(math.prod(point.item.params[self._shape]))
+        return float(point.size[0] if self._equal else point.item.bytes or 0)
+
+
+def _series(name: str, placed: Sequence[tuple[float, _Point]], mark: _Marker) -> Series:
+    found = (mark(x, point) for x, point in placed)
+    return Series(name, tuple(one for one in found if one is not None), "band")
+
+
+def _time(x: float, point: _Point) -> Mark | None:
+    low, high = ends(point.timing)
+    return Mark(x, point.timing.median or 0, called(point.item), low, high, link=point.item.key, note=_said(point))
+
+
+def _bytes(x: float, point: _Point) -> Mark | None:
+    return _rate(x, point, point.item.bytes)
+
+
+def _flops(x: float, point: _Point) -> Mark | None:
+    return _rate(x, point, point.item.flops)
+
+
+def _rate(x: float, point: _Point, work: int | None) -> Mark | None:
+    """The longest time is the lowest rate. Nothing where nobody knows how much is done."""
+    seconds = point.timing.median
+    if not work or not seconds:
+        return None
+    low, high = ends(point.timing)
+    slow, quick = (work / high if high else None), (work / low if low else None)
+    return Mark(x, work / seconds, called(point.item), slow, quick, link=point.item.key, note=_said(point))
+
+
+def _said(point: _Point) -> str:
+    return "; ".join(filter(None, [f"{point.timing.quantity}, {point.timing.cache}", doubts(point.timing)]))
+
+
+def _names(lines: Sequence[_Line]) -> list[str]:
+    """Backend and cache, and of the rest what tells them apart; what nothing tells apart gets a number."""
+    ways = Ways()
+    parts = [
+        [ways.name(line.item), line.timing.cache, line.chain.dtype, line.chain.fixed, line.timing.quantity,
+         units.counted(line.item.threads, "thread"), line.item.mode, line.item.effort]
+        for line in lines
+    ]  # fmt: skip
+    apart = [i < 2 or len({own[i] for own in parts}) > 1 for i in range(len(parts[0]))]
+    names = [", ".join(part for part, tells in zip(own, apart, strict=True) if tells and part) for own in parts]
+    times: Counter[str] = Counter()
+    for i, name in enumerate(names):
+        times[name] += 1
+        names[i] = name if times[name] == 1 else f"{name} ({times[name]})"
+    return names

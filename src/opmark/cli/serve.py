@@ -1,0 +1,68 @@
+"""opmark serve"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opmark.cli.options import Db
+from opmark.errors import InvalidFile, InvalidParameter, UserError
+
+VARIABLE = "OPMARK_TOKEN"
+_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def serve(
+    db: Db = None,
+    host: Annotated[str, typer.Option(help="Where to listen; beyond this machine only with a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 picks a free one.")] = 8431,
+    token: Annotated[
+        str | None,
+        typer.Option(help="Who has it comes in. Others on this machine see it here: better a file or $OPMARK_TOKEN."),
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="A file that holds the token.")] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Another name that it may be asked for by. May be repeated.")
+    ] = None,
+    max_upload: Annotated[str, typer.Option(metavar="SIZE", help="Of a run that is sent here, as in 32M.")] = "32M",
+    log: Annotated[bool, typer.Option("--log", help="Say who asks for which page.")] = False,
+) -> None:
+    """A dashboard over a store: pages for people, JSON for programs, until ctrl-c."""
+    from opmark.api.serving import serve as start
+
+    start(
+        db=db,
+        host=host,
+        port=port,
+        token=_token(token, token_file),
+        allow_hosts=allow_host or (),
+        max_upload=_size(max_upload),
+        log=log,
+    )
+
+
+def _token(given: str | None, file: Path | None) -> str | None:
+    """Said, in a file, or in the environment, in this order."""
+    import os
+
+    if given is not None and file is not None:
+        raise UserError("--token and --token-file are two ways to say the same", "give one of them")
+    if file is None:
+        return given if given is not None else os.environ.get(VARIABLE) or None
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise InvalidFile(f"{file}: cannot be read: {error.strerror}", "--token-file names a file") from None
+    except UnicodeDecodeError:
+        raise InvalidFile(f"{file}: is not text", "--token-file names a file with the token") from None
+
+
+def _size(text: str) -> int:
+    import re
+
+    found = re.fullmatch(r"(\d{1,12})([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not found:
+        raise InvalidParameter(f"max-upload: expected a size, got `{text}`", "as in --max-upload 32M")
+    return int(found[1]) * _SIZES[found[2].upper()]

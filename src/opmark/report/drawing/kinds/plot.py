@@ -1,0 +1,121 @@
+"""Two axes of numbers: points, lines, bands and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from opmark.report.drawing import axes, lettering, sound
+from opmark.report.drawing.kinds.picture import Picture
+from opmark.report.drawing.legend import Legend, legend
+from opmark.report.drawing.looks import looks
+from opmark.report.drawing.marks import draw
+from opmark.report.drawing.panel import WIDTH, Drawn, Panel, Spot
+from opmark.report.drawing.room import LINE, Room
+from opmark.report.drawing.scale import Places, Scaled, fitting
+from opmark.report.drawing.sound import Kept
+from opmark.report.drawing.ticks import Ticks
+from opmark.schema.chart import Chart, Rule
+
+HEIGHT = 340.0
+_RIGHT = 22.0
+_RADII = ((60, 4.5), (300, 3.8), (1_500, 3.0), (5_000, 2.3))
+"""Up to so many points, so large is each."""
+_SMALLEST = 1.8
+_ORDER = {"guide": 0, "ceiling": 1, "data": 2, "alarm": 3}
+"""Later ones lie above."""
+
+
+class Plotted(NamedTuple):
+    """A plot that has its places, without what stands around it."""
+
+    chart: Chart
+    panel: Panel
+    across: Scaled
+    up: Scaled
+    drawn: list[Drawn]
+    beneath: axes.Beneath
+    beside: Ticks
+    legend: Legend
+
+
+def picture(chart: Chart, right: float = _RIGHT) -> Picture:
+    made = plotted(chart, right)
+    return Picture(WIDTH, height(made), list(parts(made)))
+
+
+def height(made: Plotted) -> float:
+    return made.panel.bottom + made.beneath.height + 28 + made.legend.height + (6 if made.legend.height else 0)
+
+
+def plotted(chart: Chart, right: float) -> Plotted:
+    found = sound.kept(chart)
+    rules = list(sound.rules(chart))
+    marks = [mark for kept in found for _, mark in kept.marks]
+    across = fitting(chart.x, [*(mark.x for mark in marks), *of_rules(rules, "x")])
+    up = fitting(chart.y, [*(mark.y for mark in marks), *_of_intervals(chart, found), *of_rules(rules, "y")])
+    beside, left = axes.beside(up, chart.y, HEIGHT)
+    left = max(left, axes.beneath(across, chart.x, WIDTH - left - right).reach)
+    panel = Panel(left, axes.TITLE + 4, WIDTH - left - right, HEIGHT)
+    names = legend(list(zip(chart.series, looks(chart.series), strict=True)), WIDTH - 8)
+    beneath = axes.beneath(across, chart.x, panel.width)
+    return Plotted(chart, panel, across, up, _drawn(chart, found, panel, across, up), beneath, beside, names)
+
+
+def parts(made: Plotted) -> Iterator[str]:
+    chart, panel, rules = made.chart, made.panel, list(sound.rules(made.chart))
+    yield from (lettering.rule(one, panel, made.across, made.up) for one in rules if one.to is not None)
+    yield from axes.grid(panel, made.beneath.ticks, None if isinstance(made.up, Places) else made.beside)
+    yield axes.frame(panel)
+    yield from axes.labels_beneath(panel, made.beneath, chart.x)
+    yield from axes.labels_beside(panel, made.beside, downwards=isinstance(made.up, Places))
+    yield axes.title_above(chart.y, panel)
+    yield from (lettering.rule(one, panel, made.across, made.up) for one in rules if one.to is None)
+    yield from map(draw, sorted(made.drawn, key=lambda one: _ORDER[one.series.role]))
+    yield from _names(made)
+    yield from made.legend.draw(4, panel.bottom + made.beneath.height + 28)
+
+
+def _names(made: Plotted) -> Iterator[str]:
+    """After the marks, over which they have a rim."""
+    room = Room(made.panel)
+    for one in made.drawn:
+        if one.series.shape in ("points", "band"):
+            room.take((spot.x, spot.y) for spot in one.spots)
+        if one.series.shape != "points":
+            room.take(lettering.along_lines(one), LINE)
+    for one in made.drawn:
+        if one.series.role == "ceiling":
+            yield from lettering.along(one, room)
+    for rule in sound.rules(made.chart):
+        yield from lettering.rule_name(rule, made.panel, made.across, made.up, room)
+
+
+def _drawn(chart: Chart, found: Sequence[Kept], panel: Panel, across: Scaled, up: Scaled) -> list[Drawn]:
+    radius = radius_of(sum(len(kept.marks) for kept in found if kept.series.shape in ("points", "band")))
+    rise = panel.down if isinstance(up, Places) else panel.up
+    made = []
+    for kept, look in zip(found, looks(chart.series), strict=True):
+        spots = []
+        for i, mark in kept.marks:
+            ends = sound.interval(chart, mark)
+            reach = (rise(up.place(ends[0])), rise(up.place(ends[1]))) if ends else None
+            spots.append(Spot(i, panel.across(across.place(mark.x)), rise(up.place(mark.y)), reach, mark))
+        made.append(Drawn(kept.series, look, spots, radius))
+    return made
+
+
+def radius_of(points: int) -> float:
+    return next((radius for most, radius in _RADII if points <= most), _SMALLEST)
+
+
+def _of_intervals(chart: Chart, found: Sequence[Kept]) -> Iterator[float]:
+    for kept in found:
+        for _, mark in kept.marks:
+            yield from sound.interval(chart, mark) or ()
+
+
+def of_rules(rules: Sequence[Rule], across: str) -> list[float]:
+    """Values on that axis."""
+    both = [(rule.at, rule.to) for rule in rules if rule.across == across]
+    return [value for pair in both for value in pair if value is not None]

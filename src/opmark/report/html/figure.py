@@ -1,0 +1,63 @@
+"""A chart as a figure of a page: caption, picture, and its numbers as a table that folds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from html import escape
+
+from markupsafe import Markup
+
+from opmark import units
+from opmark.report.drawing.draw import svg
+from opmark.report.drawing.kinds.heatmap import identifier
+from opmark.report.drawing.numbers import Numbers, numbers
+from opmark.report.drawing.sound import left_out
+from opmark.report.drawing.text import safe
+from opmark.schema.chart import Chart
+
+_RIGHT = ' class="n"'
+_KEYS = "arrow keys move from mark to mark, Enter follows its link, Escape hides what it says"
+
+
+def figure(chart: Chart, href: Callable[[str], str]) -> Markup:
+    """`href`: the address of an item by its key. Everything that a chart says is escaped here or while it is drawn."""
+    name = identifier(chart)
+    return Markup("".join([
+        f'<figure class="chart chart-{chart.kind}" id="{name}">',
+        f'<figcaption><h3 id="{name}-title">{safe(chart.title)}</h3>',
+        f'<p id="{name}-about">{safe(chart.about)}</p>{"".join(_notes(chart))}</figcaption>',
+        f'<div class="drawing" tabindex="0" role="group" aria-label="{safe(chart.title)}: {_KEYS}">{svg(chart)}</div>',
+        *_table(chart, numbers(chart), href),
+        "</figure>",
+    ]))  # fmt: skip
+
+
+def _notes(chart: Chart) -> Iterator[str]:
+    missing = left_out(chart)
+    said = [f"{units.counted(missing, 'mark')} not drawn: no place on such an axis"] if missing else []
+    if notes := [*chart.notes, *said]:
+        yield '<ul class="chart-notes">'
+        yield from (f"<li>{safe(note)}</li>" for note in notes)
+        yield "</ul>"
+
+
+def _table(chart: Chart, found: Numbers, href: Callable[[str], str]) -> Iterator[str]:
+    """By hand: a template takes seconds for ten thousand rows."""
+    yield f'<details class="numbers"><summary>Numbers ({units.counted(len(found.rows), "row")})</summary>'
+    yield f'<div class="scroll" tabindex="0" role="region" aria-label="Numbers: {safe(chart.title)}"><table><thead><tr>'
+    open_cell = ["<td>" if words else '<td class="n">' for words in found.words]
+    for head, words in zip(found.head, found.words, strict=True):
+        yield f'<th scope="col"{"" if words else _RIGHT}>{escape(head)}</th>'
+    yield "</tr></thead><tbody>"
+    for cells, link in found.rows:
+        first = escape(cells[0])
+        address = href(link) if link else ""
+        yield (
+            f'<tr><th scope="row"><a href="{safe(address)}">{first}</a></th>'
+            if address
+            else (f'<tr><th scope="row">{first}</th>')
+        )
+        for opened, cell in zip(open_cell[1:], cells[1:], strict=True):
+            yield f"{opened}{escape(cell)}</td>"
+        yield "</tr>"
+    yield "</tbody></table></div></details>"

@@ -1,0 +1,85 @@
+"""What an address says -> what a view is asked: every name known, every value of its type and within its limits."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import FieldInfo, fields
+
+from opmark.errors import InvalidParameter, nearest
+
+LONGEST = 500
+"""Characters of one value: names of cases and what people search for are shorter."""
+_WHERE = re.compile(r" - at `\$\.(?P<name>\w+)[^`]*`$")
+_Asked = TypeVar("_Asked", bound=Struct)
+
+
+def asked(kind: type[_Asked], placed: Mapping[str, str], query: Iterable[tuple[str, str]]) -> _Asked:
+    """`placed`: the values of the names in the path. An empty value in the query, as forms send it, is none."""
+    known = {field.name: field for field in fields(kind)}
+    values: dict[str, Any] = dict(placed)
+    for name, value in query:
+        if name not in known or name in placed:
+            raise _unknown(name, [other for other in known if other not in placed])
+        if value != "":
+            _put(values, known[name], value)
+    for name, value in values.items():
+        for text in value if isinstance(value, list) else [value]:
+            _check_text(name, text)
+    try:
+        made = msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _wrong(str(error), values) from None
+    _check_finite(made)
+    return made
+
+
+def _put(values: dict[str, Any], field: FieldInfo, value: str) -> None:
+    if get_origin(field.type) in (tuple, list):
+        values.setdefault(field.name, []).append(value)
+    elif field.name in values:
+        raise InvalidParameter(f"{field.name}: expected one value, got several", "name it once")
+    else:
+        values[field.name] = value
+
+
+def _check_text(name: str, text: str) -> None:
+    if len(text) > LONGEST:
+        raise InvalidParameter(f"{name}: expected at most {LONGEST} characters, got {len(text)}")
+    if any(ord(letter) < 32 or ord(letter) == 127 or "\ud800" <= letter <= "\udfff" for letter in text):
+        raise InvalidParameter(f"{name}: expected text without control characters, got {text!a}")
+
+
+def _check_finite(made: Struct) -> None:
+    for field in fields(made):
+        value = getattr(made, field.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InvalidParameter(f"{field.name}: expected a number, got {value:g}")
+
+
+def _unknown(name: str, known: list[str]) -> InvalidParameter:
+    near = nearest(name, known)
+    listed = f"known: {', '.join(known)}" if known else "this address takes none"
+    return InvalidParameter(
+        f"no parameter named `{name[:LONGEST]}`", f"did you mean `{near}`? {listed}" if near else listed
+    )
+
+
+def _wrong(message: str, values: Mapping[str, Any]) -> InvalidParameter:
+    """msgspec says what it expected and where; what it got is added."""
+    place = _WHERE.search(message)
+    name = place["name"] if place else ""
+    expected = message[: place.start()] if place else message
+    got = values.get(name)
+    told = ", ".join(got) if isinstance(got, list) else got
+    return InvalidParameter(f"{name}: {expected[:1].lower()}{expected[1:]}, got `{told}`".removeprefix(": "))
+
+
+def choices(kind: Any) -> tuple[str, ...]:
+    """The values of a Literal, for the `<select>` of a form."""
+    return tuple(str(value) for value in get_args(kind))

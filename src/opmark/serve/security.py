@@ -1,0 +1,123 @@
+"""Who may ask, and what browsers are told to allow."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from urllib.parse import urlsplit
+
+from opmark.errors import InvalidParameter
+
+SHORTEST_TOKEN = 16
+LONGEST_TOKEN = 4096
+SESSION_SECONDS = 12 * 3600
+MOST_SESSIONS = 1000
+COOKIE = "opmark_session"
+LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",  # with none at all a browser would not say where a form comes from
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-frame-options": "DENY",
+}
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def checked_token(token: str | None) -> str | None:
+    """A token is never quoted."""
+    if token is None:
+        return None
+    if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN:
+        raise InvalidParameter(
+            f"token: expected {SHORTEST_TOKEN} to {LONGEST_TOKEN} characters, got {len(token)}",
+            "`python -c 'import secrets; print(secrets.token_urlsafe(32))'` makes one",
+        )
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise InvalidParameter("token: expected printable ASCII without spaces", "letters, digits, - and _ are safe")
+    return token
+
+
+def host_of(header: str) -> str:
+    """Of a Host header, without its port; empty where it is none."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+@dataclass
+class Door:
+    """Who has the token, or a session that somebody with the token began, comes in."""
+
+    token: str | None = None
+    hosts: frozenset[str] | None = LOCAL
+    """Names that the dashboard may be asked for by; None: any. A page of a stranger that names its own server's
+    address after a name of ours would otherwise read what is here."""
+    _sessions: OrderedDict[bytes, float] = field(default_factory=OrderedDict, repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def knows_host(self, header: str) -> bool:
+        return self.hosts is None or host_of(header) in self.hosts
+
+    def is_token(self, given: str) -> bool:
+        """Compared by their hashes, which are of one length: how long it takes tells nothing."""
+        return self.token is not None and hmac.compare_digest(_hash(given), _hash(self.token))
+
+    def lets_in(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> bool:
+        return self.token is None or self.has_token(headers) or self._has_session(cookies.get(COOKIE, ""))
+
+    def has_token(self, headers: Mapping[str, str]) -> bool:
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        return kind.lower() == "bearer" and self.is_token(given.strip())
+
+    def begin(self) -> str:
+        """A new session: a number that says nothing of the token."""
+        made = secrets.token_urlsafe(32)
+        with self._lock:
+            self._sessions[_hash(made)] = time.monotonic() + SESSION_SECONDS
+            while len(self._sessions) > MOST_SESSIONS:
+                self._sessions.popitem(last=False)
+        return made
+
+    def end(self, session: str) -> None:
+        with self._lock:
+            self._sessions.pop(_hash(session), None)
+
+    def _has_session(self, given: str) -> bool:
+        with self._lock:
+            until = self._sessions.get(_hash(given))
+        return until is not None and time.monotonic() < until
+
+
+def hosts_for(host: str, allowed: Iterable[str]) -> frozenset[str] | None:
+    """On loopback those that can only mean this machine; elsewhere a token guards, and any unless some are named."""
+    named = frozenset(host_of(one) or one for one in allowed)
+    if is_loopback(host):
+        return LOCAL | named | {host.lower()}
+    return named | LOCAL | {host.lower()} if named else None
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

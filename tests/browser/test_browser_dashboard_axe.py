@@ -1,0 +1,77 @@
+"""Every page of the dashboard and every kind of report: read by axe-core in both colours, and on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from looks import LOOKS
+
+from opmark.api.looking import look_at
+from opmark.store.find import find_run
+from opmark.store.open import open_sql
+
+PAGES: dict[str, Callable[[Any], str]] = {
+    "runs": lambda named: "/",
+    "no run": lambda named: "/?q=nothing-is-called-so",
+    "run": lambda named: f"/runs/{named.showcase}",
+    "failures": lambda named: f"/runs/{named.failures}",
+    "item": lambda named: f"/runs/{named.showcase}/items/{named.item}",
+    "figures": lambda named: f"/runs/{named.showcase}/figures",
+    "roofline": lambda named: f"/runs/{named.showcase}/roofline",
+    "case": lambda named: f"/cases/{named.case}",
+    "compare": lambda named: f"/compare?a={named.base}&b={named.new}",
+    "comparing": lambda named: "/compare",
+    "coverage": lambda named: "/coverage",
+    "search": lambda named: "/search?q=softmax",
+}
+
+
+class Named:
+    def __init__(self, db: Path) -> None:
+        with closing(open_sql(db)) as store:
+            self.showcase, self.failures, self.base, self.new = (
+                find_run(store, label).id for label in ("showcase", "failures", "base", "new")
+            )
+            items = look_at(store, find_run(store, "showcase")).items
+            nights = look_at(store, find_run(store, "nightly")).items
+        self.item = items[0].key
+        self.case = nights[0].case
+
+
+@pytest.fixture(scope="session")
+def named(store: Path) -> Named:
+    return Named(store)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_for_everybody(
+    open_page: Any, dashboard: str, named: Named, check_accessible: Any, check_fits: Any, page: str, look: str
+) -> None:
+    opened = open_page(dashboard + PAGES[page](named), dashboard, **LOOKS[look])
+    check_accessible(opened)
+    check_fits(opened)
+    assert opened.locator("h1").count() == 1
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("runs", [("showcase",), ("base", "new"), ("failures",)], ids=" ".join)
+def test_a_report_is_for_everybody(
+    open_page: Any, make_report: Any, check_accessible: Any, runs: tuple[str, ...], look: str
+) -> None:
+    opened = open_page(make_report(*runs), **LOOKS[look])
+    check_accessible(opened)
+    assert opened.locator("h1").count() == 1
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_what_opens_is_for_everybody_too(open_page: Any, report: str, check_accessible: Any, look: str) -> None:
+    """A case with its samples, and a table of numbers."""
+    page = open_page(report, **LOOKS[look])
+    page.evaluate("for (const one of document.querySelectorAll('figure.chart details')) one.open = true")
+    page.evaluate("for (const one of [...document.querySelectorAll('details[id^=item-]')].slice(0, 3)) one.open = true")
+    check_accessible(page)

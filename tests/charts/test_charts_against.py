@@ -1,0 +1,191 @@
+"""Figures that hold one number of a case against another: launches, memory, implementations, threads."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from charted import HOSTILE, check, item, looked, timing
+from opmark.api.looking import look
+from opmark.charts.fused import fused
+from opmark.charts.gallery import FIGURES
+from opmark.charts.memory import memory
+from opmark.charts.overhead import overhead
+from opmark.charts.threads import threads
+from opmark.schema.chart import Mark
+from opmark.schema.item import Ceilings, Item
+from opmark.schema.peaks import Peaks
+from showcase import showcase
+
+OURS = ("bus", "overhead", "threads", "fused", "memory")
+TIMES = st.floats(1e-9, 1e3)
+
+
+def on_device(n: int, cold: float, warm: float | None, host: float | None) -> Item:
+    times = [timing(cold, quantity="device_time", cache="cold")]
+    times += [timing(warm, quantity="device_time")] if warm else []
+    times += [timing(host, 0.9 * host, 1.1 * host, quantity="host_time")] if host else []
+    return item(*times, n=n, backend="torch-cuda")
+
+
+def test_a_launch_is_held_against_the_warm_device_time_where_there_is_one():
+    (chart,) = overhead(
+        looked(on_device(1, 9e-6, 2e-6, 5e-6), on_device(2, 9e-6, None, 5e-6), on_device(3, 1e-6, 1e-6, None))
+    )
+    dots, guide = check(chart).series
+    assert [(mark.x, mark.y, mark.note) for mark in dots.marks] == [(2e-6, 5e-6, "launch-bound"), (9e-6, 5e-6, "")]
+    assert dots.marks[0].link == "key1"
+    assert dots.marks[0].low == pytest.approx(4.5e-6)
+    assert guide.role == "guide"
+    assert [(mark.x, mark.y) for mark in guide.marks] == [(2e-6, 2e-6), (9e-6, 9e-6)]
+    assert chart.notes == ("1 of 2 cases launch-bound", "1 case left out: no usable host time")
+
+
+def test_without_a_device_latency_is_held_against_the_calibrated_call():
+    known = Ceilings(Peaks("a chip", "calibrate", {}, [], launch={"latency": 1e-6}))
+    items = item(timing(1.5e-6), n=1, bytes=64), item(timing(2e-6), n=2, bytes=1024), item(timing(1e-6), n=3)
+    assert overhead(looked(*items)) == []
+    (chart,) = overhead(looked(*items, ceilings=known))
+    check(chart)
+    assert [(mark.x, mark.y, mark.note) for mark in chart.series[0].marks] == [
+        (64, 1.5e-6, "launch-bound"),
+        (1024, 2e-6, ""),
+    ]
+    (rule,) = chart.rules
+    assert (rule.across, rule.at, rule.name) == ("y", 1e-6, "smallest call on a chip: 1.00 µs")
+    assert chart.notes == (
+        "1 of 2 cases within 2 times the smallest call",
+        "1 case left out: nobody told how many bytes they move",
+    )
+
+
+def test_memory_names_what_takes_much_more_than_its_data():
+    items = [item(n=1, bytes=100, memory=100), item(n=2, bytes=100, memory=500), item(n=3, bytes=100, memory=300),
+             item(n=4, bytes=100, memory=0), item(n=5, memory=7), item(n=6, bytes=9, memory=9, status="wrong"),
+             item(n=7, bytes=9)]  # fmt: skip
+    (chart,) = memory(looked(*items))
+    dots, guide = check(chart).series
+    assert [(mark.x, mark.y) for mark in dots.marks] == [(100, 100), (100, 500), (100, 300)]
+    assert [(mark.x, mark.y) for mark in guide.marks] == [(100, 100), (500, 500)]
+    assert chart.notes == (
+        "2 of 3 cases over 2 times their data: add 2 on torch-cpu ×2 5.00 times; add 3 on torch-cpu ×2 3.00 times",
+        "1 case left out: less than the counter of memory can tell",
+        "1 case left out: nobody told how many bytes they move",
+    )
+
+
+def ways(*named: tuple[str, float | None], n: int = 4, **more: object) -> list[Item]:
+    return [item(timing(m, m and 0.8 * m, m and 1.25 * m), n=n, implementation=name, **more) for name, m in named]
+
+
+def test_implementations_are_held_against_the_unfused_one():
+    (chart,) = fused(looked(*ways(("compiled", 1e-6), ("unfused", 3e-6), ("triton", 6e-6))))
+    assert check(chart).y.names == ("add 4 on torch-cpu ×2",)
+    assert [(one.name, one.shape) for one in chart.series] == [("compiled", "bars"), ("triton", "bars")]
+    quick, slow = (one.marks[0] for one in chart.series)
+    assert (quick.x, slow.x) == (pytest.approx(3.0), pytest.approx(0.5))
+    assert (quick.low, quick.high) == (pytest.approx(3 * 0.8 / 1.25), pytest.approx(3 * 1.25 / 0.8))
+    assert chart.rules[0].at == 1.0
+
+
+def test_where_none_is_unfused_the_first_is_the_base_and_is_named():
+    (chart,) = fused(looked(*ways(("one", 2e-6), ("other", 1e-6))))
+    assert chart.y.names == ("add 4 on torch-cpu ×2, against one",)
+    assert [one.name for one in chart.series] == ["other"]
+
+
+def test_what_differs_in_more_than_its_implementation_is_not_compared():
+    first, second = ways(("unfused", 2e-6), ("compiled", 1e-6))
+    assert fused(looked(first, *ways(("compiled", 1e-6), threads=4))) == []
+    assert fused(looked(first, *ways(("compiled", 1e-6), backend="torch-cuda"))) == []
+    assert fused(looked(first, item(timing(1e-6, quantity="throughput"), implementation="compiled"))) == []
+    assert len(fused(looked(first, second))) == 1
+
+
+def test_the_largest_gains_are_drawn_and_the_others_counted():
+    items = [one for n in range(1, 51) for one in ways(("unfused", 1.0), ("compiled", 1 / n), n=n)]
+    failed = [*ways(("unfused", None), ("compiled", 1.0), n=99)]
+    (chart,) = fused(looked(*items, *failed))
+    assert check(chart).y.names[:2] == ("add 50 on torch-cpu ×2", "add 49 on torch-cpu ×2")
+    assert len(chart.y.names) == 40
+    assert chart.notes == (
+        "10 more cases not drawn: their implementations differ less",
+        "1 case left out: fewer than two implementations have a usable number of the same quantity",
+    )
+
+
+def test_speed_up_is_told_against_the_fewest_threads():
+    items = [item(timing(m, 0.8 * m, 1.25 * m), key=f"k{t}", threads=t) for t, m in ((4, 4.0), (2, 8.0), (8, 8.0))]
+    (chart,) = threads(looked(*items, item(timing(1.0), n=9)))
+    line, ideal = check(chart).series
+    assert [(mark.x, mark.y) for mark in line.marks] == [(2, 1.0), (4, 2.0), (8, 1.0)]
+    assert (line.name, line.shape) == ("add 4 on torch-cpu", "band")
+    assert [(mark.x, mark.y) for mark in ideal.marks] == [(2, 1.0), (8, 4.0)]
+    assert ideal.role == "guide"
+
+
+def test_those_with_most_thread_counts_are_drawn():
+    items = [item(timing(1.0 / t), n=n, threads=t) for n in range(14) for t in ((1, 2, 4) if n == 13 else (1, 2))]
+    (chart,) = threads(looked(*items))
+    assert len(check(chart).series) == 12 + 1
+    assert len(chart.series[0].marks) == 3
+    assert chart.notes == ("2 more cases not drawn: those with most thread counts are",)
+
+
+def test_each_base_has_its_own_ideal():
+    items = [item(timing(1.0), n=n, threads=t) for n, t in ((1, 1), (1, 4), (2, 2), (2, 4))]
+    assert [one.name for one in threads(looked(*items))[0].series[2:]] == [
+        "ideal from 1 thread",
+        "ideal from 2 threads",
+    ]
+
+
+@given(st.dictionaries(st.integers(1, 256), TIMES, min_size=2, max_size=8))
+def test_the_base_is_as_fast_as_itself_and_threads_grow(by_count: dict[int, float]):
+    (chart,) = threads(looked(*(item(timing(m, m, m), threads=t) for t, m in by_count.items())))
+    marks: tuple[Mark, ...] = check(chart).series[0].marks
+    assert (marks[0].y, marks[0].low, marks[0].high) == (1.0, 1.0, 1.0)
+    assert [mark.x for mark in marks] == sorted(by_count)
+
+
+@pytest.mark.parametrize("median", [None, 0.0, -1.0, math.nan, math.inf])
+def test_what_is_no_number_is_never_drawn(median: float | None):
+    bad = [item(timing(median, median, median), n=1, threads=t, implementation=way, bytes=8, traffic=8, ranks=2,
+                bus_bandwidth=median) for t, way in ((1, "unfused"), (2, "unfused"), (2, "compiled"))]  # fmt: skip
+    fine = item(timing(1.0, math.nan, math.inf), n=1, threads=4, implementation="unfused", bytes=8, memory=9)
+    for name in OURS:
+        for chart in FIGURES[name](looked(*bad, fine)):
+            check(chart)
+            assert all(mark.link == fine.key or not mark.link for _, mark in chart.marks())
+
+
+def test_a_number_of_the_scheduler_is_not_drawn():
+    spoilt = [item(timing(1.0, cautions=("preempted",)), threads=t) for t in (1, 2)]
+    assert threads(looked(*spoilt)) == []
+
+
+def test_nothing_and_only_failures_give_no_figure():
+    failed = [item(n=n, status="error", reason="gone", bytes=8, memory=8, threads=n) for n in (1, 2)]
+    for name in OURS:
+        assert FIGURES[name](looked()) == []
+        assert FIGURES[name](looked(*failed)) == []
+
+
+def test_names_of_any_kind_go_through_as_they_are():
+    items = [item(timing(1.0 / t), threads=t, op=HOSTILE, backend=HOSTILE, bytes=8, memory=8) for t in (1, 2)]
+    for name in ("threads", "memory"):
+        (chart,) = FIGURES[name](looked(*items))
+        assert HOSTILE in check(chart).series[0].marks[0].label
+
+
+def test_the_showcase_has_them_all(tmp_path):
+    showcase(tmp_path / "db")
+    found = look(db=tmp_path / "db")
+    for name in OURS:
+        charts = FIGURES[name](found)
+        assert charts, name
+        keys = {one.key for one in found.items}
+        assert all(mark.link in keys or not mark.link for chart in map(check, charts) for _, mark in chart.marks())

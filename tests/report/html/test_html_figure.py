@@ -1,0 +1,141 @@
+"""Figures of a page: caption, picture, table; and a style sheet that can be read."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from made_up import HOSTILE
+from opmark.report.drawing.heat import STEPS
+from opmark.report.drawing.looks import COLOURS, DASHES
+from opmark.report.html.assets import asset
+from opmark.report.html.figure import figure
+from opmark.schema.chart import Axis, Chart, Mark, Series
+
+VOID = {"circle", "path", "rect", "br"}
+
+
+class Page(HTMLParser):
+    """Every element must be closed; what is in it, by its name."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attrs for name, attrs in self.found if name == tag]
+
+
+def made(*marks: Mark, notes: tuple[str, ...] = (), title: str = "Time over size") -> Chart:
+    return Chart("sweep-1", title, "How to read it", "plot", Axis("size", "B", "log2"), Axis("time", "s", "log"),
+                 (Series("one", marks),), notes=notes)  # fmt: skip
+
+
+def page(of: Chart) -> Page:
+    return Page(figure(of, lambda key: f"/items/{key}?a=1&b=2"))
+
+
+def test_a_figure_has_caption_picture_and_numbers() -> None:
+    found = page(made(Mark(1024, 1e-3, "add", link="abc"), Mark(2048, 2e-3), notes=("left out: 1",)))
+    assert found.of("figure")[0]["id"] == "sweep-1"
+    names = (found.of("svg")[0]["aria-labelledby"] or "").split()
+    assert names == [found.of("h3")[0]["id"], found.of("p")[0]["id"]]
+    assert {"Time over size", "How to read it", "left out: 1", "Numbers (2 rows)"} <= set(found.words)
+    assert [one["href"] for one in found.of("a")] == ["/items/abc?a=1&b=2"]
+    assert len(found.of("tr")) == 3
+    assert len([one for one in found.of("div") if one.get("tabindex") == "0" and one.get("aria-label")]) == 2
+
+
+def test_what_is_not_drawn_is_said_in_the_caption() -> None:
+    found = page(made(Mark(1024, float("nan")), Mark(2048, 2e-3), Mark(4096, 0.0)))
+    assert "2 marks not drawn: no place on such an axis" in found.words
+    assert [one["data-i"] for one in found.of("circle") if "data-i" in one] == ["1"]
+    assert len(found.of("tr")) == 4
+
+
+def test_nothing_hostile_gets_through() -> None:
+    of = made(Mark(1, 1, HOSTILE, link=HOSTILE, note=HOSTILE), notes=(HOSTILE,), title=HOSTILE)
+    text = figure(of, lambda key: key)
+    assert "<b>" not in text
+    assert text.isprintable()
+    found = Page(text)
+    allowed = {"figure", "figcaption", "h3", "p", "ul", "li", "div", "svg", "g", "path", "circle", "rect", "text",
+               "details", "summary", "table", "thead", "tbody", "tr", "th", "td", "a"}  # fmt: skip
+    assert {tag for tag, _ in found.found} <= allowed
+    assert not [name for _, attrs in found.found for name in attrs if name.startswith("on") or name == "style"]
+
+
+def blocks() -> dict[str, dict[str, str]]:
+    """Colours by theme, from the style sheet."""
+    css = asset("chart.css")
+    found = re.findall(r"(:root[^{]*)\{([^}]*)\}", css)
+    named = {"light": found[0], "system": found[1], "dark": found[2], "print": found[3]}
+    return {name: dict(re.findall(r"--([\w-]+):\s*([^;]+);", body)) for name, (_, body) in named.items()}
+
+
+def luminance(colour: str) -> float:
+    digits = colour.removeprefix("#")
+    digits = "".join(one * 2 for one in digits) if len(digits) == 3 else digits
+    parts = [int(digits[k : k + 2], 16) / 255 for k in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "print"])
+def test_colours_can_be_told_from_the_paper(theme: str) -> None:
+    colours = blocks()[theme]
+    for name in ("ink", "axis", "ceiling", "alarm"):
+        assert contrast(colours[name], colours["paper"]) >= 4.5, name
+    for k in range(COLOURS):
+        assert contrast(colours[f"s{k}"], colours["paper"]) >= 3, f"s{k}"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "print"])
+def test_what_is_written_on_a_cell_can_be_read_and_steps_go_one_way(theme: str) -> None:
+    colours = blocks()[theme]
+    for k in range(STEPS):
+        assert contrast(colours[f"t{k}"], colours[f"h{k}"]) >= 4.5, f"h{k}"
+    light = [luminance(colours[f"h{k}"]) for k in range(STEPS)]
+    assert light == sorted(light, reverse=theme != "dark")
+
+
+def test_the_system_s_dark_is_the_button_s_dark() -> None:
+    assert blocks()["system"] == blocks()["dark"]
+    assert blocks()["light"].keys() == blocks()["dark"].keys() == blocks()["print"].keys()
+
+
+def test_the_style_sheet_has_every_class() -> None:
+    css = asset("chart.css")
+    assert all(f".s{k} " in css for k in range(COLOURS))
+    assert all(f".d{k} " in css for k in range(1, DASHES))
+    assert all(f".h{k} " in css and f".t{k} " in css for k in range(STEPS))
+
+
+def test_the_script_makes_no_markup() -> None:
+    script = asset("chart.js")
+    assert script.startswith('"use strict";')
+    assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(|setAttribute\(\"style", script)

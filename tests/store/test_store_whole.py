@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from contextlib import closing
+
+from msgspec.structs import replace
+
+from opmark.analysis.items import items_of
+from opmark.store.glances import glances
+from opmark.store.open import open_sql
+from opmark.store.whole import records_behind, records_of
+
+
+def test_records_of_some_tasks_are_read_whole_and_in_order(tmp_path, make_record, make_run):
+    run, other = make_run(), make_run("20300101-000000-0002")
+    made = [make_record(n, [1.0 * n, 2.0]) for n in (3, 1, 2)]
+    with closing(open_sql(tmp_path / "db", create=True)) as store:
+        for one in (run, other):
+            store.begin(one)
+            store.extend(one.id, made)
+        assert records_of(store, run.id, [made[2].task.id, made[0].task.id, "unknown"]) == [made[0], made[2]]
+        assert records_of(store, run.id, []) == []
+        assert records_of(store, "unknown", [made[0].task.id]) == []
+
+
+def test_behind_an_item_are_its_processes_and_nothing_else(tmp_path, make_record, make_run):
+    run = make_run()
+    processes = [make_record(1, [1.0 + p], process=p) for p in range(3)]
+    settings = replace(processes[0].task.settings, seed=7)
+    seeded = replace(processes[0], task=replace(processes[0].task, settings=settings))
+    with closing(open_sql(tmp_path / "db", create=True)) as store:
+        store.begin(run)
+        store.extend(run.id, [*processes, seeded, make_record(2, [1.0])])
+        found = glances(store, run.id)
+        items = items_of(found, store.cases({glance.case for glance in found}), {})
+        assert [records_behind(store, item) for item in items[:2]] == [processes, [seeded]]
+        assert records_behind(store, replace(items[0], run="unknown")) == []

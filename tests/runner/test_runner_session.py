@@ -257,3 +257,18 @@ def test_a_rest_that_is_only_of_an_unavailable_backend_is_skipped(plugin: Plugin
         api.run(**asked, on_record=Interrupt(1))
     result = api.run(**asked, resume=True)
     assert [(record.task.backend, record.status) for record in result.records] == [("null", "ok"), ("away", "skipped")]
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["/home/me/.venv/bin/opmark", "run", "add"], "opmark run add"),
+        (["/home/me/opmark/__main__.py", "run", "--db", "my runs.db"], "opmark run --db 'my runs.db'"),
+        (["sweep.py", "--fast"], "sweep.py --fast"),
+    ],
+)
+def test_a_run_says_what_was_typed_and_not_where_opmark_lies(
+    monkeypatch: pytest.MonkeyPatch, argv: list[str], said: str
+) -> None:
+    monkeypatch.setattr("sys.argv", argv)
+    assert new_run(Plan([], []), "").command == said

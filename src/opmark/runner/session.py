@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timezone
 from itertools import groupby
+from pathlib import Path
 
 import psutil
 
@@ -32,6 +33,8 @@ from opmark.version import VERSION
 _FEWER_RANKS = "--ranks says how many processes take part; `opmark list backends` says what can run here"
 # What an idle worker may hold, its framework imported.
 _MEMORY_OF_A_WORKER = 1 << 30
+_OURS = ("opmark", "opmark.exe", "__main__.py")
+"""Names of the program when it is opmark that was called."""
 
 
 def perform(
@@ -167,10 +170,16 @@ def new_run(plan: Plan, label: str) -> Run:
         plan=plan.id,
         tasks=len(plan.tasks) + len(plan.skipped),
         label=label,
-        command=shlex.join(without_secrets(sys.argv)).encode(errors="backslashreplace").decode(),
+        command=_command(sys.argv),
         version=VERSION,
         revision=revision_now(),
     )
+
+
+def _command(argv: Sequence[str]) -> str:
+    """As it was typed, without secrets: where our own program lies is nobody's business."""
+    program = "opmark" if Path(argv[0]).name in _OURS else argv[0]
+    return shlex.join(without_secrets([program, *argv[1:]])).encode(errors="backslashreplace").decode()
 
 
 def run_to_resume(store: Store, plan: Plan, label: str) -> Run:

@@ -1,7 +1,7 @@
 """The pictures of docs/images: pages of a run that was measured for real, as chromium shows them.
 
     make screenshots                    measures a small suite on this CPU first: some minutes
-    make screenshots DB=store.db        of the last run of a store that is there, and the one before it
+    make screenshots DB=store.db        of the largest run of a store that is there, and two that share most cases
 
 Every picture is of a size that a README can show, and under 200 kB.
 """
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 IMAGES = Path(__file__).with_name("images")
 LARGEST = 200_000
 """Bytes."""
+MOST_RUNS = 40
+"""Of a store, the newest: one of them is shown."""
 _SWEEP = ("run", "--suite", "sweep", "--op", "matmul,add,softmax,layer_norm", "--backend", "torch-cpu,jax-cpu")
 _MEASURED = (
     ("calibrate",),
@@ -52,7 +54,7 @@ class Picture(NamedTuple):
     height: int = 800
 
 
-def pictures(looked: Looked, before: str) -> tuple[list[Picture], list[Picture]]:
+def pictures(looked: Looked, compared: tuple[str, str]) -> tuple[list[Picture], list[Picture]]:
     """Of the report, and of the dashboard."""
     run = looked.run.id
     item = max((i for i in looked.items if i.timings), key=lambda i: i.seconds or 0.0, default=None)
@@ -61,7 +63,7 @@ def pictures(looked: Looked, before: str) -> tuple[list[Picture], list[Picture]]
         Picture("runs", "/"),
         Picture("run", f"/runs/{run}"),
         Picture("roofline", f"/runs/{run}/roofline"),
-        Picture("compare", f"/compare?a={before}&b={run}"),
+        Picture("compare", f"/compare?a={compared[0]}&b={compared[1]}"),
         Picture("phone", f"/runs/{run}", width=390, height=800),
     ]
     if item:
@@ -79,8 +81,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         environ = _environ(Path(folder))
         db = told.db or _measured(Path(folder) / "store.db", environ)
-        looked, before = _chosen(db, told.run)
-        of_report, of_dashboard = pictures(looked, before)
+        looked, compared = _chosen(db, told.run)
+        of_report, of_dashboard = pictures(looked, compared)
         with browsing() as browser, _report(db, looked, Path(folder), environ) as report:
             take(browser, report, of_report, told.out)
             with Served(db, environ=environ) as served:
@@ -102,18 +104,22 @@ def _measured(db: Path, environ: dict[str, str]) -> str:
     return str(db)
 
 
-def _chosen(db: str, name: str | None) -> tuple[Looked, str]:
-    """The run that is shown, and the one that it is compared with: the newest other one that shares cases with it."""
+def _chosen(db: str, name: str | None) -> tuple[Looked, tuple[str, str]]:
+    """The run that is shown, and the two that are compared."""
     with closing(open_sql(db)) as store:
-        all_looked = [look_at(store, run) for run in store.runs()]
-    known = [looked for looked in all_looked if name in (None, looked.run.id, looked.run.label)]
+        newest = [look_at(store, run) for run in store.runs(MOST_RUNS)]
+    known = [looked for looked in newest if name in (None, looked.run.id, looked.run.label)]
     if not known:
         raise SystemExit(f"{db}: there is no run" + (f" `{name}`" if name else ""))
-    shown = known[0] if name else max(known, key=lambda looked: len(looked.items))
-    cases = {item.case for item in shown.items}
-    others = [looked for looked in all_looked if looked.run.id != shown.run.id]
-    most = max(others, key=lambda looked: len(cases & {item.case for item in looked.items}), default=shown)
-    return shown, most.run.id
+    return max(known, key=lambda looked: len(looked.items)), _pair(newest)
+
+
+def _pair(newest: list[Looked]) -> tuple[str, str]:
+    """The older one first: of all runs the two that measured most of the same."""
+    measured = {looked.run.id: {(i.case, i.backend) for i in looked.items if i.seconds} for looked in newest}
+    pairs = [(before, after) for n, after in enumerate(measured) for before in list(measured)[n + 1 :]]
+    alone = (newest[0].run.id, newest[0].run.id)
+    return max(pairs, key=lambda pair: len(measured[pair[0]] & measured[pair[1]]), default=alone)
 
 
 @contextmanager

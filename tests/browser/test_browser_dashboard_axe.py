@@ -37,7 +37,7 @@ class Named:
                 find_run(store, label).id for label in ("showcase", "failures", "base", "new")
             )
             items = look_at(store, find_run(store, "showcase")).items
-            nights = look_at(store, find_run(store, "nightly")).items
+            nights = look_at(store, find_run(store, "nightly~0")).items
         self.item = items[0].key
         self.case = nights[0].case
 

@@ -145,7 +145,7 @@ def _ceilings(looked: Looked, lines: Sequence[_Line]) -> Iterator[Series]:
     for name, link in links.items():
         peak = link.bandwidth or 0.0
         ends = tuple(Mark(size, peak, name) for size in sorted({min(sizes), max(sizes)}))
-        yield Series(f"{name} peak {rate(peak, 'B/s')}", ends, "line", "ceiling")
+        yield Series(f"{name} peak {rate(peak, 'B/s')}", ends, "line", "ceiling", stated=True)
 
 
 def _link(looked: Looked, item: Item) -> Interconnect | None:

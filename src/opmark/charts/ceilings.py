@@ -12,6 +12,7 @@ from opmark.schema.chart import Mark, Series
 from opmark.schema.item import Ceilings
 from opmark.schema.peaks import MEMORY, Level, Peaks
 
+DATASHEET = "datasheet"
 _MARGIN = 2.0
 """Lines go on beyond what they are about by this factor."""
 
@@ -58,7 +59,7 @@ def unknown(place: Place, dtypes: Sequence[str]) -> Iterator[str]:
 
 
 def _sources(known: Ceilings) -> list[tuple[str, Peaks]]:
-    both = (("measured", known.measured), ("datasheet", known.datasheet))
+    both = (("measured", known.measured), (DATASHEET, known.datasheet))
     return [(source, peaks) for source, peaks in both if peaks is not None]
 
 
@@ -82,7 +83,7 @@ def _slanted(known: _Known, low: float, high: float) -> Iterator[Series]:
     for name, bandwidth in known.levels:
         end = known.highest / bandwidth if known.highest else high
         marks = (Mark(low, bandwidth * low), Mark(end, bandwidth * end, "ridge" if known.highest else ""))
-        yield Series(f"{name} {units.rate(bandwidth, 'B/s')} {known.source}", marks, "line", "ceiling")
+        yield _line(f"{name} {units.rate(bandwidth, 'B/s')}", known, marks)
 
 
 def _level(known: _Known, low: float, high: float) -> Iterator[Series]:
@@ -90,4 +91,8 @@ def _level(known: _Known, low: float, high: float) -> Iterator[Series]:
     for names, rate in known.flops:
         start = rate / known.levels[0][1] if known.levels else low
         marks = (Mark(start, rate, "ridge" if known.levels else ""), Mark(high, rate))
-        yield Series(f"{names} {units.rate(rate, 'FLOP/s')} {known.source}", marks, "line", "ceiling")
+        yield _line(f"{names} {units.rate(rate, 'FLOP/s')}", known, marks)
+
+
+def _line(name: str, known: _Known, marks: tuple[Mark, ...]) -> Series:
+    return Series(f"{name} {known.source}", marks, "line", "ceiling", stated=known.source == DATASHEET)

@@ -56,7 +56,9 @@ class Left:
         self._counts[reason] += number
 
     def notes(self) -> tuple[str, ...]:
-        return tuple(f"left out: {counted(number, 'case')} {reason}" for reason, number in self._counts.items())
+        """One line, if there is anything."""
+        told = [f"{counted(number, 'case')} {reason}" for reason, number in self._counts.items()]
+        return (f"left out: {'; '.join(told)}",) if told else ()
 
 
 def why_out(item: Item) -> str:

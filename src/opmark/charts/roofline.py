@@ -33,6 +33,7 @@ _ABOUT = (
     "Each dot is a case in one state of the caches. Under a slanted line memory or a cache is the limit, under a level "
     "one arithmetic; what lies between a dot and its line could be gained."
 )
+_DASHED = " Solid lines were measured, dashed ones are what the datasheet states."
 
 
 @dataclass
@@ -107,7 +108,7 @@ def _chart(place: Place, kind: str, dots: Sequence[Dot], notes: tuple[str, ...])
     return Chart(
         id=address("roofline", place.name, kind),
         title=f"Roofline of {place.name}" + (f", {kind}" if kind else ""),
-        about=_ABOUT,
+        about=_ABOUT + (_DASHED if any(line.stated for line in lines) else ""),
         kind="plot",
         x=_X,
         y=_Y,

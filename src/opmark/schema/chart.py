@@ -46,6 +46,8 @@ class Series(Struct, frozen=True):
     marks: tuple[Mark, ...]
     shape: Shape = "points"
     role: Role = "data"
+    stated: bool = False
+    """Somebody says so (a datasheet) and nobody measured it: it is drawn dashed, so that the two are not mistaken."""
 
 
 class Rule(Struct, frozen=True):

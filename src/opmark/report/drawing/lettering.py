@@ -1,4 +1,4 @@
-"""Names in the picture: of ceilings along their lines, of rules beside theirs."""
+"""Names in the picture: along lines that bend, and of rules beside theirs."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def rule_name(one: Rule, panel: Panel, across: Scaled, up: Scaled, room: Room) -
 
 def _beside_upright(x: float, panel: Panel, length: float) -> list[Spoken]:
     """To the right of the line or to its left, at the top or further down."""
-    heights = [panel.top + 13 + 16 * k for k in range(max(1, int((panel.height - 20) / 16)))]
+    heights = [panel.top + 13 + 16 * k for k in range(max(1, int((panel.height - 4) / 16)))]
     return [Spoken(at, y, 0.0, length) for y in heights for at in (x + 4, x - 4 - length)]
 
 

@@ -28,7 +28,7 @@ def looks(series: Iterable[Series]) -> list[Look]:
             found.append(_data(n, one))
             n += 1
         else:
-            found.append(Look(one.role, _ALARM if one.role == "alarm" else 0))
+            found.append(Look(f"{one.role} stated" if one.stated else one.role, _ALARM if one.role == "alarm" else 0))
     return found
 
 

@@ -83,8 +83,9 @@ def fitting(axis: Axis, values: Iterable[float], *, zero: bool = False) -> Scale
 
 def _linear(found: list[float]) -> Linear:
     low, high = min(found, default=0.0), max(found, default=1.0)
-    if high - low <= _ALIKE * max(abs(low), abs(high)):
-        around = max(abs(low), abs(high)) * 0.05 or 1.0
+    largest = max(abs(low), abs(high))
+    if high - low <= max(_ALIKE * largest, 1 / LARGEST):
+        around = largest * 0.05 if largest > 1 / LARGEST else 1.0
         return Linear(low - around, high + around)
     if 0 < low <= _NEAR_ZERO * high:
         low = 0.0

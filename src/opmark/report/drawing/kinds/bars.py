@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from opmark.report.drawing import axes, lettering, sound
@@ -18,11 +18,13 @@ from opmark.report.drawing.scale import Linear, Places, Scaled, fitting
 from opmark.report.drawing.sound import Kept
 from opmark.report.drawing.text import shorten, width
 from opmark.report.drawing.words import text
-from opmark.schema.chart import Chart, Mark
+from opmark.schema.chart import Chart, Mark, Rule
 
 _ROW, _GAP = 15.0, 9.0
 """Of a bar, and between the groups of two names."""
 _TOP = 14.0
+_NAME = 16.0
+"""Height of the name of a rule."""
 _TOLD = 120
 """With more marks, values are in the table alone."""
 _WIDEST = 250.0
@@ -50,7 +52,7 @@ def picture(chart: Chart) -> Picture:
     told = {i: _told(chart, mark) for kept in found for i, mark in kept.marks} if len(marks) <= _TOLD else {}
     left = max((width(shorten(name, _WIDEST, axes.SMALL), axes.SMALL) for name in chart.y.names), default=0) + 14
     right = max((width(words, axes.SMALL) for words in told.values()), default=10) + 14
-    panel = Panel(left, _TOP + (16 if rules else 0), WIDTH - left - right, rows.height)
+    panel = Panel(left, _TOP + _NAME * len(_upright(rules)), WIDTH - left - right, rows.height)
     drawn = _drawn(chart, found, panel, across, rows)
     beneath = axes.beneath(across, chart.x, panel.width)
     names = legend(list(zip(chart.series, looks(chart.series), strict=True)), WIDTH - 8)
@@ -108,12 +110,15 @@ def _around(chart: Chart, panel: Panel, across: Scaled, beneath: axes.Beneath, r
 
 
 def _rule_names(chart: Chart, panel: Panel, across: Scaled) -> Iterator[str]:
-    """Above the picture: inside there are bars everywhere."""
-    above = panel._replace(top=panel.top - 16, height=16)
-    room = Room(above)
-    for one in sound.rules(chart):
-        if one.across == "x":
-            yield from lettering.rule_name(one, above, across, Places(chart.y.names), room)
+    """Above the picture, a line each: inside there are bars everywhere."""
+    for k, one in enumerate(_upright(sound.rules(chart))):
+        above = panel._replace(top=panel.top - _NAME * (k + 1), height=_NAME)
+        yield from lettering.rule_name(one, above, across, Places(chart.y.names), Room(above))
+
+
+def _upright(rules: Iterable[Rule]) -> list[Rule]:
+    """Those that have a name above the picture."""
+    return [one for one in rules if one.across == "x" and one.name]
 
 
 def _values(panel: Panel, drawn: Sequence[Drawn], told: dict[int, str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from opmark.report.drawing import axes, lettering, sound
+from opmark.report.drawing import axes, ceiling_names, lettering, sound
 from opmark.report.drawing.kinds.picture import Picture
 from opmark.report.drawing.legend import Legend, legend
 from opmark.report.drawing.looks import looks
@@ -18,8 +18,10 @@ from opmark.report.drawing.ticks import Ticks
 from opmark.schema.chart import Chart, Rule
 
 HEIGHT = 340.0
+_TALL = 420.0
+"""With ceilings whose names stand in the right margin: these make the picture wider, and so many of them higher."""
 _RIGHT = 22.0
-_RADII = ((60, 4.5), (300, 3.8), (1_500, 3.0), (5_000, 2.3))
+_RADII = ((60, 5.0), (300, 4.4), (1_500, 3.6), (5_000, 2.4))
 """Up to so many points, so large is each."""
 _SMALLEST = 1.8
 _ORDER = {"guide": 0, "ceiling": 1, "data": 2, "alarm": 3}
@@ -37,11 +39,12 @@ class Plotted(NamedTuple):
     beneath: axes.Beneath
     beside: Ticks
     legend: Legend
+    width: float = WIDTH
 
 
 def picture(chart: Chart, right: float = _RIGHT) -> Picture:
     made = plotted(chart, right)
-    return Picture(WIDTH, height(made), list(parts(made)))
+    return Picture(made.width, height(made), list(parts(made)))
 
 
 def height(made: Plotted) -> float:
@@ -54,12 +57,16 @@ def plotted(chart: Chart, right: float) -> Plotted:
     marks = [mark for kept in found for _, mark in kept.marks]
     across = fitting(chart.x, [*(mark.x for mark in marks), *of_rules(rules, "x")])
     up = fitting(chart.y, [*(mark.y for mark in marks), *_of_intervals(chart, found), *of_rules(rules, "y")])
-    beside, left = axes.beside(up, chart.y, HEIGHT)
+    names_wide = ceiling_names.margin([(kept.series, [mark for _, mark in kept.marks]) for kept in found])
+    high = _TALL if names_wide else HEIGHT
+    beside, left = axes.beside(up, chart.y, high)
     left = max(left, axes.beneath(across, chart.x, WIDTH - left - right).reach)
-    panel = Panel(left, axes.TITLE + 4, WIDTH - left - right, HEIGHT)
-    names = legend(list(zip(chart.series, looks(chart.series), strict=True)), WIDTH - 8)
+    panel = Panel(left, axes.TITLE + 4, WIDTH - left - right, high)
+    wide = panel.right + max(right, names_wide)
+    names = legend(list(zip(chart.series, looks(chart.series), strict=True)), wide - 8)
     beneath = axes.beneath(across, chart.x, panel.width)
-    return Plotted(chart, panel, across, up, _drawn(chart, found, panel, across, up), beneath, beside, names)
+    drawn = _drawn(chart, found, panel, across, up)
+    return Plotted(chart, panel, across, up, drawn, beneath, beside, names, wide)
 
 
 def parts(made: Plotted) -> Iterator[str]:
@@ -84,9 +91,7 @@ def _names(made: Plotted) -> Iterator[str]:
             room.take((spot.x, spot.y) for spot in one.spots)
         if one.series.shape != "points":
             room.take(lettering.along_lines(one), LINE)
-    for one in made.drawn:
-        if one.series.role == "ceiling":
-            yield from lettering.along(one, room)
+    yield from ceiling_names.names(made.drawn, made.panel, room)
     for rule in sound.rules(made.chart):
         yield from lettering.rule_name(rule, made.panel, made.across, made.up, room)
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from msgspec import json
 
-from opmark.serve.asking import asked
-from opmark.serve.endpoint import Endpoint
-from opmark.serve.pages import page
-from opmark.serve.reading import Reader
+from opmark.dashboard.asking import asked
+from opmark.dashboard.endpoint import Endpoint
+from opmark.dashboard.pages import page
+from opmark.dashboard.reading import Reader
 
 
 class Shown(NamedTuple):

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from opmark.serve.problems import Refused, problem_of
-from opmark.serve.uploads import receive
+from opmark.dashboard.problems import Refused, problem_of
+from opmark.dashboard.uploads import receive
 
 TOKEN = "a-token-for-tests-0123456789"
 

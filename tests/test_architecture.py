@@ -38,7 +38,7 @@ PARTS = frozenset(
     }
 )
 READERS = frozenset({"analysis", "report"})
-PAGES = frozenset({"charts", "serve"})
+PAGES = frozenset({"charts", "dashboard"})
 MEETING = frozenset({"runner", "api", "result"})
 TOP = frozenset({"cli", "compat"})
 EVERYTHING = GROUND | SOCKETS | PARTS | READERS | PAGES | MEETING | {"version", "exporters", "tabular"}
@@ -51,7 +51,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     **dict.fromkeys(PARTS, GROUND | SOCKETS | {"version"}),
     **dict.fromkeys(READERS, GROUND | {"registry", "interfaces", "metrics", "store", "guests", "tabular", "version"}),
     "charts": GROUND | {"metrics", "registry"},
-    "serve": GROUND | SOCKETS | {"api", "analysis", "charts", "report", "store", "version"},
+    "dashboard": GROUND | SOCKETS | {"api", "analysis", "charts", "report", "store", "version"},
     "exporters": GROUND | SOCKETS | READERS | {"metrics", "importers", "version"},
     "runner": GROUND | SOCKETS | PARTS | {"version"},
     "tabular": GROUND,
@@ -60,7 +60,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     | SOCKETS
     | {"result", "runner", "frameworks", "workloads", "store", "hardware", "guests", "version", "report", "analysis"}
     | {"tabular", "charts"},
-    "__init__": GROUND | {"api", "guests", "result", "runner", "tabular", "version"},
+    "__init__": GROUND | {"api", "dashboard", "guests", "result", "runner", "tabular", "version"},
     "__main__": {"cli"},
     "cli": EVERYTHING | {"compat"},
     "compat": EVERYTHING,

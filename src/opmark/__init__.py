@@ -31,10 +31,10 @@ if TYPE_CHECKING:
         read_workload,
         run,
         runs,
-        serve,
         show,
     )
     from opmark.api import list_ as list
+    from opmark.dashboard.serving import serve
     from opmark.errors import OpmarkError, TaskError, UserError
     from opmark.guests.manage import create_env, envs, remove_env
     from opmark.result import Result
@@ -82,7 +82,7 @@ _PUBLIC = {
     "remove_env": "opmark.guests.manage:remove_env",
     "run": "opmark.api:run",
     "runs": "opmark.api:runs",
-    "serve": "opmark.api:serve",
+    "serve": "opmark.dashboard.serving:serve",
     "show": "opmark.api:show",
     "to_arrow": "opmark.tabular:to_arrow",
     "to_pandas": "opmark.tabular:to_pandas",

@@ -17,7 +17,6 @@ from opmark.stats.verdict import (
     DRIFT,
     FEWEST,
     MARGIN,
-    STAGES,
     Comparison,
     alike,
     compare_groups,

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from opmark.api.pushing import push
     from opmark.api.querying import query
     from opmark.api.reporting import make_report
-    from opmark.api.serving import serve
     from opmark.api.stored import coverage, export, fit, rank, read_ranking, show
     from opmark.api.stores import describe_run, label, merge, runs
     from opmark.api.workloads import export_workload, read_workload
@@ -61,7 +60,6 @@ _WHERE = {
     "read_workload": "workloads",
     "run": "measuring",
     "runs": "stores",
-    "serve": "serving",
     "show": "stored",
     "talk": "common",
 }
@@ -99,7 +97,6 @@ __all__ = [
     "read_workload",
     "run",
     "runs",
-    "serve",
     "show",
     "talk",
 ]

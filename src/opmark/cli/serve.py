@@ -30,7 +30,7 @@ def serve(
     log: Annotated[bool, typer.Option("--log", help="Say who asks for which page.")] = False,
 ) -> None:
     """A dashboard over a store: pages for people, JSON for programs, until ctrl-c."""
-    from opmark.api.serving import serve as start
+    from opmark.dashboard.serving import serve as start
 
     start(
         db=db,

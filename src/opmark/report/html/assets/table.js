@@ -6,11 +6,54 @@
 // row (its text, or its `data-t`); a `select` named NAME wants its value in `data-NAME`. <p class=shown data-for=ID>
 // says how many rows are left. A row that is filtered away takes what its first link leads to with it, if that is a
 // <details> of the page.
+//
+// Of a long table only the first rows are laid out (class `beyond` hides the others, on screens only), because a
+// browser takes half a second for thousands; a button below it shows all.
 (() => {
+  const MOST = 200;
+  const number = (value) => value.toLocaleString("en");
   const rowsOf = (table) => Array.from(table.tBodies[0].rows);
   const order = new Intl.Collator("en", { numeric: true }).compare;
 
-  const sortBy = (table, head, place) => {
+  // Shows the first rows of those that fit, and says so.
+  const cut = (view) => {
+    const rows = rowsOf(view.table);
+    let fitting = 0;
+    for (const row of rows) {
+      if (!row.hidden) fitting += 1;
+      row.classList.toggle("beyond", !row.hidden && !view.whole && fitting > MOST);
+    }
+    const some = !view.whole && fitting > MOST;
+    view.more.hidden = !some;
+    if (some) view.more.firstElementChild.textContent = `Show all ${number(fitting)} rows`;
+    if (!view.told) return;
+    let said = `${number(fitting)} of ${number(rows.length)} rows shown`;
+    if (some) said = `the first ${MOST} of ${number(fitting)} rows shown`;
+    if (some && fitting < rows.length) said += `, which fit among ${number(rows.length)}`;
+    if (view.told.textContent !== said) view.told.textContent = said;
+  };
+
+  const viewOf = (table) => {
+    const more = document.createElement("p");
+    const button = document.createElement("button");
+    button.type = "button";
+    more.className = "more";
+    more.append(button);
+    more.hidden = true;
+    (table.closest(".scroll") || table).after(more);
+    const told = table.id ? document.querySelector(`.shown[data-for="${CSS.escape(table.id)}"]`) : null;
+    const view = { table, more, told, whole: false };
+    button.addEventListener("click", () => {
+      const next = table.querySelector("tbody tr.beyond:not([hidden]) a[href]");
+      view.whole = true;
+      cut(view);
+      if (next) next.focus(); // the button is gone: on to what it showed
+    });
+    return view;
+  };
+
+  const sortBy = (view, head, place) => {
+    const table = view.table;
     const down = head.getAttribute("aria-sort") === "ascending";
     const sign = down ? -1 : 1;
     const keyed = rowsOf(table).map((row) => {
@@ -27,14 +70,16 @@
     const sorted = document.createDocumentFragment();
     for (const one of keyed) sorted.append(one.row);
     body.append(sorted);
+    cut(view);
     for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
   };
 
-  const wireSorting = (table) => {
+  const wireSorting = (view) => {
+    const table = view.table;
     Array.from(table.tHead.rows[0].cells).forEach((head, place) => {
       const button = head.querySelector("button");
-      if (button) button.addEventListener("click", () => sortBy(table, head, place));
+      if (button) button.addEventListener("click", () => sortBy(view, head, place));
     });
   };
 
@@ -44,10 +89,8 @@
     return found && found.tagName === "DETAILS" ? found : null;
   };
 
-  const wireFilters = (form) => {
-    const table = document.getElementById(form.dataset.for);
-    const told = document.querySelector(`.shown[data-for="${CSS.escape(form.dataset.for)}"]`);
-    const all = rowsOf(table).map((row) => ({
+  const wireFilters = (form, view) => {
+    const all = rowsOf(view.table).map((row) => ({
       row,
       text: `${row.textContent} ${row.dataset.t || ""}`.toLowerCase(),
       details: detailsOf(row),
@@ -57,16 +100,14 @@
         .flatMap((input) => input.value.toLowerCase().split(/\s+/))
         .filter(Boolean);
       const wanted = Array.from(form.querySelectorAll("select")).filter((select) => select.value !== "");
-      let shown = 0;
       for (const { row, text, details } of all) {
         const fits =
           words.every((word) => text.includes(word)) &&
           wanted.every((select) => row.dataset[select.name] === select.value);
         if (row.hidden === fits) row.hidden = !fits;
         if (details && details.hidden === fits) details.hidden = !fits;
-        if (fits) shown += 1;
       }
-      if (told) told.textContent = `${shown.toLocaleString("en")} of ${all.length.toLocaleString("en")} rows shown`;
+      cut(view);
     };
     form.addEventListener("input", apply);
     form.addEventListener("submit", (event) => event.preventDefault());
@@ -95,8 +136,13 @@
   };
 
   const begin = () => {
-    document.querySelectorAll("table[data-sortable]").forEach(wireSorting);
-    document.querySelectorAll("form.filters[data-for]").forEach(wireFilters);
+    for (const table of document.querySelectorAll("table[data-sortable]")) {
+      const view = viewOf(table);
+      const form = table.id && document.querySelector(`form.filters[data-for="${CSS.escape(table.id)}"]`);
+      wireSorting(view);
+      if (form) wireFilters(form, view);
+      else cut(view);
+    }
     openNamed();
     addEventListener("hashchange", openNamed);
     document.addEventListener("click", (event) => {

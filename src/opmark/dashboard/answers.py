@@ -1,0 +1,44 @@
+"""Answers as they are sent: JSON below /api, pages elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from opmark.dashboard.pages import page
+from opmark.dashboard.problems import Problem, problem_of, status_of
+from opmark.errors import OpmarkError
+
+_encoder = msgspec.json.Encoder()
+
+
+def is_api(request: Request) -> bool:
+    return request.url.path.startswith("/api/") or request.url.path == "/api"
+
+
+def json_response(answer: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(_encoder.encode(answer), status, headers, "application/json")
+
+
+def page_response(
+    request: Request, template: str, status: int = 200, headers: Mapping[str, str] | None = None, **context: Any
+) -> Response:
+    state = request.app.state if "app" in request.scope else None
+    has_token = bool(state and state.door.token)
+    return HTMLResponse(page(template, has_token=has_token, path=request.url.path, **context), status, headers)
+
+
+def problem_response(
+    request: Request, error: OpmarkError, headers: Mapping[str, str] | None = None, status: int | None = None
+) -> Response:
+    return told(request, problem_of(error), status or status_of(error), headers)
+
+
+def told(request: Request, problem: Problem, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    if is_api(request):
+        return json_response(problem, status, headers)
+    return page_response(request, "problem.html", status, headers, problem=problem, code=status)

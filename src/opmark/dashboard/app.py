@@ -1,0 +1,121 @@
+"""The dashboard as an application: the table of endpoints, and what every server needs around it."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from opmark.api.common import PathLike
+from opmark.dashboard import entrance, files
+from opmark.dashboard.answers import json_response, page_response, problem_response, told
+from opmark.dashboard.asking import asked
+from opmark.dashboard.endpoint import Endpoint
+from opmark.dashboard.guard import Guard, Patience
+from opmark.dashboard.openapi import DOCUMENT, document
+from opmark.dashboard.pages import KINDS, assets
+from opmark.dashboard.problems import Problem, Refused
+from opmark.dashboard.reading import Reader
+from opmark.dashboard.receiving import DEFAULT_LIMIT, PATH, upload
+from opmark.dashboard.security import Door
+from opmark.dashboard.table import ENDPOINTS
+from opmark.errors import OpmarkError
+from opmark.report.html.assets import asset
+
+log = logging.getLogger("opmark.dashboard")
+FOR_GOOD = "public, max-age=31536000, immutable"
+
+
+def application(
+    db: PathLike | None = None,
+    *,
+    door: Door | None = None,
+    max_upload: int = DEFAULT_LIMIT,
+    read_ahead: bool = False,
+) -> Guard:
+    """`door`: who may come in; by default everybody who asks for it by a name of this machine."""
+    reader, door, patience = Reader(db), door or Door(), Patience()
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        if read_ahead:
+            reader.read_ahead()
+        yield
+        reader.close()
+
+    app = Starlette(
+        routes=[*_routes(), *entrance.ROUTES, *files.routes(), Route("/assets/{name}", _asset)],
+        lifespan=lifespan,
+        exception_handlers={OpmarkError: _mistake, HTTPException: _http, Exception: _defect},
+    )
+    app.state.reader, app.state.door, app.state.patience = reader, door, patience
+    app.state.max_upload = max_upload
+    return Guard(app, door, patience, reader.name)
+
+
+def _routes() -> list[Route]:
+    made = [Route(DOCUMENT, _document), Route(PATH, upload, methods=["POST"])]
+    for endpoint in ENDPOINTS:
+        made.append(Route(endpoint.json_path, _as_json(endpoint)))
+        if endpoint.template:
+            made.append(Route(endpoint.path, _as_page(endpoint)))
+    return made
+
+
+def _as_json(endpoint: Endpoint) -> Callable[[Request], Response]:
+    """A plain function: Starlette calls it in a thread, so that a slow answer holds up nobody else."""
+
+    def answer(request: Request) -> Response:
+        what = asked(endpoint.asked, request.path_params, request.query_params.multi_items())
+        return json_response(endpoint.view(request.app.state.reader, what))
+
+    return answer
+
+
+def _as_page(endpoint: Endpoint) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        what = asked(endpoint.asked, request.path_params, request.query_params.multi_items())
+        found = endpoint.view(request.app.state.reader, what)
+        return page_response(request, endpoint.template, answer=found, asked=what, endpoint=endpoint)
+
+    return answer
+
+
+def _document(request: Request) -> Response:
+    return Response(document(), media_type="application/json")
+
+
+def _asset(request: Request) -> Response:
+    name = request.path_params["name"]
+    if not any(name in assets(ending) for ending in KINDS):
+        raise Refused(404, "there is no such file")
+    kind = KINDS[name[name.rindex(".") :]]
+    return Response(asset(name), headers={"cache-control": FOR_GOOD}, media_type=kind)
+
+
+def _mistake(request: Request, error: Exception) -> Response:
+    assert isinstance(error, OpmarkError)
+    return problem_response(request, error)
+
+
+def _http(request: Request, error: Exception) -> Response:
+    """What Starlette refuses: an address or a method that nobody serves."""
+    assert isinstance(error, HTTPException)
+    what = {404: "there is no such page", 405: f"{request.method} is not what this address takes"}
+    problem = Problem(what.get(error.status_code, error.detail), "" if error.status_code == 405 else "begin at /")
+    return told(request, problem, error.status_code, error.headers)
+
+
+def _defect(request: Request, error: Exception) -> Response:
+    """The traceback is for the log, where the server puts it; who asked gets the number under which it is found."""
+    number = secrets.token_hex(6)
+    log.error("defect %s: %s %s", number, request.method, request.url.path)
+    told_of_it = Problem("something went wrong in the server", f"its log has more under {number}", number)
+    return told(request, told_of_it, 500)

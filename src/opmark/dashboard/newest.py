@@ -1,0 +1,90 @@
+"""What became last of each operator on each backend: only what was written since it was last asked is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import func, select
+
+from opmark.dashboard.reading import Reader
+from opmark.store.pack import decoding, plain_body
+from opmark.store.sql import SqlStore
+from opmark.store.tables import RECORD
+
+_AT_ONCE = 500
+
+
+class Tried(NamedTuple):
+    number: int
+    """Of its record: the higher one is newer."""
+    run: str
+    status: str
+    reason: str
+    checked: bool
+    """Whether its result was found right, at its own size or a smaller one."""
+
+
+Found = Mapping[str, Mapping[str, Mapping[str, Tried]]]
+"""By operator, backend and phase."""
+
+
+class _Verification(Struct, frozen=True):
+    checked: str
+
+
+class _Body(Struct, frozen=True):
+    verification: _Verification | None = None
+
+
+_body = msgspec.json.Decoder(_Body)
+
+
+class Newest:
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._read = 0
+        """The number up to which records were looked at."""
+        self._found: dict[str, dict[str, dict[str, Tried]]] = {}
+
+    def tried(self, reader: Reader) -> Found:
+        runs = {run.id for run in reader.runs()}
+        with self._lock:
+            if not self._runs() <= runs:  # some were pruned
+                self._found, self._read = {}, 0
+            self._read_on(reader.store)
+            return {op: {name: dict(phases) for name, phases in own.items()} for op, own in self._found.items()}
+
+    def _runs(self) -> set[str]:
+        return {one.run for own in self._found.values() for phases in own.values() for one in phases.values()}
+
+    def _read_on(self, store: SqlStore) -> None:
+        """A variant of a backend, or another interpreter, is the same backend. Skipped is not tried."""
+        by = (RECORD.c.op, RECORD.c.backend, RECORD.c.phase)
+        query = select(*by, func.max(RECORD.c.number)).group_by(*by)
+        query = query.where(RECORD.c.number > self._read, RECORD.c.status != "skipped")
+        with store.reading() as connection:
+            last = connection.execute(select(func.max(RECORD.c.number))).scalar() or 0
+            groups = connection.execute(query.where(RECORD.c.number <= last)).all() if last > self._read else []
+        known = _details(store, [number for *_, number in groups])
+        for op, backend, phase, number in groups:
+            name = backend.partition("@")[0].partition("/")[0]
+            phases = self._found.setdefault(op, {}).setdefault(name, {})
+            if phase not in phases or phases[phase].number < number:
+                phases[phase] = known[number]
+        self._read = max(self._read, last)
+
+
+def _details(store: SqlStore, numbers: list[int]) -> dict[int, Tried]:
+    columns = (RECORD.c.number, RECORD.c.run_id, RECORD.c.status, RECORD.c.reason, RECORD.c.body)
+    found = {}
+    for start in range(0, len(numbers), _AT_ONCE):
+        query = select(*columns).where(RECORD.c.number.in_(numbers[start : start + _AT_ONCE]))
+        with store.reading() as connection, decoding():
+            for number, run, status, reason, body in connection.execute(query):
+                check = _body.decode(plain_body(body)).verification
+                found[number] = Tried(number, run, status, reason, check is not None and check.checked != "none")
+    return found

@@ -1,0 +1,201 @@
+"""One case over all runs: its series, where their levels changed, and the runs that have it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from sqlalchemy import select
+
+from opmark.analysis.history import Asked as Wanted
+from opmark.analysis.history import histories
+from opmark.api.following import moment
+from opmark.charts.followed import followed
+from opmark.dashboard.endpoint import Endpoint
+from opmark.dashboard.paging import Page, PageNumber, paged
+from opmark.dashboard.reading import Reader
+from opmark.errors import UnknownName, UserError
+from opmark.registry import parameters_of, way_of
+from opmark.schema import QUANTITIES, Case
+from opmark.schema.chart import Chart
+from opmark.schema.history import ChangeSeen, History, RunAt
+from opmark.schema.quantity import Cache
+from opmark.schema.shown import shown
+from opmark.store.sql import SqlStore
+from opmark.store.tables import RECORD
+
+LAST = 500
+"""Runs that are followed: the newest."""
+ROWS = 200
+Way = tuple[str, str, int]
+"""Backend, implementation and threads."""
+Keys = Mapping[tuple[str, Way], str]
+"""Items by run and way."""
+
+
+class Asked(Struct, frozen=True):
+    case: str
+    backend: str = ""
+    quantity: Annotated[str, Meta(description="Another than the headline of each; `all` for each.")] = ""
+    since: Annotated[str, Meta(description="A date, a time, or how long ago: 2030-12-31, 30d.")] = ""
+    page: PageNumber = 1
+
+
+class Series(Struct, frozen=True):
+    """The same case, measured in the same way on the same chip."""
+
+    where: str
+    quantity: str
+    cache: Cache | None
+    unit: str
+    chip: str
+    runs: int
+    level: float
+    last: float
+    """The newest value over the level."""
+    changes: tuple[ChangeSeen, ...]
+    """Oldest first."""
+    warning: bool
+    """The newest runs are out of line, and too few for a change yet."""
+    chart: Chart
+
+
+class Row(Struct, frozen=True):
+    """What a run says of a series."""
+
+    run: RunAt
+    where: str
+    quantity: str
+    cache: Cache | None
+    unit: str
+    status: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    processes: int = 0
+    ratio: float | None = None
+    """To the level that its series had then."""
+    key: str = ""
+    """Of the item within the run."""
+
+
+class Answer(Struct, frozen=True):
+    case: str
+    op: str
+    phase: str
+    params: dict[str, Any]
+    parameters: str
+    """The same as people read them."""
+    series: list[Series]
+    rows: list[Row]
+    """One page; the newest run first."""
+    page: Page
+    backends: list[str]
+    quantities: list[str]
+    """That can be asked for."""
+    note: str = ""
+    """Why there is nothing to follow."""
+
+
+def view(reader: Reader, asked: Asked) -> Answer:
+    case = find_case(reader, asked.case)
+    store = reader.store
+    figures = store.figures(case=case.id)
+    found, note = _followed(store, case, asked)
+    keys = _keys(store, case)
+    rows = sorted((row for one in found for row in _rows(one, keys)), key=_newest, reverse=True)
+    page_rows, page = paged(rows, asked.page, ROWS)
+    return Answer(
+        case.id,
+        case.op,
+        " d".join((case.phase, *case.wrt)),
+        case.params,
+        shown(case, parameters_of(case.op)),
+        [_series(one) for one in found],
+        page_rows,
+        page,
+        sorted({figure.backend for figure in figures}),
+        sorted({figure.quantity for figure in figures if figure.quantity}),
+        note,
+    )
+
+
+def find_case(reader: Reader, name: str) -> Case:
+    """By its whole id: pages link to nothing else."""
+    known = reader.store.cases([name]) if reader.there else {}
+    if name not in known:
+        error = UnknownName("case", name, ())
+        error.hint = "a case is found by words of its operator and its parameters: /search"
+        raise error
+    return known[name]
+
+
+def _followed(store: SqlStore, case: Case, asked: Asked) -> tuple[list[History], str]:
+    """(series, why there are none). That a case has only failed, or not since then, is no mistake of who asks."""
+    if asked.quantity not in ("", "all", *QUANTITIES):
+        raise UnknownName("quantity", asked.quantity, [*QUANTITIES, "all"])
+    backends = (asked.backend,) if asked.backend else ()
+    wanted = Wanted(case=case.id, backends=backends, quantity=asked.quantity, since=moment(asked.since), last=LAST)
+    try:
+        return histories(store, wanted).series, ""
+    except UserError as error:
+        return [], error.message
+
+
+def _keys(store: SqlStore, case: Case) -> Keys:
+    """An item is named by its first task."""
+    columns = (RECORD.c.run_id, RECORD.c.backend, RECORD.c.implementation, RECORD.c.threads, RECORD.c.task_id)
+    query = select(*columns).where(RECORD.c.case_id == case.id).order_by(RECORD.c.number)
+    found: dict[tuple[str, Way], str] = {}
+    with store.reading() as connection:
+        for run, backend, implementation, threads, task in connection.execute(query):
+            found.setdefault((run, (backend, implementation, threads)), task)
+    return found
+
+
+def _series(history: History) -> Series:
+    return Series(
+        _where(history), history.quantity, history.cache, _unit(history), history.chip, len(history.points),
+        history.level, history.last, history.changes, history.warning, followed(history),
+    )  # fmt: skip
+
+
+def _rows(history: History, keys: Keys) -> Iterator[Row]:
+    way = (history.backend, history.implementation, history.threads)
+    what = (_where(history), history.quantity, history.cache, _unit(history))
+    for point, level in zip(history.points, _levels(history), strict=True):
+        key = keys.get((point.run.id, way), "")
+        numbers = (point.value, point.low, point.high, point.processes)
+        yield Row(point.run, *what, "ok", *numbers, point.value / level if level > 0 else None, key)
+    for outage in history.outages:
+        yield Row(outage.run, *what, outage.status, key=keys.get((outage.run.id, way), ""))
+
+
+def _levels(history: History) -> Sequence[float]:
+    """At each of its points."""
+    later = {change.after.id: change.level_after for change in history.changes}
+    level = history.changes[0].level_before if history.changes else history.level
+    found = []
+    for point in history.points:
+        level = later.get(point.run.id, level)
+        found.append(level)
+    return found
+
+
+def _newest(row: Row) -> tuple[str, str]:
+    return row.run.started, row.run.id
+
+
+def _where(history: History) -> str:
+    return f"{history.backend}{way_of(history.backend, history.implementation)} ×{history.threads}"
+
+
+def _unit(history: History) -> str:
+    return QUANTITIES[history.quantity].unit if history.quantity in QUANTITIES else "s"
+
+
+ENDPOINT = Endpoint(
+    "/cases/{case}", view, Asked, Answer, "case.html", "Case",
+    "A case over all runs: its series, the changes of their levels, and what each run says.",
+)  # fmt: skip

@@ -1,0 +1,181 @@
+"""Any two runs of the store held against each other."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+from sqlalchemy import func, select
+
+from opmark.analysis.alike import unlike
+from opmark.analysis.compare import compare as compare_sides
+from opmark.analysis.compare import side_of
+from opmark.api.comparing import cases_of
+from opmark.charts.ratios import ratios
+from opmark.dashboard.endpoint import Endpoint
+from opmark.dashboard.paging import Page, PageNumber, paged
+from opmark.dashboard.reading import Reader
+from opmark.dashboard.remembered import OfStore, Remembered
+from opmark.report.comparison import chosen, in_both, word
+from opmark.schema import QUANTITIES, Run
+from opmark.schema.chart import Chart
+from opmark.schema.comparison import Compared, Geomean, Pairing
+from opmark.schema.differing import told
+from opmark.stats.verdict import MARGIN
+from opmark.store.sql import SqlStore
+from opmark.store.tables import FINDING
+
+ROWS = 200
+OFFERED = 300
+"""Runs in the lists to choose from; any other can be named."""
+LONE = 50
+"""Cases of one side only that are listed."""
+_KEPT = 8
+
+Only = Literal["", "slower", "faster", "same", "undecided", "failed", "skipped"]
+
+
+class Asked(Struct, frozen=True):
+    a: Annotated[str, Meta(description="A run: its id, the beginning of it, or its label.")] = ""
+    b: Annotated[str, Meta(description="The run that is held against it.")] = ""
+    quantity: Annotated[str, Meta(description="Another than the headline of each: latency, latency:cold, all.")] = ""
+    margin: Annotated[float, Meta(ge=0, lt=1, description="Differences up to this share are the same.")] = MARGIN
+    only: Annotated[Only, Meta(description="Cases of which this is said.")] = ""
+    unlike: Annotated[bool, Meta(description="Also where the machines are not alike.")] = False
+    page: PageNumber = 1
+
+
+class Choice(Struct, frozen=True):
+    id: str
+    label: str
+    started: str
+
+
+class Fact(Struct, frozen=True):
+    """Of the environments, which differ in it."""
+
+    name: str
+    change: str
+
+
+class Row(Struct, frozen=True):
+    pair: Pairing
+    word: str
+    """Its verdict, or why it has none."""
+    unit: str
+
+
+class Mean(Struct, frozen=True):
+    """Geometric, over all cases that have a ratio."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    """Ends of its interval; None where it has no end: one case alone says nothing of the spread."""
+    cases: int
+
+
+class Verdicts(Struct, frozen=True):
+    counts: dict[str, int]
+    geomean: Mean | None
+    paired: bool
+    margin: float
+    drift: float
+    resolution: float | None
+    only_a: list[str]
+    only_b: list[str]
+    """Cases of one side only: the first of them."""
+    lone: tuple[int, int]
+    """How many there are."""
+    chart: Chart | None
+    rows: list[Row]
+    """One page, the slowest first."""
+    page: Page
+
+
+class Answer(Struct, frozen=True):
+    runs: list[Choice]
+    quantities: list[str]
+    a: Run | None = None
+    b: Run | None = None
+    differing: list[Fact] = []
+    refused: list[Fact] = []
+    """What makes them two machines: then times say nothing of the code, and nothing is compared unless `unlike` is."""
+    verdicts: Verdicts | None = None
+
+
+def view(reader: Reader, asked: Asked) -> Answer:
+    runs = [Choice(run.id, run.label, run.started) for run in reader.runs()[:OFFERED]]
+    quantities = [*QUANTITIES, "all"]
+    a, b = (reader.run(name) if name else None for name in (asked.a, asked.b))
+    if a is None or b is None:
+        return Answer(runs, quantities, a, b)
+    compared = compared_runs(reader, a, b, asked.quantity, asked.margin)
+    apart = [] if asked.unlike or a.id == b.id else unlike(compared.differing)
+    refused = [Fact(*one) for one in told(compared.differing, apart)]
+    differing = [Fact(*one) for one in told(compared.differing)]
+    return Answer(runs, quantities, a, b, differing, refused, None if refused else _verdicts(compared, asked))
+
+
+class _Key(Struct, frozen=True):
+    """While all of this is the same, so is the comparison; what is learnt of noise from other runs may be older."""
+
+    runs: tuple[tuple[str, str, int], tuple[str, str, int]]
+    """Ids, labels and how many records there are."""
+    quantity: str
+    margin: float
+    findings: int
+
+
+_COMPARED: OfStore[Remembered[_Key, Compared]] = OfStore(lambda: Remembered(_KEPT))
+
+
+def compared_runs(reader: Reader, a: Run, b: Run, quantity: str, margin: float) -> Compared:
+    """Machines that are not alike too: who shows it decides."""
+    one, other = reader.summaries([a, b])
+    sides = ((a.id, a.label, one.records), (b.id, b.label, other.records))
+    store = reader.store
+    key = _Key(sides, quantity, margin, _findings(store))
+    return _COMPARED.of(store).get(key, lambda: _compared(store, a, b, quantity, margin))
+
+
+def _compared(store: SqlStore, a: Run, b: Run, quantity: str, margin: float) -> Compared:
+    one = side_of(store, a)
+    other = side_of(store, b, beside=one)
+    cases = cases_of((store, one), (store, other))
+    return compare_sides(one, other, cases, quantity=quantity, margin=margin, unlike=True)
+
+
+def _findings(store: SqlStore) -> int:
+    with store.reading() as connection:
+        return connection.execute(select(func.max(FINDING.c.number))).scalar() or 0
+
+
+def _verdicts(compared: Compared, asked: Asked) -> Verdicts:
+    pairs, page = paged(chosen(compared, [asked.only] if asked.only else []), asked.page, ROWS)
+    chart = ratios(compared)
+    counts = Counter(word(pair) for pair in compared.pairs if not in_both(pair))
+    only: Any = compared.only
+    return Verdicts(
+        dict(counts), _mean(compared.geomean), compared.paired, compared.margin, compared.drift, compared.resolution,
+        list(only[0][:LONE]), list(only[1][:LONE]), (len(only[0]), len(only[1])), chart if chart.series else None,
+        [Row(pair, word(pair), _unit(pair)) for pair in pairs], page,
+    )  # fmt: skip
+
+
+def _mean(found: Geomean | None) -> Mean | None:
+    if found is None:
+        return None
+    ended = found.low > 0 and math.isfinite(found.high)
+    return Mean(found.ratio, found.low if ended else None, found.high if ended else None, found.cases)
+
+
+def _unit(pair: Pairing) -> str:
+    return QUANTITIES[pair.quantity].unit if pair.quantity in QUANTITIES else "s"
+
+
+ENDPOINT = Endpoint(
+    "/compare", view, Asked, Answer, "compare.html", "Compare", "Two runs, case by case, with verdicts."
+)

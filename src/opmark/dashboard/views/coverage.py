@@ -1,0 +1,160 @@
+"""Operators x backends: what is implemented, and what became of it in stored runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from opmark.api.stored import implemented
+from opmark.dashboard.endpoint import Endpoint
+from opmark.dashboard.newest import Newest, Tried
+from opmark.dashboard.reading import Reader
+from opmark.dashboard.remembered import OfStore
+from opmark.errors import UnknownName
+from opmark.schema.coverage import Implemented, Matrix
+from opmark.schema.record import FAILED
+
+State = Literal["verified", "ran", "failed", "untried", "lacking"]
+"""
+verified  the newest record of it has a result that was found right
+ran       the newest record has a time, but nobody checked the result
+failed    the newest record of it failed
+untried   implemented, and no stored run has tried it
+lacking   implemented, and known beforehand not to run on this backend
+"""
+STATES: tuple[State, ...] = get_args(State)
+FORWARD = "forward"
+
+
+class Asked(Struct, frozen=True):
+    category: str = ""
+    backend: str = ""
+
+
+class Cell(Struct, frozen=True, omit_defaults=True):
+    state: State
+    run: str = ""
+    """The run that says so."""
+    reason: str = ""
+    phases: dict[str, State] = {}
+    """Of other phases than the forward one."""
+
+
+class Row(Struct, frozen=True):
+    op: str
+    cells: dict[str, Cell]
+    """By backend; one that has no implementation has none."""
+
+
+class Category(Struct, frozen=True):
+    name: str
+    counts: dict[State, int]
+    """Of its cells."""
+    rows: list[Row]
+
+
+class Column(Struct, frozen=True):
+    backend: str
+    operators: int
+    """That it has."""
+    counts: dict[State, int]
+
+
+class Answer(Struct, frozen=True):
+    operators: int
+    runs: int
+    """That are stored."""
+    counts: dict[State, int]
+    columns: list[Column]
+    categories: list[Category]
+    known_categories: list[str]
+    known_backends: list[str]
+    """What can be asked for."""
+
+
+def view(reader: Reader, asked: Asked) -> Answer:
+    known = _implemented()
+    categories = list(dict.fromkeys(one.category for one in known.operators))
+    _check("category", asked.category, categories)
+    _check("backend", asked.backend, known.backends)
+    backends = [asked.backend] if asked.backend else list(known.backends)
+    operators = [one for one in known.operators if asked.category in ("", one.category)]
+    tried = _NEWEST.of(reader.store).tried(reader) if reader.there else {}
+    rows = {one.op: Row(one.op, dict(_cells(one, backends, tried.get(one.op, {})))) for one in operators}
+    grouped: dict[str, list[Row]] = {}
+    for one in operators:
+        grouped.setdefault(one.category, []).append(rows[one.op])
+    return Answer(
+        len(operators),
+        len(reader.runs()),
+        _counts(rows.values()),
+        [_column(backend, rows.values()) for backend in backends],
+        [Category(name, _counts(some), some) for name, some in grouped.items()],
+        categories,
+        list(known.backends),
+    )
+
+
+_NEWEST: OfStore[Newest] = OfStore(Newest)
+
+
+@cache
+def _implemented() -> Matrix:
+    """What is installed stays the same while the server runs."""
+    return implemented()
+
+
+def _check(kind: str, name: str, known: Iterable[str]) -> None:
+    listed = list(known)
+    if name and name not in listed:
+        raise UnknownName(kind, name, listed)
+
+
+def _cells(
+    one: Implemented, backends: list[str], tried: Mapping[str, Mapping[str, Tried]]
+) -> Iterator[tuple[str, Cell]]:
+    for backend in backends:
+        found = tried.get(backend, {})
+        if found:
+            yield backend, _tried(found)
+        elif backend in one.lacks:
+            yield backend, Cell("lacking", reason=one.lacks[backend])
+        elif backend in one.backends:
+            yield backend, _UNTRIED
+
+
+_UNTRIED = Cell("untried")
+
+
+def _tried(phases: Mapping[str, Tried]) -> Cell:
+    """The forward phase, or what there is in its place."""
+    name = FORWARD if FORWARD in phases else next(iter(phases))
+    lead = phases[name]
+    others = {phase: _state(one) for phase, one in phases.items() if phase != FORWARD}
+    return Cell(_state(lead), lead.run, lead.reason, others)
+
+
+def _state(one: Tried) -> State:
+    if one.status in FAILED:
+        return "failed"
+    return "verified" if one.checked else "ran"
+
+
+def _counts(rows: Iterable[Row]) -> dict[State, int]:
+    counts = Counter(cell.state for row in rows for cell in row.cells.values())
+    return {state: counts[state] for state in STATES}
+
+
+def _column(backend: str, rows: Iterable[Row]) -> Column:
+    states = Counter(row.cells[backend].state for row in rows if backend in row.cells)
+    return Column(backend, sum(states.values()), {state: states[state] for state in STATES})
+
+
+ENDPOINT = Endpoint(
+    "/coverage", view, Asked, Answer, "coverage.html", "Coverage",
+    "Which operators each backend has, and which of them stored runs have verified.",
+)  # fmt: skip

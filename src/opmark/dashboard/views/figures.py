@@ -1,0 +1,54 @@
+"""All figures of a run, or of the items that the filters leave."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from opmark.charts.gallery import FIGURES, gallery
+from opmark.dashboard.endpoint import Endpoint
+from opmark.dashboard.filters import Filters, Options, options_of
+from opmark.dashboard.reading import Reader
+from opmark.errors import UnknownName
+from opmark.schema import Run
+from opmark.schema.chart import Chart
+
+MANY = 1000
+"""Items; with more, all figures at once would be a page of many megabytes."""
+ALL = "all"
+
+
+class Asked(Filters, frozen=True, kw_only=True):
+    run: str
+    figure: Annotated[str, Meta(description="One of them, or `all`.")] = ""
+
+
+class Answer(Struct, frozen=True):
+    run: Run
+    charts: list[Chart]
+    items: int
+    """That they are of."""
+    options: Options
+    figure: str
+    """That is shown, or `all`."""
+    figures: list[str]
+    """What can be asked for."""
+
+
+def view(reader: Reader, asked: Asked) -> Answer:
+    run = reader.run(asked.run)
+    looked = reader.looked(run)
+    fitting = tuple(item for item in looked.items if asked.fits(item))
+    chosen = asked.figure or (ALL if len(fitting) <= MANY else next(iter(FIGURES)))
+    if chosen not in (ALL, *FIGURES):
+        raise UnknownName("figure", chosen, [*FIGURES, ALL])
+    part = replace(looked, items=fitting)
+    charts = gallery(part) if chosen == ALL else FIGURES[chosen](part)
+    return Answer(run, charts, len(fitting), options_of(looked.items), chosen, [*FIGURES, ALL])
+
+
+ENDPOINT = Endpoint(
+    "/runs/{run}/figures", view, Asked, Answer, "figures.html", "Figures", "The figures of a run, as numbers."
+)

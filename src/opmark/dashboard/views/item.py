@@ -1,0 +1,53 @@
+"""One item of a run, with the samples of every process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from opmark.charts.samples import samples
+from opmark.dashboard.endpoint import Endpoint
+from opmark.dashboard.reading import Reader
+from opmark.errors import UnknownName
+from opmark.schema import Run
+from opmark.schema.chart import Chart
+from opmark.schema.item import Item
+from opmark.schema.measurement import Caution
+
+SAMPLES = 1000
+"""Drawn of each quantity; the report, which has thousands of items, draws fewer."""
+
+
+class Asked(Struct, frozen=True):
+    run: str
+    key: str
+
+
+class Answer(Struct, frozen=True):
+    run: Run
+    item: Item
+    facts: dict[str, Any]
+    """Of the environment that it ran in."""
+    cautions: list[Caution]
+    charts: list[Chart]
+    """The samples, a chart a quantity and state of the caches."""
+
+
+def view(reader: Reader, asked: Asked) -> Answer:
+    run = reader.run(asked.run)
+    looked = reader.looked(run)
+    item = next((one for one in looked.items if one.key == asked.key), None)
+    if item is None:
+        raise UnknownName(f"item of run {run.id}", asked.key, (one.key for one in looked.items), f"/runs/{run.id}")
+    records = reader.records(item)
+    every = [caution for record in records for m in record.measurements for caution in m.cautions]
+    timed = [timing for timing in item.timings if timing.samples]
+    charts = [samples(item, records, timing.quantity, timing.cache, most=SAMPLES) for timing in timed]
+    cautions = list({caution.code: caution for caution in every}.values())
+    return Answer(run, item, looked.environments.get(item.environment, {}), cautions, charts)
+
+
+ENDPOINT = Endpoint(
+    "/runs/{run}/items/{key}", view, Asked, Answer, "item.html", "Item", "An item of a run, with its samples."
+)

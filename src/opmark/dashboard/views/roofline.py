@@ -1,0 +1,64 @@
+"""The roofline of a run, or of the items that the filters leave, and how much of the hardware each kind uses."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from opmark.charts.heatmap import heatmap
+from opmark.charts.roofline import roofline
+from opmark.dashboard.endpoint import Endpoint
+from opmark.dashboard.filters import Filters, Options, options_of
+from opmark.dashboard.reading import Reader
+from opmark.dashboard.remembered import OfStore, Remembered
+from opmark.schema import Run
+from opmark.schema.chart import Chart
+from opmark.schema.item import Looked
+
+_KEPT = 8
+"""Answers: ten thousand items take a while to be drawn."""
+
+
+class Asked(Filters, frozen=True, kw_only=True):
+    run: str
+
+
+class Answer(Struct, frozen=True):
+    run: Run
+    charts: list[Chart]
+    items: int
+    """That they are of."""
+    options: Options
+
+
+def view(reader: Reader, asked: Asked) -> Answer:
+    run = reader.run(asked.run)
+    looked = reader.looked(run)
+    key = (id(looked), replace(asked, run=run.id))
+    drawn = _DRAWN.of(reader.store).get(key, lambda: _drawn(looked, asked))
+    return Answer(run, drawn.charts, drawn.items, drawn.options)
+
+
+class _Drawn(NamedTuple):
+    looked: Looked
+    """Of which it is: as long as it is held here, nothing else has its id."""
+    charts: list[Chart]
+    items: int
+    options: Options
+
+
+_DRAWN: OfStore[Remembered[tuple[int, Asked], _Drawn]] = OfStore(lambda: Remembered(_KEPT))
+
+
+def _drawn(looked: Looked, asked: Asked) -> _Drawn:
+    fitting = tuple(item for item in looked.items if asked.fits(item))
+    chosen = replace(looked, items=fitting)
+    return _Drawn(looked, [*roofline(chosen), *heatmap(chosen)], len(fitting), options_of(looked.items))
+
+
+ENDPOINT = Endpoint(
+    "/runs/{run}/roofline", view, Asked, Answer, "roofline.html", "Roofline",
+    "What a run's items reach of what the hardware can do, as numbers.",
+)  # fmt: skip

@@ -1,0 +1,63 @@
+"""The runs of a store, newest first: where everybody begins."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from opmark.dashboard.endpoint import Endpoint
+from opmark.dashboard.paging import Page, PageNumber, paged
+from opmark.dashboard.progress import Progress
+from opmark.dashboard.reading import Reader
+from opmark.schema import Run
+from opmark.schema.run_summary import RunSummary
+
+ROWS = 50
+
+
+class Asked(Struct, frozen=True):
+    q: Annotated[str, Meta(description="In the id, label, description, command or revision of a run.")] = ""
+    backend: str = ""
+    status: Annotated[str, Meta(description="Only runs that have a record of this status.")] = ""
+    page: PageNumber = 1
+
+
+class Answer(Struct, frozen=True):
+    store: str
+    runs: list[RunSummary]
+    page: Page
+    backends: list[str]
+    """Of the runs of this page: what can be asked for."""
+    under_way: list[Progress]
+    """Of those shown: the runs that are being written."""
+    empty: bool
+    """Whether the store holds no run at all."""
+
+
+def view(reader: Reader, asked: Asked) -> Answer:
+    known = reader.runs()
+    named = [run for run in known if _named(run, asked.q)]
+    if asked.backend or asked.status:
+        shown, page = paged([one for one in reader.summaries(named) if _fits(one, asked)], asked.page, ROWS)
+    else:
+        here, page = paged(named, asked.page, ROWS)
+        shown = reader.summaries(here)  # counting what became of all runs takes seconds, the first time
+    backends = sorted({backend for one in shown for backend in one.backends})
+    incomplete = [reader.progress(one.run) for one in shown if one.missing]
+    under_way = [one for one in incomplete if one.state == "running"]
+    return Answer(reader.name, shown, page, backends, under_way, not known)
+
+
+def _fits(one: RunSummary, asked: Asked) -> bool:
+    if asked.backend and asked.backend not in one.backends:
+        return False
+    return not asked.status or bool(one.statuses.get(asked.status))
+
+
+def _named(run: Run, words: str) -> bool:
+    texts = (run.id, run.label, run.description, run.command, run.revision)
+    return not words or any(words.casefold() in text.casefold() for text in texts)
+
+
+ENDPOINT = Endpoint("/", view, Asked, Answer, "runs.html", "Runs", "The runs of the store, newest first.", api="/runs")

@@ -17,16 +17,18 @@ RANKS := tests/runner/ranks tests/operators/test_operators_communication.py test
 VERDICTS := tests/test_ab.py tests/test_ab_verdicts.py tests/api tests/stats tests/analysis \
   $(addsuffix .py,$(addprefix tests/cli/test_cli_,ab bisect check compare history turns)) \
   $(addsuffix .py,$(addprefix tests/runner/test_runner_,bisecting git interleave revisions sides))
+# And a server that is asked, attacked and sent to.
+DASHBOARD := tests/dashboard tests/cli/test_cli_push.py
 STORE := tests/store $(addsuffix .py,$(addprefix tests/cli/test_cli_,merge postgresql prune query runs show_formats))
 
-.PHONY: run test postgresql chromium screenshots test-store test-browser test-verdicts test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
+.PHONY: run test postgresql chromium screenshots test-store test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
 
 test: $(VENV)/.installed-dev lint types  ## everything that needs no GPU
 	$(BIN)/python -m pytest --ignore=tests/test_docs.py \
-	  $(foreach place,$(FRAMEWORKS) $(RANKS) $(VERDICTS) $(STORE),--ignore=$(place))
+	  $(foreach place,$(FRAMEWORKS) $(RANKS) $(VERDICTS) $(STORE) $(DASHBOARD),--ignore=$(place))
 
 test-verdicts: $(VENV)/.installed-dev  ## comparisons measured in turns, revisions, the gate, bisecting, rates of error
 	$(BIN)/python -m pytest $(VERDICTS)
@@ -41,6 +43,9 @@ postgresql:  ## PostgreSQL's programs, from Debian's package where that can be i
 	    (apt-get install -y -qq --no-install-recommends postgresql >/dev/null 2>&1 || \
 	     (apt-get update -qq && apt-get install -y -qq --no-install-recommends postgresql >/dev/null)); } || \
 	  echo "PostgreSQL is not installed and cannot be from here: the tests of the store on it will be skipped"
+
+test-dashboard: $(VENV)/.installed-dev postgresql  ## pages, JSON against its OpenAPI document, tokens, uploads, hostile ones too
+	$(BIN)/python -m pytest $(DASHBOARD)
 
 test-browser: $(VENV)/.installed-dev chromium  ## the report and the dashboard in a real browser, and axe-core over every page
 	$(BIN)/python -m pytest tests/browser

@@ -44,6 +44,7 @@ def test_the_peak_of_the_link_is_a_ceiling_but_not_for_processes_of_one_host():
     assert [one.role for one in bus(looked(*items, ceilings=SHEET))[0].series] == ["data"]
     line = check(bus(looked(*items, ceilings=SHEET, facts=GPU))[0]).series[-1]
     assert (line.name, line.role, line.shape) == ("NVLink 4 peak 450 GB/s", "ceiling", "line")
+    assert line.stated
     assert [(mark.x, mark.y) for mark in line.marks] == [(1024, 450e9), (4096, 450e9)]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from charts.handmade import failed, item, looked, share, sound
+from charts.handmade import failed, item, looked, share, sound, timing
 from opmark.charts import heatmap as file
 from opmark.charts.heatmap import _class_name, _size_class, heatmap
 
@@ -88,7 +88,7 @@ def test_phases_and_implementations_are_rows_of_their_own():
 
 def test_above_the_peak_is_doubted():
     (chart,) = heatmap(looked(cell("add", 1, 1.2), cell("exp", 2, 0.2)))
-    assert any(note.startswith("1 cell above 100 %") for note in chart.notes)
+    assert any(note.startswith("1 case above 100 %") for note in chart.notes)
 
 
 @pytest.mark.parametrize("part", [math.nan, math.inf, 0.0])
@@ -120,3 +120,29 @@ def test_hostile_names_pass_as_data():
     charts = heatmap(looked(cell(name, 1, 0.5, backend=name), cell("add", 2, 0.4, backend=name)))
     sound(charts)
     assert name in charts[0].y.names
+
+
+def test_quantities_are_charts_of_their_own_and_named():
+    def own(op, number, *times, backend):
+        return item(op, number, *times, backend=backend, environment="gpu", of_peak=share(0.5))
+
+    device = timing(1e-6, "device_time", "cold")
+    found = [own(op, i, device, backend="torch-cuda") for i, op in enumerate(("add", "exp"))]
+    found += [own(op, i, timing(1e-6), backend=backend) for i, op in enumerate(("mul", "log"))
+              for backend in ("torch-cuda", "jax-cuda")]  # fmt: skip
+    charts = heatmap(looked(*found, item("sin", 1, backend="torch-cuda", environment="gpu")))
+    sound(charts)
+    assert [chart.series[0].name for chart in charts] == [
+        "torch-cuda on Chip G, device_time, cold", "torch-cuda on Chip G, latency, warm",
+        "jax-cuda on Chip G, latency, warm",
+    ]  # fmt: skip
+    assert [set(chart.y.names) for chart in charts] == [{"add", "exp"}, {"mul", "log"}, {"mul", "log"}]
+    assert "in device_time, cold, by" in charts[0].about
+    assert [any("launch" in note for note in chart.notes) for chart in charts] == [False, True, True]
+    assert [any("without a share" in note for note in chart.notes) for chart in charts] == [True, False, False]
+
+
+def test_a_share_above_1_is_counted_where_the_median_hides_it():
+    chart, _ = heatmap(looked(cell("add", 1, 0.1), cell("add", 2, 0.2), cell("add", 3, 1.5),
+                              cell("exp", 4, 0.1, dtype="float16")))  # fmt: skip
+    assert any(note.startswith("1 case above 100 %") for note in chart.notes)

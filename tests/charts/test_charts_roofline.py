@@ -47,6 +47,10 @@ def test_ceilings_are_named_by_what_they_are_and_who_says_so():
     assert lines == ["L2 400 GB/s measured", "memory 100 GB/s measured", "float32 1.00 TFLOP/s measured",
                      "memory 200 GB/s datasheet", "float32 2.00 TFLOP/s datasheet"]  # fmt: skip
     assert all(series.shape == "line" for series in chart.series if series.role == "ceiling")
+    assert all(series.stated == series.name.endswith("datasheet") for series in chart.series)
+    assert "dashed ones are what the datasheet states" in chart.about
+    (alone,) = roofline(looked(on_gpu(), measured=MEASURED))
+    assert "dashed" not in alone.about
 
 
 def test_the_ridge_lies_on_both_lines():
@@ -197,7 +201,7 @@ def test_names_pass_as_data():
 def test_thinning_keeps_at_most_so_many_and_nothing_that_was_not_there(places, most):
     one = item()
     dots = [Dot(one, one.timings[0], *place) for place in places]
-    kept = thinned(dots, most)
+    kept = thinned(dots, most, lambda dot: dot.spot)
     assert len(kept) <= most
     assert all(dot in dots for dot in kept)
     if len(dots) <= most:
@@ -208,4 +212,26 @@ def test_hidden_dots_are_counted(monkeypatch):
     monkeypatch.setattr(file, "MOST_DOTS", 2)
     (chart,) = roofline(looked(*(item("add", i, timing(1e-3 * (1 + i / 1e6))) for i in range(10))))
     assert len(chart.series[0].marks) <= 2
-    assert any("dots that lie on others" in note for note in chart.notes)
+    assert any("dots that lie near others" in note for note in chart.notes)
+
+
+def test_the_quantity_is_named_where_it_is_not_the_same_for_all():
+    latency = item("matmul", 1, timing(3e-6), backend="jax-cuda", environment="gpu", flops=4000)
+    (chart,) = roofline(looked(on_gpu(), latency, measured=MEASURED))
+    names = [series.name for series in chart.series if series.role == "data"]
+    assert names == ["torch-cuda, device_time, cold", "torch-cuda, device_time, warm", "jax-cuda, latency, warm"]
+    assert any("has the launch in it" in note for note in chart.notes)
+    (alone,) = roofline(looked(on_gpu(), measured=MEASURED))
+    assert not any("launch" in note for note in alone.notes)
+
+
+def test_latency_of_a_processor_is_what_it_computes():
+    (chart,) = roofline(looked(item()))
+    assert not any("launch" in note for note in chart.notes)
+
+
+def test_a_quantity_is_never_hidden_behind_another():
+    one = item("matmul", 1, timing(1e-3, "device_time"), environment="gpu")
+    other = item("matmul", 2, timing(1e-3), environment="gpu")
+    dots = [Dot(own, own.timings[0], 1.0, 1.0) for own in (one, other)]
+    assert len({dot.spot for dot in dots}) == 2

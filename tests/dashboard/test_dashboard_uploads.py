@@ -58,6 +58,13 @@ def test_everything_comes_over_as_it_was(here: Path, there: Path) -> None:
         assert theirs.records(RUN)[0].measurements[0].samples[2] == float("inf")
 
 
+def test_what_nothing_computes_comes_over_too(tmp_path: Path, there: Path) -> None:
+    skipped = record(4, status="skipped", reason="jax-cuda has no implementation", implementation="", environment="")
+    fill(tmp_path / "skips.db", made_run(1, "skips"), [skipped])
+    assert receive(there, packed(tmp_path / "skips.db", RUN)).new == 1
+    assert everything(there)[:-1] == everything(tmp_path / "skips.db")[:-1]  # no environment: no findings to send
+
+
 def test_twice_is_once(here: Path, there: Path) -> None:
     receive(there, packed(here, RUN))
     before = everything(there)

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 
 from opmark.errors import StoreError
 from opmark.schema import Record, Run
@@ -101,6 +101,22 @@ def test_who_may_insert_but_not_count_is_told_too(postgres_server: Server, postg
         open_sql(reader, create=True)
     postgres_server.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO reader_{name}", name)
     open_sql(reader, create=True).close()
+
+
+def test_an_index_that_is_missing_is_made_by_who_owns_the_table(
+    postgres_server: Server, postgres_url: str, reader: str
+) -> None:
+    name = postgres_url.rpartition("/")[2]
+    for what in ("INSERT ON ALL TABLES", "USAGE ON ALL SEQUENCES"):
+        postgres_server.execute(f"GRANT {what} IN SCHEMA public TO reader_{name}", name)
+    postgres_server.execute("DROP INDEX record_outcome", name)
+
+    def indexes(url: str) -> set[str | None]:
+        with closing(open_sql(url, create=True)) as store:
+            return {index["name"] for index in inspect(store.database.engine).get_indexes("record")}
+
+    assert "record_outcome" not in indexes(reader)  # and nobody fails for it
+    assert "record_outcome" in indexes(postgres_url)
 
 
 def test_a_server_that_can_only_be_read_is_told(postgres_server: Server, postgres_url: str, make_run: MakeRun) -> None:

@@ -46,6 +46,8 @@ class Side:
     """By the same, from what else is stored: asked for only where few processes have no spread to rely on."""
     why: Callable[[Way], str] = lambda way: ""
     """Why something failed; asked for only where it has."""
+    read: dict[str, list[Figure]] = field(default_factory=dict)
+    """By run: all that was read of its store so far, for what else needs it."""
 
 
 def side_of(
@@ -57,7 +59,14 @@ def side_of(
 ) -> Side:
     """A run, or what of it is chosen; the store has to stay open until it is compared. `beside`: another side of the
     same store, which may have learnt already what is to be learnt there."""
-    figures = store.figures(runs=[run.id])
+    read = beside.read if beside else {}
+
+    def figures_of(run_id: str) -> list[Figure]:
+        if run_id not in read:
+            read[run_id] = store.figures(runs=[run_id])
+        return read[run_id]
+
+    figures = figures_of(run.id)
     if chosen:
         figures = [figure for figure in figures if chosen(figure)]
     found = store.environments({figure.environment for figure in figures if figure.environment})
@@ -69,10 +78,10 @@ def side_of(
     def learnt(environment: str) -> Learnt | None:
         if beside and environment in beside.facts:
             return beside.learnt(environment)
-        return learnt_noise(store, facts[environment]) if environment in facts else None
+        return learnt_noise(store, facts[environment], figures_of) if environment in facts else None
 
     why = Reasons(store, run, many=len(figures) > MANY)
-    return Side(name or run.label or run.id, run, figures, facts, known, learnt, why)
+    return Side(name or run.label or run.id, run, figures, facts, known, learnt, why, read)
 
 
 class Reasons:
@@ -191,6 +200,8 @@ class _Sound(NamedTuple):
 def _sound(by_process: Mapping[int, Figure], side: Side) -> _Sound:
     """Without processes whose number is the scheduler's; nothing where more than half of them are, or where a time is
     below what the clock can tell."""
+    if all(map(_is_sound, by_process.values())):
+        return _Sound(by_process)
     bad = [process for process, figure in by_process.items() if PREEMPTED in figure.cautions]
     if 2 * len(bad) > len(by_process):
         return _Sound({}, f"preempted in {side.name}: the number is the scheduler's")
@@ -200,6 +211,10 @@ def _sound(by_process: Mapping[int, Figure], side: Side) -> _Sound:
         return _Sound(by_process)
     rest = {process: figure for process, figure in by_process.items() if process not in bad}
     return _Sound(rest, f"without {len(bad)} of {len(by_process)} processes that were preempted in {side.name}")
+
+
+def _is_sound(figure: Figure) -> bool:
+    return figure.median is not None and figure.median > 0 and PREEMPTED not in figure.cautions
 
 
 def _floor(
@@ -261,8 +276,10 @@ def _opposite(a: Side, b: Side, found: Matched) -> list[tuple[Facts, Facts]]:
 
 
 def _environment(one: Measured) -> str:
-    every = (f.environment for by_process in one.figures.values() for f in by_process.values())
-    return next(every, one.any.environment)
+    for by_process in one.figures.values():
+        for figure in by_process.values():
+            return figure.environment
+    return one.any.environment
 
 
 def _pairing(draft: _Draft, names: _Names) -> Pairing:

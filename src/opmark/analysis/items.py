@@ -21,8 +21,35 @@ _QUANTITY, _CACHE, _SAMPLES, _MEDIAN, _LOW, _HIGH, _CAUTIONS = 0, 1, 4, 5, 6, 7,
 """Places in a row of figures, as `store.tables.RECORD` says."""
 
 
+class Names:
+    """What things are called; each is made up once, and kept for the next run: most runs have the same cases."""
+
+    def __init__(self) -> None:
+        self._parameters: dict[tuple[str, str], str] = {}
+        self._where: dict[tuple[str, str, int, int], str] = {}
+
+    def parameters(self, case: Case, called: str) -> str:
+        key = (case.id, called)
+        found = self._parameters.get(key)
+        if found is None:
+            found = self._parameters[key] = shown(case, parameters_of(case.op), called)
+        return found
+
+    def where(self, glance: Glance, processes: int) -> str:
+        key = (glance.backend, glance.implementation, glance.threads, processes)
+        found = self._where.get(key)
+        if found is None:
+            several = f" in {processes} processes" if processes > 1 else ""
+            way = way_of(glance.backend, glance.implementation)
+            found = self._where[key] = f"{glance.backend}{way} ×{glance.threads}{several}"
+        return found
+
+
 def items_of(
-    glances: Iterable[Glance], cases: Mapping[str, Case], ceilings: Mapping[str, Ceilings]
+    glances: Iterable[Glance],
+    cases: Mapping[str, Case],
+    ceilings: Mapping[str, Ceilings],
+    names: Names | None = None,
 ) -> tuple[Item, ...]:
     """In the order of the first record of each. `ceilings`: by the id of an environment."""
     groups: dict[tuple[Any, ...], list[Glance]] = {}
@@ -30,46 +57,43 @@ def items_of(
         settings = glance.body.task.settings
         how = (glance.threads, settings.effort, settings.mode, settings.seed)
         groups.setdefault((glance.case, glance.backend, glance.implementation, *how), []).append(glance)
-    names: dict[tuple[str, str], str] = {}
+    names = names or Names()
     return tuple([_item(group, cases[group[0].case], ceilings, names) for group in groups.values()])
 
 
-def _item(
-    group: Sequence[Glance], case: Case, ceilings: Mapping[str, Ceilings], names: dict[tuple[str, str], str]
-) -> Item:
-    first = next((glance for glance in group if glance.status != "ok"), group[0])
+def _item(group: Sequence[Glance], case: Case, ceilings: Mapping[str, Ceilings], names: Names) -> Item:
+    first = group[0] if len(group) == 1 else next((glance for glance in group if glance.status != "ok"), group[0])
     body, timings = first.body, timings_of(group)
+    settings = body.task.settings
     compiled = [glance.body.compilation.cold for glance in group if glance.body.compilation]
-    named = (case.id, body.called)
-    if named not in names:
-        names[named] = shown(case, parameters_of(case.op), body.called)
+    known = ceilings.get(first.environment, _NO_CEILINGS)
     return Item(
-        key=group[0].task,
-        run=first.run,
-        case=case.id,
-        op=case.op,
-        phase=case.phase,
-        params=case.params,
-        parameters=names[named],
-        backend=first.backend,
-        implementation=first.implementation,
-        where=_where(first, len(group)),
-        threads=first.threads,
-        processes=len(group),
-        effort=body.task.settings.effort,
-        mode=body.task.settings.mode,
-        status=first.status,
-        reason=first.reason,
-        timings=timings,
-        environment=first.environment,
-        started=first.started,
-        duration=sum(glance.duration for glance in group),
-        tags=body.task.case.tags,
-        notes=tuple(dict.fromkeys(note for glance in group for note in glance.body.notes)),
+        group[0].task,
+        first.run,
+        case.id,
+        case.op,
+        case.phase,
+        case.params,
+        names.parameters(case, body.called),
+        first.backend,
+        first.implementation,
+        names.where(first, len(group)),
+        first.threads,
+        len(group),
+        settings.effort,
+        settings.mode,
+        first.status,
+        first.reason,
+        timings,
+        first.environment,
+        first.started,
+        sum([glance.duration for glance in group]),
+        body.task.case.tags,
+        _once([note for glance in group for note in glance.body.notes]),
         memory=body.memory.peak if body.memory else None,
         compile_time=median(compiled) if compiled else None,
         verified=body.verification.checked if body.verification else "",
-        **_rates(body.cost, timings[0] if timings else None, case, ceilings.get(first.environment, _NO_CEILINGS)),
+        **_rates(body.cost, timings[0] if timings else None, case, known),
     )
 
 
@@ -95,11 +119,6 @@ def _rates(cost: Cost | None, lead: Timing | None, case: Case, known: Ceilings) 
     return found
 
 
-def _where(glance: Glance, processes: int) -> str:
-    several = f" in {processes} processes" if processes > 1 else ""
-    return f"{glance.backend}{way_of(glance.backend, glance.implementation)} ×{glance.threads}{several}"
-
-
 def timings_of(group: Sequence[Glance]) -> tuple[Timing, ...]:
     """In the order of the first process that measured them."""
     found: dict[tuple[str, Any], list[list[Any]]] = {}
@@ -109,11 +128,24 @@ def timings_of(group: Sequence[Glance]) -> tuple[Timing, ...]:
     return tuple([_timing(*key, figures) for key, figures in found.items()])
 
 
+def seconds_of(figures: Sequence[Sequence[Any]]) -> float | None:
+    """As `Item.seconds` of an item that has these of a single record."""
+    if not figures:
+        return None
+    first = figures[0]
+    quantity, cache = first[_QUANTITY], first[_CACHE]
+    same = [figure for figure in figures if (figure[_QUANTITY], figure[_CACHE]) == (quantity, cache)]
+    lead = _timing(quantity, cache, same)
+    return lead.median if lead.unit == "s" and lead.median and lead.median > 0 else None
+
+
 def _timing(quantity: str, cache: Any, figures: Sequence[Sequence[Any]]) -> Timing:
     unit = QUANTITIES[quantity].unit if quantity in QUANTITIES else "s"
-    codes = tuple(dict.fromkeys(code for figure in figures for code in figure[_CAUTIONS]))
+    if len(figures) == 1:
+        return _timing_of_one(quantity, cache, unit, figures[0])
+    codes = _once([code for figure in figures for code in figure[_CAUTIONS]])
     medians = [value for figure in figures if (value := figure[_MEDIAN]) is not None and math.isfinite(value)]
-    count = sum(figure[_SAMPLES] for figure in figures)
+    count = sum([figure[_SAMPLES] for figure in figures])
     if not medians:
         return Timing(quantity, cache, unit, None, None, None, count, len(figures), codes)
     if len(medians) > 1:
@@ -121,3 +153,15 @@ def _timing(quantity: str, cache: Any, figures: Sequence[Sequence[Any]]) -> Timi
     else:
         low, high = next((f[_LOW], f[_HIGH]) for f in figures if f[_MEDIAN] == medians[0])
     return Timing(quantity, cache, unit, median(medians), low, high, count, len(figures), codes)
+
+
+def _timing_of_one(quantity: str, cache: Any, unit: str, figure: Sequence[Any]) -> Timing:
+    """Of a single process, as most are: what was stored of it."""
+    value, low, high = figure[_MEDIAN], figure[_LOW], figure[_HIGH]
+    if value is None or not math.isfinite(value):
+        value = low = high = None
+    return Timing(quantity, cache, unit, value, low, high, figure[_SAMPLES], 1, _once(figure[_CAUTIONS]))
+
+
+def _once(values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values)) if values else ()

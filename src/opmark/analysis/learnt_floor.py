@@ -9,7 +9,7 @@ place; they differ by the drift between sessions too, so what is learnt from the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -51,9 +51,12 @@ class Learnt(NamedTuple):
         return max(self.own.get(series, 0.0), self.classes.get(_class(seconds), 0.0))
 
 
-def learnt_noise(store: Store, facts: dict[str, Any]) -> Learnt | None:
-    """From the newest runs of this machine and backend alone; None where too little is stored."""
-    seen = _seen(store, facts)
+def learnt_noise(
+    store: Store, facts: dict[str, Any], figures_of: Callable[[str], list[Figure]] | None = None
+) -> Learnt | None:
+    """From the newest runs of this machine and backend alone; None where too little is stored. `figures_of`: those of
+    a run, for who has read some of them already."""
+    seen = _seen(store, facts, figures_of or (lambda run_id: store.figures(runs=[run_id])))
     by_series: dict[Series, list[_Deviation]] = {}
     for series, deviation in (*_within_runs(seen), *_between_runs(seen)):
         by_series.setdefault(series, []).append(deviation)
@@ -90,7 +93,7 @@ class _Deviation(NamedTuple):
     seconds: float
 
 
-def _seen(store: Store, facts: dict[str, Any]) -> list[_Seen]:
+def _seen(store: Store, facts: dict[str, Any], figures_of: Callable[[str], list[Figure]]) -> list[_Seen]:
     here, backend = machine_of(facts), facts.get("backend")
     known: dict[str, bool] = {}
     found: list[_Seen] = []
@@ -98,12 +101,12 @@ def _seen(store: Store, facts: dict[str, Any]) -> list[_Seen]:
     for run in store.runs():
         if len(found) == RUNS or figures > _MOST_FIGURES:
             break
-        every = store.figures(runs=[run.id])
+        every = figures_of(run.id)
         figures += len(every)
         read = [figure for figure in every if figure.backend == backend and _counts(figure)]
         new = {figure.environment for figure in read} - known.keys()
-        facts_of = store.environments(new) if new else {}
-        known |= {key: key in facts_of and machine_of(facts_of[key].facts) == here for key in new}
+        told = store.environments(new) if new else {}
+        known |= {key: key in told and machine_of(told[key].facts) == here for key in new}
         ours = [figure for figure in read if known[figure.environment]]
         if ours:
             found.append(_gathered(run, ours))

@@ -128,6 +128,8 @@ def _by_case(ways: Iterable[Way]) -> dict[str, list[Way]]:
 def _of_case(a: Sequence[Way], b: Sequence[Way]) -> list[tuple[Way, Way]]:
     """By the first rule that finds anything and leaves no choice: among all ways, then among the plain ones, which
     stand for a framework where nothing else is said."""
+    if len(a) == len(b) == 1 and a[0] == b[0]:
+        return [(a[0], b[0])]  # as the first rule has it: so are most
     plain = [[way for way in side if not way_of(way.backend, way.implementation)] for side in (a, b)]
     for one, other in ((a, b), (plain[0], plain[1])):
         for rule in _RULES:

@@ -141,19 +141,21 @@ def _time(item: Item, timing: Timing) -> Mark:
 def _ceilings(looked: Looked, lines: Sequence[_Line]) -> Iterator[Series]:
     """One a link, as long as the sizes reach."""
     sizes = [item.traffic or 0 for line in lines for item in line.items]
-    links = {link.name: link for line in lines for item in line.items if (link := _link(looked, item))}
-    for name, link in links.items():
+    links = {found[0].name: found for line in lines for item in line.items if (found := _link(looked, item))}
+    for name, (link, stated) in links.items():
         peak = link.bandwidth or 0.0
         ends = tuple(Mark(size, peak, name) for size in sorted({min(sizes), max(sizes)}))
-        yield Series(f"{name} peak {rate(peak, 'B/s')}", ends, "line", "ceiling", stated=True)
+        yield Series(f"{name} peak {rate(peak, 'B/s')}", ends, "line", "ceiling", stated=stated)
 
 
-def _link(looked: Looked, item: Item) -> Interconnect | None:
-    """That data takes, where somebody tells what it can carry. Processes of one host have none."""
+def _link(looked: Looked, item: Item) -> tuple[Interconnect, bool] | None:
+    """That data takes, where somebody tells what it can carry, and whether a datasheet does. Processes of one host have
+    none."""
     own, facts = backend_or_none(item.backend), looked.environments.get(item.environment, {})
     device = facts.get("device") or (own.device if own else "")
     known = looked.ceilings.get(item.environment)
     if known is None or item.link is None or device == "cpu":
         return None
-    found = (link_for(peaks, item.link) for peaks in (known.datasheet, known.measured) if peaks)
-    return next((link for link in found if link and positive(link.bandwidth)), None)
+    sources = ((known.datasheet, True), (known.measured, False))
+    found = ((link_for(peaks, item.link), stated) for peaks, stated in sources if peaks)
+    return next(((link, stated) for link, stated in found if link and positive(link.bandwidth)), None)

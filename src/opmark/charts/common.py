@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from msgspec import Struct, json
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from opmark.charts.parts import end, positive, usable
 from opmark.registry import way_of
 from opmark.schema.chart import Chart
+from opmark.schema.dtype import DTYPES
 from opmark.schema.item import Ceilings, Item, Looked, Timing
 from opmark.schema.measurement import PREEMPTED
 from opmark.schema.peaks import kept_under
@@ -20,6 +22,8 @@ COMMUNICATION = "of communication: the figures of bus bandwidth tell of it"
 NO_TIME = "whose headline is no time"
 NO_MEDIAN = "without a median above 0"
 SCHEDULER = "that the scheduler interrupted: the number is its own"
+LATENCY = "latency"
+LAUNCHED = "latency on a device has the launch in it: it is no measure of the kernels alone"
 
 _NO_CEILINGS = Ceilings()
 
@@ -31,6 +35,8 @@ class Place(Struct, frozen=True):
     name: str
     """The chip; of a processor with the number of threads."""
     ceilings: Ceilings
+    device: bool = False
+    """Whether calls are launched there from a processor beside it."""
 
 
 NOWHERE = Place("", "unknown hardware", _NO_CEILINGS)
@@ -42,8 +48,12 @@ def places(looked: Looked) -> dict[str, Place]:
     found = {}
     for environment, facts in looked.environments.items():
         own, name = looked.ceilings.get(environment, _NO_CEILINGS), kept_under(facts)
-        found[environment] = Place(f"{name} {json.encode(own).decode()}", name, own)
+        found[environment] = Place(f"{name} {json.encode(own).decode()}", name, own, _is_device(facts))
     return found
+
+
+def _is_device(facts: dict[str, Any]) -> bool:
+    return bool(facts.get("gpu") or facts.get("chip")) or (facts.get("device") or "cpu") != "cpu"
 
 
 class Left:
@@ -97,6 +107,11 @@ class Ways:
         if key not in self._known:
             self._known[key] = item.backend + way_of(*key)
         return self._known[key]
+
+
+def rank(dtype: str) -> tuple[int, str]:
+    """Element types in their usual order, those that nobody knows last."""
+    return (list(DTYPES).index(dtype) if dtype in DTYPES else len(DTYPES), dtype)
 
 
 def phased(item: Item) -> str:

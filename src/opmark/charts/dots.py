@@ -1,34 +1,47 @@
-"""Dots of the roofline, and fewer of them where too many lie on each other."""
+"""Fewer dots, where too many lie on each other."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, TypeVar
 
 from opmark.schema.item import Item, Timing
 
-_STEPS = (64, 32, 16, 8, 4)
+_STEPS = (64, 32, 16, 8, 4, 2, 1)
 """Places a decade that dots are told apart by, ever fewer: a hundredth of a decade is the width of a line."""
+
+_Any = TypeVar("_Any")
+Spot = tuple[Hashable, float, float]
+"""What a dot is one of, and its two values, both above 0."""
 
 
 class Dot(NamedTuple):
+    """Of a roofline."""
+
     item: Item
     timing: Timing
     intensity: float
     rate: float
 
+    @property
+    def spot(self) -> Spot:
+        item, timing = self.item, self.timing
+        kind = (item.backend, item.implementation, timing.quantity, timing.cache, item.dtype)
+        return kind, self.intensity, self.rate
 
-def thinned(dots: Sequence[Dot], most: int) -> list[Dot]:
-    """At most so many: of those that lie close together in one series the first is kept."""
+
+def thinned(dots: Sequence[_Any], most: int, spot: Callable[[_Any], Spot]) -> list[_Any]:
+    """At most so many: of those of one kind that lie close together the first is kept."""
     kept = list(dots)
     for steps in _STEPS:
         if len(kept) <= most:
-            break
-        kept = list({_cell(dot, steps): dot for dot in reversed(kept)}.values())[::-1]
-    return kept[:most]
+            return kept
+        kept = list({_cell(spot(dot), steps): dot for dot in reversed(kept)}.values())[::-1]
+    return [kept[i * len(kept) // most] for i in range(most)] if len(kept) > most else kept
 
 
-def _cell(dot: Dot, steps: int) -> tuple[str, str, str, str, int, int]:
-    x, y = (math.floor(steps * math.log10(value)) for value in (dot.intensity, dot.rate))
-    return (dot.item.backend, dot.item.implementation, dot.timing.cache, dot.item.dtype, x, y)
+def _cell(spot: Spot, steps: int) -> tuple[Hashable, int, int]:
+    kind, *values = spot
+    x, y = (math.floor(steps * math.log10(value)) for value in values)
+    return kind, x, y

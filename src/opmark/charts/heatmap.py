@@ -8,10 +8,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from opmark import units
-from opmark.charts.common import NOWHERE, Left, Place, Ways, phased, places, unique, why_out
+from opmark.charts.common import LATENCY, LAUNCHED, NOWHERE, Left, Place, Ways, phased, places, rank, unique, why_out
 from opmark.charts.parts import address, listed, positive
 from opmark.schema.chart import Axis, Chart, Mark, Series
-from opmark.schema.dtype import DTYPES
 from opmark.schema.item import Item, Looked, Share
 from opmark.schema.shown import short_bytes
 from opmark.stats import median
@@ -24,7 +23,7 @@ MOST_PLACES = 6
 NO_SHARE = "without a share: of its work or of the peak that it needs nothing is known"
 _ABOUT = (
     "Each cell is the median over its cases of the time that the chip would need at least over the time that it took, "
-    "by the {source} limits. Operators furthest from them come first."
+    "in {what}, by the {source} limits. Operators furthest from them come first."
 )
 _SMALLEST = 5
 """Sizes below 4 to this power are one class."""
@@ -37,12 +36,14 @@ class _Cell(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """What one backend measured in one place with one number of threads."""
+    """What one backend measured of one quantity, in one place with one number of threads."""
 
     title: str
+    what: str
+    """The quantity and the state of the caches."""
     source: str
     cells: list[_Cell]
-    left: Left
+    notes: tuple[str, ...]
 
 
 def heatmap(looked: Looked) -> list[Chart]:
@@ -59,27 +60,35 @@ def _groups(looked: Looked) -> list[_Group]:
     for item in looked.items:
         place = where.get(item.environment, NOWHERE)
         found.setdefault((item.backend, place.key, item.threads), (place, []))[1].append(item)
-    ways, made = Ways(), []
+    ways, made = Ways(), list[_Group]()
     for (backend, key, threads), (place, items) in found.items():
         several = sum((backend, key) == other[:2] for other in found) > 1
         title = f"{backend} on {place.name}" + (f" with {units.counted(threads, 'thread')}" if several else "")
-        if (group := _group(title, items, ways)).cells:
-            made.append(group)
+        made += _of_place(title, place, items, ways)
+    if len({group.what for group in made}) > 1:
+        return [group._replace(title=f"{group.title}, {group.what}") for group in made]
     return made
 
 
-def _group(title: str, items: Sequence[Item], ways: Ways) -> _Group:
-    """By what was measured of the chip, if it was; the two are not mixed in one picture."""
+def _of_place(title: str, place: Place, items: Sequence[Item], ways: Ways) -> Iterator[_Group]:
+    """A group a quantity, as a latency is no device time; what is left out is told beneath the first. By what was
+    measured of the chip, if it was: the two are not mixed in one picture."""
     by_measured = any(item.of_peak for item in items)
-    cells, left = [], Left()
+    found, left = dict[str, list[_Cell]](), Left()
     for item in items:
         share = item.of_peak if by_measured else item.of_datasheet
         if reason := _why_out(item, share):
             left.out(reason)
-        elif share is not None:
+        elif share is not None and item.headline:
             row = phased(item) + ways.name(item).removeprefix(item.backend)
-            cells.append(_Cell(row, item, share.share))
-    return _Group(title, "measured" if by_measured else "datasheet's", cells, left)
+            what = f"{item.headline.quantity}, {item.headline.cache}"
+            found.setdefault(what, []).append(_Cell(row, item, share.share))
+    notes = left.notes()
+    for what, cells in found.items():
+        launched = place.device and what.startswith(LATENCY)
+        yield _Group(title, what, "measured" if by_measured else "datasheet's", cells,
+                     (*([LAUNCHED] if launched else []), *notes))  # fmt: skip
+        notes = ()
 
 
 def _why_out(item: Item, share: Share | None) -> str:
@@ -87,16 +96,12 @@ def _why_out(item: Item, share: Share | None) -> str:
 
 
 def _by_dtype(group: _Group) -> Iterator[Chart]:
-    found = sorted({cell.item.dtype for cell in group.cells}, key=_rank)
+    found = sorted({cell.item.dtype for cell in group.cells}, key=rank)
     if len(found) > 1:
         place = {dtype: i for i, dtype in enumerate(found)}
         names = tuple(dtype or "none" for dtype in found)
         axis = Axis("element type", "", "category", names)
         yield _chart(group, "element type", axis, lambda item: place[item.dtype])
-
-
-def _rank(dtype: str) -> tuple[int, str]:
-    return (list(DTYPES).index(dtype) if dtype in DTYPES else len(DTYPES), dtype)
 
 
 def _by_size(group: _Group) -> Iterator[Chart]:
@@ -129,23 +134,23 @@ def _chart(group: _Group, by: str, across: Axis, column: Callable[[Item], int]) 
     return Chart(
         id=address("heatmap", group.title, by),
         title=f"Share of the {group.source} peak by {by}: {group.title}",
-        about=_ABOUT.format(source=group.source),
+        about=_ABOUT.format(source=group.source, what=group.what),
         kind="heatmap",
         x=across,
         y=Axis("operator", "", "category", tuple(shown)),
         series=(Series(group.title, tuple(marks), "cells"),),
         values=Axis(f"share of the {group.source} peak", "share", "linear"),
-        notes=(*_notes(marks, len(order) - len(shown), group.source), *group.left.notes()),
+        notes=(*_notes(rows, shown, group.source), *group.notes),
     )
 
 
-def _notes(marks: Sequence[Mark], more: int, source: str) -> Iterator[str]:
-    if more:
+def _notes(rows: dict[str, list[_Cell]], shown: Sequence[str], source: str) -> Iterator[str]:
+    if more := len(rows) - len(shown):
         yield f"left out: {units.counted(more, 'operator')} nearer to the peak; choose operators to see them"
-    above = sum((mark.value or 0) > 1 for mark in marks)
+    above = sum(cell.share > 1 for row in shown for cell in rows[row])
     if above:
         hint = ": `opmark calibrate` again, on a quiet machine" if source == "measured" else ""
-        yield f"{units.counted(above, 'cell')} above 100 %, which no chip can do{hint}"
+        yield f"{units.counted(above, 'case')} above 100 %, which no chip can do{hint}"
 
 
 def _marks(row: str, y: int, cells: Sequence[_Cell], across: Axis, column: Callable[[Item], int]) -> Iterator[Mark]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from opmark import units
 from opmark.charts.ceilings import ceilings, unknown
-from opmark.charts.common import NOWHERE, Left, Place, doubts, places, timed, unique, why_out
+from opmark.charts.common import LATENCY, LAUNCHED, NOWHERE, Left, Place, doubts, places, rank, timed, unique, why_out
 from opmark.charts.dots import Dot, thinned
 from opmark.charts.parts import address, called
 from opmark.schema.chart import Axis, Chart, Mark, Series
@@ -100,11 +100,13 @@ def _kind(dtype: str) -> str:
 
 
 def _chart(place: Place, kind: str, dots: Sequence[Dot], notes: tuple[str, ...]) -> Chart:
-    shown = thinned(dots, MOST_DOTS)
-    dtypes = sorted({dot.item.dtype for dot in dots}, key=_rank)
+    shown = thinned(dots, MOST_DOTS, lambda dot: dot.spot)
+    dtypes = sorted({dot.item.dtype for dot in dots}, key=rank)
     lines = ceilings(place.ceilings, dtypes, [dot.intensity for dot in shown], warm=_any_warm(shown))
     hidden = len(dots) - len(shown)
-    covered = f"left out: {units.counted(hidden, 'dot')} that lie on others of their kind; choose operators to see all"
+    covered = (
+        f"left out: {units.counted(hidden, 'dot')} that lie near others of their kind; choose operators to see all"
+    )
     return Chart(
         id=address("roofline", place.name, kind),
         title=f"Roofline of {place.name}" + (f", {kind}" if kind else ""),
@@ -113,13 +115,13 @@ def _chart(place: Place, kind: str, dots: Sequence[Dot], notes: tuple[str, ...])
         x=_X,
         y=_Y,
         series=(*lines, *_series(shown, dtypes)),
-        notes=(*unknown(place, dtypes), *([covered] if hidden else []), *notes),
+        notes=(*_launched(place, dots), *unknown(place, dtypes), *([covered] if hidden else []), *notes),
     )
 
 
-def _rank(dtype: str) -> tuple[int, str]:
-    names = list(DTYPES)
-    return (names.index(dtype) if dtype in DTYPES else len(names), dtype)
+def _launched(place: Place, dots: Sequence[Dot]) -> Iterator[str]:
+    if place.device and any(dot.timing.quantity == LATENCY for dot in dots):
+        yield LAUNCHED
 
 
 def _any_warm(dots: Sequence[Dot]) -> bool:
@@ -127,19 +129,22 @@ def _any_warm(dots: Sequence[Dot]) -> bool:
 
 
 def _series(dots: Sequence[Dot], dtypes: Sequence[str]) -> Iterator[Series]:
-    """By backend, the coldest first; by element type as well, while these can be told apart."""
-    found: dict[tuple[str, str, str], list[Mark]] = {}
+    """By backend and quantity, the coldest first; by element type as well, while these can be told apart. The quantity
+    is named where it is not the same for all."""
+    found: dict[tuple[str, str, str, str], list[Mark]] = {}
     for dot in dots:
-        found.setdefault((dot.item.backend, dot.timing.cache, dot.item.dtype), []).append(_mark(dot))
-    backends = dict.fromkeys(backend for backend, _, _ in found)
+        key = (dot.item.backend, dot.timing.quantity, dot.timing.cache, dot.item.dtype)
+        found.setdefault(key, []).append(_mark(dot))
+    told = len({quantity for _, quantity, _, _ in found}) > 1
     apart = len(dtypes) > 1 and len(found) <= MOST_SERIES
-    for backend in backends:
+    for backend, quantity in dict.fromkeys(key[:2] for key in found):
         for cache in CACHES:
-            own = {dtype: found[backend, cache, dtype] for dtype in dtypes if (backend, cache, dtype) in found}
+            name = ", ".join([backend, *([quantity] if told else []), cache])
+            own = {dtype: marks for dtype in dtypes if (marks := found.get((backend, quantity, cache, dtype)))}
             if apart:
-                yield from (Series(f"{backend}, {cache}, {dtype}", tuple(marks)) for dtype, marks in own.items())
+                yield from (Series(f"{name}, {dtype}", tuple(marks)) for dtype, marks in own.items())
             elif own:
-                yield Series(f"{backend}, {cache}", tuple(mark for marks in own.values() for mark in marks))
+                yield Series(name, tuple(mark for marks in own.values() for mark in marks))
 
 
 def _mark(dot: Dot) -> Mark:

@@ -29,8 +29,9 @@ def fit(
 ) -> None:
     """Latency and bandwidth of communication over its sizes: time = alpha + size / beta, fitted to a stored run."""
     from opmark import api
+    from opmark.report.fit_charts import fit_charts
     from opmark.report.fits import fit_view
-    from opmark.report.svg import svg_text
+    from opmark.report.svg import standalone
     from opmark.units import counted
 
     if output is not None and output.suffix.lower() != ".svg":
@@ -49,7 +50,7 @@ def fit(
     else:
         _print(fitted, drawable)
     if output is not None:
-        write_out(svg_text(drawable), output)
+        write_out(standalone(fit_charts(drawable)), output)
         api.talk(f"drew {counted(len(drawable), 'series', 'series')} into {output}")
 
 

@@ -13,7 +13,7 @@ from opmark.dashboard.pages import page
 from opmark.dashboard.problems import Problem, problem_of, status_of
 from opmark.errors import OpmarkError
 
-_encoder = msgspec.json.Encoder()
+encoded = msgspec.json.Encoder().encode
 
 
 def is_api(request: Request) -> bool:
@@ -21,15 +21,19 @@ def is_api(request: Request) -> bool:
 
 
 def json_response(answer: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(_encoder.encode(answer), status, headers, "application/json")
+    return Response(encoded(answer), status, headers, "application/json")
 
 
 def page_response(
     request: Request, template: str, status: int = 200, headers: Mapping[str, str] | None = None, **context: Any
 ) -> Response:
+    return HTMLResponse(page_body(request, template, **context), status, headers)
+
+
+def page_body(request: Request, template: str, **context: Any) -> bytes:
     state = request.app.state if "app" in request.scope else None
     has_token = bool(state and state.door.token)
-    return HTMLResponse(page(template, has_token=has_token, path=request.url.path, **context), status, headers)
+    return page(template, has_token=has_token, path=request.url.path, **context).encode()
 
 
 def problem_response(

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -15,7 +16,7 @@ from starlette.routing import Route
 
 from opmark.api.common import PathLike
 from opmark.dashboard import entrance, files
-from opmark.dashboard.answers import json_response, page_response, problem_response, told
+from opmark.dashboard.answers import encoded, page_body, problem_response, told
 from opmark.dashboard.asking import asked
 from opmark.dashboard.endpoint import Endpoint
 from opmark.dashboard.guard import Guard, Patience
@@ -24,6 +25,7 @@ from opmark.dashboard.pages import KINDS, assets
 from opmark.dashboard.problems import Problem, Refused
 from opmark.dashboard.reading import Reader
 from opmark.dashboard.receiving import DEFAULT_LIMIT, PATH, upload
+from opmark.dashboard.rendered import Rendered, answered
 from opmark.dashboard.security import Door
 from opmark.dashboard.table import ENDPOINTS
 from opmark.errors import OpmarkError
@@ -46,6 +48,7 @@ def application(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         if read_ahead:
+            reader.ahead += [endpoint.ahead for endpoint in ENDPOINTS if endpoint.ahead]
             reader.read_ahead()
         yield
         reader.close()
@@ -56,7 +59,7 @@ def application(
         exception_handlers={OpmarkError: _mistake, HTTPException: _http, Exception: _defect},
     )
     app.state.reader, app.state.door, app.state.patience = reader, door, patience
-    app.state.max_upload = max_upload
+    app.state.max_upload, app.state.rendered = max_upload, Rendered()
     return Guard(app, door, patience, reader.name)
 
 
@@ -73,19 +76,45 @@ def _as_json(endpoint: Endpoint) -> Callable[[Request], Response]:
     """A plain function: Starlette calls it in a thread, so that a slow answer holds up nobody else."""
 
     def answer(request: Request) -> Response:
-        what = asked(endpoint.asked, request.path_params, request.query_params.multi_items())
-        return json_response(endpoint.view(request.app.state.reader, what))
+        what = _asked(endpoint, request)
+        body = _made(request, endpoint, what, lambda: encoded(endpoint.view(request.app.state.reader, what)))
+        return answered(request, body, "application/json")
 
     return answer
 
 
 def _as_page(endpoint: Endpoint) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
-        what = asked(endpoint.asked, request.path_params, request.query_params.multi_items())
-        found = endpoint.view(request.app.state.reader, what)
-        return page_response(request, endpoint.template, answer=found, asked=what, endpoint=endpoint)
+        what = _asked(endpoint, request)
+
+        def make() -> bytes:
+            found = endpoint.view(request.app.state.reader, what)
+            return page_body(request, endpoint.template, answer=found, asked=what, endpoint=endpoint)
+
+        return answered(request, _made(request, endpoint, what, make), "text/html")
 
     return answer
+
+
+def _asked(endpoint: Endpoint, request: Request) -> Struct:
+    return asked(endpoint.asked, request.path_params, request.query_params.multi_items())
+
+
+def _made(request: Request, endpoint: Endpoint, what: Struct, make: Callable[[], bytes]) -> bytes:
+    """The same for who asks for the same runs by the same address, as long as nothing of them is new."""
+    reader: Reader = request.app.state.reader
+    with reader.answering():
+        names = [getattr(what, name) for name in endpoint.of_runs]
+        state = reader.settled(names) if names and all(names) else None
+
+        def in_turn() -> bytes:
+            with reader.turn():
+                return make()
+
+        if state is None:
+            return in_turn()
+        kept: Rendered = request.app.state.rendered
+        return kept.get((request.url.path, request.scope["query_string"], state), in_turn)
 
 
 def _document(request: Request) -> Response:

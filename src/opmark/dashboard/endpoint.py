@@ -27,6 +27,11 @@ class Endpoint:
     title: str
     summary: str
     """For the OpenAPI document."""
+    ahead: Callable[[Reader], object] | None = None
+    """What makes its first answer a quick one: done when the server starts, while nobody asks for anything."""
+    of_runs: tuple[str, ...] = ()
+    """What of `asked` names the runs that an answer is of, where it is of these alone: as long as nothing of them is
+    new, and no run comes or gets another name, it stays the same."""
     api: str = ""
     """Where it is found as JSON behind `/api`, if not at `path`."""
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
 from opmark.schema.item import Item
+from opmark.store.glances import Outline
 
 Sort = Literal["", "name", "-name", "time", "-time", "share", "-share", "backend", "-backend", "memory", "-memory"]
 """Empty: as it was measured. A `-` turns the order around."""
+_Row = TypeVar("_Row")
 Shown = Literal["", "ok", "failed", "wrong", "skipped", "error", "timeout", "oom"]
 """`failed` is whatever went wrong."""
 
@@ -24,7 +26,7 @@ class Filters(Struct, frozen=True, kw_only=True):
     status: Shown = ""
     q: Annotated[str, Meta(description="Words that are all in the name, the backend or the reason.")] = ""
 
-    def fits(self, item: Item) -> bool:
+    def fits(self, item: Item | Outline) -> bool:
         if self.status == "failed" and not item.failed:
             return False
         if self.status not in ("", "failed", item.status):
@@ -32,7 +34,7 @@ class Filters(Struct, frozen=True, kw_only=True):
         exact = ((self.op, item.op), (self.backend, item.backend), (self.dtype, item.dtype), (self.phase, item.phase))
         if any(wanted not in ("", found) for wanted, found in exact):
             return False
-        return not self.q or _has(item, self.q)
+        return not self.q or (isinstance(item, Item) and _has(item, self.q))
 
 
 class Options(Struct, frozen=True):
@@ -45,24 +47,22 @@ class Options(Struct, frozen=True):
     statuses: list[str]
 
 
-def options_of(items: Iterable[Item]) -> Options:
-    found: tuple[dict[str, None], ...] = ({}, {}, {}, {}, {})
-    for item in items:
-        for known, value in zip(found, (item.op, item.backend, item.dtype, item.phase, item.status), strict=True):
-            known[value] = None
-    return Options(*[sorted(filter(None, known)) for known in found])
+def options_of(items: Sequence[Item] | Sequence[Outline]) -> Options:
+    found = zip(*{(item.op, item.backend, item.dtype, item.phase, item.status) for item in items}, strict=True)
+    return Options(*[sorted(filter(None, set(values))) for values in (list(found) or [()] * 5)])
 
 
-def ordered(items: Iterable[Item], sort: Sort) -> list[Item]:
-    """What has no value comes last, whichever way."""
+def ordered(items: Iterable[_Row], sort: Sort, keys: Mapping[str, Callable[[Any], Any]] | None = None) -> list[_Row]:
+    """What has no value comes last, whichever way. `keys`: of what is no Item."""
     rows = list(items)
     if not sort:
         return rows
-    key, down = _KEYS[sort.removeprefix("-")], sort.startswith("-")
-    with_value = [(value, item) for item in rows if (value := key(item)) is not None]
+    key: Callable[[Any], Any] = (keys or _KEYS)[sort.removeprefix("-")]
+    down = sort.startswith("-")
+    valued = [(key(item), item) for item in rows]
+    with_value = [pair for pair in valued if pair[0] is not None]
     with_value.sort(key=lambda pair: pair[0], reverse=down)
-    without = [item for item in rows if key(item) is None]
-    return [item for _, item in with_value] + without
+    return [item for _, item in with_value] + [item for value, item in valued if value is None]
 
 
 def _has(item: Item, words: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 from sqlalchemy import func, select
 
-from opmark.api.looking import look_at
+from opmark.api.looking import Known, look_again, look_at
 from opmark.dashboard.progress import Progress, progress_of
 from opmark.registry import parameters_of
 from opmark.schema import Case, Run
@@ -19,7 +19,7 @@ from opmark.schema.item import Looked
 from opmark.schema.run_summary import RunSummary
 from opmark.schema.shown import shown
 from opmark.store.sql import SqlStore
-from opmark.store.summaries import summaries
+from opmark.store.summaries import marked_summaries
 from opmark.store.tables import BENCH_CASE, FINDING, RECORD
 
 MOST_ITEMS = 60_000
@@ -49,8 +49,13 @@ class Kept:
         self.most = most
         self._lock = Lock()
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
-        self._cases: dict[str, Case] = {}
-        """Runs of one plan have the same ones."""
+        self.known = Known()
+
+    def has(self, run: Run) -> bool:
+        """Whether it was looked at; what was written since may be missing."""
+        with self._lock:
+            entry = self._entries.get(run.id)
+            return entry is not None and entry.looked is not None
 
     def looked(self, store: SqlStore, run: Run) -> Looked:
         """Who comes second waits for who came first, and finds what that one read."""
@@ -60,12 +65,22 @@ class Kept:
         with entry.lock:
             mark = _mark(store, run.id)
             if entry.looked is None or mark != entry.mark:
-                entry.looked, entry.mark = look_at(store, run, self._cases), mark
+                entry.looked, entry.mark = self._now(store, run, entry, mark), mark
             elif entry.looked.run != run:
                 entry.looked = replace(entry.looked, run=run)  # it got another label since
             found = entry.looked
         self._forget_oldest()
         return found
+
+    def _now(self, store: SqlStore, run: Run, entry: _Entry, mark: Mark) -> Looked:
+        """Only what was written since is read, unless it was not all behind what was known: records can be removed,
+        and on a server one with a lower number can come later."""
+        if entry.looked and entry.mark and entry.mark.findings == mark.findings:
+            before = replace(entry.looked, run=run)
+            found = look_again(store, before, entry.mark.newest, mark.newest, self.known)
+            if found.records == mark.records:
+                return found
+        return look_at(store, run, self.known, mark.newest)
 
     def _forget_oldest(self) -> None:
         with self._lock:
@@ -86,23 +101,23 @@ class KeptSummaries:
 
     def of(self, store: SqlStore, runs: Sequence[Run]) -> list[RunSummary]:
         with self._lock:
-            marks = _marks(store, [run.id for run in runs if not self._is_whole(run)])
-            stale = [run for run in runs if run.id in marks and self._mark_of(run) != marks[run.id]]
-            for run, summary in zip(stale, summaries(store, stale), strict=True):
-                self._known[run.id] = marks[run.id], summary
-            return [self._summary(run) for run in runs]
+            growing = [run.id for run in runs if run.id in self._known and not self._is_whole(run)]
+            marks = _marks(store, growing)
+            stale = [run for run in runs if run.id not in self._known or self._known[run.id][0] != marks.get(run.id)]
+            stale = [run for run in stale if not self._is_whole(run)]
+            for summary, newest in marked_summaries(store, stale):
+                self._known[summary.run.id] = Mark(summary.records, newest), summary
+            return [replace(self._known[run.id][1], run=run) for run in runs]
+
+    def keep_only(self, ids: Collection[str]) -> None:
+        """Those of runs that are gone are forgotten: one of the same name may come again, with other records."""
+        with self._lock:
+            for gone in self._known.keys() - ids:
+                del self._known[gone]
 
     def _is_whole(self, run: Run) -> bool:
         known = self._known.get(run.id)
         return known is not None and known[0].records >= run.tasks
-
-    def _mark_of(self, run: Run) -> Mark | None:
-        known = self._known.get(run.id)
-        return known[0] if known else None
-
-    def _summary(self, run: Run) -> RunSummary:
-        known = self._known.get(run.id)
-        return replace(known[1], run=run) if known else RunSummary(run, {})
 
 
 class KeptCases:
@@ -138,8 +153,13 @@ def _mark(store: SqlStore, run_id: str) -> Mark:
     records = select(func.count(), func.max(RECORD.c.number)).where(RECORD.c.run_id == run_id)
     with store.reading() as connection:
         count, newest = connection.execute(records).one()
-        findings = connection.execute(select(func.max(FINDING.c.number))).scalar()
-    return Mark(count, newest or 0, findings or 0)
+    return Mark(count, newest or 0, findings(store))
+
+
+def findings(store: SqlStore) -> int:
+    """The number of the last one."""
+    with store.reading() as connection:
+        return connection.execute(select(func.max(FINDING.c.number))).scalar() or 0
 
 
 def _marks(store: SqlStore, ids: Sequence[str]) -> dict[str, Mark]:

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
 from opmark.dashboard.reading import Reader
 from opmark.store.pack import decoding, plain_body
 from opmark.store.sql import SqlStore
-from opmark.store.tables import RECORD
+from opmark.store.tables import BENCH_CASE, RECORD
 
 _AT_ONCE = 500
 
@@ -63,19 +63,50 @@ class Newest:
 
     def _read_on(self, store: SqlStore) -> None:
         """A variant of a backend, or another interpreter, is the same backend. Skipped is not tried."""
-        by = (RECORD.c.op, RECORD.c.backend, RECORD.c.phase)
-        query = select(*by, func.max(RECORD.c.number)).group_by(*by)
-        query = query.where(RECORD.c.number > self._read, RECORD.c.status != "skipped")
         with store.reading() as connection:
             last = connection.execute(select(func.max(RECORD.c.number))).scalar() or 0
-            groups = connection.execute(query.where(RECORD.c.number <= last)).all() if last > self._read else []
-        known = _details(store, [number for *_, number in groups])
-        for op, backend, phase, number in groups:
+            groups = _last_tries(connection, self._read) if last > self._read else {}
+        known = _details(store, list(groups.values()))
+        for (op, backend, phase), number in groups.items():
             name = backend.partition("@")[0].partition("/")[0]
             phases = self._found.setdefault(op, {}).setdefault(name, {})
             if phase not in phases or phases[phase].number < number:
                 phases[phase] = known[number]
         self._read = max(self._read, last)
+
+
+_Kind = tuple[str, str, str]
+"""Operator, backend and phase."""
+
+
+def _last_tries(connection: Connection, after: int) -> dict[_Kind, int]:
+    """The number of the last record of each kind that was not skipped. Of all records an index tells the last one of
+    each case on each backend; where that was skipped, those before it are looked at."""
+    by = (RECORD.c.case_id, RECORD.c.backend)
+    query = select(*by, func.max(RECORD.c.number)).group_by(*by)
+    rows = connection.execute(query.where(RECORD.c.number > after) if after else query).all()
+    cases = {key: (op, phase) for key, op, phase in connection.execute(_CASES)}
+    found: dict[_Kind, list[tuple[int, str]]] = {}
+    for case, backend, number in rows:
+        op, phase = cases[case]
+        found.setdefault((op, backend, phase), []).append((number, case))
+    return {kind: number for kind, some in found.items() if (number := _tried(connection, kind, some, after))}
+
+
+def _tried(connection: Connection, kind: _Kind, some: list[tuple[int, str]], after: int) -> int:
+    """`some`: the last number of each case. 0 where all were skipped."""
+    newest = max(some)[0]
+    status = connection.execute(select(RECORD.c.status).where(RECORD.c.number == newest)).scalar_one()
+    if status != "skipped":
+        return newest
+    query = select(func.max(RECORD.c.number)).where(RECORD.c.backend == kind[1], RECORD.c.status != "skipped")
+    query = query.where(RECORD.c.number > after)
+    ids = [case for _, case in some]
+    parts = [ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE)]
+    return max(connection.execute(query.where(RECORD.c.case_id.in_(part))).scalar() or 0 for part in parts)
+
+
+_CASES = select(BENCH_CASE.c.id, BENCH_CASE.c.op, BENCH_CASE.c.phase)
 
 
 def _details(store: SqlStore, numbers: list[int]) -> dict[int, Tried]:

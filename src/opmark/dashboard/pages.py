@@ -17,6 +17,7 @@ from opmark.report.html.assets import asset
 from opmark.report.html.templates import templates
 from opmark.schema.chart import Chart
 from opmark.schema.record import FAILED
+from opmark.schema.run import short_revision
 from opmark.units import change, significant, small_unit
 from opmark.version import VERSION
 
@@ -53,7 +54,14 @@ def environment() -> Environment:
         "styles": assets(".css"),
         "version": VERSION,
     }
-    made.filters = {**made.filters, "change": change, "small": small, "times": times, "when": when}
+    made.filters = {
+        **made.filters,
+        "change": change,
+        "revision": short_revision,
+        "small": small,
+        "times": times,
+        "when": when,
+    }
     return made
 
 
@@ -85,3 +93,16 @@ def small(value: float, unit: str) -> str:
 
 def page(template: str, **context: Any) -> str:
     return environment().get_template(template).render(**context)
+
+
+def prepare() -> None:
+    """What would else make the first page of each kind wait."""
+    import opmark.report.html.figure  # noqa: F401
+
+    made = environment()
+    for file in files("opmark.dashboard").joinpath("templates").iterdir():
+        if file.name.endswith(".html"):
+            made.get_template(file.name)
+    for ending in KINDS:
+        for name in assets(ending):
+            asset_address(name)

@@ -10,8 +10,10 @@ from msgspec import Struct
 from opmark.schema import Run
 from opmark.schema.record import FAILED
 
-QUIET = 120.0
-"""Seconds without a record after which nobody seems to be writing any more; a task may take as long as its timeout."""
+SHORTEST, LONGEST = 20.0, 120.0
+"""Seconds without a record after which nobody seems to be writing any more: so many at least, and at most."""
+SLOWER = 10.0
+"""Between these, so many times what its records took in the mean: one may take longer than others."""
 State = Literal["running", "finished", "quiet"]
 
 
@@ -37,9 +39,10 @@ def progress_of(run: Run, statuses: dict[str, int], last: str, now: datetime | N
     records = sum(statuses.values())
     begun, newest = _time(run.started), _time(last) or _time(run.started)
     quiet = max(0.0, (now - newest).total_seconds()) if newest else None
-    state: State = "finished" if records >= run.tasks else "quiet" if quiet is None or quiet > QUIET else "running"
     taken = (newest - begun).total_seconds() if begun and newest else 0.0
     rate = records / taken if taken > 0 and records else None
+    patience = min(LONGEST, max(SHORTEST, SLOWER / rate)) if rate else LONGEST
+    state: State = "finished" if records >= run.tasks else "quiet" if quiet is None or quiet > patience else "running"
     left = (run.tasks - records) / rate if rate and state == "running" else None
     failed = sum(count for status, count in statuses.items() if status in FAILED)
     return Progress(run.id, run.tasks, records, failed, statuses, state, last, quiet, rate, left)

@@ -6,7 +6,10 @@ ask at once; a lock a run sees to it that one of them reads, and the others find
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
@@ -14,7 +17,9 @@ from typing import Any
 from sqlalchemy import event
 
 from opmark.api.common import PathLike
-from opmark.dashboard.kept import Kept, KeptCases, KeptSummaries, progress
+from opmark.api.looking import item_at
+from opmark.dashboard.kept import Kept, KeptCases, KeptSummaries, findings, progress
+from opmark.dashboard.parts import Part, Wanted, part_at, part_of
 from opmark.dashboard.progress import Progress
 from opmark.errors import StoreError, UnknownName
 from opmark.schema import Case, Record, Run
@@ -24,10 +29,13 @@ from opmark.store.find import find_run
 from opmark.store.location import address, shown, there
 from opmark.store.open import open_sql
 from opmark.store.sql import SqlStore
+from opmark.store.summaries import with_backend
 from opmark.store.whole import records_behind
 
 READ_AHEAD = 3
 """Runs that are read before anybody asks for them."""
+_QUIET, _PAUSE = 0.5, 0.02
+"""Seconds without a question until something is read ahead, and how often that is looked for."""
 FIRST_PAGE = 50
 """Runs of the page that everybody begins at."""
 
@@ -40,11 +48,15 @@ class Reader:
         self.name = str(shown(db))
         """For messages: without a password."""
         self._lock = Lock()
+        self._turn = Lock()
         self._opened: SqlStore | None = None
         self._file: tuple[int, int] | None = None
         self._kept, self._summaries, self._cases = Kept(), KeptSummaries(), KeptCases()
         self._closing = Event()
         self._ahead: Thread | None = None
+        self._asking, self._answered = 0, time.monotonic()
+        self.ahead: list[Callable[[Reader], object]] = []
+        """What else is made before anybody asks for it."""
 
     @property
     def there(self) -> bool:
@@ -63,7 +75,11 @@ class Reader:
 
     def runs(self) -> list[Run]:
         """Those begun last first; none where there is no store yet."""
-        return self.store.runs() if self.there else []
+        if not self.there:
+            return []
+        known = self.store.runs()
+        self._summaries.keep_only({run.id for run in known})
+        return known
 
     def run(self, name: str) -> Run:
         """By its id, the beginning of it, or its label."""
@@ -80,10 +96,40 @@ class Reader:
         store = self.store  # first: another file begins with nothing kept
         return self._summaries.of(store, runs)
 
+    def with_backend(self, runs: Sequence[Run], backend: str) -> list[Run]:
+        """Those that have a record of it."""
+        found = with_backend(self.store, backend) if runs else set()
+        return [run for run in runs if run.id in found]
+
+    def settled(self, names: Sequence[str]) -> Hashable | None:
+        """What answers about these runs depend on; None while one of them is being written: then also on the time."""
+        known = self.runs()
+        runs = [find_run(self.store, name) for name in names] if known else []
+        summaries = self.summaries(runs)
+        if not runs or any(one.missing for one in summaries):
+            return None
+        return self._file, tuple(known), tuple((one.run.id, one.records) for one in summaries), findings(self.store)
+
+    def item(self, run: Run, key: str) -> tuple[Item, dict[str, Any]]:
+        """With the facts of its environment; of a run that nobody looked at, no more than the item is read."""
+        store = self.store
+        looked = None if self._kept.has(run) else item_at(store, run, key, self._kept.known)
+        looked = looked or self._kept.looked(store, run)
+        item = next((one for one in looked.items if one.key == key), None)
+        if item is None:
+            raise UnknownName(f"item of run {run.id}", key, (one.key for one in looked.items), f"/runs/{run.id}")
+        return item, looked.environments.get(item.environment, {})
+
     def looked(self, run: Run) -> Looked:
         """As it is now: what was written since the last look is read, and no more."""
         store = self.store
         return self._kept.looked(store, run)
+
+    def part(self, run: Run, wanted: Wanted) -> Part:
+        """A page of a run; the first one does not wait until all of the run is read."""
+        store = self.store
+        found = None if self._kept.has(run) else part_at(store, run, self._kept.known, wanted)
+        return found or part_of(self._kept.looked(store, run), wanted)
 
     def progress(self, run: Run) -> Progress:
         return progress(self.store, run)
@@ -111,20 +157,51 @@ class Reader:
         with self._lock:
             self._forget()
 
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """While somebody waits for a page: nothing is read ahead then."""
+        with self._lock:
+            self._asking += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asking -= 1
+                self._answered = time.monotonic()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """One answer is made after the other. Python computes one at a time in any case; and who reads rows gives the
+        interpreter away at each of them, to wait for whoever computes meanwhile."""
+        with self._turn:
+            yield
+
     def _read_newest(self) -> None:
         try:
-            known = self.runs()
-            self.summaries(known[:FIRST_PAGE])
-            for run in known[:READ_AHEAD]:
-                if self._closing.is_set():
+            for step in self._steps():
+                if not self._is_quiet():
                     return
-                self.looked(run)
-            for run in known:
-                if self._closing.is_set():
-                    return
-                self.summaries([run])
+                with self.turn():
+                    step()
         except StoreError:
             return  # whoever asks for a page is told
+
+    def _steps(self) -> Iterator[Callable[[], object]]:
+        """Each of them short: who asks for a page meanwhile has half of the processor."""
+        known = self.runs()
+        yield lambda: self.summaries(known[:FIRST_PAGE])
+        yield from (partial(self.looked, run) for run in known[:READ_AHEAD])
+        yield self.cases
+        yield from (partial(make, self) for make in self.ahead)
+        yield from (partial(self.summaries, [run]) for run in known)
+
+    def _is_quiet(self) -> bool:
+        """As soon as nobody has asked for anything for a moment. False: it is over."""
+        while not self._closing.wait(_PAUSE):
+            with self._lock:
+                if not self._asking and time.monotonic() - self._answered > _QUIET:
+                    return True
+        return False
 
     def _forget(self) -> None:
         if self._opened is not None:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import gc
 import logging
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from opmark.api.common import PathLike, talk
 from opmark.dashboard.app import application
+from opmark.dashboard.pages import prepare
 from opmark.dashboard.receiving import DEFAULT_LIMIT
 from opmark.dashboard.security import Door, checked_token, hosts_for, is_loopback
+from opmark.dashboard.views.coverage import known_operators
 from opmark.errors import InvalidParameter, UserError
 
 PORT = 8431
 KEEP_ALIVE = 15
-"""Seconds that a connection may be idle, its headers half sent or not."""
+"""Seconds that a connection may be idle between two requests; `slow` has how long the headers of one may take."""
 MOST_AT_ONCE = 500
 """Connections; more are told to come again."""
 BACKLOG = 256
+_SWITCH = 0.0002
+"""Seconds until a thread that computes gives way to one that waits: who sends what is made already waits often."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,8 @@ def run_server(how: How, say: Callable[[str], None] = talk) -> None:
     """Until it is interrupted."""
     import uvicorn
 
+    from opmark.dashboard.slow import Bounded
+
     token = checked_token(how.token)
     _check(how, token)
     listening = _listening(how)
@@ -50,12 +57,15 @@ def run_server(how: How, say: Callable[[str], None] = talk) -> None:
         server = uvicorn.Server(
             uvicorn.Config(
                 app, access_log=False, log_config=None, server_header=False, date_header=True, lifespan="on",
-                proxy_headers=False, ws="none", timeout_keep_alive=KEEP_ALIVE, limit_concurrency=MOST_AT_ONCE,
-                timeout_graceful_shutdown=3, backlog=BACKLOG,
+                proxy_headers=False, http=Bounded, ws="none", timeout_keep_alive=KEEP_ALIVE,
+                limit_concurrency=MOST_AT_ONCE, timeout_graceful_shutdown=3, backlog=BACKLOG,
             )
         )  # fmt: skip
+        prepare()
+        known_operators()
         say(f"opmark serves {app.store_name} at {_address(how.host, listening)}; ctrl-c ends it")
         _calm_collector()
+        sys.setswitchinterval(_SWITCH)
         server.run(sockets=[listening])
     except KeyboardInterrupt:
         say("ended")  # uvicorn passes it on when all is closed

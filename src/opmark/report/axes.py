@@ -1,4 +1,4 @@
-"""Logarithmic axes: whole decades of a quantity, powers of two of a size, and where a value lies between the ends."""
+"""Logarithmic axes of a terminal: whole decades of a quantity, powers of two of a size, places between them."""
 
 from __future__ import annotations
 
@@ -47,9 +47,3 @@ def time_label(exponent: int) -> str:
     """`100 µs` for -4."""
     scale, unit = units.seconds_unit(10.0**exponent * 1.000001)  # in binary, a power of ten may be less than itself
     return f"{10.0**exponent / scale:.6g} {unit}"
-
-
-def rate_label(exponent: int) -> str:
-    """`10 GB/s` for 10."""
-    value, unit = units.rate(10.0**exponent * 1.000001, "B/s").split(" ")
-    return f"{float(value):g} {unit}"

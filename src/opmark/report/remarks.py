@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from opmark import units
+from opmark.metrics.doubts import ABOVE_PEAK
+from opmark.report.above_peak import above_peak
 from opmark.report.communication_lines import print_above_link, print_overlaps, print_stragglers
 from opmark.report.fit_table import print_fits
 from opmark.report.names import named
@@ -18,8 +20,6 @@ from opmark.report.tables import DOUBTFUL, STYLES
 from opmark.report.view import Known, of_peak
 from opmark.schema.profile import NO_PROFILE, PARTLY
 from opmark.units import counted
-
-ABOVE_PEAK = 1.05
 
 Named = Callable[[Sequence[Row]], str]
 """How rows are called that a remark is about."""
@@ -132,6 +132,7 @@ def _print_above_peak(found: Sequence[Row], peaks: Mapping[str, Known], console:
             above.append((row, part))
     if above:
         (_, part), rows_ = above[0], [row for row, _ in above]
-        said = f"{units.percent(part.share)} of the measured peak ({part.bound}); at most 100 % is possible"
-        console.print(Text(f"! above-peak: {called(rows_)}: {said}", style=DOUBTFUL), soft_wrap=True)
-        console.print(Text("  hint: `opmark calibrate` again, on a quiet machine"), soft_wrap=True)
+        doubt = above_peak(part)
+        said = f"! {doubt.code}: {called(rows_)}: {doubt.message}"
+        console.print(Text(said, style=DOUBTFUL), soft_wrap=True)
+        console.print(Text(f"  hint: {doubt.hint}"), soft_wrap=True)

@@ -8,14 +8,12 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
+from opmark.metrics.doubts import APART, PROCESSES_DIFFER, half_width, holds_over_processes
 from opmark.metrics.lead import Key as Key
 from opmark.metrics.summary import Summary, summarize
 from opmark.schema import QUANTITIES, Caution, Measurement, Record
 from opmark.stats import median
 from opmark.units import percent, seconds
-
-APART = 0.10
-"""Half the width of the interval over processes, over their centre: beyond this it is said."""
 
 
 def unit(key: Key) -> str:
@@ -87,17 +85,17 @@ class Row:
         of = f"in one of {len(found)} processes, "
         for measurement in found:
             for caution in measurement.cautions:
-                if caution.code != "imprecise":
+                if holds_over_processes(caution.code):
                     yield measurement, replace(caution, message=of + caution.message)
 
 
 def _apart(found: Sequence[Measurement], summary: Summary) -> Caution | None:
-    half = (summary.high - summary.low) / 2 / summary.median if summary.median > 0 else 0.0
+    half = half_width(summary.median, summary.low, summary.high)
     if len(found) < 2 or half <= APART:
         return None
     medians = sorted(median(m.samples) for m in found)
     return Caution(
-        "processes-differ",
+        PROCESSES_DIFFER,
         f"the medians of {len(found)} processes lie between {seconds(medians[0])} and {seconds(medians[-1])}: the "
         f"centre is known to ± {percent(half)}; up to {percent(APART)} is usual",
         "use more --processes, or a quieter machine; `opmark doctor --aa` says what is usual here",

@@ -1,154 +1,97 @@
-"""Fits as a picture of its own: times and bus bandwidths over sizes, an SVG that needs nothing else."""
+"""Charts as a picture of their own, one below the other: an SVG on white that needs nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
-from xml.sax.saxutils import escape, quoteattr
+import re
+from collections.abc import Iterator, Sequence
 
-from opmark import units
-from opmark.metrics.alpha_beta import Fit
-from opmark.report.axes import Axis, axis, rate_label, time_label
-from opmark.report.fits import Fitted, Point, remarks, said
-from opmark.schema.shown import short_bytes
+from opmark.report.drawing.draw import svg
+from opmark.report.drawing.kinds.heatmap import identifier
+from opmark.report.drawing.text import clean, safe, shorten, width
+from opmark.report.drawing.words import text
+from opmark.report.html.assets import asset
+from opmark.schema.chart import Chart
 
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7a5195", "#56b4e9", "#8c6d1f", "#444444")
-"""Apart for most who see colours differently; behind the last of them the first comes again, with another mark."""
-_WIDTH, _HEIGHT = 470, 320
-_LEFT, _TOP, _RIGHT, _BOTTOM = 74, 40, 20, 50
-_LEGEND = 18
-_STEPS = 64
-"""Pieces of a curve."""
-
-
-class Panel(NamedTuple):
-    """One of the two plots: where it stands and what it shows."""
-
-    left: float
-    title: str
-    across: Axis
-    up: Axis
-    label: Callable[[int], str]
-
-    def at(self, size: float, value: float) -> tuple[float, float]:
-        return (
-            self.left + self.across.place(size) * _WIDTH,
-            _TOP + (1 - self.up.place(value)) * _HEIGHT,
-        )
+_WIDTH = 960.0
+_MARGIN = 16.0
+_TITLE, _LINE = 26.0, 17.0
+_SMALL = 12.0
+_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+_VALUE = re.compile(r"(--[\w-]+):\s*([^;]+)")
+_VARIABLE = re.compile(r"var\((--[\w-]+)\)")
+_COLOUR = "--c"
+"""What a series sets for its own marks."""
 
 
-def svg_text(fitted: Sequence[Fitted]) -> str:
-    """At least one series."""
-    width = 2 * (_LEFT + _WIDTH + _RIGHT)
-    height = _TOP + _HEIGHT + _BOTTOM + _LEGEND * len(fitted) + 16
-    body = [*_times(fitted), *_bandwidths(fitted), *_legend(fitted)]
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="sans-serif" font-size="12" fill="#222">',
-        f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        *body,
-        "</svg>",
-    ]) + "\n"  # fmt: skip
+def standalone(charts: Sequence[Chart]) -> str:
+    """With a title above each, and its notes below."""
+    y, parts = _MARGIN, []
+    for chart in charts:
+        high, drawn = _chart(chart, y)
+        parts.append(drawn)
+        y += high + _MARGIN
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {y:.0f}" width="{_WIDTH:.0f}"'
+        f' height="{y:.0f}" class="chart" font-family="system-ui, sans-serif" font-size="12">'
+        f"<style>{style()}</style>"
+        f'<rect width="{_WIDTH:.0f}" height="{y:.0f}" fill="#fff"/>{"".join(parts)}</svg>\n'
+    )
 
 
-def _times(fitted: Sequence[Fitted]) -> Iterator[str]:
-    points = [point for one in fitted for point in one.points]
-    across, up = axis((point.size for point in points), 2), axis((point.seconds for point in points), 10)
-    panel = Panel(_LEFT, "time", across, up, time_label)
-    yield from _frame(panel)
-    for i, one in enumerate(fitted):
-        line = one.fit
-        if line:
-            yield _curve(panel, i, ((size, line.time(size)) for size in _sizes(one)))
-        yield from (_mark(panel.at(point.size, point.seconds), i) for point in one.points)
+def _chart(chart: Chart, y: float) -> tuple[float, str]:
+    """Its height, and all of it. The names of its title and its description are those that the picture asks for."""
+    name, drawn = identifier(chart), svg(chart)
+    found = re.match(r'<svg [^>]*viewBox="0 0 (\d+) (\d+)"', drawn)
+    if found is None:
+        raise AssertionError("a picture without a size")
+    wide = _WIDTH - 2 * _MARGIN
+    high = wide * int(found[2]) / int(found[1])
+    place = f'x="{_MARGIN:.0f}" y="{y + _TITLE:.0f}" width="{wide:.0f}" height="{high:.0f}"'
+    placed = drawn.replace("<svg ", f"<svg {place} ", 1)
+    notes = [line for note in chart.notes for line in _wrapped(note, wide)]
+    below = [text(_MARGIN, y + _TITLE + high + _LINE * (k + 1), line) for k, line in enumerate(notes)]
+    title = (
+        f'<text id="{name}-title" x="{_MARGIN:.0f}" y="{y + 14:.0f}" font-size="15" font-weight="600">'
+        f'{safe(chart.title)}</text><desc id="{name}-about">{safe(chart.about)}</desc>'
+    )
+    return _TITLE + high + _LINE * len(notes), f"<g>{title}{placed}{''.join(below)}</g>"
 
 
-def _bandwidths(fitted: Sequence[Fitted]) -> Iterator[str]:
-    """Nothing of a series in which nothing crosses a link."""
-    points = [point for one in fitted for point in one.points]
-    moved = [_rate(point) for point in points if point.bus]
-    if not moved:
+def _wrapped(note: str, room: float) -> Iterator[str]:
+    line = ""
+    for word in clean(note).split():
+        longer = f"{line} {word}" if line else word
+        if line and width(longer, _SMALL) > room:
+            yield line
+            longer = word
+        line = shorten(longer, room, _SMALL)
+    yield line
+
+
+def style() -> str:
+    """The rules of `chart.css` for what is in a picture, in its light colours, written in full: many programs that show
+    pictures know no variables."""
+    sheet = re.sub(r"/\*.*?\*/", "", asset("chart.css"), flags=re.DOTALL)
+    sheet = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", sheet)
+    rules = [(found[1].strip(), found[2].strip()) for found in _RULE.finditer(sheet)]
+    values = dict(_VALUE.findall(next(body for selector, body in rules if selector == ":root")))
+    own = {selector: body for selector, body in rules if body.startswith(f"{_COLOUR}:")}
+    colours = {selector: _resolved(body.partition(":")[2].strip(" ;"), values) for selector, body in own.items()}
+    found = [line for selector, body in rules for line in _in_full(selector, body, values, colours)]
+    return "".join(dict.fromkeys(found))
+
+
+def _in_full(selector: str, body: str, values: dict[str, str], colours: dict[str, str]) -> Iterator[str]:
+    """A rule for each kind of series where it has to do with the colour of one. Rules for the page around are none."""
+    if selector.startswith((":root", "figure")) or ".chart-tip" in selector or body.startswith(f"{_COLOUR}:"):
         return
-    across = axis((point.size for point in points), 2)
-    panel = Panel(2 * _LEFT + _WIDTH + _RIGHT, "bus bandwidth", across, axis(moved, 10), rate_label)
-    yield from _frame(panel)
-    for i, one in enumerate(fitted):
-        line, factor = one.fit, one.factor
-        if line and factor:
-            yield _curve(panel, i, ((size, size * factor / line.time(size)) for size in _sizes(one)))
-        yield from (_mark(panel.at(point.size, _rate(point)), i) for point in one.points if point.bus)
-
-
-def _rate(point: Point) -> float:
-    return point.bus / point.seconds
-
-
-def _sizes(one: Fitted) -> list[float]:
-    first, last = one.points[0].size, one.points[-1].size
-    return [first * (last / first) ** (i / _STEPS) for i in range(_STEPS + 1)]
-
-
-def _frame(panel: Panel) -> Iterator[str]:
-    bottom, right = _TOP + _HEIGHT, panel.left + _WIDTH
-    middle = panel.left + _WIDTH / 2
-    yield _text(middle, _TOP - 14, f"{panel.title} over size", "middle", 'font-size="14" font-weight="bold"')
-    for k in panel.up.ticks(12):
-        y = _TOP + _HEIGHT * (1 - (k - panel.up.low) / (panel.up.high - panel.up.low))
-        yield _line(panel.left, y, right, y)
-        yield _text(panel.left - 6, y + 4, panel.label(k), "end")
-    for k in panel.across.ticks(12):
-        x = panel.left + _WIDTH * (k - panel.across.low) / (panel.across.high - panel.across.low)
-        yield _line(x, _TOP, x, bottom)
-        yield _text(x, bottom + 18, short_bytes(1 << k), "middle")
-    yield _text(middle, bottom + 38, "bytes of the whole buffer", "middle")
-    yield (
-        f'<rect x="{panel.left:.1f}" y="{_TOP}" width="{_WIDTH}" height="{_HEIGHT}" fill="none" stroke="#888"/>'
-    )  # fmt: skip
-
-
-def _legend(fitted: Sequence[Fitted]) -> Iterator[str]:
-    for i, one in enumerate(fitted):
-        y = _TOP + _HEIGHT + _BOTTOM + _LEGEND * (i + 0.5)
-        yield _mark((_LEFT, y), i)
-        yield _text(_LEFT + 12, y + 4, f"{one.name}: {_said(one)}", "start")
-
-
-def _said(one: Fitted) -> str:
-    return said([*_formula(one.fit), *remarks(one)])
-
-
-def _formula(line: Fit | None) -> Iterator[str]:
-    """Of what the sizes can tell."""
-    if line is None:
+    if f"var({_COLOUR})" not in body:
+        yield f"{selector}{{{_resolved(body, values)}}}"
         return
-    parts = [units.seconds(line.alpha)] if line.alpha is not None else []
-    parts += [f"size / {units.rate(line.beta, 'B/s')}"] if line.beta else []
-    off = f"off by up to {units.percent(line.worst)}"
-    yield f"{' + '.join(parts)}, {off}" if parts else off
+    for kind, colour in colours.items():
+        one = selector.replace(".series", ".series" + kind.removeprefix(".series"), 1)
+        yield f"{one}{{{_resolved(body, {**values, _COLOUR: colour})}}}"
 
 
-def _curve(panel: Panel, i: int, points: Iterable[tuple[float, float]]) -> str:
-    """What leaves the panel is cut off at its edge."""
-    places = (panel.at(size, value) for size, value in points if value > 0)
-    path = " ".join(f"{x:.1f},{min(max(y, _TOP), _TOP + _HEIGHT):.1f}" for x, y in places)
-    return f'<polyline points="{path}" fill="none" stroke="{_colour(i)}" stroke-width="1.2" stroke-opacity="0.7"/>'
-
-
-def _mark(place: tuple[float, float], i: int) -> str:
-    """Circles, and squares for those that have the colour of one of them."""
-    x, y = place
-    if (i // len(_COLOURS)) % 2:
-        return f'<rect x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6" fill="{_colour(i)}"/>'
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.2" fill="{_colour(i)}"/>'
-
-
-def _colour(i: int) -> str:
-    return _COLOURS[i % len(_COLOURS)]
-
-
-def _line(x: float, y: float, to_x: float, to_y: float) -> str:
-    return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" stroke="#e3e3e3"/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor={quoteattr(anchor)} {more}>{escape(text)}</text>'
+def _resolved(body: str, values: dict[str, str]) -> str:
+    return _VARIABLE.sub(lambda found: values[found[1]], body)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from msgspec import Struct
 
+from opmark.schema.measurement import PREEMPTED
 from opmark.schema.peaks import Peaks
 from opmark.schema.quantity import Cache
 from opmark.schema.record import FAILED, Status
@@ -28,6 +30,12 @@ class Timing(Struct, frozen=True):
     processes: int
     cautions: tuple[str, ...] = ()
     """Codes."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether its number says something of the operator."""
+        positive = self.median is not None and math.isfinite(self.median) and self.median > 0
+        return positive and PREEMPTED not in self.cautions
 
 
 class Share(Struct, frozen=True):
@@ -86,6 +94,13 @@ class Item(Struct, frozen=True):
     compile_time: float | None = None
     verified: str = ""
     """`full`, `scaled`, `none`; empty where nothing ran."""
+    wrt: tuple[str, ...] = ()
+    """Inputs whose gradients are computed, where not those of all that have one."""
+    memory_source: str = ""
+    """Who counted: the framework's allocator, or the kernel; empty where nobody did."""
+    memory_resolution: int = 1
+    """Steps in which it was counted; a smaller need is known to be smaller and no more."""
+    seed: int = 0
 
     @property
     def headline(self) -> Timing | None:
@@ -100,8 +115,13 @@ class Item(Struct, frozen=True):
     @property
     def name(self) -> str:
         """Operator, parameters, and the phase where it is not the usual one."""
-        backward = "" if self.phase == "forward" else self.phase
+        backward = "" if self.phase == "forward" else self.phase_text
         return " ".join(filter(None, (self.op, self.parameters, backward)))
+
+    @property
+    def phase_text(self) -> str:
+        """With the inputs whose gradients are computed, where these are chosen: `backward dx`."""
+        return " d".join((self.phase, *self.wrt)) if self.wrt else self.phase
 
     @property
     def dtype(self) -> str:
@@ -112,7 +132,18 @@ class Item(Struct, frozen=True):
         return self.status in FAILED
 
     @property
+    def usable(self) -> bool:
+        """Whether it went well and its headline says something of the operator."""
+        return self.status == "ok" and self.headline is not None and self.headline.usable
+
+    @property
+    def headline_cautions(self) -> tuple[str, ...]:
+        """Of the number that stands for it, and of no other."""
+        return self.headline.cautions if self.headline else ()
+
+    @property
     def cautions(self) -> tuple[str, ...]:
+        """Of all its numbers."""
         return tuple(dict.fromkeys(code for timing in self.timings for code in timing.cautions))
 
     def timing(self, quantity: str, cache: Cache | None = None) -> Timing | None:

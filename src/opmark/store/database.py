@@ -41,6 +41,9 @@ class Database(Protocol):
     def lock(self, connection: Connection) -> None:
         """In a transaction that writes: nobody else makes or upgrades tables until its end."""
 
+    def owns(self, connection: Connection, table: Table) -> bool:
+        """Whether this user may change a table itself, and not only what is in it."""
+
     def insert_new(self, table: Table) -> Any:
         """An insert that leaves out what is there already."""
 

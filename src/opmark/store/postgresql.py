@@ -92,6 +92,9 @@ class Postgresql:
     def lock(self, connection: Connection) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
 
+    def owns(self, connection: Connection, table: Table) -> bool:
+        return bool(connection.execute(text(_OWNS), {"name": table.name}).scalar_one())
+
     def insert_new(self, table: Table) -> Any:
         return insert(table).on_conflict_do_nothing()
 
@@ -109,6 +112,7 @@ class Postgresql:
 
 
 _ABOUT = "SELECT current_setting('server_encoding'), current_database(), current_setting('transaction_read_only')"
+_OWNS = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass(:name)"
 _MAY_WRITE = """
 SELECT to_regclass(:name) IS NULL OR has_table_privilege(to_regclass(:name), 'INSERT') AND coalesce((
     SELECT has_sequence_privilege(pg_get_serial_sequence(:name, attname), 'USAGE') FROM pg_attribute

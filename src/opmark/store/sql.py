@@ -20,7 +20,7 @@ from opmark.store.database import Database
 from opmark.store.figures import figures_from
 from opmark.store.pack import Damaged, case_row, decoding, encoded, from_row, storable, storable_json, to_row
 from opmark.store.tables import BENCH_CASE, ENVIRONMENT, FINDING, IDENTITY, META, RECORD, RUN, RUN_NOTE, VERSION
-from opmark.store.upgrade import make_tables, name_it, upgrade
+from opmark.store.upgrade import add_index, make_tables, name_it, upgrade
 
 _AT_ONCE = 500
 """Ids in one statement: databases limit how many values one takes."""
@@ -29,6 +29,9 @@ _FIGURE = (RECORD.c.run_id, RECORD.c.case_id, RECORD.c.op, RECORD.c.backend, REC
            RECORD.c.threads, RECORD.c.process, RECORD.c.status, RECORD.c.environment_id, RECORD.c.started)  # fmt: skip
 """What of a Figure belongs to its record, in its order."""
 _rows = msgspec.json.Decoder(list[list[Any]])
+_CASE = select(BENCH_CASE.c.id, BENCH_CASE.c.op, BENCH_CASE.c.phase, BENCH_CASE.c.params, BENCH_CASE.c.wrt)
+_params = msgspec.json.Decoder(dict[str, Any])
+_wrt = msgspec.json.Decoder(tuple[str, ...])
 
 
 class SqlStore:
@@ -128,17 +131,17 @@ class SqlStore:
             for group in groups:
                 some = query if group is None else query.where(RECORD.c.run_id.in_(group))
                 with decoding():
-                    for *who, rows in connection.execute(some):
-                        found += figures_from(tuple(who), _rows.decode(rows))
+                    for row in connection.execute(some).all():
+                        found += figures_from(row[:-1], _rows.decode(row[-1]))
         return found
 
     def cases(self, ids: Iterable[str]) -> dict[str, Case]:
         found: dict[str, Case] = {}
         with self.reading() as connection:
             for group in _parts(list(ids)):
-                for row in connection.execute(select(BENCH_CASE).where(BENCH_CASE.c.id.in_(group))):
-                    params, wrt = msgspec.json.decode(row.params), tuple(msgspec.json.decode(row.wrt))
-                    found[row.id] = Case(row.id, row.op, params, row.phase, wrt=wrt)
+                for key, *rest in connection.execute(_CASE.where(BENCH_CASE.c.id.in_(group))).all():
+                    op, phase, params, wrt = rest
+                    found[key] = Case(key, op, _params.decode(params), phase, wrt=_wrt.decode(wrt))
         return found
 
     def environments(self, ids: Iterable[str]) -> dict[str, Environment]:
@@ -259,6 +262,8 @@ class SqlStore:
         if create and self.identity is None:
             name_it(self.database)
             self.identity = self.said_of_itself(IDENTITY)
+        if create:
+            add_index(self.database)
 
     def _check_empty(self, names: set[str], *, create: bool) -> None:
         """A place without our tables: made into a store if that is asked for and nobody else's is there."""

@@ -92,6 +92,10 @@ class Sqlite:
     def lock(self, connection: Connection) -> None:
         """A transaction that writes has the file for itself already."""
 
+    def owns(self, connection: Connection, table: Table) -> bool:
+        """Who may write to the file may write all of it."""
+        return True
+
     def insert_new(self, table: Table) -> Any:
         return insert(table).on_conflict_do_nothing()
 

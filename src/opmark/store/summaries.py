@@ -14,7 +14,7 @@ from opmark.schema import Run
 from opmark.schema.peaks import chip
 from opmark.schema.run_summary import RunSummary
 from opmark.store.sql import SqlStore
-from opmark.store.tables import BENCH_CASE, RECORD
+from opmark.store.tables import BENCH_CASE, RECORD, RUN
 
 _AT_ONCE = 500
 """Values in one statement: databases limit how many one takes."""
@@ -28,6 +28,8 @@ class _Group(NamedTuple):
     environment: str
     status: str
     number: int
+    newest: int = 0
+    """The number of the last of them."""
 
 
 _BY = (RECORD.c.run_id, RECORD.c.backend, RECORD.c.environment_id, RECORD.c.status)
@@ -35,6 +37,11 @@ _BY = (RECORD.c.run_id, RECORD.c.backend, RECORD.c.environment_id, RECORD.c.stat
 
 def summaries(store: Store, runs: Sequence[Run]) -> list[RunSummary]:
     """In the order of the runs."""
+    return [summary for summary, _ in marked_summaries(store, runs)]
+
+
+def marked_summaries(store: Store, runs: Sequence[Run]) -> list[tuple[RunSummary, int]]:
+    """In the order of the runs, each with the number of its last record; 0 where it has none, or nobody counts."""
     sql = _sql(store)
     groups = _read(store, runs) if sql is None else _counted(sql, runs)
     environments = store.environments({group.environment for group in groups if group.environment})
@@ -42,7 +49,11 @@ def summaries(store: Store, runs: Sequence[Run]) -> list[RunSummary]:
     by_run: dict[str, list[_Group]] = {}
     for group in groups:
         by_run.setdefault(group.run, []).append(group)
-    return [_summary(run, by_run.get(run.id, []), facts) for run in runs]
+    own = [by_run.get(run.id, []) for run in runs]
+    return [
+        (_summary(run, some, facts), max((group.newest for group in some), default=0))
+        for run, some in zip(runs, own, strict=True)
+    ]
 
 
 def having(store: Store, op: str) -> set[str]:
@@ -61,6 +72,13 @@ def having(store: Store, op: str) -> set[str]:
     return found
 
 
+def with_backend(store: SqlStore, backend: str) -> set[str]:
+    """The ids of the runs that have a record of a backend: an index tells, a look a run."""
+    there = select(RECORD.c.number).where(RECORD.c.run_id == RUN.c.id, RECORD.c.backend == backend).exists()
+    with store.reading() as connection:
+        return set(connection.execute(select(RUN.c.id).where(there)).scalars())
+
+
 def _sql(store: Store) -> SqlStore | None:
     """The database behind a store, if there is one."""
     inner = getattr(store, "store", store)
@@ -71,7 +89,8 @@ def _counted(store: SqlStore, runs: Sequence[Run]) -> list[_Group]:
     found: list[_Group] = []
     with store.reading() as connection:
         for some in _parts([run.id for run in runs]):
-            query = select(*_BY, func.count()).where(RECORD.c.run_id.in_(some)).group_by(*_BY).order_by(*_BY)
+            query = select(*_BY, func.count(), func.max(RECORD.c.number))
+            query = query.where(RECORD.c.run_id.in_(some)).group_by(*_BY).order_by(*_BY)
             found += [_Group(*row) for row in connection.execute(query)]
     return found
 

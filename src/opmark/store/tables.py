@@ -127,3 +127,6 @@ FINDING = Table(
 )
 
 Index("record_case", RECORD.c.case_id, RECORD.c.backend)
+OUTCOMES = Index("record_outcome", RECORD.c.run_id, RECORD.c.backend, RECORD.c.environment_id, RECORD.c.status)
+"""What became of a run is counted from it alone. A store that was made without it gets it from its next writer; one
+that has it is of no other version."""

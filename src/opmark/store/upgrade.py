@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, bindparam, select, text, update
+from sqlalchemy import Connection, bindparam, inspect, select, text, update
 
 from opmark.store.database import Database
 from opmark.store.old import old_record
 from opmark.store.pack import case_row, to_row
-from opmark.store.tables import BENCH_CASE, IDENTITY, META, METADATA, RECORD, RUN, VERSION
+from opmark.store.tables import BENCH_CASE, IDENTITY, META, METADATA, OUTCOMES, RECORD, RUN, VERSION
 from opmark.store.views import create_views, refuse_taken
 
 _ADDED = ((RUN, ("session", "revision")), (RECORD, ("implementation", "threads", "process", "reason", "figures")))
@@ -46,6 +46,21 @@ def _name_it(connection: Connection, database: Database) -> None:
     connection.execute(database.insert_new(META), {"key": IDENTITY, "value": uuid4().hex})
 
 
+def add_index(database: Database) -> None:
+    """For a store of this version that was made before there was this index. On a server only who owns the table can
+    make it; for others everything works, and counting takes longer."""
+    with database.engine.connect() as connection:
+        missing = not _has_index(connection) and database.owns(connection, RECORD)
+    if missing:
+        with database.engine.execution_options(writes=True).begin() as connection:
+            database.lock(connection)
+            OUTCOMES.create(connection, checkfirst=True)  # another process may have been quicker
+
+
+def _has_index(connection: Connection) -> bool:
+    return any(index["name"] == OUTCOMES.name for index in inspect(connection).get_indexes(RECORD.name))
+
+
 def upgrade(database: Database) -> None:
     with database.engine.execution_options(writes=True).begin() as connection:
         database.lock(connection)
@@ -54,6 +69,7 @@ def upgrade(database: Database) -> None:
             METADATA.create_all(connection)
             _pack_records(connection, database)
             connection.execute(text(f"DROP INDEX IF EXISTS {_REDUNDANT}"))
+            OUTCOMES.create(connection, checkfirst=True)
             _make_views(connection)
             connection.execute(update(META).where(META.c.key == "version").values(value=str(VERSION)))
             _name_it(connection, database)

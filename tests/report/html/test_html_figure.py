@@ -139,3 +139,8 @@ def test_the_script_makes_no_markup() -> None:
     script = asset("chart.js")
     assert script.startswith('"use strict";')
     assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(|setAttribute\(\"style", script)
+
+
+def test_what_is_left_out_is_told_in_one_line() -> None:
+    text = str(figure(made(Mark(1, 1), notes=("left out: 2 cases a", "careful", "left out: 1 case b")), str))
+    assert re.findall("<li>(.*?)</li>", text) == ["careful", "left out: 2 cases a; 1 case b"]

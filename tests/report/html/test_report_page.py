@@ -159,7 +159,7 @@ def test_nobody_gets_markup_in(tmp_path: Path) -> None:
     assert page_.tags["script"] == 2
     assert page_.tags["style"] == 1
     assert "<b>x" not in text
-    assert not re.search("[\x1b\x9b\u202e]", text)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
     assert "alert(1)" in text
 
 
@@ -203,3 +203,20 @@ def test_a_strip_keeps_its_extremes() -> None:
     assert strip([1.0]) == ""
     assert strip([2.0, 2.0]) == ""
     assert strip([1.0, 2.0, 3.0]).count("h0") == 3
+
+
+@pytest.mark.parametrize(("count", "unfolded"), [(3, True), (61, False)])
+def test_on_paper_few_cases_are_unfolded_and_many_are_told_where_to_find(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, unfolded: bool
+) -> None:
+    """A list of what is folded would say again what the table says."""
+    fill(tmp_path / "paper.db", [run(1, "paper", many(count))])
+    sent: list[str] = []
+    monkeypatch.setattr("opmark.report.html.pdf.printed", lambda text, browser: sent.append(text) or b"%PDF-")
+    make_report((), db=tmp_path / "paper.db", format="pdf")
+    (text,) = sent
+    checked(text)
+    assert len(re.findall("<details[^>]*class=.?item", text)) == (count if unfolded else 0)
+    assert len(re.findall("<details[^>]*class=.?item[^>]* open", text)) == (count if unfolded else 0)
+    assert ("opmark report -o FILE.html" in text) is not unfolded
+    assert text.count("<tr data-backend=") == count

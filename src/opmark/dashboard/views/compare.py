@@ -7,7 +7,6 @@ from collections import Counter
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
-from sqlalchemy import func, select
 
 from opmark.analysis.alike import unlike
 from opmark.analysis.compare import compare as compare_sides
@@ -15,6 +14,7 @@ from opmark.analysis.compare import side_of
 from opmark.api.comparing import cases_of
 from opmark.charts.ratios import ratios
 from opmark.dashboard.endpoint import Endpoint
+from opmark.dashboard.kept import findings
 from opmark.dashboard.paging import Page, PageNumber, paged
 from opmark.dashboard.reading import Reader
 from opmark.dashboard.remembered import OfStore, Remembered
@@ -25,7 +25,6 @@ from opmark.schema.comparison import Compared, Geomean, Pairing
 from opmark.schema.differing import told
 from opmark.stats.verdict import MARGIN
 from opmark.store.sql import SqlStore
-from opmark.store.tables import FINDING
 
 ROWS = 200
 OFFERED = 300
@@ -137,7 +136,7 @@ def compared_runs(reader: Reader, a: Run, b: Run, quantity: str, margin: float) 
     one, other = reader.summaries([a, b])
     sides = ((a.id, a.label, one.records), (b.id, b.label, other.records))
     store = reader.store
-    key = _Key(sides, quantity, margin, _findings(store))
+    key = _Key(sides, quantity, margin, findings(store))
     return _COMPARED.of(store).get(key, lambda: _compared(store, a, b, quantity, margin))
 
 
@@ -146,11 +145,6 @@ def _compared(store: SqlStore, a: Run, b: Run, quantity: str, margin: float) -> 
     other = side_of(store, b, beside=one)
     cases = cases_of((store, one), (store, other))
     return compare_sides(one, other, cases, quantity=quantity, margin=margin, unlike=True)
-
-
-def _findings(store: SqlStore) -> int:
-    with store.reading() as connection:
-        return connection.execute(select(func.max(FINDING.c.number))).scalar() or 0
 
 
 def _verdicts(compared: Compared, asked: Asked) -> Verdicts:
@@ -176,6 +170,22 @@ def _unit(pair: Pairing) -> str:
     return QUANTITIES[pair.quantity].unit if pair.quantity in QUANTITIES else "s"
 
 
+def _newest_two(reader: Reader) -> None:
+    """The newest run against the one before it of the same label: what is asked for most."""
+    runs = reader.runs()
+    before = next((run for run in runs[1:] if run.label == runs[0].label), None)
+    if before:
+        compared_runs(reader, before, runs[0], "", MARGIN)
+
+
 ENDPOINT = Endpoint(
-    "/compare", view, Asked, Answer, "compare.html", "Compare", "Two runs, case by case, with verdicts."
+    "/compare",
+    view,
+    Asked,
+    Answer,
+    "compare.html",
+    "Compare",
+    "Two runs, case by case, with verdicts.",
+    _newest_two,
+    of_runs=("a", "b"),
 )

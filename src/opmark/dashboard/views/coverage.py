@@ -77,7 +77,7 @@ class Answer(Struct, frozen=True):
 
 
 def view(reader: Reader, asked: Asked) -> Answer:
-    known = _implemented()
+    known = known_operators()
     categories = list(dict.fromkeys(one.category for one in known.operators))
     _check("category", asked.category, categories)
     _check("backend", asked.backend, known.backends)
@@ -103,7 +103,7 @@ _NEWEST: OfStore[Newest] = OfStore(Newest)
 
 
 @cache
-def _implemented() -> Matrix:
+def known_operators() -> Matrix:
     """What is installed stays the same while the server runs."""
     return implemented()
 
@@ -157,4 +157,5 @@ def _column(backend: str, rows: Iterable[Row]) -> Column:
 ENDPOINT = Endpoint(
     "/coverage", view, Asked, Answer, "coverage.html", "Coverage",
     "Which operators each backend has, and which of them stored runs have verified.",
+    ahead=lambda reader: view(reader, Asked()),
 )  # fmt: skip

@@ -50,5 +50,12 @@ def view(reader: Reader, asked: Asked) -> Answer:
 
 
 ENDPOINT = Endpoint(
-    "/runs/{run}/figures", view, Asked, Answer, "figures.html", "Figures", "The figures of a run, as numbers."
+    "/runs/{run}/figures",
+    view,
+    Asked,
+    Answer,
+    "figures.html",
+    "Figures",
+    "The figures of a run, as numbers.",
+    of_runs=("run",),
 )

@@ -9,7 +9,6 @@ from msgspec import Struct
 from opmark.charts.samples import samples
 from opmark.dashboard.endpoint import Endpoint
 from opmark.dashboard.reading import Reader
-from opmark.errors import UnknownName
 from opmark.schema import Run
 from opmark.schema.chart import Chart
 from opmark.schema.item import Item
@@ -36,18 +35,22 @@ class Answer(Struct, frozen=True):
 
 def view(reader: Reader, asked: Asked) -> Answer:
     run = reader.run(asked.run)
-    looked = reader.looked(run)
-    item = next((one for one in looked.items if one.key == asked.key), None)
-    if item is None:
-        raise UnknownName(f"item of run {run.id}", asked.key, (one.key for one in looked.items), f"/runs/{run.id}")
+    item, facts = reader.item(run, asked.key)
     records = reader.records(item)
     every = [caution for record in records for m in record.measurements for caution in m.cautions]
     timed = [timing for timing in item.timings if timing.samples]
     charts = [samples(item, records, timing.quantity, timing.cache, most=SAMPLES) for timing in timed]
     cautions = list({caution.code: caution for caution in every}.values())
-    return Answer(run, item, looked.environments.get(item.environment, {}), cautions, charts)
+    return Answer(run, item, facts, cautions, charts)
 
 
 ENDPOINT = Endpoint(
-    "/runs/{run}/items/{key}", view, Asked, Answer, "item.html", "Item", "An item of a run, with its samples."
+    "/runs/{run}/items/{key}",
+    view,
+    Asked,
+    Answer,
+    "item.html",
+    "Item",
+    "An item of a run, with its samples.",
+    of_runs=("run",),
 )

@@ -61,4 +61,5 @@ def _drawn(looked: Looked, asked: Asked) -> _Drawn:
 ENDPOINT = Endpoint(
     "/runs/{run}/roofline", view, Asked, Answer, "roofline.html", "Roofline",
     "What a run's items reach of what the hardware can do, as numbers.",
+    of_runs=("run",),
 )  # fmt: skip

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from opmark.dashboard.endpoint import Endpoint
-from opmark.dashboard.filters import Filters, Options, Sort, options_of, ordered
-from opmark.dashboard.paging import Page, PageNumber, paged
+from opmark.dashboard.filters import Filters, Options, Sort
+from opmark.dashboard.paging import Page, PageNumber
+from opmark.dashboard.parts import Failure, Wanted
 from opmark.dashboard.progress import Progress, progress_of
 from opmark.dashboard.reading import Reader
 from opmark.schema import Run
@@ -17,8 +17,6 @@ from opmark.schema.item import Item
 from opmark.schema.run_summary import RunSummary
 
 ROWS = 200
-LISTED = 20
-"""Items of one reason; the filters find the others."""
 OTHERS = 200
 """Runs that are offered to compare with."""
 
@@ -27,16 +25,6 @@ class Asked(Filters, frozen=True, kw_only=True):
     run: str
     sort: Sort = ""
     page: PageNumber = 1
-
-
-class Failure(Struct, frozen=True):
-    """What went wrong in the same way."""
-
-    status: str
-    reason: str
-    count: int
-    items: list[Item]
-    """The first of them."""
 
 
 class Other(Struct, frozen=True):
@@ -62,33 +50,15 @@ class Answer(Struct, frozen=True):
 
 def view(reader: Reader, asked: Asked) -> Answer:
     run = reader.run(asked.run)
-    looked = reader.looked(run)
-    fitting = [item for item in looked.items if asked.fits(item)]
-    shown, page = paged(ordered(fitting, asked.sort), asked.page, ROWS)
+    part = reader.part(run, Wanted(asked, asked.sort, asked.page, ROWS))
     summary = reader.summaries([run])[0]
-    progress = reader.progress(run) if summary.missing else progress_of(run, summary.statuses, looked.newest)
+    progress = reader.progress(run) if summary.missing else progress_of(run, summary.statuses, part.newest)
     others = [Other(one.id, one.label, one.started) for one in reader.runs() if one.id != run.id]
     return Answer(
-        run,
-        summary,
-        progress,
-        failures_of(looked.items),
-        shown,
-        page,
-        options_of(looked.items),
-        looked.environments,
-        others[:OTHERS],
+        run, summary, progress, part.failures, part.items, part.page, part.options, part.environments, others[:OTHERS]
     )
 
 
-def failures_of(items: Iterable[Item]) -> list[Failure]:
-    """The most frequent reason first."""
-    groups: dict[tuple[str, str], list[Item]] = {}
-    for item in items:
-        if item.failed:
-            groups.setdefault((item.status, item.reason), []).append(item)
-    found = [Failure(status, reason, len(some), some[:LISTED]) for (status, reason), some in groups.items()]
-    return sorted(found, key=lambda failure: -failure.count)
-
-
-ENDPOINT = Endpoint("/runs/{run}", view, Asked, Answer, "run.html", "Run", "A run: what failed, and its items.")
+ENDPOINT = Endpoint(
+    "/runs/{run}", view, Asked, Answer, "run.html", "Run", "A run: what failed, and its items.", of_runs=("run",)
+)

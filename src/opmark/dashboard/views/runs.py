@@ -38,8 +38,11 @@ class Answer(Struct, frozen=True):
 def view(reader: Reader, asked: Asked) -> Answer:
     known = reader.runs()
     named = [run for run in known if _named(run, asked.q)]
-    if asked.backend or asked.status:
-        shown, page = paged([one for one in reader.summaries(named) if _fits(one, asked)], asked.page, ROWS)
+    if asked.backend:
+        named = reader.with_backend(named, asked.backend)
+    if asked.status:
+        fitting = [one for one in reader.summaries(named) if one.statuses.get(asked.status)]
+        shown, page = paged(fitting, asked.page, ROWS)
     else:
         here, page = paged(named, asked.page, ROWS)
         shown = reader.summaries(here)  # counting what became of all runs takes seconds, the first time
@@ -47,12 +50,6 @@ def view(reader: Reader, asked: Asked) -> Answer:
     incomplete = [reader.progress(one.run) for one in shown if one.missing]
     under_way = [one for one in incomplete if one.state == "running"]
     return Answer(reader.name, shown, page, backends, under_way, not known)
-
-
-def _fits(one: RunSummary, asked: Asked) -> bool:
-    if asked.backend and asked.backend not in one.backends:
-        return False
-    return not asked.status or bool(one.statuses.get(asked.status))
 
 
 def _named(run: Run, words: str) -> bool:

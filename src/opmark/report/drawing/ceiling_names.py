@@ -1,4 +1,4 @@
-"""Names of ceilings: of level ones in the right margin, of slanted ones above their low ends, where few dots are."""
+"""Names of ceilings: of level ones in the right margin, of slanted ones above their lines, where few dots are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from opmark.report.drawing import lettering
 from opmark.report.drawing.panel import Drawn, Panel
-from opmark.report.drawing.room import Room, Spoken
+from opmark.report.drawing.room import MARK, Room, Spoken
 from opmark.report.drawing.text import shorten, width
 from opmark.report.drawing.words import text
 from opmark.schema.chart import Mark, Series
@@ -23,6 +23,8 @@ _START = 10.0
 _LEADER = 14.0
 _TOP = 12.0
 _PARALLEL = math.radians(1.0)
+_TRIES = 24
+_BOLD = 1.08
 
 
 class _Slanted(NamedTuple):
@@ -35,7 +37,7 @@ class _Slanted(NamedTuple):
 def margin(series: Sequence[tuple[Series, Sequence[Mark]]]) -> float:
     """Room that names at the right need, with the marks that can be drawn."""
     names = [one.name for one, marks in series if one.role == "ceiling" and one.name and _is_level(marks)]
-    return max((width(shorten(name, _LONGEST, _SMALL), _SMALL) + _LEADER + 8 for name in names), default=0.0)
+    return max((_wide(shorten(name, _LONGEST, _SMALL)) + _LEADER + 8 for name in names), default=0.0)
 
 
 def names(drawn: Sequence[Drawn], panel: Panel, room: Room) -> Iterator[str]:
@@ -86,7 +88,7 @@ def _slanted(one: Drawn) -> _Slanted | None:
     """A straight line that is long enough for its name."""
     first, last = sorted((spot.x, spot.y) for spot in (one.spots[0], one.spots[-1]))
     angle = math.atan2(last[1] - first[1], last[0] - first[0])
-    if len(one.spots) != 2 or math.dist(first, last) < width(_name(one), _SMALL) + 2 * _START:
+    if len(one.spots) != 2 or math.dist(first, last) < _wide(_name(one)) + 2 * _START:
         return None
     return _Slanted(one, angle, first[0] * math.sin(angle) - first[1] * math.cos(angle))
 
@@ -103,20 +105,38 @@ def _groups(slanted: Sequence[_Slanted]) -> list[list[_Slanted]]:
 
 
 def _above(group: Sequence[_Slanted], room: Room) -> Iterator[str]:
-    """Their names above the highest of them, in the order of the lines, from its low end on."""
+    """Their names above the highest of them, in the order of the lines: where they cover the fewest dots, from its low
+    end on. The line beneath is near wherever they stand."""
+    chosen = min(_blocks(group), key=lambda block: sum(room.cost(place, MARK) for place in block))
+    for one, place in zip(group, chosen, strict=True):
+        room.write(place)
+        yield text(place.x, place.y, _name(one.drawn), classes=_classes(one.drawn), turn=place.turn)
+
+
+def _blocks(group: Sequence[_Slanted]) -> list[list[Spoken]]:
+    """Places for all of them together, that at the low end first."""
     top = group[-1]
-    x, y = min((spot.x, spot.y) for spot in top.drawn.spots)
+    (x, y), to = sorted((spot.x, spot.y) for spot in top.drawn.spots)
     sine, cosine = math.sin(top.angle), math.cos(top.angle)
-    for k, one in enumerate(group):
-        up, words = _FOOT + _LINE * k, _name(one.drawn)
-        place = Spoken(
-            x + _START * cosine + up * sine,
-            y + _START * sine - up * cosine,
-            math.degrees(top.angle),
-            width(words, _SMALL),
-        )
-        room.best([place])
-        yield text(place.x, place.y, words, classes=_classes(one.drawn), turn=place.turn)
+    lengths = [_wide(_name(one.drawn)) for one in group]
+    free = max(0.0, math.dist((x, y), to) - max(lengths) - 2 * _START)
+    found = []
+    for step in range(_TRIES):
+        start = _START + free * step / (_TRIES - 1)
+        feet = [(start * cosine + up * sine, start * sine - up * cosine) for up in _ups(len(group))]
+        turn = math.degrees(top.angle)
+        found.append([Spoken(x + dx, y + dy, turn, long) for (dx, dy), long in zip(feet, lengths, strict=True)])
+    return found
+
+
+def _ups(names: int) -> list[float]:
+    """How far above the line each stands, the lowest first."""
+    return [_FOOT + _LINE * k for k in range(names)]
+
+
+def _wide(words: str) -> float:
+    """They are bold."""
+    return _BOLD * width(words, _SMALL)
 
 
 def _name(one: Drawn) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from opmark.report.drawing.panel import Panel
 
 _SQUARE = 9.0
-LINE, MARK, _TEXT = 2, 3, 60
+LINE, MARK, _TEXT = 2, 12, 60
 """What a square weighs that has a line, a mark or words in it."""
 
 
@@ -37,13 +37,18 @@ class Room:
         inside = [one for one in candidates if self._inside(one)]
         if not inside:
             return None
-        chosen = min(inside, key=self._cost)
-        for square in _squares(chosen):
-            self._taken[square] = _TEXT
+        chosen = min(inside, key=self.cost)
+        self.write(chosen)
         return chosen
 
-    def _cost(self, one: Spoken) -> int:
-        return sum(self._taken.get(square, 0) for square in _squares(one))
+    def write(self, one: Spoken) -> None:
+        for square in _squares(one):
+            self._taken[square] = _TEXT
+
+    def cost(self, one: Spoken, least: int = 0) -> int:
+        """How much it covers, of what weighs at least so much."""
+        found = (self._taken.get(square, 0) for square in _squares(one))
+        return sum(weight for weight in found if weight >= least)
 
     def _inside(self, one: Spoken) -> bool:
         panel, (end_x, end_y) = self._panel, _end(one)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from opmark.metrics.doubts import IS_ABOVE_PEAK
+from opmark.report.above_peak import above_peak
 from opmark.report.html.content import Part, Place
 from opmark.report.html.failures import Link
 from opmark.report.plain import printable
+from opmark.report.rows import Row
 from opmark.schema import Record
 from opmark.schema.item import Item
 from opmark.schema.measurement import Caution
@@ -40,16 +45,20 @@ def doubts(part: Part, place: Place) -> list[Doubt]:
 
 def told_of(item: Item, records: Mapping[str, Sequence[Record]]) -> list[Caution]:
     """One of each code; without its words where the record has gone since it was glanced at."""
-    found = {caution.code: caution for _, _, caution in reversed(list(each(records.get(item.key, ()))))}
+    found: dict[str, Caution] = {}
+    for quantity, cache, caution in each(item, records.get(item.key, ())):
+        of = f"{quantity} {cache}: " if len(item.timings) > 1 else ""
+        found.setdefault(caution.code, replace(caution, message=of + caution.message))
     return [found.get(code) or Caution(code, "") for code in item.cautions]
 
 
-def each(records: Sequence[Record]) -> Iterator[tuple[str, str, Caution]]:
-    """With the quantity and the state of the caches that it is of."""
-    for record in records:
-        for measured in record.measurements:
-            for caution in measured.cautions:
-                yield measured.quantity, measured.cache, caution
+def each(item: Item, records: Sequence[Record]) -> Iterator[tuple[str, str, Caution]]:
+    """With the quantity and the state of the caches that it is of; as tables of a terminal tell them."""
+    for measured, caution in Row(tuple(records)).cautions():
+        yield measured.quantity, measured.cache, caution
+    first = item.headline
+    if first and item.of_peak and IS_ABOVE_PEAK in first.cautions:
+        yield first.quantity, first.cache, above_peak(item.of_peak)
 
 
 def _doubt(code: str, alike: list[tuple[Item, Caution]], place: Place) -> Doubt:

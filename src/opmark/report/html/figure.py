@@ -16,6 +16,8 @@ from opmark.report.drawing.text import safe
 from opmark.schema.chart import Chart
 
 _RIGHT = ' class="n"'
+_LEFT = "left out: "
+"""Notes that begin so are one line."""
 _KEYS = "arrow keys move from mark to mark, Enter follows its link, Escape hides what it says"
 
 
@@ -35,7 +37,9 @@ def figure(chart: Chart, href: Callable[[str], str]) -> Markup:
 def _notes(chart: Chart) -> Iterator[str]:
     missing = left_out(chart)
     said = [f"{units.counted(missing, 'mark')} not drawn: no place on such an axis"] if missing else []
-    if notes := [*chart.notes, *said]:
+    left = [note.removeprefix(_LEFT) for note in chart.notes if note.startswith(_LEFT)]
+    others = [note for note in chart.notes if not note.startswith(_LEFT)]
+    if notes := [*others, *([_LEFT + "; ".join(left)] if left else []), *said]:
         yield '<ul class="chart-notes">'
         yield from (f"<li>{safe(note)}</li>" for note in notes)
         yield "</ul>"

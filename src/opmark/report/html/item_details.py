@@ -86,7 +86,7 @@ def _row(timing: Timing, samples: Sequence[float], look: Look, number: int) -> s
 def _facts(item: Item, records: Sequence[Record]) -> Iterator[tuple[str, str]]:
     """(name, escaped value) of what there is."""
     doubts: dict[Caution, list[str]] = {}
-    for quantity, cache, caution in each(records):
+    for quantity, cache, caution in each(item, records):
         doubts.setdefault(caution, []).append(f"{quantity} {cache}")
     for caution, of in doubts.items():
         hint = f"; {esc(caution.hint)}" if caution.hint else ""

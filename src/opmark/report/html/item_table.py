@@ -54,30 +54,36 @@ def _bandwidth(item: Item) -> float | None:
 COLUMNS = (
     Column("where", lambda item: item.where, always=True),
     Column("dtype", lambda item: item.dtype),
-    Column("phase", lambda item: "" if item.phase == "forward" else item.phase),
+    Column("phase", lambda item: "" if item.phase == "forward" else item.phase_text),
     Column("status", lambda item: WORDS[item.status], always=True),
     Column("quantity", lambda item: f"{item.headline.quantity} {item.headline.cache}" if item.headline else ""),
     Column("median", _headline, _median),
     Column("interval", _interval, _width),
     Column("bandwidth", lambda item: rate(_bandwidth(item), "B/s"), _bandwidth),
     Column("arithmetic", lambda item: rate(item.flops_per_second, "FLOP/s"), lambda item: item.flops_per_second),
-    Column("of peak", lambda item: percent(_share(item)), lambda item: _share(item)),
+    Column("of peak", lambda item: percent(_of_peak(item)), lambda item: _of_peak(item)),
+    Column("of datasheet", lambda item: percent(_of_datasheet(item)), lambda item: _of_datasheet(item)),
     Column("memory", lambda item: size(item.memory), lambda item: item.memory),
-    Column("cautions", lambda item: ", ".join(item.cautions)),
+    Column("cautions", lambda item: ", ".join(item.headline_cautions)),
 )
 
 
-def _share(item: Item) -> float | None:
+def _of_peak(item: Item) -> float | None:
     return item.of_peak.share if item.of_peak else None
 
 
-def item_table(items: Sequence[Item], place: Place) -> Markup:
-    """With its filters."""
+def _of_datasheet(item: Item) -> float | None:
+    return item.of_datasheet.share if item.of_datasheet else None
+
+
+def item_table(items: Sequence[Item], place: Place, *, instead: bool = False) -> Markup:
+    """With its filters. `instead`: there are no details, so that what links to an item finds its row."""
     name = f"items-{place.number}"
     used = [column for column in COLUMNS if column.always or any(column.text(item) for item in items)]
     heads = "".join(_head(head, number=number) for head, number in _heads(used))
     shared = set.intersection(*(set(item.tags) for item in items)) if items else set()
-    rows = "".join([_row(item, place, used, shared) for item in items])
+    names = [f' id="{esc(place.id(item.key))}"' if instead else "" for item in items]
+    rows = "".join([_row(item, place, used, shared, own) for item, own in zip(items, names, strict=True)])
     return Markup(
         f"{filters(name, items)}<div class='scroll tall' tabindex=0 role=region aria-label='All items'>"
         f"<table id={name} class=items data-sortable><thead><tr>{heads}</thead><tbody>{rows}</tbody></table></div>"
@@ -94,13 +100,13 @@ def _head(head: str, *, number: bool) -> str:
     return f"<th scope=col{' class=n' if number else ''}><button type=button>{head}</button>"
 
 
-def _row(item: Item, place: Place, used: Sequence[Column], shared: Collection[str]) -> str:
+def _row(item: Item, place: Place, used: Sequence[Column], shared: Collection[str], own: str) -> str:
     """`shared`: tags that all have; nobody filters by these."""
     kept = "".join(f' data-{name}="{esc(str(getattr(item, name)))}"' for name in FILTERS)
     unseen = " ".join(filter(None, (item.reason, *item.notes, *(tag for tag in item.tags if tag not in shared))))
     said = f' data-t="{esc(unseen[:300])}"' if unseen else ""
     cells = "".join([_cell(item, column) for column in used])
-    return f'<tr{kept}{said}><td><a href="#{esc(place.id(item.key))}">{esc(item.name)}</a>{cells}\n'
+    return f'<tr{kept}{own}{said}><td><a href="#{esc(place.id(item.key))}">{esc(item.name)}</a>{cells}\n'
 
 
 def _cell(item: Item, column: Column) -> str:

@@ -110,6 +110,7 @@ def _drawn(chart: Chart, prefix: str, href: Callable[[str], str]) -> Markup:
 def _part(part: Part, place: Place, *, paper: bool) -> dict[str, Any]:
     looked = part.looked
     prefix = "" if place.number == 1 else f"r{place.number}"
+    folded = paper and len(looked.items) > _ON_PAPER
     return {
         "id": f"run-{place.number}",
         "number": place.number,
@@ -123,8 +124,9 @@ def _part(part: Part, place: Place, *, paper: bool) -> dict[str, Any]:
         "numbers": keys(looked, {item.key: place.href(item.key) for item in looked.items}) if looked.items else [],
         "facts": facts_of(looked),
         "figures": [_drawn(chart, prefix, place.href) for chart in part.charts],
-        "table": item_table(looked.items, place) if looked.items else Markup(),
-        "each": Markup("".join(_details(part, place, paper=paper))),
+        "table": item_table(looked.items, place, instead=folded) if looked.items else Markup(),
+        "each": Markup("".join(_details(part, place, paper=paper))) if not folded else Markup(),
+        "folded": folded,
         "missing": [printable(title) for title in part.undrawn],
         "few": len(looked.items) >= _MANY,
         "undrawn": max(0, len(looked.items) - DETAILED),
@@ -135,10 +137,9 @@ def _part(part: Part, place: Place, *, paper: bool) -> dict[str, Any]:
 def _details(part: Part, place: Place, *, paper: bool) -> Iterator[str]:
     items = part.looked.items
     dots = MOST if len(items) < _MANY else _FEWER
-    opened = paper and len(items) <= _ON_PAPER
     prefix = "" if place.number == 1 else f"r{place.number}"
     for number, item in enumerate(items):
-        look = Look(dots if number < DETAILED else 0, len(items) < _MANY, opened)
+        look = Look(dots if number < DETAILED else 0, len(items) < _MANY, paper)
         large = _large(part, item, prefix, place) if len(items) <= _LARGE and not paper else ""
         yield item_details(item, part.records.get(item.key, ()), place, look, large)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from opmark import units
@@ -31,14 +31,21 @@ class Key(NamedTuple):
     href: str = ""
 
 
-_BEST: tuple[tuple[str, Callable[[Item], float | None], Callable[[float], str]], ...] = (
-    ("nearest to the peak", lambda item: item.of_peak.share if item.of_peak else None, percent),
+_Of = Callable[[Item], float | None]
+_BEST: tuple[tuple[str, _Of, Callable[[float], str]], ...] = (
     ("most bandwidth", lambda item: item.bytes_per_second, lambda value: rate(value, "B/s")),
     ("most arithmetic", lambda item: item.flops_per_second, lambda value: rate(value, "FLOP/s")),
     ("most memory", lambda item: item.memory, units.count_bytes),
     ("longest call", lambda item: item.seconds, units.seconds),
 )
 """Numbers of which the largest is told, and how."""
+_LIMITS: tuple[tuple[str, _Of], ...] = (
+    ("the measured peak", lambda item: item.of_peak.share if item.of_peak else None),
+    ("the datasheet", lambda item: item.of_datasheet.share if item.of_datasheet else None),
+)
+"""What shares are of: the first that is known is told."""
+_WITH_LAUNCH = "latency"
+"""A device's launch is in it: no measure of what the device can do, where others were taken."""
 
 
 def called(looked: Looked) -> str:
@@ -88,19 +95,47 @@ def about(looked: Looked) -> list[Pair]:
 
 
 def keys(looked: Looked, href: dict[str, str]) -> list[Key]:
-    """The numbers that stand for the run. `href`: of items, by key."""
+    """The numbers that stand for the run, of those that say something of an operator. `href`: of items, by key."""
     items = [item for item in looked.items if item.status == "ok"]
+    usable = [item for item in items if item.usable]
+    doubted = sum(bool(item.headline_cautions) for item in items)
     found = [
         Key("measured", str(len(items)), f"of {counted(len(looked.items), 'case')}"),
-        Key("with cautions", str(sum(bool(item.cautions) for item in items)), "numbers to doubt; see below"),
+        Key("with cautions", str(doubted), "first numbers to doubt; see below"),
     ]
-    shares = [item.of_peak.share for item in items if item.of_peak and known(item.of_peak.share) is not None]
-    if shares:
-        middle = f"in the middle of {counted(len(shares), 'case')}"
-        found.append(Key("of the measured peak", percent(median(shares)), middle))
+    limits = ([*_shares(name, of, usable, href)] for name, of in _LIMITS)
+    found += next(filter(None, limits), [])
     for name, of, shown in _BEST:
-        valued = [(value, item) for item in items if (value := known(of(item)))]
-        if valued:
-            value, item = max(valued, key=lambda one: one[0])
-            found.append(Key(name, shown(value), printable(item.name), href.get(item.key, "")))
+        found += _best(name, of, shown, usable, href)
     return found
+
+
+def _best(name: str, of: _Of, shown: Callable[[float], str], items: Sequence[Item], href: dict[str, str]) -> list[Key]:
+    valued = [(value, item) for item in items if (value := known(of(item)))]
+    if not valued:
+        return []
+    value, item = max(valued, key=lambda one: one[0])
+    return [Key(name, shown(value), printable(item.name), href.get(item.key, ""))]
+
+
+def _shares(name: str, of: _Of, items: Sequence[Item], href: dict[str, str]) -> Iterator[Key]:
+    """Of a limit: the middle of those that were measured alike, the best that is possible, and how many are not."""
+    shared = [item for item in items if known(of(item)) is not None]
+    if not shared:
+        return
+    lead, alike = _alike(shared)
+    middle = f"in the middle of {counted(len(alike), 'case')}, {lead}"
+    yield Key(f"of {name}", percent(median([of(item) or 0.0 for item in alike])), middle)
+    yield from _best(f"nearest to {name}", of, percent, [item for item in shared if (of(item) or 0.0) <= 1.0], href)
+    above = len([item for item in shared if (of(item) or 0.0) > 1.0])
+    if above:
+        yield Key(f"above {name}", str(above), "more than is possible: the limit, the cost or the clock is wrong")
+
+
+def _alike(items: Sequence[Item]) -> tuple[str, list[Item]]:
+    """Those whose headline is the same quantity: the most frequent one, but latency only where there is no other."""
+    groups: dict[str, list[Item]] = {}
+    for item in items:
+        if item.headline:
+            groups.setdefault(f"{item.headline.quantity} {item.headline.cache}", []).append(item)
+    return max(groups.items(), key=lambda one: (not one[0].startswith(_WITH_LAUNCH), len(one[1])))

@@ -1,4 +1,4 @@
-"""Jinja, set up: everything is escaped, what cannot be seen is written out, a name that nobody filled in is an error."""
+"""Jinja, set up: all is escaped, what cannot be seen is written out, a name that nobody filled in is an error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from functools import cache
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
 from markupsafe import Markup
 
 from opmark import units

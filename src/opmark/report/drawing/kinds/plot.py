@@ -88,7 +88,8 @@ def _names(made: Plotted) -> Iterator[str]:
     room = Room(made.panel)
     for one in made.drawn:
         if one.series.shape in ("points", "band"):
-            room.take((spot.x, spot.y) for spot in one.spots)
+            sides = (-one.radius, one.radius)
+            room.take((spot.x + dx, spot.y + dy) for spot in one.spots for dx in sides for dy in sides)
         if one.series.shape != "points":
             room.take(lettering.along_lines(one), LINE)
     yield from ceiling_names.names(made.drawn, made.panel, room)

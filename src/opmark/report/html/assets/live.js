@@ -2,8 +2,10 @@
 // A run that is being written: how far it is, every two seconds, until it is done. A page nobody looks at asks less.
 //
 // <div data-progress=ADDRESS>: holds a <progress>, and elements with `data-of=records|tasks|state|remaining|failed`.
+// <p data-runs=ADDRESS hidden>: shown as soon as the list of runs begins with another one than when the page was opened.
 (() => {
   const EVERY = 2000;
+  const RUNS = 5000;
   const HIDDEN = 15000;
   const MOST = 60000;
 
@@ -33,31 +35,49 @@
     if (again) again.hidden = told.records <= Number(box.dataset.records || 0);
   };
 
-  const follow = (box) => {
-    let wait = EVERY;
+  // Asks again and again until `done` of an answer is true.
+  const poll = (address, every, done) => {
+    let wait = every;
     const ask = async () => {
       try {
-        const answer = await fetch(box.dataset.progress, { headers: { accept: "application/json" } });
+        const answer = await fetch(address, { headers: { accept: "application/json" } });
         if (!answer.ok) throw new Error(String(answer.status));
-        const told = await answer.json();
-        show(box, told);
-        wait = EVERY;
-        if (told.state === "finished") return;
+        wait = every;
+        if (done(await answer.json())) return;
       } catch {
         wait = Math.min(MOST, wait * 2); // the server may be gone for a while
       }
       setTimeout(ask, document.hidden ? Math.max(HIDDEN, wait) : wait);
     };
-    for (const link of box.querySelectorAll("[data-reload]")) {
+    ask();
+  };
+
+  const follow = (box) =>
+    poll(box.dataset.progress, EVERY, (told) => {
+      show(box, told);
+      return told.state === "finished";
+    });
+
+  const watch = (box) => {
+    let newest = null;
+    poll(box.dataset.runs, RUNS, (told) => {
+      const first = told.runs.length ? told.runs[0].run.id : "";
+      newest = newest === null ? first : newest;
+      box.hidden = first === newest;
+      return !box.hidden;
+    });
+  };
+
+  const wire = () => {
+    document.querySelectorAll("[data-progress]").forEach(follow);
+    document.querySelectorAll("[data-runs]").forEach(watch);
+    for (const link of document.querySelectorAll("[data-reload]")) {
       link.addEventListener("click", (event) => {
         event.preventDefault();
         location.reload();
       });
     }
-    setTimeout(ask, EVERY);
   };
-
-  const wire = () => document.querySelectorAll("[data-progress]").forEach(follow);
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", wire);
   else wire();
 })();

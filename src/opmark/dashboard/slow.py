@@ -1,0 +1,41 @@
+"""Clients that take their time: a connection whose request is not whole in time is closed.
+
+uvicorn closes one that is idle between two requests; one that never finishes its first headers it would keep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEADERS_WITHIN = 15.0
+"""Seconds from the first byte, or from the connection, to the last header."""
+
+
+class Bounded(H11Protocol):
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._stop()
+        elif self._deadline is None and self.timeout_keep_alive_task is None:
+            self._wait()  # the next request of a connection that is kept
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._deadline = self.loop.call_later(HEADERS_WITHIN, self.transport.close)
+
+    def _stop(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

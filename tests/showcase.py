@@ -25,10 +25,11 @@ CPU = Environment.of({"machine": "box", "cpu": "AMD EPYC", "device": "cpu", "pyt
                       "backend": "torch-cpu", "torch": "2.13.0", "opmark": "0.8.0", "system": "Linux 6"})  # fmt: skip
 
 GPU_PEAKS = Peaks("NVIDIA H200", "calibrate", {"float16": 7.6e14, "bfloat16": 7.5e14, "float32": 5.1e13},
-                  [Level("L2", 6.5e12, 50 << 20), Level("memory", 4.2e12)], launch={"latency": 1.1e-5})  # fmt: skip
+                  [Level("L2", 6.5e12, 50 << 20), Level("memory", 4.2e12)], launch={"latency": 1.1e-5},
+                  backend="torch-cuda")  # fmt: skip
 CPU_PEAKS = Peaks("AMD EPYC", "calibrate", {"float32": 1.4e11, "float16": 2e10},
                   [Level("L2", 2e11, 1 << 20), Level("L3", 9e10, 32 << 20), Level("memory", 2.4e10)],
-                  launch={"latency": 3e-7}, threads=2)  # fmt: skip
+                  launch={"latency": 3e-7}, backend="torch-cpu", threads=2)  # fmt: skip
 _OF = {GPU.id: GPU_PEAKS, CPU.id: CPU_PEAKS}
 SQUARES = (256, 512, 1024, 2048, 4096, 8192)
 LENGTHS = (1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 24)

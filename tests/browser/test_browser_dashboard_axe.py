@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from looks import LOOKS
+from benchmarks.served import Served
+from looks import LOOKS, PHONE
+from msgspec.structs import replace
 
 from opmark.api.looking import look_at
+from opmark.schema import Case
 from opmark.store.find import find_run
 from opmark.store.open import open_sql
+from showcase import GPU, Maker, fill, run
 
 PAGES: dict[str, Callable[[Any], str]] = {
     "runs": lambda named: "/",
@@ -56,6 +60,38 @@ def test_a_page_is_for_everybody(
     check_accessible(opened)
     check_fits(opened)
     assert opened.locator("h1").count() == 1
+
+
+LONG = "scaled_dot_product_attention_with_a_bias_and_dropout_backward"
+
+
+@pytest.fixture(scope="session")
+def long_names(place: Path, environ: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
+    """A dashboard where nothing has a space to be broken at, and the addresses of its pages."""
+    maker, db = Maker(1), place / "long.db"
+    made = [maker.record("matmul", {"M": n, "N": n, "K": n}, "torch-cuda", GPU) for n in (256, 512)]
+    case = [Case.of(LONG, one.task.case.params, "forward") for one in made]
+    fine = [replace(one, task=replace(one.task, case=own)) for one, own in zip(made, case, strict=True)]
+    broken = maker.failed("add", {"shape": [8]}, f"torch-cpu@{LONG}", "error", f"{LONG}:{LONG}(0x{'0' * 80})")
+    runs = fill(db, [run(n, f"{LONG}-{n}", [*fine, broken], command=LONG * 2, description=LONG) for n in (1, 2)])
+    one = f"/runs/{runs[0].id}"
+    with Served(db, environ=environ) as served:
+        yield served.address, [
+            "/", one, f"{one}/figures", f"{one}/roofline", f"{one}/items/{fine[0].task.id}",
+            f"{one}/items/{broken.task.id}", f"/cases/{case[0].id}", f"/compare?a={runs[0].id}&b={runs[1].id}",
+            "/coverage", f"/search?q={LONG}", "/runs/nobody", f"{one}?op={LONG}",
+        ]  # fmt: skip
+
+
+def test_long_names_are_no_wider_than_a_phone(
+    open_page: Any, long_names: tuple[str, list[str]], check_fits: Any, watches: list[Any]
+) -> None:
+    address, pages = long_names
+    opened = open_page(address, address, **PHONE)
+    watches[0].forgiven.append("status of 404")
+    for path in pages:
+        opened.goto(address + path)
+        check_fits(opened)
 
 
 @pytest.mark.parametrize("look", LOOKS)

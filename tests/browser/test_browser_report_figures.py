@@ -49,6 +49,9 @@ def test_arrow_keys_walk_over_the_marks_and_enter_follows(open_page: Any, report
         tip = page.locator(f"{TIP}:visible")
         expect(tip).to_have_count(1)
         said.append(tip.inner_text())
+        spoken = page.locator(".chart-voice[role=status]")
+        assert spoken.text_content() == tip.text_content()
+        assert spoken.is_visible(), "what is hidden while it is filled is not read aloud"
     assert len(set(said)) == 4
     page.keyboard.press("ArrowLeft")
     assert page.locator(f"{TIP}:visible").inner_text() == said[2]

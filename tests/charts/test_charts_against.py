@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from charted import HOSTILE, check, item, looked, timing
 from opmark.api.looking import look
+from opmark.charts import parts
+from opmark.charts.common import ONE_PROCESS
 from opmark.charts.fused import fused
 from opmark.charts.gallery import FIGURES
 from opmark.charts.memory import memory
@@ -45,7 +47,7 @@ def test_a_launch_is_held_against_the_warm_device_time_where_there_is_one():
 
 
 def test_without_a_device_latency_is_held_against_the_calibrated_call():
-    known = Ceilings(Peaks("a chip", "calibrate", {}, [], launch={"latency": 1e-6}))
+    known = Ceilings(Peaks("a chip", "calibrate", {}, [], launch={"latency": 1e-6}, backend="torch-cpu"))
     items = item(timing(1.5e-6), n=1, bytes=64), item(timing(2e-6), n=2, bytes=1024), item(timing(1e-6), n=3)
     assert overhead(looked(*items)) == []
     (chart,) = overhead(looked(*items, ceilings=known))
@@ -55,11 +57,23 @@ def test_without_a_device_latency_is_held_against_the_calibrated_call():
         (1024, 2e-6, ""),
     ]
     (rule,) = chart.rules
-    assert (rule.across, rule.at, rule.name) == ("y", 1e-6, "smallest call on a chip: 1.00 µs")
+    assert (rule.across, rule.at, rule.name) == ("y", 1e-6, "smallest call of torch-cpu on a chip: 1.00 µs")
     assert chart.notes == (
         "1 of 2 cases within 2 times the smallest call",
         "1 case left out: nobody told how many bytes they move",
     )
+
+
+def test_a_call_is_held_against_the_smallest_of_its_own_backend():
+    known = Ceilings(Peaks("a chip", "calibrate", {}, [], launch={"latency": 1e-6}, backend="torch-cpu"))
+    own, other = (item(timing(1.5e-6), n=n, bytes=64, backend=f"{name}-cpu") for n, name in enumerate(("torch", "jax")))
+    (chart,) = overhead(looked(own, other, ceilings=known))
+    assert [series.name for series in check(chart).series] == ["torch-cpu"]
+    assert chart.notes == (
+        "1 of 1 case within 2 times the smallest call",
+        "left out: jax-cpu, whose smallest call nobody measured",
+    )
+    assert overhead(looked(other, ceilings=known)) == []
 
 
 def test_memory_names_what_takes_much_more_than_its_data():
@@ -77,23 +91,81 @@ def test_memory_names_what_takes_much_more_than_its_data():
     )
 
 
+def test_memory_of_the_host_is_not_that_of_a_device():
+    own = item(n=1, bytes=100, memory=100, memory_source="allocator")
+    host = item(n=2, bytes=100, memory=100, memory_source="resident pages, sampled", backend="jax-cuda")
+    (chart,) = memory(looked(own, host, facts={"gpu": "a chip", "device": "cuda"}))
+    assert [one.name for one in check(chart).series if one.role == "data"] == ["torch-cpu"]
+    assert chart.notes == ("1 case of jax-cuda left out: counted on the host, which is not the device's memory",)
+    (chart,) = memory(looked(own, host))
+    assert len(chart.marks()) == 2 + 2, "of a processor it is the same memory"
+
+
+def test_memory_below_the_step_of_its_counter_is_not_drawn():
+    small = item(n=1, bytes=100, memory=100, memory_resolution=4096)
+    (chart,) = memory(looked(small, item(n=2, bytes=100, memory=4096, memory_resolution=4096)))
+    assert [mark.y for mark in check(chart).series[0].marks] == [4096]
+    assert "1 case left out: less than the counter of memory can tell" in chart.notes
+
+
+def test_the_same_data_is_held_against_itself():
+    items = [item(timing(1.0 / t), threads=t, seed=seed) for t, seed in ((1, 7), (2, 8), (2, 7))]
+    (chart,) = threads(looked(*items))
+    assert [mark.y for mark in check(chart).series[0].marks] == [1.0, 2.0]
+    assert threads(looked(*items[:2])) == [], "another seed is other data"
+    made = [item(timing(1.0), implementation=name, seed=seed) for seed, name in ((1, "unfused"), (2, "compiled"))]
+    assert fused(looked(*made)) == []
+
+
+def test_a_dot_a_case_is_too_many_for_a_page(monkeypatch):
+    monkeypatch.setattr(parts, "MOST_DOTS", 10)
+    known = Ceilings(Peaks("a chip", "calibrate", {}, [], launch={"latency": 1e-6}, backend="torch-cpu"))
+    hosts = [item(timing(1e-3 * (1 + n / 1e5)), n=n, bytes=100 + n, memory=100 + n) for n in range(300)]
+    devices = [on_device(n, 1e-6 * (1 + n), 1e-6 * (1 + n), 5e-6) for n in range(300)]
+    for charts in (memory(looked(*hosts)), overhead(looked(*hosts, *devices, ceilings=known))):
+        for chart in charts:
+            dots = sum(len(one.marks) for one in check(chart).series if one.role == "data")
+            assert 0 < dots <= 10
+            assert f"left out: {300 - dots} dots near others of their backend" in chart.notes
+    assert "of 300 cases" in overhead(looked(*devices))[0].notes[0], "counts are over all"
+
+
 def ways(*named: tuple[str, float | None], n: int = 4, **more: object) -> list[Item]:
     return [item(timing(m, m and 0.8 * m, m and 1.25 * m), n=n, implementation=name, **more) for name, m in named]
 
 
 def test_implementations_are_held_against_the_unfused_one():
     (chart,) = fused(looked(*ways(("compiled", 1e-6), ("unfused", 3e-6), ("triton", 6e-6))))
-    assert check(chart).y.names == ("add 4 on torch-cpu ×2",)
+    assert check(chart).y.names == ("add 4",)
+    assert chart.title == "Fused against unfused on torch-cpu ×2: latency, warm"
+    assert chart.series[0].marks[0].note == "latency, warm"
     assert [(one.name, one.shape) for one in chart.series] == [("compiled", "bars"), ("triton", "bars")]
     quick, slow = (one.marks[0] for one in chart.series)
     assert (quick.x, slow.x) == (pytest.approx(3.0), pytest.approx(0.5))
     assert (quick.low, quick.high) == (pytest.approx(3 * 0.8 / 1.25), pytest.approx(3 * 1.25 / 0.8))
     assert chart.rules[0].at == 1.0
+    assert ONE_PROCESS in chart.notes
+
+
+def test_where_and_what_is_in_the_names_where_it_differs():
+    device = [item(timing(m, quantity="device_time", processes=5), n=5, implementation=name, backend="torch-cuda")
+              for name, m in (("unfused", 2e-6), ("compiled", 1e-6))]  # fmt: skip
+    (chart,) = fused(looked(*ways(("unfused", 3e-6), ("compiled", 1e-6)), *device))
+    assert check(chart).title == "Fused against unfused: compiled"
+    assert chart.y.names == ("add 4 on torch-cpu ×2, latency, warm", "add 5 on torch-cuda ×2, device_time, warm")
+    (alone,) = fused(looked(*device))
+    assert alone.notes == ()
+    assert alone.title == "Fused against unfused on torch-cuda ×2: compiled, device_time, warm"
+
+
+def test_gains_that_are_far_apart_have_a_logarithmic_axis():
+    both = [ways(("unfused", 1.0), ("compiled", m), n=n) for n, m in enumerate((0.9, 0.01))]
+    assert [fused(looked(*items))[0].x.scale for items in both] == ["linear", "log"]
 
 
 def test_where_none_is_unfused_the_first_is_the_base_and_is_named():
     (chart,) = fused(looked(*ways(("one", 2e-6), ("other", 1e-6))))
-    assert chart.y.names == ("add 4 on torch-cpu ×2, against one",)
+    assert chart.y.names == ("add 4, against one",)
     assert [one.name for one in chart.series] == ["other"]
 
 
@@ -109,11 +181,12 @@ def test_the_largest_gains_are_drawn_and_the_others_counted():
     items = [one for n in range(1, 51) for one in ways(("unfused", 1.0), ("compiled", 1 / n), n=n)]
     failed = [*ways(("unfused", None), ("compiled", 1.0), n=99)]
     (chart,) = fused(looked(*items, *failed))
-    assert check(chart).y.names[:2] == ("add 50 on torch-cpu ×2", "add 49 on torch-cpu ×2")
+    assert check(chart).y.names[:2] == ("add 50", "add 49")
     assert len(chart.y.names) == 40
     assert chart.notes == (
         "10 more cases not drawn: their implementations differ less",
         "1 case left out: fewer than two implementations have a usable number of the same quantity",
+        ONE_PROCESS,
     )
 
 
@@ -125,6 +198,7 @@ def test_speed_up_is_told_against_the_fewest_threads():
     assert (line.name, line.shape) == ("add 4 on torch-cpu", "band")
     assert [(mark.x, mark.y) for mark in ideal.marks] == [(2, 1.0), (8, 4.0)]
     assert ideal.role == "guide"
+    assert chart.notes == (ONE_PROCESS,)
 
 
 def test_those_with_most_thread_counts_are_drawn():

@@ -59,6 +59,8 @@ def test_the_mean_is_geometric_and_over_what_all_have():
     assert mean.notes == ("over 2 of 3 cases: those that all of them have",
                           "left out: tvm-cpu, which has too few of the cases")  # fmt: skip
     assert [(rule.across, rule.at) for rule in mean.rules] == [("x", 1.0)]
+    assert "Intervals are of the mean" in mean.about
+    assert (own.note, other.note) == ("", "single cases from 2.00 to 8.00 times")
 
 
 def test_no_case_that_all_have():
@@ -92,8 +94,7 @@ def test_two_implementations_of_one_backend_are_no_race_but_run_in_one():
 def test_who_fails_what_others_do_is_named():
     lost = failed("add", 1, "tvm-cpu", "wrong")
     (chart,) = frameworks(looked(*race(1, 2e-3, 4e-3), lost, failed("exp", 9, "tvm-cpu")))
-    (note,) = chart.notes
-    assert note == "failed where others did not: add n=1 on tvm-cpu ×4 (wrong)"
+    assert chart.notes[-1] == "failed where others did not: add n=1 on tvm-cpu ×4 (wrong)"
 
 
 @pytest.mark.parametrize("bad", [math.nan, None, 0.0, -1.0])
@@ -113,3 +114,38 @@ def test_hostile_names_pass_as_data():
     sound(charts)
     assert charts[0].series[1].name.startswith(name)
     assert charts[0].y.names[0].startswith(name)
+
+
+def test_two_that_can_tell_more_are_held_against_each_other_and_all_by_what_all_have():
+    times = (timing(1e-6, "device_time", "cold"), timing(3e-6, "device_time"), timing(9e-6))
+    items = [item("add", 1, timing(8e-6), backend="jax-cuda"),
+             *(item("add", 1, *times, backend=backend) for backend in ("torch-cuda", "triton-cuda"))]  # fmt: skip
+    sound(frameworks(looked(*items)))
+    titles = [{chart.x.title for chart in frameworks(looked(*order))} for order in (items, items[::-1])]
+    assert titles == [{"device_time, cold", "latency, warm"}] * 2, "whoever comes first"
+    charts = frameworks(looked(*items[1:], items[0]))
+    found = {chart.x.title: values(chart) for chart in charts}
+    assert found == {"device_time, cold": {"torch-cuda": [1e-6], "triton-cuda": [1e-6]},
+                     "latency, warm": {"torch-cuda": [9e-6], "triton-cuda": [9e-6], "jax-cuda": [8e-6]}}  # fmt: skip
+    assert "no device_time, cold, of jax-cuda: not in this race" in charts[0].notes
+    assert not any("not in this race" in note for note in charts[1].notes)
+
+
+def test_modes_and_efforts_do_not_race_each_other():
+    assert frameworks(looked(item("add", 1, mode="graph"), item("add", 1, backend="jax-cpu"))) == []
+    both = [
+        item("add", 1, backend=backend, mode=mode) for backend in ("torch-cpu", "jax-cpu") for mode in ("", "graph")
+    ]
+    charts = frameworks(looked(*both))
+    sound(charts)
+    assert [chart.title for chart in charts] == ["Backends on Chip C ×4: latency, warm, no mode",
+                                                 "Backends on Chip C ×4: latency, warm, graph"]  # fmt: skip
+    hurried = item("add", 1, backend="jax-cpu", effort="quick")
+    assert frameworks(looked(item("add", 1), hurried)) == []
+
+
+@pytest.mark.parametrize(("processes", "said"), [(1, True), (5, False)])
+def test_one_process_says_nothing_of_the_next(processes, said):
+    items = [item("add", 1, timing(1e-3, processes=processes), backend=name) for name in ("torch-cpu", "jax-cpu")]
+    (chart,) = frameworks(looked(*items))
+    assert any("--processes 5" in note for note in chart.notes) == said

@@ -84,6 +84,8 @@ def test_phases_and_implementations_are_rows_of_their_own():
     (chart,) = heatmap(looked(cell("add", 1, 0.1), cell("add", 2, 0.2, phase="backward"),
                               cell("add", 3, 0.3, implementation="fused")))  # fmt: skip
     assert chart.y.names == ("add", "add backward", "add/fused")
+    one, other = (cell("add", i, 0.1, phase="backward", wrt=(name,)) for i, name in enumerate("ab"))
+    assert heatmap(looked(one, other))[0].y.names == ("add backward da", "add backward db")
 
 
 def test_above_the_peak_is_doubted():

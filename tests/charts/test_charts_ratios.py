@@ -84,13 +84,24 @@ def test_all_that_is_slower_is_drawn_before_larger_effects():
     pairs = [pair(1.01 + n / 1e4, "slower", n) for n in range(20)] + [pair(0.5, "faster", n) for n in range(100)]
     chart = check(ratios(compared(*pairs)))
     assert [len(one.marks) for one in chart.series] == [20, 40]
-    assert chart.notes == ("60 more cases not drawn, whose effects are smaller: 60 faster",)
+    assert chart.notes == ("60 more cases not drawn, as slower ones come first, then faster ones: 60 faster",)
+
+
+def test_what_is_decided_is_drawn_before_what_is_not():
+    pairs = [pair(1.1, "slower", 1), pair(0.9, "faster", 2), pair(50.0, "undecided", 3), pair(1.0, "same", 4)]
+    chart = check(ratios(compared(*pairs), most=2))
+    assert [one.name for one in chart.series] == ["slower", "faster"]
+    (note,) = chart.notes
+    assert note.startswith("2 more cases not drawn")
+    assert note.endswith(": 1 undecided, 1 same")
 
 
 def test_ends_that_cannot_be_drawn_are_left_away_and_names_stay_as_they_are():
     chart = check(ratios(compared(pair(1.0, low=0.0, high=math.inf, op=HOSTILE, note=HOSTILE))))
     (mark,) = chart.series[0].marks
-    assert (mark.low, mark.high, mark.note) == (None, None, HOSTILE)
+    assert (mark.low, mark.high, mark.note, mark.unsure) == (None, None, HOSTILE, True)
+    assert chart.notes == ("1 case without an interval, hollow: one process says nothing of the next",)
+    assert not ratios(compared(pair(1.0))).series[0].marks[0].unsure
     assert HOSTILE in chart.y.names[0]
 
 

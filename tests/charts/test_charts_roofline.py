@@ -121,10 +121,10 @@ def test_an_element_type_without_a_ceiling_is_told():
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        ({"flops": 0}, "only moves data"),
+        ({"flops": 0}, "no arithmetic"),
         ({"flops": None}, "nobody can count"),
-        ({"bytes": None}, "moves no bytes"),
-        ({"bytes": 0}, "moves no bytes"),
+        ({"bytes": None}, "without bytes to move"),
+        ({"bytes": 0}, "without bytes to move"),
         ({"traffic": 100}, "of communication"),
         ({"timings": (timing(1.0, "energy", unit="J"),)}, "headline is no time"),
         ({"timings": (timing(math.nan, low=None, high=None),)}, "without a median above 0"),
@@ -212,7 +212,7 @@ def test_hidden_dots_are_counted(monkeypatch):
     monkeypatch.setattr(file, "MOST_DOTS", 2)
     (chart,) = roofline(looked(*(item("add", i, timing(1e-3 * (1 + i / 1e6))) for i in range(10))))
     assert len(chart.series[0].marks) <= 2
-    assert any("dots that lie near others" in note for note in chart.notes)
+    assert any("dots near others" in note for note in chart.notes)
 
 
 def test_the_quantity_is_named_where_it_is_not_the_same_for_all():

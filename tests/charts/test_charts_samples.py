@@ -4,6 +4,7 @@ import math
 from contextlib import closing
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,7 +87,42 @@ def test_many_samples_are_thinned_and_the_note_says_so():
     chart = check(samples(item(timing(1.0)), [record(values)]))
     assert len(chart.marks()) == 120
     assert [mark.x for mark in chart.series[1].marks] == [101, 334]
-    assert chart.notes == ("120 of 612 samples drawn, 2 outliers among them",)
+    drawn, beyond = chart.notes
+    assert drawn == "120 of 612 samples drawn, 2 outliers among them"
+    assert beyond.startswith("2 outliers beyond the axis, at its upper edge: up to 48")
+
+
+def test_the_histogram_counts_what_is_not_drawn():
+    values = [1.0] * 500 + [2.0] * 1000 + [2.5]
+    chart = check(samples(item(timing(2.0)), [record(values)], most=50))
+    assert len(chart.marks()) < 60
+    assert chart.y.most is None
+    assert chart.spread[0].low == 1.0
+    assert chart.spread[-1].high == 2.5
+    found = {one.low: one.number for one in chart.spread if one.number}
+    assert list(found.values()) == [500, 1000, 1]
+    assert all(one.low <= 2.0 < one.high for one in chart.spread if one.number == 1000)
+    assert "Every" not in chart.about
+
+
+def test_a_straggler_does_not_press_the_others_flat():
+    chart = check(samples(item(timing(1.0)), [record([*EVEN, 80.0])]))
+    assert chart.y.most is not None
+    assert 1.02 < chart.y.most < 1.1
+    assert chart.series[1].marks[0].y == 80.0, "the table tells its value"
+    assert sum(one.number for one in chart.spread) == 41
+    assert chart.spread[-1].number == 1
+    assert chart.spread[-1].high == pytest.approx(chart.y.most)
+    assert any("1 outlier beyond the axis" in note for note in chart.notes)
+    near = check(samples(item(timing(1.0)), [record([*EVEN, 1.23])]))
+    assert near.y.most is None or near.y.most < 1.23
+
+
+@given(st.lists(st.floats(1e-9, 1e3), max_size=200))
+def test_every_sample_is_counted_once(values: list[float]):
+    chart = check(samples(item(timing(1.0)), [record(values)]))
+    assert bool(chart.spread) == (len(set(values)) > 1)
+    assert not chart.spread or sum(one.number for one in chart.spread) == len(values)
 
 
 def test_another_quantity_is_had_by_its_name():

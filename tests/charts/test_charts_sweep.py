@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from charts.handmade import failed, item, looked, sound, timing
 from opmark.charts import sweep as file
 from opmark.charts.chains import chains
+from opmark.charts.common import ONE_PROCESS
 from opmark.charts.sweep import evenly, sweep
 
 
@@ -59,6 +60,11 @@ def test_work_that_nobody_knows_has_no_rate():
 def test_shapes_are_told_by_their_elements():
     times, _ = sweep(looked(*(vector("softmax", n, 256) for n in (4, 8, 16))))
     assert [mark.x for mark in times.series[0].marks] == [1024, 2048, 4096]
+
+
+def test_a_shape_beyond_all_numbers_is_no_crash():
+    times, _ = sweep(looked(*(vector("add", n, 10**200, 10**200) for n in (4, 8, 16))))
+    sound([times])
 
 
 def test_one_size_moves_where_the_others_stay():
@@ -143,8 +149,38 @@ def test_what_is_too_much_is_told(monkeypatch):
     times, rates = sweep(looked(*items))
     assert (times.id, rates.id) == ("sweep-matmul-forward", "sweep-matmul-forward-rate")
     assert len(times.series) == 2
-    assert any("left out: 1 series" in note for note in times.notes)
+    assert "left out: 1 more series: torch-cpu, warm, N=64" in times.notes
+    assert "left out: 1 more series: torch-cpu, warm, N=64" in rates.notes
     assert any("1 operator with fewer sizes left out: add forward" in note for note in times.notes)
+
+
+def test_no_element_type_is_left_out_for_a_second_series_of_another(monkeypatch):
+    monkeypatch.setattr(file, "MOST_SERIES", 4)
+    both = (timing(2e-6, "device_time", "cold"), timing(1e-6, "device_time"))
+    items = [product(n, n, n, *both, dtype=dtype, backend=backend) for dtype in ("float16", "float32")
+             for n in (1, 2, 4) for backend in ("torch-cuda", "triton-cuda")]  # fmt: skip
+    times, _ = sweep(looked(*items))
+    assert {series.name for series in times.series} == {
+        f"{backend}, cold, {dtype}" for dtype in ("float16", "float32") for backend in ("torch-cuda", "triton-cuda")
+    }
+
+
+def test_gradients_of_other_inputs_are_other_series():
+    items = [product(n, n, n, phase="backward", wrt=(wrt,), case=f"{wrt}{n}") for n in (1, 2, 4) for wrt in "ab"]
+    charts = sweep(looked(*items))
+    sound(charts)
+    titles = [chart.title for chart in charts if chart.y.unit == "s"]
+    assert titles == ["matmul backward da: time over size", "matmul backward db: time over size"]
+    assert all(len(series.marks) == 3 for chart in charts for series in chart.series)
+
+
+def test_cases_without_a_series_are_counted():
+    items = [*(product(n, n, n) for n in (2, 4, 8)), product(3, 5, 7), product(5, 3, 7)]
+    times, rates = sweep(looked(*items))
+    said = "left out: 2 cases with fewer than 3 sizes that differ in one thing only"
+    assert said in times.notes
+    assert said in rates.notes
+    assert ONE_PROCESS in times.notes
 
 
 @given(st.integers(1, 300))

@@ -155,9 +155,23 @@ def test_a_redirect_is_told_and_not_followed(main: Command, server: Taking, tmp_
 
 
 @pytest.mark.parametrize(
+    ("location", "said"),
+    [("http://[", "what is no address"), ("/login?next=secret", "/login"), ("", "nowhere"),
+     ("https://ada:secret@bench.example.org/x?secret#secret", "https://bench.example.org/x")],
+)  # fmt: skip
+def test_wherever_a_redirect_leads_it_is_told(main: Command, server: Taking, location: str, said: str) -> None:
+    server.first = [answering(302, location=location)]
+    done = main("push", server.url)
+    assert done.code == 2
+    assert f"sends on to {said}\n" in done.err
+    assert "secret" not in done.err
+
+
+@pytest.mark.parametrize(
     ("status", "body", "said"),
     [(404, b"<html>", "takes no runs (404)"), (200, b"<html>hello", "answers something else than a dashboard does"),
-     (200, b'{"run": 7}', "answers something else")],
+     (200, b'{"run": 7}', "answers something else"), (200, b'{"run": "\xff"}', "answers something else"),
+     (201, b"\xff\xfe", "answers something else")],
 )  # fmt: skip
 def test_what_is_no_dashboard(main: Command, server: Taking, status: int, body: bytes, said: str) -> None:
     server.first = [answering(status, body)]
@@ -174,6 +188,16 @@ def test_what_the_server_says_is_printed_harmlessly(main: Command, server: Takin
     assert "line 3: " in done.err
     assert "\x1b" not in done.err
     assert "\x9b" not in done.err
+
+
+@pytest.mark.parametrize("new", [99, -1])
+def test_more_new_ones_than_were_sent_are_not_believed(main: Command, server: Taking, new: int) -> None:
+    run = made_run(3).id
+    said = f'{{"run": "{run}", "begun": true, "records": 1, "new": {new}, "findings": 0, "stored": 1}}'
+    server.first = [answering(201, said.encode())]
+    done = main("push", server.url)
+    assert done.code == 1
+    assert f"{new} of them new" in done.err
 
 
 def test_an_answer_about_something_else_is_not_believed(main: Command, server: Taking) -> None:

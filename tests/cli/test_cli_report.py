@@ -31,7 +31,7 @@ def test_without_a_name_the_last_run_is_written_here(main: Command, stored: Path
 
 def test_the_ending_says_the_format(main: Command, stored: Path, tmp_path: Path) -> None:
     main("report", "base", "new", "-o", "pages/two.md")
-    assert (tmp_path / "pages" / "two.md").read_text().startswith("### ❌ opmark: 4 slower")
+    assert (tmp_path / "pages" / "two.md").read_text().startswith("### ❌ base → new: 4 slower")
     main("report", "one", "-o", "one.page", "--format", "html", "--title", "A <title>")
     assert "<h1>A &lt;title&gt;</h1>" in (tmp_path / "one.page").read_text()
 
@@ -63,6 +63,7 @@ def test_a_pdf_is_what_the_browser_printed(main: Command, stored: Path, tmp_path
         (["base", "nowhere"], "`base` is a run, but `nowhere` is no run"),
         (["base", "new", "--margin", "2"], "margin"),
         (["--run", "base"], "--run goes with two backends of it"),
+        (["base", "--quantity", "latency"], "a single run is compared with nothing"),
         (["one", "-o", "a.pdf", "--browser", "/nowhere"], "--browser: `/nowhere` is no program"),
     ],
 )

@@ -77,9 +77,14 @@ def test_an_item_shows_its_samples(client: TestClient) -> None:
     [
         ("/api/runs?pge=2", 400, "no parameter named `pge`"),
         ("/api/runs?page=0", 400, "page: expected `int` >= 1, got `0`"),
-        ("/api/runs?page=two", 400, "page: expected `int`"),
+        ("/api/runs?page=two", 400, '"page: expected `int`, got `two`"'),
+        ("/api/runs?status=eror", 400, "status: expected one of ok, wrong, skipped, error, timeout, oom; got `eror`"),
+        ("/api/runs?status=eror", 400, "did you mean `error`?"),
+        ("/api/runs/showcase?status=nosuch", 400, "status: expected one of ok, failed, wrong, "),
+        ("/api/compare?margin=x%25", 400, "margin: expected `float`, got `x%`"),
+        ("/api/compare?margin=100%25", 400, "margin: expected `float` < 1.0, got `1.0`"),
         ("/api/runs?page=1&page=2", 400, "page: expected one value"),
-        ("/api/runs/showcase?sort=up", 400, "sort: invalid enum value 'up'"),
+        ("/api/runs/showcase?sort=up", 400, "sort: expected one of name, -name, time, "),
         ("/api/runs?q=%00", 400, "control characters"),
         (f"/api/runs?q={'x' * 600}", 400, "at most 500"),
         (f"/api/runs?q={'x' * 5000}", 414, "longer than"),
@@ -137,6 +142,53 @@ def test_pages_have_nothing_inline(client: TestClient) -> None:
         assert not re.search(r"<[^>]*\s(style|on\w+)=", page), path
         assert "<style" not in page, path
         assert not re.search(r"<script(?![^>]*src=)", page), path
+
+
+def test_other_pages_of_a_run_keep_its_filters(client: TestClient) -> None:
+    page = client.get("/runs/showcase?op=add&dtype=float32&status=ok&sort=time&page=1").text
+    links = {link.replace("&amp;", "&") for link in re.findall(r'href="(/runs/[^"]+)"', page)}
+    for name in ("figures", "roofline"):
+        (link,) = [link for link in links if f"/{name}" in link]
+        assert link.endswith(f"/{name}?op=add&dtype=float32&status=ok")
+        there = client.get(link)
+        assert there.status_code == 200
+        assert "?op=add&amp;dtype=float32&amp;status=ok" in there.text[there.text.index("<h1>") :].partition("</h1>")[0]
+    assert "Figures of what the filters leave" in page
+    assert "The whole run: <a" in page
+    assert "of what the filters leave" not in client.get("/runs/showcase").text
+
+
+def test_rates_are_written_as_in_the_report(client: TestClient) -> None:
+    items = client.get("/api/runs/showcase?op=matmul&backend=torch-cuda").json()["items"]
+    pages = [client.get(path).text for path in ("/runs/showcase?op=matmul", f"/runs/showcase/items/{items[0]['key']}")]
+    for page in pages:
+        assert re.search(r"\d [GTM]FLOP/s<", page)
+        assert "flop/s<" not in page
+    assert "<dt>Arithmetic</dt>" in pages[1]
+    assert "<dt>Throughput</dt>" not in pages[1]
+
+
+def test_a_share_may_be_a_percentage(client: TestClient) -> None:
+    said = [client.get(f"/api/compare?a=base&b=new&margin={margin}").json() for margin in ("0.05", "5%25")]
+    assert said[0] == said[1]
+    assert said[0]["verdicts"]["margin"] == 0.05
+
+
+def test_long_reasons_are_cut_where_many_stand_together(tmp_path: Path, connect: Connect) -> None:
+    maker, whole = Maker(1), "x" * 50_000 + " the end"
+    records = [maker.failed("add", {"shape": [n]}, "torch-cpu", "error", f"{n} {whole}") for n in range(8, 28)]
+    fill(tmp_path / "a.db", [run(1, "one", records)])
+    with connect(application(tmp_path / "a.db")) as client:
+        for _ in range(2):  # read in part, then from memory
+            for path in ("/runs/one", "/api/runs/one"):
+                page = client.get(path)
+                assert len(page.content) < 20 * 3 * 2_500 + 100_000
+                assert "more characters" in page.text
+                assert "the end" not in page.text
+            assert client.get("/runs/one?q=add").status_code == 200
+        assert "the end" not in client.get("/api/coverage").text
+        key = client.get("/api/runs/one").json()["items"][0]["key"]
+        assert "the end" in client.get(f"/runs/one/items/{key}").text
 
 
 def test_files_are_taken_away(client: TestClient) -> None:

@@ -69,7 +69,7 @@ def test_an_upload_comes_in_and_is_shown(site: Site) -> None:
     "headers",
     [{}, {"authorization": ""}, {"authorization": "Bearer"}, {"authorization": "Bearer wrong-but-long-enough"},
      {"authorization": f"Basic {TOKEN}"}, {"authorization": f"Bearer {TOKEN}x"},
-     {"authorization": f"Bearer {TOKEN[:-1]}"}, {"cookie": f"token={TOKEN}"}, {"cookie": f"opmark_session={TOKEN}"},
+     {"authorization": f"Bearer {TOKEN[:-1]}"}, {"cookie": f"token={TOKEN}"}, {"cookie": f"opmark_session_80={TOKEN}"},
      {"x-token": TOKEN}],
 )  # fmt: skip
 def test_without_the_token_nothing_comes_in(site: Site, headers: dict[str, str]) -> None:

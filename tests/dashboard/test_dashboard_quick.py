@@ -66,10 +66,10 @@ def test_a_growing_run_is_read_on(tmp_path: Path) -> None:
     (one,) = fill(db, [run(1, "one", records[:2])])
     known = Known()
     with closing(open_sql(db, create=True)) as store:
-        looked, last = look_at(store, one, known), kept._mark(store, one.id).newest
+        looked, last = look_at(store, one, known), kept._mark(store, one.id).last.number
         for record in records[2:]:
             store.append(one.id, record)
-            newest = kept._mark(store, one.id).newest
+            newest = kept._mark(store, one.id).last.number
             looked, last = look_again(store, looked, last, newest, known), newest
             assert looked == look_at(store, one)
     assert [item.processes for item in looked.items] == [3, 3, 3]

@@ -126,3 +126,14 @@ def test_the_cycles_of_several_processes_are_those_of_the_one_in_the_middle() ->
     found = [measurement(value, readings=(Reading(0, clock=10.0),)) for value in (1.0, 5.0, 2.0)]
     assert summarize(found).cycles == 20.0
     assert summarize([*found, measurement(100.0)]).cycles == 20.0
+
+
+def test_a_process_without_samples_says_nothing():
+    assert summarize([measurement(1.0, 2.0, 3.0), measurement()]) == summarize([measurement(1.0, 2.0, 3.0)])
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_without_samples_there_are_no_numbers(count):
+    found = summarize([measurement()] * count)
+    assert (found.samples, found.cycles) == (0, None)
+    assert all(number != number for number in (found.median, found.low, found.high, found.fastest))

@@ -112,9 +112,9 @@ def test_markdown_is_a_table_and_its_text_is_only_text() -> None:
     found = compared(pairing("a|b<script>", note="`x`\n| y |"), a="main_*_[x](y)")
     text = comparison_markdown(found)
     rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert rows[0] == "| operator | parameters | A | B | B/A | interval | verdict |  |"
-    assert rows[1] == "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |"
-    assert rows[2].startswith("| a\\|b&lt;script&gt; | 4x8 float32 | 1.00 ms |")
+    assert rows[0] == "| operator | parameters | quantity | A | B | B/A | interval | verdict |  |"
+    assert rows[1] == "| --- | --- | --- | ---: | ---: | ---: | ---: | --- | --- |"
+    assert rows[2].startswith("| a\\|b&lt;script&gt; | 4x8 float32 | latency warm | 1.00 ms |")
     assert rows[2].endswith("| \\`x\\` \\| y \\| |")
     assert len(rows) == 3
     assert "main\\_\\*\\_\\[x\\]" in text

@@ -39,7 +39,7 @@ def many(make_record: MakeRecord, count: int) -> list[Record]:
 @pytest.mark.parametrize("count", [1, MANY + 1], ids=["few", "many"])
 @pytest.mark.parametrize(
     ("width", "wide", "drawn"),
-    [(None, False, False), (None, True, True), (200, False, True), (_EXTRA, False, False), (60, False, False)],
+    [(None, False, False), (None, True, True), (200, False, True), (_EXTRA, False, False), (80, False, True)],
     ids=["file", "wide-file", "roomy", "tight", "narrow"],
 )
 def test_samples_are_drawn_where_there_is_room_or_where_asked_for(

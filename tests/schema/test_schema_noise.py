@@ -50,3 +50,13 @@ def test_no_other_case_is_nearer_by_factor(times: list[float], seconds: float) -
 def test_a_floor_survives_the_way_through_json() -> None:
     found = noise(floor(1 / 3, 1e-17, 2, 9))
     assert msgspec.json.decode(msgspec.json.encode(found), type=NoiseFloor) == found
+
+
+def test_without_a_case_there_is_no_floor() -> None:
+    assert (noise().largest, noise().floor_for(1e-6)) == (0, 0)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1e-6, float("nan"), float("inf")])
+def test_a_case_without_a_time_is_nobodys_floor(seconds: float) -> None:
+    assert noise(floor(seconds, between=0.5), floor(1.0, between=0.01)).floor_for(1e-6) == 0.01
+    assert noise(floor(seconds, between=0.5)).floor_for(5e-324) == 0

@@ -231,3 +231,11 @@ def test_what_goes_to_and_fro_is_left_as_it_is() -> None:
     kept, shortest = cleaned(logs)
     assert len(kept) == 100
     assert shortest == SHORTEST
+
+
+def test_a_step_over_all_numbers_is_a_step() -> None:
+    """Its factor is none of them."""
+    (change,) = change_points([5e-324] * 8 + [1e308] * 8)
+    assert change.at == 8
+    assert 1e300 < change.ratio < math.inf
+    assert all(0 < number < math.inf for number in (change.before, change.after, change.low, change.high))

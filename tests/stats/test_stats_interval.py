@@ -240,3 +240,8 @@ def test_the_true_centre_lies_inside_as_often_as_promised(n: int, confidence: fl
     inside = sum(interval.low <= 5e-6 <= interval.high for interval in intervals)
     slack = 4 * math.sqrt(confidence * (1 - confidence) / repeats)
     assert inside / repeats == pytest.approx(confidence, abs=slack)
+
+
+def test_processes_at_both_ends_of_all_numbers_have_an_interval() -> None:
+    found = log_interval([5e-324, 1e308, 1.0])
+    assert 0 < found.low < found.high < math.inf

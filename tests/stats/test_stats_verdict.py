@@ -345,3 +345,13 @@ def test_one_of_many_needs_to_be_surer() -> None:
     assert over_cases([called("slower", 0.009)])[0].verdict == "slower"
     assert over_cases([called("slower", 0.009), *quiet])[0].verdict == "undecided"
     assert over_cases([called("slower", 0.0004), *quiet])[0].verdict == "slower"
+
+
+def test_sides_at_both_ends_of_all_numbers_have_a_ratio() -> None:
+    """Its factor is none of them."""
+    for few in (1, 5):
+        found = compare_groups([5e-324] * few, [1e308] * few)
+        assert 1e300 < found.ratio < math.inf
+        back = compare_groups([1e308] * few, [5e-324] * few)
+        assert 0 < back.ratio < 1e-300
+    assert found.verdict == "slower"

@@ -6,13 +6,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from opmark.metrics.bus import bandwidths
+from opmark.metrics.doubts import ABOVE_PEAK, IS_ABOVE_PEAK, codes_over_processes, half_width
 from opmark.metrics.roofline import attained
 from opmark.metrics.throughput import rates
 from opmark.registry import parameters_of, way_of
 from opmark.schema import QUANTITIES, Case, Cost
 from opmark.schema.item import Ceilings, Item, Share, Timing
 from opmark.schema.shown import shown
+from opmark.schema.task import alike
 from opmark.stats import log_interval, median
 from opmark.store.glances import Glance
 
@@ -54,9 +58,8 @@ def items_of(
     """In the order of the first record of each. `ceilings`: by the id of an environment."""
     groups: dict[tuple[Any, ...], list[Glance]] = {}
     for glance in glances:
-        settings = glance.body.task.settings
-        how = (glance.threads, settings.effort, settings.mode, settings.seed)
-        groups.setdefault((glance.case, glance.backend, glance.implementation, *how), []).append(glance)
+        key = alike(glance.case, glance.backend, glance.implementation, glance.body.task.settings)
+        groups.setdefault(key, []).append(glance)
     names = names or Names()
     return tuple([_item(group, cases[group[0].case], ceilings, names) for group in groups.values()])
 
@@ -67,6 +70,7 @@ def _item(group: Sequence[Glance], case: Case, ceilings: Mapping[str, Ceilings],
     settings = body.task.settings
     compiled = [glance.body.compilation.cold for glance in group if glance.body.compilation]
     known = ceilings.get(first.environment, _NO_CEILINGS)
+    found = _rates(body.cost, timings[0] if timings else None, case, known)
     return Item(
         group[0].task,
         first.run,
@@ -84,17 +88,29 @@ def _item(group: Sequence[Glance], case: Case, ceilings: Mapping[str, Ceilings],
         settings.mode,
         first.status,
         first.reason,
-        timings,
+        _with_peak(timings, found.get("of_peak")),
         first.environment,
         first.started,
         sum([glance.duration for glance in group]),
         body.task.case.tags,
         _once([note for glance in group for note in glance.body.notes]),
         memory=body.memory.peak if body.memory else None,
+        memory_source=body.memory.source if body.memory else "",
+        memory_resolution=body.memory.resolution if body.memory else 1,
+        wrt=case.wrt,
+        seed=settings.seed,
         compile_time=median(compiled) if compiled else None,
         verified=body.verification.checked if body.verification else "",
-        **_rates(body.cost, timings[0] if timings else None, case, known),
+        **found,
     )
+
+
+def _with_peak(timings: tuple[Timing, ...], share: Share | None) -> tuple[Timing, ...]:
+    """The headline is doubtful where it is more than the hardware can do."""
+    if share is None or share.share <= ABOVE_PEAK:
+        return timings
+    first, *others = timings
+    return (replace(first, cautions=(*first.cautions, IS_ABOVE_PEAK)), *others)
 
 
 def _rates(cost: Cost | None, lead: Timing | None, case: Case, known: Ceilings) -> dict[str, Any]:
@@ -125,7 +141,8 @@ def timings_of(group: Sequence[Glance]) -> tuple[Timing, ...]:
     for glance in group:
         for figure in glance.figures:
             found.setdefault((figure[_QUANTITY], figure[_CACHE]), []).append(figure)
-    return tuple([_timing(*key, figures) for key, figures in found.items()])
+    several = len(group) > 1
+    return tuple([_timing(*key, figures, several=several) for key, figures in found.items()])
 
 
 def seconds_of(figures: Sequence[Sequence[Any]]) -> float | None:
@@ -139,20 +156,25 @@ def seconds_of(figures: Sequence[Sequence[Any]]) -> float | None:
     return lead.median if lead.unit == "s" and lead.median and lead.median > 0 else None
 
 
-def _timing(quantity: str, cache: Any, figures: Sequence[Sequence[Any]]) -> Timing:
+def _timing(quantity: str, cache: Any, figures: Sequence[Sequence[Any]], *, several: bool = False) -> Timing:
+    """`several`: the task ran in more than one process, whether or not each of them has a number."""
     unit = QUANTITIES[quantity].unit if quantity in QUANTITIES else "s"
-    if len(figures) == 1:
+    if not several and len(figures) == 1:
         return _timing_of_one(quantity, cache, unit, figures[0])
-    codes = _once([code for figure in figures for code in figure[_CAUTIONS]])
+    codes = [code for figure in figures for code in figure[_CAUTIONS]]
     medians = [value for figure in figures if (value := figure[_MEDIAN]) is not None and math.isfinite(value)]
     count = sum([figure[_SAMPLES] for figure in figures])
     if not medians:
-        return Timing(quantity, cache, unit, None, None, None, count, len(figures), codes)
+        told = _once(codes_over_processes(codes, 0, 0.0))
+        return Timing(quantity, cache, unit, None, None, None, count, len(figures), told)
+    centre, half = median(medians), 0.0
     if len(medians) > 1:
         low, high, _ = log_interval(medians)
+        half = half_width(centre, low, high)
     else:
         low, high = next((f[_LOW], f[_HIGH]) for f in figures if f[_MEDIAN] == medians[0])
-    return Timing(quantity, cache, unit, median(medians), low, high, count, len(figures), codes)
+    told = _once(codes_over_processes(codes, len(medians), half))
+    return Timing(quantity, cache, unit, centre, low, high, count, len(figures), told)
 
 
 def _timing_of_one(quantity: str, cache: Any, unit: str, figure: Sequence[Any]) -> Timing:

@@ -5,7 +5,6 @@ The token goes to that address and nowhere else: redirects are told and not foll
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import ssl
 import time
@@ -17,6 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 from msgspec import Struct
 
+from opmark.api.tokens import is_loopback
 from opmark.errors import InvalidParameter, UserError
 from opmark.schema.pushed import MEDIA_TYPE, PATH, Received
 from opmark.version import VERSION
@@ -59,7 +59,7 @@ class Dashboard:
         host = f"[{self._host}]" if ":" in self._host else self._host
         self.name = f"{where.scheme}://{host}{f':{self._port}' if self._port else ''}{where.path.rstrip('/')}"
         self._token, self._say = _checked_token(token), say
-        if not (self._https or insecure_http or _is_loopback(self._host)):
+        if not (self._https or insecure_http or is_loopback(self._host)):
             raise InvalidParameter(
                 f"{self.name}: over http everybody on the way could read the token",
                 "use https, or an SSH tunnel to 127.0.0.1; --insecure-http does it all the same",
@@ -113,11 +113,10 @@ class Dashboard:
         if status in (200, 201):
             try:
                 return msgspec.json.decode(answer.body, type=Received)
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, UnicodeDecodeError):
                 raise self._no_dashboard("answers something else than a dashboard does") from None
         if 300 <= status < 400:
-            where = urlsplit(answer.location)
-            raise self._no_dashboard(f"sends on to {where.scheme}://{where.hostname}{where.path}")
+            raise self._no_dashboard(f"sends on to {_shown(answer.location)}")
         problem = _problem(answer.body)
         if status in (401, 403):
             raise UserError(
@@ -146,6 +145,16 @@ def _answer(response: HTTPResponse) -> _Answer:
     after = response.headers.get("retry-after", "")
     wait = min(float(after), _LONGEST_PAUSE) if after.isascii() and after.isdecimal() else 0.0
     return _Answer(response.status, response.read(_ANSWER), response.headers.get("location", ""), wait)
+
+
+def _shown(location: str) -> str:
+    """Without what may be secret in it. Where there is no host, it is somewhere on the same server."""
+    try:
+        where = urlsplit(location)
+        host = f"{where.scheme}://{where.hostname}" if where.hostname else ""
+    except ValueError:
+        return "what is no address"
+    return f"{host}{where.path}" or "nowhere"
 
 
 def _problem(body: bytes) -> _Problem:
@@ -183,12 +192,3 @@ def _checked_token(token: str | None) -> str:
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise InvalidParameter("push: the token has a character that none has", "printable ASCII without spaces")
     return token
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

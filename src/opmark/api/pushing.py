@@ -72,8 +72,8 @@ def _pushed(store: SqlStore, run: Run, dashboard: Dashboard, say: Callable[[str]
     try:
         for part in parts(store, run.id, RECORDS, BYTES):
             received = _deliver(store, part, dashboard, name, say)
+            _check(part, received)
             sent, new = sent + received.records, new + received.new
-            _check(part, received.run, received.records)
     except (Undelivered, StoreError) as error:
         say(f"{name}: not delivered: {error}")
         return Pushed(run, sent, new, error.message)
@@ -87,9 +87,12 @@ def _deliver(store: SqlStore, part: Part, dashboard: Dashboard, name: str, say: 
     return dashboard.deliver(body)
 
 
-def _check(part: Part, run: str, records: int) -> None:
-    if (run, records) != (part.run.id, part.records):
+def _check(part: Part, received: Received) -> None:
+    """What it says is believed only where it can be."""
+    run, records, new = received.run, received.records, received.new
+    if (run, records) != (part.run.id, part.records) or not 0 <= new <= records:
         raise Undelivered(
-            f"the dashboard says that it has {counted(records, 'record')} of `{run}`; sent were {part.records}",
+            f"the dashboard says that it has {counted(records, 'record')} of `{run}`, {new} of them new; "
+            f"sent were {part.records} of `{part.run.id}`",
             "is something between here and there that changes answers?",
         )

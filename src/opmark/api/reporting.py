@@ -73,6 +73,11 @@ def make_report(
 
 
 def gathered(names: Sequence[str], db: PathLike | None, title: str, how: Compares) -> Content:
+    if len(names) < 2 and how.quantity:
+        raise UserError(
+            "--quantity says what is compared, and a single run is compared with nothing",
+            "name a second run; of one, every quantity is in the report",
+        )
     with ExitStack() as stack:
         finder = Finder(stack, db)
         parts = {(id(found.store), found.run.id): found for found in _found(finder, names, how.run)}

@@ -27,6 +27,7 @@ Sizes = dict[str, int]
 class Chain(NamedTuple):
     op: str
     phase: str
+    """With the inputs whose gradients are computed, where these are chosen."""
     dtype: str
     moving: tuple[str, ...]
     """The sizes that differ, named as in `Sizes`."""
@@ -53,7 +54,7 @@ def chains(items: Iterable[Item]) -> list[Chain]:
         if item.op not in known:
             known[item.op] = parameters_of(item.op)
         sizes, rest = _split(item.params, known[item.op])
-        key = (item.op, item.phase, rest, tuple(sizes))
+        key = (item.op, item.phase_text, rest, tuple(sizes))
         alike.setdefault(key, []).append(_Case(item, sizes, rest))
     return [chain for group in alike.values() if len(group) >= FEWEST for chain in _of_group(group)]
 
@@ -133,7 +134,7 @@ def _chain(cases: Sequence[_Case], moving: tuple[str, ...], varying: Sequence[st
     others = [part for part in first.rest if not part.startswith("dtype=")]
     return Chain(
         first.item.op,
-        first.item.phase,
+        first.item.phase_text,
         first.item.dtype,
         moving,
         " ".join([*fixed, *others]),

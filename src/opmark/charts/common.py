@@ -23,6 +23,9 @@ NO_TIME = "whose headline is no time"
 NO_MEDIAN = "without a median above 0"
 SCHEDULER = "that the scheduler interrupted: the number is its own"
 LATENCY = "latency"
+LINEAR = 20.0
+"""Up to this factor between bars the shortest can still be seen on a linear axis."""
+ONE_PROCESS = "intervals are of one process, and another may lie outside them: `--processes 5` tells"
 LAUNCHED = "latency on a device has the launch in it: it is no measure of the kernels alone"
 
 _NO_CEILINGS = Ceilings()
@@ -96,6 +99,12 @@ def ends(timing: Timing) -> tuple[float | None, float | None]:
     return (low, high) if low is not None and high is not None else (None, None)
 
 
+def alone(timings: Iterable[Timing | None]) -> tuple[str, ...]:
+    """A note where an interval knows of one process only."""
+    found = any(t is not None and t.processes == 1 and t.low is not None for t in timings)
+    return (ONE_PROCESS,) if found else ()
+
+
 class Ways:
     """Backend and implementation as series are called; asked for thousands of times."""
 
@@ -116,7 +125,7 @@ def rank(dtype: str) -> tuple[int, str]:
 
 def phased(item: Item) -> str:
     """The operator, and the phase where it is not the usual one."""
-    return item.op if item.phase == "forward" else f"{item.op} {item.phase}"
+    return item.op if item.phase == "forward" else f"{item.op} {item.phase_text}"
 
 
 def doubts(timing: Timing) -> str:

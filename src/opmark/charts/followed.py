@@ -6,11 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from opmark.charts.parts import address, listed
+from opmark.charts.parts import address, listed, unit_of
 from opmark.registry import way_of
-from opmark.schema.chart import Axis, Chart, Mark, Rule, Series, Unit
+from opmark.schema.chart import Axis, Chart, Mark, Rule, Series
 from opmark.schema.history import ChangeSeen, History, Point, RunAt
-from opmark.schema.quantity import QUANTITIES
 from opmark.schema.run import short_revision
 from opmark.units import change as change_text
 from opmark.units import counted
@@ -35,15 +34,11 @@ def followed(history: History) -> Chart:
         about=f"Each dot is a run on {history.chip}, oldest first; steps are the levels between changes.",
         kind="plot",
         x=Axis("run", "", "category", tuple(_moments(runs))),
-        y=Axis(what, _unit(history.quantity), "linear"),
+        y=Axis(what, unit_of(history.quantity), "linear"),
         series=tuple(_series(history, drawn, places)),
         rules=tuple(_rule(change, places) for change in history.changes if math.isfinite(change.ratio)),
         notes=tuple(_notes(history, len(drawn))),
     )
-
-
-def _unit(quantity: str) -> Unit:
-    return QUANTITIES[quantity].unit if quantity in QUANTITIES else "s"
 
 
 def _runs(history: History) -> list[RunAt]:

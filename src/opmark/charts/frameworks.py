@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from opmark import units
-from opmark.charts.common import NOWHERE, Place, Ways, doubts, ends, places, timed, unique, wide
+from opmark.charts.common import LINEAR, NOWHERE, Place, Ways, alone, doubts, ends, places, timed, unique, wide
 from opmark.charts.parts import address, called, listed
 from opmark.schema.chart import Axis, Chart, Mark, Rule, Series
 from opmark.schema.item import Item, Looked, Timing
@@ -17,12 +17,18 @@ from opmark.stats import log_interval
 
 MOST_CASES = 25
 """In one picture: those that backends differ most in."""
-LINEAR = 20.0
-"""Up to this factor between bars the shortest can still be seen on a linear axis."""
 ENOUGH = 0.5
 """Who has less than this part of the cases is left out of the mean: only what all have counts there."""
 
 Key = tuple[str, Cache]
+
+
+class Way(NamedTuple):
+    """How it was measured: what differs in this is no race of frameworks."""
+
+    threads: int
+    mode: str
+    effort: str
 
 
 class Race(NamedTuple):
@@ -41,11 +47,15 @@ class Race(NamedTuple):
 
 @dataclass
 class _Field:
-    """Races that can stand in one picture: one place, number of threads, quantity and state of the caches."""
+    """Races that can stand in one picture: one place and way to measure, one quantity and state of the caches."""
 
     place: Place
-    threads: int
+    way: Way
     key: Key
+    name: str = ""
+    """Of the way, where there are several."""
+    without: dict[str, None] = field(default_factory=dict)
+    """Who ran its cases and has no such quantity."""
     races: list[Race] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -56,49 +66,68 @@ def frameworks(looked: Looked) -> list[Chart]:
 
 
 def _fields(looked: Looked) -> list[_Field]:
-    where, ways, found = places(looked), Ways(), dict[tuple[str, int, Key], _Field]()
-    unlike: dict[tuple[str, int], list[str]] = {}
-    for (key, threads, _), items in _same_case(looked, where).items():
+    where, ways, found = places(looked), Ways(), dict[tuple[str, Way, Key], _Field]()
+    unlike: dict[tuple[str, Way], list[str]] = {}
+    for (key, way, _), items in _same_case(looked, where).items():
         if len({item.backend for item in items}) < 2:
             continue
         place = where.get(items[0].environment, NOWHERE)
-        shared = _shared(items)
-        if shared is None:
-            unlike.setdefault((key, threads), []).append(items[0].name)
-            continue
-        own = found.setdefault((key, threads, shared), _Field(place, threads, shared))
-        own.races.append(_race(items, shared, ways))
-    for (key, threads, _), own in found.items():
-        if names := unlike.pop((key, threads), []):
-            own.notes.append(f"left out: no quantity that all measured of {listed(names)}")
+        for shared in (keys := _shared(items)):
+            own = found.setdefault((key, way, shared), _Field(place, way, shared))
+            own.races.append(_race(items, shared, ways, own.without))
+        if not keys:
+            unlike.setdefault((key, way), []).append(items[0].name)
+    for (key, way, _), own in found.items():
+        if names := unlike.pop((key, way), []):
+            own.notes.append(f"left out: no quantity that two of them measured of {listed(names)}")
+    _name_ways(list(found.values()))
     _tell_failures(looked, list(found.values()))
     return list(found.values())
 
 
-def _same_case(looked: Looked, where: dict[str, Place]) -> dict[tuple[str, int, str], list[Item]]:
-    """What went well, by place, threads and case; the hardware is the same, so that it is a race of frameworks."""
-    found: dict[tuple[str, int, str], list[Item]] = {}
+def _same_case(looked: Looked, where: dict[str, Place]) -> dict[tuple[str, Way, str], list[Item]]:
+    """What went well, by place, way and case; the hardware is the same, so that it is a race of frameworks."""
+    found: dict[tuple[str, Way, str], list[Item]] = {}
     for item in looked.items:
         if item.status == "ok" and any(map(timed, item.timings)):
-            place = where.get(item.environment, NOWHERE)
-            found.setdefault((place.key, item.threads, item.case), []).append(item)
+            place, way = where.get(item.environment, NOWHERE), Way(item.threads, item.mode, item.effort)
+            found.setdefault((place.key, way, item.case), []).append(item)
     return found
 
 
-def _shared(items: Sequence[Item]) -> Key | None:
-    """The first quantity of the first that all have a number of."""
-    keys = [{(t.quantity, t.cache): None for t in item.timings if timed(t)} for item in items]
-    return next((key for key in keys[0] if all(key in own for own in keys[1:])), None)
+def _shared(items: Sequence[Item]) -> list[Key]:
+    """What is the first number of anybody and two backends have, and the first that all have: where one framework
+    cannot tell what others can, these are still held against each other."""
+    having: dict[Key, dict[str, None]] = {}
+    for item in items:
+        for timing in filter(timed, item.timings):
+            having.setdefault((timing.quantity, timing.cache), {})[item.backend] = None
+    every = {item.backend for item in items}
+    firsts = (next((t.quantity, t.cache) for t in item.timings if timed(t)) for item in items)
+    found = [key for key in firsts if len(having[key]) > 1]
+    found += [key for key, backends in having.items() if len(backends) == len(every)][:1]
+    return list(dict.fromkeys(found))
 
 
-def _race(items: Sequence[Item], key: Key, ways: Ways) -> Race:
-    """Of what one backend measured in several modes or with several seeds the first is taken."""
+def _race(items: Sequence[Item], key: Key, ways: Ways, without: dict[str, None]) -> Race:
+    """Of what one backend measured with several seeds the first is taken."""
     times: dict[str, tuple[Item, Timing]] = {}
     for item in items:
         timing = item.timing(*key)
-        if timing is not None:
+        if timing is not None and timed(timing):
             times.setdefault(ways.name(item), (item, timing))
-    return Race(items[0], times)
+        else:
+            without[item.backend] = None
+    return Race(next(item for item, _ in times.values()), times)
+
+
+def _name_ways(fields: Sequence[_Field]) -> None:
+    """Modes and efforts are told where there are several."""
+    several = [len({own.way[i] for own in fields}) > 1 for i in range(len(Way._fields))]
+    for own in fields:
+        told = [own.way.mode or "no mode"] if several[1] else []
+        told += [own.way.effort] if several[2] else []
+        own.name = "".join(f", {word}" for word in told)
 
 
 def _tell_failures(looked: Looked, fields: Sequence[_Field]) -> None:
@@ -121,9 +150,12 @@ def _bars(own: _Field) -> Chart:
     notes = ["the axis is logarithmic: compare the ends of bars, not their lengths"] if logarithmic else []
     if more := len(own.races) - len(races):
         notes.append(f"left out: {units.counted(more, 'case')} in which they differ less; choose operators to see all")
+    if own.without:
+        notes.append(f"no {quantity}, {cache}, of {listed(list(own.without))}: not in this race")
+    notes += alone(timing for race in races for _, timing in race.times.values())
     return Chart(
-        id=address("frameworks", own.place.name, str(own.threads), quantity, cache),
-        title=f"Backends on {_on(own)}: {quantity}, {cache}",
+        id=address("frameworks", own.place.name, str(own.way.threads), quantity, cache, own.name),
+        title=f"Backends on {_on(own)}: {quantity}, {cache}{own.name}",
         about="Time a call of the same case on each backend, with intervals; the cases that differ most come first.",
         kind="bars",
         x=Axis(f"{quantity}, {cache}", "s", "log" if logarithmic else "linear"),
@@ -139,8 +171,8 @@ def _names(races: Sequence[Race]) -> tuple[str, ...]:
 
 def _on(own: _Field) -> str:
     """A processor's name tells its threads; where these are not those of the case, it is said."""
-    said = own.place.name.endswith(f"×{own.threads}") or "×" not in own.place.name
-    return own.place.name if said else f"{own.place.name} ({units.counted(own.threads, 'thread')})"
+    said = own.place.name.endswith(f"×{own.way.threads}") or "×" not in own.place.name
+    return own.place.name if said else f"{own.place.name} ({units.counted(own.way.threads, 'thread')})"
 
 
 def _bar(race: Race, y: int, item: Item, timing: Timing) -> Mark:
@@ -159,14 +191,16 @@ def _summary(own: _Field) -> Iterator[Chart]:
         return
     base, (quantity, cache) = names[0], own.key
     means = sorted(((_mean(name, base, races), name) for name in names), key=lambda pair: (pair[0][0], pair[1]))
-    marks = [Mark(mean, y, f"{name} against {base}", low, high) for y, ((mean, low, high), name) in enumerate(means)]
+    marks = [Mark(mean, y, f"{name} against {base}", low, high, note=_reach(name, base, races))
+             for y, ((mean, low, high), name) in enumerate(means)]  # fmt: skip
     values = [mark.x for mark in marks]
     notes = [f"over {len(races)} of {units.counted(len(own.races), 'case')}: those that all of them have"]
     notes += [f"left out: {name}, which has too few of the cases" for name in dropped]
     yield Chart(
-        id=address("frameworks", own.place.name, str(own.threads), quantity, cache, "mean"),
-        title=f"Backends on {_on(own)} in the mean: {quantity}, {cache}",
-        about=f"Geometric mean of the time relative to {base}: above 1 is slower. Intervals tell how cases spread.",
+        id=address("frameworks", own.place.name, str(own.way.threads), quantity, cache, own.name, "mean"),
+        title=f"Backends on {_on(own)} in the mean: {quantity}, {cache}{own.name}",
+        about=f"Geometric mean of the time relative to {base}: above 1 is slower. Intervals are of the mean, were "
+        "these cases drawn from many; single ones spread further, see the numbers.",
         kind="bars",
         x=Axis(f"time relative to {base}", "ratio", "log" if wide([*values, 1.0], LINEAR) else "linear"),
         y=Axis("backend", "", "category", tuple(name for _, name in means)),
@@ -192,9 +226,20 @@ def _common(races: Sequence[Race]) -> tuple[list[str], list[Race], list[str]]:
     return [], [], order
 
 
+def _ratios(name: str, base: str, races: Sequence[Race]) -> list[float]:
+    return [(race.times[name][1].median or 1) / (race.times[base][1].median or 1) for race in races]
+
+
+def _reach(name: str, base: str, races: Sequence[Race]) -> str:
+    if name == base:
+        return ""
+    found = _ratios(name, base, races)
+    return f"single cases from {units.significant(min(found))} to {units.significant(max(found))} times"
+
+
 def _mean(name: str, base: str, races: Sequence[Race]) -> tuple[float, float | None, float | None]:
-    ratios = [(race.times[name][1].median or 1) / (race.times[base][1].median or 1) for race in races]
     if name == base:
         return 1.0, None, None
+    ratios = _ratios(name, base, races)
     low, high, _ = log_interval(ratios)
     return math.exp(sum(map(math.log, ratios)) / len(ratios)), low, high

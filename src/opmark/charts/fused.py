@@ -6,10 +6,11 @@ import math
 from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
+from opmark.charts.common import LINEAR, alone, wide
 from opmark.charts.parts import Factor, beside, called, faster, measured
 from opmark.registry import way_of
 from opmark.schema.chart import Axis, Chart, Mark, Rule, Series
-from opmark.schema.item import Item, Looked
+from opmark.schema.item import Item, Looked, Timing
 from opmark.units import counted
 
 _BASE = "unfused"
@@ -32,23 +33,29 @@ def fused(looked: Looked) -> list[Chart]:
     if not rows:
         return []
     drawn = rows[:_MOST]
+    where, what = {_where(row.base) for row in drawn}, {_what(row.base) for row in drawn}
+    series = _series(drawn)
+    told = f" on {next(iter(where))}" if len(where) == 1 else ""
+    same = [*([series[0].name] if len(series) == 1 else []), *(what if len(what) == 1 else [])]
+    told += f": {', '.join(same)}" if same else ""
+    logarithmic = wide([1.0, *(mark.x for one in series for mark in one.marks)], LINEAR)
     return [
         Chart(
             id="fused",
-            title="Fused against unfused",
+            title=f"Fused against unfused{told}",
             about="How many times as fast as its base each way to compute a case is; intervals are those of both.",
             kind="bars",
-            x=Axis("times as fast", "ratio", "linear"),
-            y=Axis("", "", "category", tuple(_name(row) for row in drawn)),
-            series=_series(drawn),
+            x=Axis("times as fast", "ratio", "log" if logarithmic else "linear"),
+            y=Axis("", "", "category", tuple(_name(row, len(where) > 1, len(what) > 1) for row in drawn)),
+            series=series,
             rules=(Rule("x", 1.0, "as fast as the base"),),
-            notes=tuple(_notes(rows, len(groups))),
+            notes=(*_notes(rows, len(groups)), *alone(_timings(drawn))),
         )
     ]
 
 
 def _same(item: Item) -> Hashable:
-    return item.case, item.backend, item.threads, item.mode, item.effort
+    return item.case, item.seed, item.backend, item.threads, item.mode, item.effort
 
 
 def _row(group: list[Item]) -> _Row | None:
@@ -62,13 +69,27 @@ def _row(group: list[Item]) -> _Row | None:
     return _Row(base, known) if known else None
 
 
-def _name(row: _Row) -> str:
-    """What is beside each other differs in its implementation, so that names are without; the base is told where it is
-    not the usual one."""
-    base = row.base
+def _where(base: Item) -> str:
+    """What is beside each other differs in its implementation, so that it is told without."""
     way = way_of(base.backend, base.implementation)
-    where = base.where.replace(f"{base.backend}{way}", base.backend, 1)
-    return f"{base.name} on {where}" + ("" if base.implementation == _BASE else f", against {base.implementation}")
+    return base.where.replace(f"{base.backend}{way}", base.backend, 1)
+
+
+def _what(item: Item) -> str:
+    return f"{item.headline.quantity}, {item.headline.cache}" if item.headline else ""
+
+
+def _name(row: _Row, where: bool, what: bool) -> str:
+    """Short, as there is little room: where and what is in the title, if it is the same for all. The base is told where
+    it is not the usual one."""
+    base = row.base
+    parts = [f" on {_where(base)}" if where else "", f", {_what(base)}" if what else ""]
+    return base.name + "".join(parts) + ("" if base.implementation == _BASE else f", against {base.implementation}")
+
+
+def _timings(rows: list[_Row]) -> Iterator[Timing | None]:
+    for row in rows:
+        yield from (item.headline for item in (row.base, *(other for other, _ in row.others)))
 
 
 def _series(rows: list[_Row]) -> tuple[Series, ...]:
@@ -76,7 +97,7 @@ def _series(rows: list[_Row]) -> tuple[Series, ...]:
     for place, row in enumerate(rows):
         for item, factor in row.others:
             label = f"{called(item)}, against {row.base.implementation}"
-            mark = Mark(factor.value, place, label, factor.low, factor.high, link=item.key)
+            mark = Mark(factor.value, place, label, factor.low, factor.high, link=item.key, note=_what(item))
             found.setdefault(item.implementation, []).append(mark)
     return tuple(Series(name, tuple(marks), "bars") for name, marks in found.items())
 

@@ -20,7 +20,7 @@ MOST_ROWS = 40
 MOST_PLACES = 6
 """Backends, with their chips, that get pictures: those with the most cases."""
 
-NO_SHARE = "without a share: of its work or of the peak that it needs nothing is known"
+NO_SHARE = "without a share: of the work or of the peak nothing is known"
 _ABOUT = (
     "Each cell is the median over its cases of the time that the chip would need at least over the time that it took, "
     "in {what}, by the {source} limits. Operators furthest from them come first."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from opmark.charts.parts import by_backend, called, diagonal, listed, positive
+from opmark.charts.common import NOWHERE, places
+from opmark.charts.parts import by_backend, called, diagonal, few, listed, positive
 from opmark.schema.chart import Axis, Chart, Mark
 from opmark.schema.item import Item, Looked
 from opmark.units import counted, significant
@@ -12,11 +13,16 @@ _MUCH = 2
 
 
 def memory(looked: Looked) -> list[Chart]:
-    known = [item for item in looked.items if item.status == "ok" and item.memory is not None]
-    drawn = [item for item in known if positive(item.memory) and positive(item.bytes)]
+    where = places(looked)
+    told = [item for item in looked.items if item.status == "ok" and item.memory is not None]
+    foreign = [where.get(item.environment, NOWHERE).device and _of_the_host(item) for item in told]
+    elsewhere = [item for item, away in zip(told, foreign, strict=True) if away]
+    known = [item for item, away in zip(told, foreign, strict=True) if not away]
+    drawn = [item for item in known if _seen(item) and positive(item.bytes)]
     if not drawn:
         return []
-    series = by_backend((item, _dot(item)) for item in drawn)
+    kept, hidden = few([(item, _dot(item)) for item in drawn])
+    series = by_backend(kept)
     return [
         Chart(
             id="memory",
@@ -26,9 +32,26 @@ def memory(looked: Looked) -> list[Chart]:
             x=Axis("bytes moved at least", "B", "log2"),
             y=Axis("peak memory", "B", "log2"),
             series=(*series, diagonal(series, "as much as its data")),
-            notes=(*_much(drawn), *_left_out(known)),
+            notes=(*_much(drawn), *_left_out(known), *_elsewhere(elsewhere), *hidden),
         )
     ]
+
+
+def _of_the_host(item: Item) -> bool:
+    """Whether it was the kernel that counted, which sees nothing of a device's memory."""
+    return item.memory_source.startswith("resident pages")
+
+
+def _seen(item: Item) -> bool:
+    return positive(item.memory) and item.memory >= item.memory_resolution
+
+
+def _elsewhere(items: list[Item]) -> list[str]:
+    backends = listed(list(dict.fromkeys(item.backend for item in items)))
+    said = (
+        f"{counted(len(items), 'case')} of {backends} left out: counted on the host, which is not the device's memory"
+    )
+    return [said] if items else []
 
 
 def _factor(item: Item) -> float:
@@ -48,7 +71,7 @@ def _much(drawn: list[Item]) -> list[str]:
 
 
 def _left_out(known: list[Item]) -> list[str]:
-    unseen = sum(not positive(item.memory) for item in known)
-    unsized = sum(positive(item.memory) and not positive(item.bytes) for item in known)
+    unseen = sum(not _seen(item) for item in known)
+    unsized = sum(_seen(item) and not positive(item.bytes) for item in known)
     told = ((unseen, "less than the counter of memory can tell"), (unsized, "nobody told how many bytes they move"))
     return [f"{counted(count, 'case')} left out: {why}" for count, why in told if count]

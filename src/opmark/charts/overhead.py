@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opmark.charts.parts import by_backend, called, diagonal, end, measured, positive, spoilt, usable
+from opmark.charts.parts import by_backend, called, diagonal, end, few, listed, measured, positive, spoilt, usable
 from opmark.schema.chart import Axis, Chart, Mark, Rule
 from opmark.schema.item import Item, Looked, Timing
 from opmark.units import counted, seconds
@@ -24,7 +24,8 @@ def _against_device(items: Sequence[Item]) -> Chart | None:
     pairs = [(item, _dot(item, device, host)) for item in items if (device := _device(item)) and (host := _host(item))]
     if not pairs:
         return None
-    series = by_backend(pairs)
+    kept, hidden = few(pairs)
+    series = by_backend(kept)
     bound = sum(bool(mark.note) for _, mark in pairs)
     lone = sum(_device(item) is not None and _host(item) is None for item in items)
     return Chart(
@@ -38,6 +39,7 @@ def _against_device(items: Sequence[Item]) -> Chart | None:
         notes=(
             f"{bound} of {counted(len(pairs), 'case')} launch-bound",
             *([f"{counted(lone, 'case')} left out: no usable host time"] if lone else []),
+            *hidden,
         ),
     )
 
@@ -62,13 +64,16 @@ def _dot(item: Item, device: Timing, host: Timing) -> Mark:
 
 
 def _against_smallest(looked: Looked, items: Sequence[Item]) -> Chart | None:
-    """Of what has no device of its own: latency over bytes, and where the smallest call lies."""
-    hosts = [item for item in items if item.timing("device_time") is None and _smallest(looked, item)]
+    """Of what has no device of its own: latency over bytes, and where the smallest call of its backend lies."""
+    lone = [item for item in items if item.timing("device_time") is None]
+    hosts = [item for item in lone if _smallest(looked, item)]
+    others = list(dict.fromkeys(item.backend for item in lone if _latency(item) and not _smallest(looked, item)))
     pairs = [(item, _call(item, latency, _smallest(looked, item) or 0)) for item in hosts
              if positive(item.bytes) and (latency := _latency(item))]  # fmt: skip
     if not pairs:
         return None
-    chips = {(_chip(looked, item), _smallest(looked, item) or 0) for item, _ in pairs}
+    calls = {(item.backend, _chip(looked, item), _smallest(looked, item) or 0) for item, _ in pairs}
+    kept, hidden = few(pairs)
     near = sum(bool(mark.note) for _, mark in pairs)
     unsized = sum(measured(item) is not None and not positive(item.bytes) for item in hosts)
     return Chart(
@@ -78,20 +83,26 @@ def _against_smallest(looked: Looked, items: Sequence[Item]) -> Chart | None:
         kind="plot",
         x=Axis("bytes moved at least", "B", "log2"),
         y=Axis("latency", "s", "log"),
-        series=by_backend(pairs),
-        rules=tuple(Rule("y", launch, f"smallest call on {chip}: {seconds(launch)}") for chip, launch in sorted(chips)),
+        series=by_backend(kept),
+        rules=tuple(
+            Rule("y", launch, f"smallest call of {backend} on {chip}: {seconds(launch)}")
+            for backend, chip, launch in sorted(calls)
+        ),
         notes=(
             f"{near} of {counted(len(pairs), 'case')} within {_NEAR} times the smallest call",
             *([f"{counted(unsized, 'case')} left out: nobody told how many bytes they move"] if unsized else []),
+            *([f"left out: {listed(others)}, whose smallest call nobody measured"] if others else []),
             *spoilt(hosts),
+            *hidden,
         ),
     )
 
 
 def _smallest(looked: Looked, item: Item) -> float | None:
-    """As `calibrate` measured it."""
+    """As `calibrate` measured it, with the same backend: a call costs another framework something else."""
     known = looked.ceilings.get(item.environment)
-    return end(known.measured.launch.get("latency")) if known and known.measured else None
+    own = known and known.measured and known.measured.backend == item.backend
+    return end(known.measured.launch.get("latency")) if known and known.measured and own else None
 
 
 def _chip(looked: Looked, item: Item) -> str:

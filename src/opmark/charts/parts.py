@@ -8,11 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeGuard
 
-from opmark.schema.chart import Mark, Series
+from opmark.charts.dots import thinned
+from opmark.schema.chart import Mark, Series, Unit
 from opmark.schema.item import Item, Timing
 from opmark.schema.measurement import PREEMPTED
+from opmark.schema.quantity import QUANTITIES
 from opmark.units import counted
 
+MOST_DOTS = 600
+"""In a figure with a dot a case, so that a page has room for other figures."""
 _FEW = 5
 """Things that a note names; the others are counted."""
 
@@ -41,6 +45,10 @@ def spoilt(items: Iterable[Item]) -> list[str]:
     """A note on numbers that were taken and cannot be drawn; what failed is told elsewhere."""
     count = sum(item.status == "ok" and bool(item.timings) and measured(item) is None for item in items)
     return [f"{counted(count, 'case')} left out: no usable number (preempted, 0 or none)"] if count else []
+
+
+def unit_of(quantity: str) -> Unit:
+    return QUANTITIES[quantity].unit if quantity in QUANTITIES else "s"
 
 
 def called(item: Item) -> str:
@@ -88,6 +96,13 @@ def beside(
         found.setdefault((key, times[key, own]), []).append(item)
         times[key, own] += 1
     return [group for group in found.values() if len(group) > 1]
+
+
+def few(pairs: Sequence[tuple[Item, Mark]]) -> tuple[list[tuple[Item, Mark]], list[str]]:
+    """As many dots as one figure may have, and a note on the others."""
+    kept = thinned(pairs, MOST_DOTS, lambda pair: (pair[0].backend, pair[1].x, pair[1].y))
+    hidden = counted(len(pairs) - len(kept), "dot")
+    return kept, [f"left out: {hidden} near others of their backend"] if len(kept) < len(pairs) else []
 
 
 def by_backend(pairs: Iterable[tuple[Item, Mark]]) -> tuple[Series, ...]:

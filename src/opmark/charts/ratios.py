@@ -22,6 +22,9 @@ _VERDICTS: tuple[tuple[Verdict, Role], ...] = (
 )
 
 
+_RANK = {"slower": 0, "faster": 1}
+
+
 class _Drawn(NamedTuple):
     pair: Pairing
     ratio: float
@@ -47,8 +50,8 @@ def ratios(compared: Compared, *, most: int = MOST) -> Chart:
 
 
 def _chosen(known: Sequence[_Drawn], most: int) -> list[_Drawn]:
-    """All that are slower, then the largest effects; the slowest first."""
-    order = sorted(known, key=lambda one: (one.pair.verdict != "slower", -abs(math.log(one.ratio))))
+    """What is decided before what is not, slower before faster, and of each the largest effects; the slowest first."""
+    order = sorted(known, key=lambda one: (_RANK.get(one.pair.verdict, 2), -abs(math.log(one.ratio))))
     return sorted(order[:most], key=lambda one: -one.ratio)
 
 
@@ -79,7 +82,9 @@ def _series(drawn: Sequence[_Drawn]) -> Iterator[Series]:
 def _mark(one: _Drawn, place: int) -> Mark:
     pair = one.pair
     label = _name(pair, where=True, quantity=True)
-    return Mark(one.ratio, place, label, end(pair.low), end(pair.high), link=pair.case, note=pair.note)
+    low, high = end(pair.low), end(pair.high)
+    unsure = low is None or high is None
+    return Mark(one.ratio, place, label, low, high, link=pair.case, note=pair.note, unsure=unsure)
 
 
 def _mean_name(mean: Geomean) -> str:
@@ -103,7 +108,10 @@ def _not_drawn(known: Sequence[_Drawn], drawn: Sequence[_Drawn]) -> Iterator[str
     more.subtract(one.pair.verdict for one in drawn)
     told = [f"{count} {verdict}" for verdict, _ in _VERDICTS if (count := more[verdict])]
     if told:
-        yield f"{counted(len(known) - len(drawn), 'more case')} not drawn, whose effects are smaller: {', '.join(told)}"
+        more_cases = counted(len(known) - len(drawn), "more case")
+        yield f"{more_cases} not drawn, as slower ones come first, then faster ones: {', '.join(told)}"
+    if unsure := sum(_mark(one, 0).unsure for one in drawn):
+        yield f"{counted(unsure, 'case')} without an interval, hollow: one process says nothing of the next"
 
 
 def _without(compared: Compared) -> Iterator[str]:

@@ -21,12 +21,12 @@ MOST_DTYPES = 3
 """Element types in one picture; of more, those of one kind and width share one."""
 MOST_SERIES = 8
 """That can be told apart; where there would be more, element types are not series of their own."""
-MOST_DOTS = 4000
+MOST_DOTS = 3000
 """In one picture: more are slow to look at, and lie on each other."""
 
-MOVES_ONLY = "that only moves data, without arithmetic: the table and the figures over size tell its bandwidth"
+MOVES_ONLY = "with data to move and no arithmetic: the table and the figures over size tell the bandwidth"
 UNCOUNTED = "whose floating-point operations nobody can count"
-NO_BYTES = "that moves no bytes, or nobody knows how many"
+NO_BYTES = "without bytes to move, or nobody knows how many"
 _X = Axis("operational intensity", "flop/B", "log")
 _Y = Axis("floating-point operations a second", "flop/s", "log")
 _ABOUT = (
@@ -104,9 +104,7 @@ def _chart(place: Place, kind: str, dots: Sequence[Dot], notes: tuple[str, ...])
     dtypes = sorted({dot.item.dtype for dot in dots}, key=rank)
     lines = ceilings(place.ceilings, dtypes, [dot.intensity for dot in shown], warm=_any_warm(shown))
     hidden = len(dots) - len(shown)
-    covered = (
-        f"left out: {units.counted(hidden, 'dot')} that lie near others of their kind; choose operators to see all"
-    )
+    covered = f"left out: {units.counted(hidden, 'dot')} near others of their kind; choose operators to see all"
     return Chart(
         id=address("roofline", place.name, kind),
         title=f"Roofline of {place.name}" + (f", {kind}" if kind else ""),

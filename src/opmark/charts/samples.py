@@ -8,16 +8,21 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from opmark.charts.parts import address, called
-from opmark.schema.chart import Axis, Chart, Mark, Role, Rule, Series, Unit
+from opmark.charts.parts import address, called, unit_of
+from opmark.schema.chart import Axis, Chart, Count, Mark, Role, Rule, Series
 from opmark.schema.item import Item, Timing
 from opmark.schema.measurement import Measurement
-from opmark.schema.quantity import QUANTITIES, Cache
+from opmark.schema.quantity import Cache
 from opmark.schema.record import Record
 from opmark.stats import far_off
-from opmark.units import counted, percent
+from opmark.units import counted, percent, significant
 
 MOST = 120
+_BINS = (8, 48)
+"""Of the histogram, at least and at most."""
+_FLAT = 3.0
+"""Times the stretch of the others: an outlier further off would press them flat."""
+_AIR = 0.02
 _SERIES: tuple[tuple[str, Role], ...] = (("samples", "data"), ("clock held down", "data"), ("outliers", "alarm"))
 """A sample is in the last of them that fits."""
 _PLAIN, _HELD, _OUTLIER = range(3)
@@ -45,23 +50,21 @@ def samples(
     found = [(record, m) for record in records if (m := record.measurement(which[0] or None, which[1]))]
     taken = list(_taken(found))
     finite = [sample for sample in taken if math.isfinite(sample.value)]
-    drawn = thinned(finite, most)
+    drawn, limit = thinned(finite, most), _limit(finite)
     name = " ".join(filter(None, which))
     return Chart(
         id=address("samples", item.key, *filter(None, which)),
         title=f"Samples of {called(item)}" + (f", {name}" if name else ""),
-        about="Every sample in the order taken; the line is the median, the stretch around it where that may lie.",
+        about="Samples in the order taken, all of them in the histogram; the line is the median, the stretch around it "
+        "where that may lie.",
         kind="samples",
         x=Axis("sample", "count", "linear"),
-        y=Axis(name, _unit(which[0]), "linear"),
+        y=Axis(name, unit_of(which[0]), "linear", most=limit),
         series=tuple(_series(drawn)),
         rules=(*_centre(timing), *_processes(taken)),
-        notes=(*_left_out(item, taken, finite, drawn), *_cautions([m for _, m in found])),
+        notes=(*_left_out(item, taken, finite, drawn), *_beyond(finite, limit), *_cautions([m for _, m in found])),
+        spread=_spread([sample.value for sample in finite], limit),
     )
-
-
-def _unit(quantity: str) -> Unit:
-    return QUANTITIES[quantity].unit if quantity in QUANTITIES else "s"
 
 
 def _taken(found: Sequence[tuple[Record, Measurement]]) -> Iterator[Sample]:
@@ -86,6 +89,34 @@ def thinned(found: Sequence[Sample], most: int) -> list[Sample]:
     step = (len(others) - 1) / max(room - 1, 1)
     kept = {others[round(i * step)].place for i in range(room)}
     return [sample for sample in found if sample.kind == _OUTLIER or sample.place in kept]
+
+
+def _limit(found: Sequence[Sample]) -> float | None:
+    """Where the axis ends if outliers would press everything else flat: a little above the slowest of the others."""
+    usual = [sample.value for sample in found if sample.kind != _OUTLIER]
+    if not usual or len(usual) == len(found):
+        return None
+    low, high = min(usual), max(usual)
+    end = high + max(0.5 * (high - low), _AIR * abs(high))
+    return end if max(sample.value for sample in found) - low > _FLAT * (end - low) else None
+
+
+def _beyond(found: Sequence[Sample], limit: float | None) -> Iterator[str]:
+    far = [sample.value for sample in found if limit is not None and sample.value > limit]
+    if far:
+        beyond = counted(len(far), "outlier")
+        yield f"{beyond} beyond the axis, at its upper edge: up to {significant(max(far) / (limit or 1))} times its end"
+
+
+def _spread(values: Sequence[float], limit: float | None) -> tuple[Count, ...]:
+    """Stretches of the same length."""
+    low = min(values, default=0.0)
+    high = max(values, default=0.0) if limit is None else limit
+    step = (high - low) / (bins := min(_BINS[1], max(_BINS[0], math.ceil(2 * len(values) ** 0.5))))
+    if not (step > 0 and math.isfinite(step)):
+        return ()
+    numbers = Counter(min(bins - 1, int((min(value, high) - low) / step)) for value in values)
+    return tuple(Count(low + k * step, low + (k + 1) * step, numbers[k]) for k in range(bins))
 
 
 def _series(drawn: Sequence[Sample]) -> Iterator[Series]:

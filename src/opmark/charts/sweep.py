@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from opmark import units
 from opmark.charts.chains import FEWEST, Chain, chains, whole
-from opmark.charts.common import Left, Ways, doubts, ends, timed, unique, why_out
+from opmark.charts.common import Left, Ways, alone, doubts, ends, timed, unique, why_out
 from opmark.charts.parts import address, called, listed
 from opmark.schema.chart import Axis, Chart, Mark, Series
 from opmark.schema.item import Item, Looked, Timing
@@ -23,6 +23,8 @@ MOST_SERIES = 8
 """In one figure, the longest: more cannot be told apart."""
 MOST_SIZES = 40
 """Of one series: evenly taken from more, its ends among them."""
+_LARGEST = 10**300
+"""Elements: a shape may be any numbers, and more of them are no place on an axis."""
 COMPUTES = 4.0
 """Operations a byte above which arithmetic is what a rate should tell of."""
 
@@ -58,7 +60,9 @@ def sweep(looked: Looked) -> list[Chart]:
         else:
             usable.append(item)
     operators = sorted(_lines(usable).items(), key=lambda pair: _length(pair[1]), reverse=True)
-    charts = [chart for (op, phase), lines in operators[:MOST_OPERATORS] for chart in _charts(op, phase, lines)]
+    cases = Counter((item.op, item.phase_text) for item in {item.case: item for item in usable}.values())
+    charts = [chart for (op, phase), lines in operators[:MOST_OPERATORS]
+              for chart in _charts(op, phase, lines, cases[op, phase])]  # fmt: skip
     if charts:
         more = [" ".join(key) for key, _ in operators[MOST_OPERATORS:]]
         said = f"{units.counted(len(more), 'operator')} with fewer sizes left out: {listed(more)}; choose one to see it"
@@ -88,7 +92,8 @@ def _measured(chain: Chain, by_case: dict[str, list[Item]]) -> list[_Line]:
             for timing in item.timings:
                 if timing.quantity != quantity or not timed(timing):
                     continue
-                how = (item.backend, item.implementation, item.threads, item.effort, item.mode, quantity, timing.cache)
+                how = (item.backend, item.implementation, item.threads, item.effort, item.mode, item.seed, quantity,
+                       timing.cache)  # fmt: skip
                 line = found.setdefault((*how, repeated[how]), _Line(chain, item, timing, []))
                 line.points.append(_Point(item, timing, size))
                 repeated[how] += 1
@@ -99,13 +104,18 @@ def _length(lines: Sequence[_Line]) -> tuple[int, int]:
     return max(len(line.points) for line in lines), sum(len(line.points) for line in lines)
 
 
-def _charts(op: str, phase: str, lines: Sequence[_Line]) -> Iterator[Chart]:
-    longest = sorted(lines, key=lambda line: -len(line.points))[:MOST_SERIES]
-    shown = [line._replace(points=evenly(line.points)) for line in longest]
-    notes = tuple(_left_out(lines, longest, shown))
+def _charts(op: str, phase: str, lines: Sequence[_Line], cases: int) -> Iterator[Chart]:
+    chosen, others = _chosen(lines)
+    shown = [line._replace(points=evenly(line.points)) for line in chosen]
+    every = _names([*chosen, *others])
+    names = every[: len(shown)]
+    lone = cases - len({case for line in lines for case in line.chain.cases})
+    notes = (
+        *_left_out(every[len(shown) :], chosen, shown, lone),
+        *alone(p.timing for line in shown for p in line.points),
+    )
     across = _Across(shown)
     title = op if phase == "forward" else f"{op} {phase}"
-    names = _names(shown)
     times = [_series(name, across.placed(line), _time) for name, line in zip(names, shown, strict=True)]
     yield Chart(address("sweep", op, phase), f"{title}: time over size",
                 "Time a call over size; the area is the interval of the median. Where it is flat, the launch is all.",
@@ -117,13 +127,34 @@ def _charts(op: str, phase: str, lines: Sequence[_Line]) -> Iterator[Chart]:
         axis = _ARITHMETIC if computing else _BANDWIDTH
         yield Chart(address("sweep", op, phase, "rate"), f"{title}: {axis.title} over size",
                     "What was reached at each size, with the interval of the median; it levels off at the limit.",
-                    "plot", across.axis, axis, drawn)  # fmt: skip
+                    "plot", across.axis, axis, drawn, notes=notes)  # fmt: skip
 
 
-def _left_out(lines: Sequence[_Line], longest: Sequence[_Line], shown: Sequence[_Line]) -> Iterator[str]:
-    if more := len(lines) - len(longest):
-        yield f"left out: {more} series with as many sizes or fewer"
-    if skipped := sum(len(line.points) for line in longest) - sum(len(line.points) for line in shown):
+def _chosen(lines: Sequence[_Line]) -> tuple[list[_Line], list[_Line]]:
+    """Those that are drawn, and the others. The longest first, but one of each backend and element type before a second
+    of any: what nobody sees at all is missed most."""
+    ordered = sorted(lines, key=lambda line: -len(line.points))
+    turns: Counter[tuple[str, str, str]] = Counter()
+    ranked = []
+    for place, line in enumerate(ordered):
+        kind = (line.item.backend, line.item.implementation, line.chain.dtype)
+        ranked.append((turns[kind], place))
+        turns[kind] += 1
+    first = sorted(place for _, place in sorted(ranked)[:MOST_SERIES])
+    others = sorted(place for _, place in sorted(ranked)[MOST_SERIES:])
+    return [ordered[i] for i in first], [ordered[i] for i in others]
+
+
+def _timings(lines: Sequence[_Line]) -> Iterator[Timing]:
+    return (point.timing for line in lines for point in line.points)
+
+
+def _left_out(others: Sequence[str], chosen: Sequence[_Line], shown: Sequence[_Line], lone: int) -> Iterator[str]:
+    if others:
+        yield f"left out: {len(others)} more series: {listed(others)}"
+    if lone:
+        yield f"left out: {units.counted(lone, 'case')} with fewer than {FEWEST} sizes that differ in one thing only"
+    if skipped := sum(len(line.points) for line in chosen) - sum(len(line.points) for line in shown):
         yield f"left out: {units.counted(skipped, 'point')} between others, of series with more than {MOST_SIZES} sizes"
 
 
@@ -168,7 +199,7 @@ class _Across:
 
     def _place(self, point: _Point) -> float:
         if self._shape:
-            return float(math.prod(point.item.params[self._shape]))
+            return float(min(math.prod(point.item.params[self._shape]), _LARGEST))
         return float(point.size[0] if self._equal else point.item.bytes or 0)
 
 

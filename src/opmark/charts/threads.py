@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
+from opmark.charts.common import alone
 from opmark.charts.parts import beside, called, faster, measured
 from opmark.registry import way_of
 from opmark.schema.chart import Axis, Chart, Mark, Series
@@ -30,7 +31,10 @@ def threads(looked: Looked) -> list[Chart]:
             x=Axis("threads", "count", "log2"),
             y=Axis("times as fast", "ratio", "log2"),
             series=(*drawn, *_ideal(drawn)),
-            notes=(f"{counted(more, 'more case')} not drawn: those with most thread counts are",) if more > 0 else (),
+            notes=(
+                *([f"{counted(more, 'more case')} not drawn: those with most thread counts are"] if more > 0 else []),
+                *alone(item.headline for group in groups for item in group),
+            ),
         )
     ]
 
@@ -38,7 +42,7 @@ def threads(looked: Looked) -> list[Chart]:
 def _same(item: Item) -> Hashable:
     first = item.headline
     what = (first.quantity, first.cache) if first else None
-    return item.case, item.backend, item.implementation, item.mode, item.effort, what
+    return item.case, item.seed, item.backend, item.implementation, item.mode, item.effort, what
 
 
 def _series(group: list[Item]) -> Series | None:

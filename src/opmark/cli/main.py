@@ -6,11 +6,13 @@ import os
 import sys
 
 from opmark.cli.drop_in import DROP_INS, drop_in
+from opmark.cli.streams import write_out_the_unwritable
 from opmark.errors import UserError
 
 
 def main() -> None:
     """Exit code 0: all well. 1: a case failed. 2: the user's mistake. 130: interrupted."""
+    write_out_the_unwritable()
     try:
         if len(sys.argv) > 1 and sys.argv[1] in DROP_INS:
             sys.exit(_drop_in(sys.argv[1], sys.argv[2:]))

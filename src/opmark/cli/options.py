@@ -7,7 +7,11 @@ from typing import Annotated
 import typer
 
 Wide = Annotated[
-    bool, typer.Option("--wide", help="Whole lines, however narrow the terminal is, and a drawing of the samples.")
+    bool,
+    typer.Option(
+        "--wide",
+        help="Whole lines, however narrow the terminal is; where a row is a task, a drawing of its samples too.",
+    ),
 ]
 
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours, as with $NO_COLOR; a pipe or file gets none.")]

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from opmark.cli.options import Db
-from opmark.errors import InvalidFile, InvalidParameter, UserError
+from opmark.errors import InvalidParameter
 
-VARIABLE = "OPMARK_TOKEN"
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -30,33 +29,18 @@ def serve(
     log: Annotated[bool, typer.Option("--log", help="Say who asks for which page.")] = False,
 ) -> None:
     """A dashboard over a store: pages for people, JSON for programs, until ctrl-c."""
+    from opmark.api.tokens import token_of
     from opmark.dashboard.serving import serve as start
 
     start(
         db=db,
         host=host,
         port=port,
-        token=_token(token, token_file),
+        token=token_of(token, token_file),
         allow_hosts=allow_host or (),
         max_upload=_size(max_upload),
         log=log,
     )
-
-
-def _token(given: str | None, file: Path | None) -> str | None:
-    """Said, in a file, or in the environment, in this order."""
-    import os
-
-    if given is not None and file is not None:
-        raise UserError("--token and --token-file are two ways to say the same", "give one of them")
-    if file is None:
-        return given if given is not None else os.environ.get(VARIABLE) or None
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise InvalidFile(f"{file}: cannot be read: {error.strerror}", "--token-file names a file") from None
-    except UnicodeDecodeError:
-        raise InvalidFile(f"{file}: is not text", "--token-file names a file with the token") from None
 
 
 def _size(text: str) -> int:

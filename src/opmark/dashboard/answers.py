@@ -10,14 +10,16 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from opmark.dashboard.pages import page
-from opmark.dashboard.problems import Problem, problem_of, status_of
+from opmark.dashboard.problems import Problem, Refused, problem_of, status_of
 from opmark.errors import OpmarkError
 
 encoded = msgspec.json.Encoder().encode
 
 
 def is_api(request: Request) -> bool:
-    return request.url.path.startswith("/api/") or request.url.path == "/api"
+    """By the path that is routed: an address as a whole has a part that a header tells."""
+    path: str = request.scope["path"]
+    return path.startswith("/api/") or path == "/api"
 
 
 def json_response(answer: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -33,13 +35,14 @@ def page_response(
 def page_body(request: Request, template: str, **context: Any) -> bytes:
     state = request.app.state if "app" in request.scope else None
     has_token = bool(state and state.door.token)
-    return page(template, has_token=has_token, path=request.url.path, **context).encode()
+    return page(template, has_token=has_token, path=request.scope["path"], **context).encode()
 
 
 def problem_response(
     request: Request, error: OpmarkError, headers: Mapping[str, str] | None = None, status: int | None = None
 ) -> Response:
-    return told(request, problem_of(error), status or status_of(error), headers)
+    wait = {"retry-after": str(error.wait)} if isinstance(error, Refused) and error.wait else {}
+    return told(request, problem_of(error), status or status_of(error), {**wait, **(headers or {})})
 
 
 def told(request: Request, problem: Problem, status: int, headers: Mapping[str, str] | None = None) -> Response:

@@ -24,12 +24,13 @@ from opmark.dashboard.openapi import DOCUMENT, document
 from opmark.dashboard.pages import KINDS, assets
 from opmark.dashboard.problems import Problem, Refused
 from opmark.dashboard.reading import Reader
-from opmark.dashboard.receiving import DEFAULT_LIMIT, PATH, upload
+from opmark.dashboard.receiving import DEFAULT_LIMIT, PATH, Arrivals, upload
 from opmark.dashboard.rendered import Rendered, answered
 from opmark.dashboard.security import Door
 from opmark.dashboard.table import ENDPOINTS
 from opmark.errors import OpmarkError
 from opmark.report.html.assets import asset
+from opmark.report.plain import printable
 
 log = logging.getLogger("opmark.dashboard")
 FOR_GOOD = "public, max-age=31536000, immutable"
@@ -58,8 +59,9 @@ def application(
         lifespan=lifespan,
         exception_handlers={OpmarkError: _mistake, HTTPException: _http, Exception: _defect},
     )
+    app.router.redirect_slashes = False  # to the whole address, of which a proxy's part is not known here
     app.state.reader, app.state.door, app.state.patience = reader, door, patience
-    app.state.max_upload, app.state.rendered = max_upload, Rendered()
+    app.state.max_upload, app.state.arrivals, app.state.rendered = max_upload, Arrivals(), Rendered()
     return Guard(app, door, patience, reader.name)
 
 
@@ -114,7 +116,7 @@ def _made(request: Request, endpoint: Endpoint, what: Struct, make: Callable[[],
         if state is None:
             return in_turn()
         kept: Rendered = request.app.state.rendered
-        return kept.get((request.url.path, request.scope["query_string"], state), in_turn)
+        return kept.get((request.scope["path"], request.scope["query_string"], state), in_turn)
 
 
 def _document(request: Request) -> Response:
@@ -145,6 +147,6 @@ def _http(request: Request, error: Exception) -> Response:
 def _defect(request: Request, error: Exception) -> Response:
     """The traceback is for the log, where the server puts it; who asked gets the number under which it is found."""
     number = secrets.token_hex(6)
-    log.error("defect %s: %s %s", number, request.method, request.url.path)
+    log.error("defect %s: %s %s", number, request.method, printable(request.scope["path"]))
     told_of_it = Problem("something went wrong in the server", f"its log has more under {number}", number)
     return told(request, told_of_it, 500)

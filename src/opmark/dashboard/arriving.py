@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -15,7 +15,15 @@ import msgspec
 from msgspec import Struct
 
 from opmark.dashboard.limits import Limits
-from opmark.dashboard.plausible import Implausible, check_record, check_run, check_size, moment
+from opmark.dashboard.plausible import (
+    Implausible,
+    check_noise,
+    check_peaks,
+    check_record,
+    check_run,
+    check_size,
+    past,
+)
 from opmark.dashboard.problems import Refused
 from opmark.dashboard.unpacking import INVALID, TOO_LARGE, Lines
 from opmark.schema import Case, Environment, Record
@@ -32,8 +40,11 @@ from opmark.version import VERSION
 _Line = TypeVar("_Line", bound=Struct)
 _WIDTH = 8
 """Bytes of a sample."""
-_BODIES: dict[str, type[Struct]] = {"peaks": strict(Peaks), "noise": strict(NoiseFloor)}
-"""What a finding may be."""
+_BODIES: dict[str, tuple[type[Struct], Callable[[Any], None]]] = {
+    "peaks": (strict(Peaks), check_peaks),
+    "noise": (strict(NoiseFloor), check_noise),
+}
+"""What a finding may be, and what looks at its content."""
 _DECODERS: dict[type[Struct], msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(strict(kind)) for kind in (Header, EnvironmentLine, RecordLine, FindingLine, Seal)
 }
@@ -49,6 +60,7 @@ class _Arriving:
     def __init__(self, lines: Lines, limits: Limits) -> None:
         self._lines, self._limits = lines, limits
         self._version = ""
+        self._held = 0
         self._environments: dict[str, Environment] = {}
         self._used: set[str] = set()
         self._tasks: set[str] = set()
@@ -104,8 +116,8 @@ class _Arriving:
                 raise Implausible(f"a record of run `{told.run}`; this upload is of {run_id}")
             record, task = told.record, _told.decode(line).record.task_id
             self._check_ids(record, told.task, task)
-            check_record(record, self._limits)
             _fill(record, told.samples)
+            check_record(record, self._limits)
         self._tasks.add(task)
         self._used.add(record.environment)
         return record, task
@@ -131,10 +143,11 @@ class _Arriving:
 
     def _check_finding(self, finding: Finding) -> None:
         """Of the machines of this upload alone: who sends one has nothing to say of others."""
-        moment("started", finding.started)
+        past("started", finding.started)
         if finding.kind not in _BODIES:
             raise Implausible(f"a finding of the kind `{finding.kind}`; expected {' or '.join(_BODIES)}")
-        msgspec.convert(finding.body, _BODIES[finding.kind])
+        kind, check = _BODIES[finding.kind]
+        check(msgspec.convert(finding.body, kind))
         if finding.chip not in {_under(finding.kind, one.facts) for one in self._environments.values()}:
             raise Implausible(f"{finding.kind} of `{finding.chip}`, which no environment of this upload is of")
         if (finding.kind, finding.chip) in self._findings:
@@ -154,7 +167,11 @@ class _Arriving:
 
     def _decoded(self, line: bytes, kind: type[_Line]) -> _Line:
         decoded: _Line = _DECODERS[kind].decode(line)
-        check_size(msgspec.json.decode(line), self._limits)
+        count = check_size(msgspec.json.decode(line), self._limits)
+        if kind is not RecordLine:
+            self._held += count
+        if self._held > self._limits.held:
+            raise Implausible(f"expected at most {self._limits.held} values besides those of records, got more")
         return decoded
 
     @contextmanager

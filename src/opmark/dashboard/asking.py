@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +16,8 @@ from opmark.errors import InvalidParameter, nearest
 LONGEST = 500
 """Characters of one value: names of cases and what people search for are shorter."""
 _WHERE = re.compile(r" - at `\$\.(?P<name>\w+)[^`]*`$")
+_GOT = re.compile(r", got `\w+`$")
+"""The type that msgspec got: it is text, always."""
 _Asked = TypeVar("_Asked", bound=Struct)
 
 
@@ -34,7 +36,7 @@ def asked(kind: type[_Asked], placed: Mapping[str, str], query: Iterable[tuple[s
     try:
         made = msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise _wrong(str(error), values) from None
+        raise _wrong(str(error), values, known) from None
     _check_finite(made)
     return made
 
@@ -45,7 +47,19 @@ def _put(values: dict[str, Any], field: FieldInfo, value: str) -> None:
     elif field.name in values:
         raise InvalidParameter(f"{field.name}: expected one value, got several", "name it once")
     else:
-        values[field.name] = value
+        values[field.name] = _share(value) if _plain(field.type) is float else value
+
+
+def _plain(kind: Any) -> Any:
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _share(text: str) -> str:
+    """`1%` is 0.01, as on the command line; what is neither is told by who checks numbers."""
+    try:
+        return str(float(text[:-1]) / 100) if text.endswith("%") else text
+    except ValueError:
+        return text
 
 
 def _check_text(name: str, text: str) -> None:
@@ -70,16 +84,22 @@ def _unknown(name: str, known: list[str]) -> InvalidParameter:
     )
 
 
-def _wrong(message: str, values: Mapping[str, Any]) -> InvalidParameter:
-    """msgspec says what it expected and where; what it got is added."""
+def _wrong(message: str, values: Mapping[str, Any], known: Mapping[str, FieldInfo]) -> InvalidParameter:
+    """msgspec says what it expected and where; what it got is added, and what is known where that can be listed."""
     place = _WHERE.search(message)
     name = place["name"] if place else ""
-    expected = message[: place.start()] if place else message
+    expected = _GOT.sub("", message[: place.start()] if place else message)
     got = values.get(name)
     told = ", ".join(got) if isinstance(got, list) else got
+    allowed = choices(known[name].type) if name in known else ()
+    if allowed:
+        near = nearest(str(told), allowed)
+        hint = f"did you mean `{near}`?" if near else None
+        return InvalidParameter(f"{name}: expected one of {', '.join(allowed)}; got `{told}`", hint)
     return InvalidParameter(f"{name}: {expected[:1].lower()}{expected[1:]}, got `{told}`".removeprefix(": "))
 
 
 def choices(kind: Any) -> tuple[str, ...]:
-    """The values of a Literal, for the `<select>` of a form."""
-    return tuple(str(value) for value in get_args(kind))
+    """The values of a Literal that say something; none of another kind."""
+    literal = _plain(kind)
+    return tuple(str(value) for value in get_args(literal) if value) if get_origin(literal) is Literal else ()

@@ -23,7 +23,7 @@ class Endpoint:
     answer: type[Struct]
     """What is answered: the page is made of this and of nothing else, so that JSON has everything that pages show."""
     template: str
-    """In `serve/templates`; it gets `answer` and `asked`. Empty where there is only JSON."""
+    """In `dashboard/templates`; it gets `answer` and `asked`. Empty where there is only JSON."""
     title: str
     summary: str
     """For the OpenAPI document."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from sqlalchemy import func, select
 
 from opmark.api.looking import Known, look_again, look_at
+from opmark.dashboard.marks import Mark, Place, counted, findings, grown, last_place, marked, place_at
 from opmark.dashboard.progress import Progress, progress_of
 from opmark.registry import parameters_of
 from opmark.schema import Case, Run
@@ -20,21 +21,10 @@ from opmark.schema.run_summary import RunSummary
 from opmark.schema.shown import shown
 from opmark.store.sql import SqlStore
 from opmark.store.summaries import marked_summaries
-from opmark.store.tables import BENCH_CASE, FINDING, RECORD
+from opmark.store.tables import BENCH_CASE, RECORD
 
 MOST_ITEMS = 60_000
 """In memory; the run that was looked at last stays, however many it has."""
-_AT_ONCE = 500
-
-
-class Mark(NamedTuple):
-    """How far something was read: while this stays the same, so does what was read."""
-
-    records: int
-    newest: int
-    """The number of the last record."""
-    findings: int = 0
-    """That of the last thing found out about a machine: ceilings are of these."""
 
 
 @dataclass
@@ -74,13 +64,13 @@ class Kept:
 
     def _now(self, store: SqlStore, run: Run, entry: _Entry, mark: Mark) -> Looked:
         """Only what was written since is read, unless it was not all behind what was known: records can be removed,
-        and on a server one with a lower number can come later."""
-        if entry.looked and entry.mark and entry.mark.findings == mark.findings:
+        their numbers given again, and on a server one with a lower number can come later."""
+        if entry.looked and entry.mark and _goes_on(store, entry.mark, mark):
             before = replace(entry.looked, run=run)
-            found = look_again(store, before, entry.mark.newest, mark.newest, self.known)
+            found = look_again(store, before, entry.mark.last.number, mark.last.number, self.known)
             if found.records == mark.records:
                 return found
-        return look_at(store, run, self.known, mark.newest)
+        return look_at(store, run, self.known, mark.last.number)
 
     def _forget_oldest(self) -> None:
         with self._lock:
@@ -92,32 +82,48 @@ class Kept:
                     del self._entries[key]
 
 
+class Counted(NamedTuple):
+    mark: Mark
+    summary: RunSummary
+
+
 class KeptSummaries:
-    """What became of each run. One that has all of its records is not counted again."""
+    """What became of each run. Those that nothing was written to are not counted again."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._known: dict[str, tuple[Mark, RunSummary]] = {}
+        self._last = Place()
+        self._known: dict[str, Counted] = {}
 
-    def of(self, store: SqlStore, runs: Sequence[Run]) -> list[RunSummary]:
+    def of(self, store: SqlStore, runs: Sequence[Run]) -> list[Counted]:
         with self._lock:
-            growing = [run.id for run in runs if run.id in self._known and not self._is_whole(run)]
-            marks = _marks(store, growing)
-            stale = [run for run in runs if run.id not in self._known or self._known[run.id][0] != marks.get(run.id)]
-            stale = [run for run in stale if not self._is_whole(run)]
-            for summary, newest in marked_summaries(store, stale):
-                self._known[summary.run.id] = Mark(summary.records, newest), summary
-            return [replace(self._known[run.id][1], run=run) for run in runs]
+            self._forget_what_grew(store, [run.id for run in runs if run.id in self._known])
+            missing = [run for run in runs if run.id not in self._known]
+            found = marked_summaries(store, missing)
+            marks = marked(store, [(summary.records, newest) for summary, newest in found if newest])
+            for summary, _ in found:
+                self._known[summary.run.id] = Counted(marks.get(summary.run.id, Mark()), summary)
+            known = [self._known[run.id] for run in runs]
+            return [Counted(one.mark, replace(one.summary, run=run)) for one, run in zip(known, runs, strict=True)]
 
     def keep_only(self, ids: Collection[str]) -> None:
-        """Those of runs that are gone are forgotten: one of the same name may come again, with other records."""
+        """Those of runs that are gone are forgotten."""
         with self._lock:
             for gone in self._known.keys() - ids:
                 del self._known[gone]
 
-    def _is_whole(self, run: Run) -> bool:
-        known = self._known.get(run.id)
-        return known is not None and known[0].records >= run.tasks
+    def _forget_what_grew(self, store: SqlStore, known: Sequence[str]) -> None:
+        """In a file the last record has the highest number; on a server others come later, and each run is counted."""
+        if store.database.shared:
+            now = counted(store, known)
+            changed: Collection[str] = [run for run in known if now.get(run, Mark()) != self._known[run].mark]
+        else:
+            with store.reading() as connection:
+                last = last_place(connection)
+                told = grown(connection, self._last) if self._known and last != self._last else set()
+            changed, self._last = list(self._known) if told is None else told, last
+        for run in changed:
+            self._known.pop(run, None)
 
 
 class KeptCases:
@@ -141,33 +147,22 @@ class KeptCases:
 
 
 def progress(store: SqlStore, run: Run) -> Progress:
-    """Counted by the database, each time."""
-    query = select(RECORD.c.status, func.count(), func.max(RECORD.c.started))
+    """Counted by the database, each time, from an index; of the records only the last of each status is read."""
+    query = select(RECORD.c.status, func.count(), func.max(RECORD.c.number))
     query = query.where(RECORD.c.run_id == run.id).group_by(RECORD.c.status)
     with store.reading() as connection:
         rows = connection.execute(query).all()
-    return progress_of(run, {status: count for status, count, _ in rows}, max((last for *_, last in rows), default=""))
+        last = select(func.max(RECORD.c.started)).where(RECORD.c.number.in_([number for *_, number in rows]))
+        newest = connection.execute(last).scalar() or ""
+    return progress_of(run, {status: count for status, count, _ in rows}, newest)
 
 
 def _mark(store: SqlStore, run_id: str) -> Mark:
-    records = select(func.count(), func.max(RECORD.c.number)).where(RECORD.c.run_id == run_id)
+    return counted(store, [run_id]).get(run_id, Mark())._replace(findings=findings(store))
+
+
+def _goes_on(store: SqlStore, before: Mark, now: Mark) -> bool:
+    if (before.findings, before.begun) != (now.findings, now.begun):
+        return False
     with store.reading() as connection:
-        count, newest = connection.execute(records).one()
-    return Mark(count, newest or 0, findings(store))
-
-
-def findings(store: SqlStore) -> int:
-    """The number of the last one."""
-    with store.reading() as connection:
-        return connection.execute(select(func.max(FINDING.c.number))).scalar() or 0
-
-
-def _marks(store: SqlStore, ids: Sequence[str]) -> dict[str, Mark]:
-    """By run, without those that have no record."""
-    found: dict[str, Mark] = {}
-    with store.reading() as connection:
-        for start in range(0, len(ids), _AT_ONCE):
-            query = select(RECORD.c.run_id, func.count(), func.max(RECORD.c.number)).group_by(RECORD.c.run_id)
-            some = query.where(RECORD.c.run_id.in_(ids[start : start + _AT_ONCE]))
-            found |= {run: Mark(count, newest) for run, count, newest in connection.execute(some)}
-    return found
+        return place_at(connection, before.last.number) == before.last

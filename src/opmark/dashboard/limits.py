@@ -26,6 +26,8 @@ class Limits:
     """Of lists and objects in each other: whoever walks over them again must not run out of stack."""
     values: int = 500_000
     """Numbers, texts, lists and objects of a line: each takes far more memory than its bytes."""
+    held: int = 1_000_000
+    """The same of all lines but the records, which are packed one by one: the others are in memory together."""
 
 
 LIMITS = Limits()

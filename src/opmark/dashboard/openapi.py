@@ -30,9 +30,11 @@ _ERRORS = {
 }
 _OF_UPLOADS = {
     "403": "The server has no token, and so takes no runs.",
+    "408": "It was not here in time.",
     "413": "Larger than the server allows.",
     "409": "Something else is stored under the same name.",
     "422": "It is not what `opmark push` sends.",
+    "503": "Too many are under way, or the store cannot be written just now.",
 }
 
 

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from opmark.analysis.items import seconds_of
 from opmark.api.looking import Known, facts_of, items_at
 from opmark.dashboard.filters import Filters, Options, Sort, options_of, ordered
 from opmark.dashboard.paging import Page, paged
+from opmark.dashboard.shown import brief
 from opmark.schema import Run
 from opmark.schema.item import Item, Looked
 from opmark.store.glances import Outline, outlines
@@ -41,7 +43,7 @@ class Failure(Struct, frozen=True):
     reason: str
     count: int
     items: list[Item]
-    """The first of them."""
+    """The first of them. Reasons are cut where they are long; an item alone has all of its own."""
 
 
 class Part(NamedTuple):
@@ -70,8 +72,8 @@ _Row = TypeVar("_Row", bound=_Failing)
 def part_of(looked: Looked, wanted: Wanted) -> Part:
     fitting = [item for item in looked.items if wanted.filters.fits(item)]
     shown, page = paged(ordered(fitting, wanted.sort), wanted.page, wanted.rows)
-    failures = [Failure(*why, len(some), some[:LISTED]) for why, some in _failed(looked.items)]
-    return Part(shown, page, failures, options_of(looked.items), looked.environments, looked.newest)
+    failures = [_failure(*why, len(some), some[:LISTED]) for why, some in _failed(looked.items)]
+    return Part(_brief(shown), page, failures, options_of(looked.items), looked.environments, looked.newest)
 
 
 def part_at(store: SqlStore, run: Run, known: Known, wanted: Wanted) -> Part | None:
@@ -88,9 +90,9 @@ def part_at(store: SqlStore, run: Run, known: Known, wanted: Wanted) -> Part | N
     tasks = dict.fromkeys(row.task for some in (shown, *(some[:LISTED] for _, some in failed)) for row in some)
     items = items_at(store, run, list(tasks), known)
     return Part(
-        [items[row.task] for row in shown],
+        _brief(items[row.task] for row in shown),
         page,
-        [Failure(*why, len(some), [items[row.task] for row in some[:LISTED]]) for why, some in failed],
+        [_failure(*why, len(some), [items[row.task] for row in some[:LISTED]]) for why, some in failed],
         options_of(rows),
         facts_of(store, (row.environment for row in rows)),
         max((row.started for row in rows), default=""),
@@ -98,6 +100,14 @@ def part_at(store: SqlStore, run: Run, known: Known, wanted: Wanted) -> Part | N
 
 
 _KEYS: dict[str, Callable[[Outline], Any]] = {"time": lambda row: seconds_of(row.figures)}
+
+
+def _failure(status: str, reason: str, count: int, first: list[Item]) -> Failure:
+    return Failure(status, brief(reason), count, _brief(first))
+
+
+def _brief(items: Iterable[Item]) -> list[Item]:
+    return [item if (short := brief(item.reason)) == item.reason else replace(item, reason=short) for item in items]
 
 
 def _failed(rows: Iterable[_Row]) -> list[tuple[tuple[str, str], list[_Row]]]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from opmark.dashboard.limits import Limits
 from opmark.schema import Record, Run
+from opmark.schema.noise import NoiseFloor
+from opmark.schema.peaks import Peaks
 from opmark.schema.pushed import Note
 from opmark.store.merge import harmless_id
 
@@ -15,8 +19,16 @@ _WORD = 2**63
 """Whole numbers below it, and not below its negative, are those that databases and encoders have."""
 _INTEGER = 2**31
 """The same of a column."""
-_PLAN, _MOMENT = 16, 40
-"""Characters of columns."""
+_PLAN = 16
+"""Characters of a column."""
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3}(?:\d{3})?)?\+00:00", re.ASCII)
+"""As everybody here writes them: they are sorted and compared as texts."""
+_AHEAD = timedelta(days=1)
+"""So far may a clock be wrong."""
+_SAMPLE = (1e-30, 1e18)
+"""Seconds, joules, bytes: what is not 0 and beyond these nobody measured, and what is made of it has no number."""
+_SECONDS, _FLOPS, _BANDWIDTH = (1e-12, 1e6), (1e3, 1e19), (1e6, 1e17)
+_SPREAD, _LAUNCH = (0.0, 1.0), (0.0, 1e6)
 _SAMPLES = "samples"
 
 
@@ -24,8 +36,8 @@ class Implausible(ValueError):
     """Why a line is refused."""
 
 
-def check_size(value: Any, limits: Limits) -> None:
-    """Of a whole line: how deep, how much, how long. Samples are limited by the line that they are in."""
+def check_size(value: Any, limits: Limits) -> int:
+    """Of a whole line: how deep, how much, how long; how many values. Samples are limited by the line they are in."""
     count = 0
     level = [part for key, part in value.items() if key != _SAMPLES] if isinstance(value, dict) else [value]
     for _ in range(limits.depth):
@@ -42,7 +54,7 @@ def check_size(value: Any, limits: Limits) -> None:
             else:
                 _check_plain(part, limits)
         if not deeper:
-            return
+            return count
         level = deeper
     raise Implausible(f"lists or objects are too deep in each other: expected at most {limits.depth} levels")
 
@@ -72,7 +84,8 @@ def check_run(run: Run, notes: tuple[Note, ...], limits: Limits) -> None:
     if len(notes) > limits.notes:
         raise Implausible(f"expected at most {limits.notes} notes, got {len(notes)}")
     for note in notes:
-        moment("noted", note.noted)
+        if moment("noted", note.noted) > moment("started", run.started):  # others were said as it began
+            past("noted", note.noted)
         if note.kind == "label":
             _at_most("label", note.text, limits.name)
 
@@ -86,6 +99,9 @@ def check_record(record: Record, limits: Limits) -> None:
             raise Implausible(f"{name}: expected a name, got none")
     for measurement in record.measurements:
         _at_most("quantity", measurement.quantity, limits.name)
+        if record.status == "ok" and not measurement.samples:
+            raise Implausible(f"{measurement.quantity}: expected samples of what was measured, got none")
+        _check_samples(measurement.samples)
     if record.started:
         moment("started", record.started)
     _column("threads", task.settings.threads)
@@ -94,13 +110,56 @@ def check_record(record: Record, limits: Limits) -> None:
         raise Implausible("a record of what was not tried is not stored")
 
 
-def moment(name: str, text: str) -> None:
-    """A date, as they are sorted and compared as texts."""
+def _check_samples(samples: Iterable[float]) -> None:
+    """What was no number where it was measured comes over as such."""
+    least, most = _SAMPLE
+    for sample in samples:
+        if sample != 0 and math.isfinite(sample) and not least <= abs(sample) <= most:
+            raise Implausible(f"samples: expected 0, or {least:g} to {most:g}, got {sample:g}")
+
+
+def check_peaks(peaks: Peaks) -> None:
+    """What others are measured by has to be a chip's."""
+    for dtype, rate in peaks.flops.items():
+        _within(f"flops of {dtype[:60]}", rate, _FLOPS)
+    told = [(level.name, level.bandwidth) for level in peaks.levels]
+    for name, bandwidth in told + [(way.name, way.bandwidth) for way in peaks.interconnect]:
+        if bandwidth is not None:
+            _within(f"bandwidth of {name[:60]}", bandwidth, _BANDWIDTH)
+    for quantity, seconds in peaks.launch.items():
+        _within(f"launch, {quantity[:60]}", seconds, _LAUNCH)
+    for level in peaks.levels:
+        if level.nbytes is not None and level.nbytes < 1:
+            raise Implausible(f"nbytes of {level.name[:60]}: expected at least 1, got {level.nbytes}")
+
+
+def check_noise(noise: NoiseFloor) -> None:
+    if not noise.floors:
+        raise Implausible("floors: expected at least one, got none")
+    for floor in noise.floors:
+        _within("seconds", floor.seconds, _SECONDS)
+        _within("between", floor.between, _SPREAD)
+        _within("within", floor.within, _SPREAD)
+
+
+def _within(name: str, number: float, limits: tuple[float, float]) -> None:
+    if not limits[0] <= number <= limits[1]:  # nor is NaN
+        raise Implausible(f"{name}: expected {limits[0]:g} to {limits[1]:g}, got {number:g}")
+
+
+def moment(name: str, text: str) -> datetime:
     try:
-        datetime.fromisoformat(text)
+        if _MOMENT.fullmatch(text):
+            return datetime.fromisoformat(text)
     except ValueError:
-        raise Implausible(f"{name}: expected a date as in 2030-12-31T18:00:00.000+00:00, got {text[:60]!a}") from None
-    _at_most(name, text, _MOMENT)
+        pass  # a month 13
+    raise Implausible(f"{name}: expected a date as in 2030-12-31T18:00:00.000+00:00, got {text[:60]!a}")
+
+
+def past(name: str, text: str) -> None:
+    """Of what counts as long as nothing newer is there: from the future it would count for ever."""
+    if moment(name, text) > datetime.now(timezone.utc) + _AHEAD:
+        raise Implausible(f"{name}: expected a date that is not to come, got {text}")
 
 
 def _at_most(name: str, text: str, most: int) -> None:

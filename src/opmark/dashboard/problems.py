@@ -17,9 +17,10 @@ class Problem(Struct, frozen=True, omit_defaults=True):
 class Refused(OpmarkError):
     """An answer of another kind than a wrong parameter: not allowed, too much, not now."""
 
-    def __init__(self, status: int, message: str, hint: str | None = None) -> None:
+    def __init__(self, status: int, message: str, hint: str | None = None, *, wait: int = 0) -> None:
+        """`wait`: seconds after which it may be otherwise."""
         super().__init__(message, hint)
-        self.status = status
+        self.status, self.wait = status, wait
 
 
 def status_of(error: OpmarkError) -> int:

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
+from weakref import finalize
 
 from sqlalchemy import event
 
 from opmark.api.common import PathLike
 from opmark.api.looking import item_at
-from opmark.dashboard.kept import Kept, KeptCases, KeptSummaries, findings, progress
+from opmark.dashboard.kept import Counted, Kept, KeptCases, KeptSummaries, progress
+from opmark.dashboard.marks import findings
 from opmark.dashboard.parts import Part, Wanted, part_at, part_of
 from opmark.dashboard.progress import Progress
-from opmark.errors import StoreError, UnknownName
+from opmark.errors import OpmarkError, StoreError, UnknownName
 from opmark.schema import Case, Record, Run
 from opmark.schema.item import Item, Looked
 from opmark.schema.run_summary import RunSummary
@@ -50,7 +52,7 @@ class Reader:
         self._lock = Lock()
         self._turn = Lock()
         self._opened: SqlStore | None = None
-        self._file: tuple[int, int] | None = None
+        self._file: tuple[int, ...] | None = None
         self._kept, self._summaries, self._cases = Kept(), KeptSummaries(), KeptCases()
         self._closing = Event()
         self._ahead: Thread | None = None
@@ -64,13 +66,16 @@ class Reader:
 
     @property
     def store(self) -> SqlStore:
-        """For reading. `StoreError` where there is none; another file of the same name is another store."""
+        """For reading. `StoreError` where there is none; another file of the same name is another store, and so is one
+        of an older version, of which a copy is read, as soon as somebody wrote to it."""
         with self._lock:
-            now = _file_number(address(self.db))
+            where = address(self.db)
+            now = _state_of(where, written=self._opened is not None and self._opened.copied)
             if self._opened is None or now != self._file:
                 self._forget()
+                before = _state_of(where, written=True)  # what is written from here on is seen the next time
                 self._opened = _read_only(open_sql(self.db))
-                self._file = now
+                self._file = before if self._opened.copied else _state_of(where)
             return self._opened
 
     def runs(self) -> list[Run]:
@@ -91,6 +96,10 @@ class Reader:
 
     def summaries(self, runs: Sequence[Run]) -> list[RunSummary]:
         """In the order of the runs."""
+        return [one.summary for one in self.counted(runs)]
+
+    def counted(self, runs: Sequence[Run]) -> list[Counted]:
+        """The same with their marks, which change with whatever is written to a run."""
         if not runs:
             return []
         store = self.store  # first: another file begins with nothing kept
@@ -105,10 +114,10 @@ class Reader:
         """What answers about these runs depend on; None while one of them is being written: then also on the time."""
         known = self.runs()
         runs = [find_run(self.store, name) for name in names] if known else []
-        summaries = self.summaries(runs)
-        if not runs or any(one.missing for one in summaries):
+        found = self.counted(runs)
+        if not runs or any(one.summary.missing for one in found):
             return None
-        return self._file, tuple(known), tuple((one.run.id, one.records) for one in summaries), findings(self.store)
+        return self._file, tuple(known), tuple((one.summary.run.id, one.mark) for one in found), findings(self.store)
 
     def item(self, run: Run, key: str) -> tuple[Item, dict[str, Any]]:
         """With the facts of its environment; of a run that nobody looked at, no more than the item is read."""
@@ -155,6 +164,8 @@ class Reader:
         if self._ahead:
             self._ahead.join()
         with self._lock:
+            if self._opened is not None:
+                self._opened.close()
             self._forget()
 
     @contextmanager
@@ -177,18 +188,17 @@ class Reader:
             yield
 
     def _read_newest(self) -> None:
-        try:
-            for step in self._steps():
-                if not self._is_quiet():
-                    return
-                with self.turn():
-                    step()
-        except StoreError:
-            return  # whoever asks for a page is told
+        for step in self._steps():
+            if not self._is_quiet():
+                return
+            with self.turn(), suppress(OpmarkError):  # whoever asks for that page is told
+                step()
 
     def _steps(self) -> Iterator[Callable[[], object]]:
         """Each of them short: who asks for a page meanwhile has half of the processor."""
-        known = self.runs()
+        known: list[Run] = []
+        with suppress(StoreError):
+            known = self.runs()
         yield lambda: self.summaries(known[:FIRST_PAGE])
         yield from (partial(self.looked, run) for run in known[:READ_AHEAD])
         yield self.cases
@@ -204,21 +214,30 @@ class Reader:
         return False
 
     def _forget(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
+        """It is closed as soon as the last who reads from it is done."""
         self._opened = None
         self._kept, self._summaries, self._cases = Kept(), KeptSummaries(), KeptCases()
 
 
-def _file_number(where: str | Path) -> tuple[int, int] | None:
-    """What tells a file from another one of the same name; a server has none."""
+def _state_of(where: str | Path, *, written: bool = False) -> tuple[int, ...] | None:
+    """What tells a file from another one of the same name, and with `written` also from itself before somebody wrote to
+    it; a server has none."""
     if isinstance(where, str):
         return None
     try:
         found = where.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    number = (found.st_dev, found.st_ino)
+    return (*number, *_written(where), *_written(Path(f"{where}-wal"))) if written else number
+
+
+def _written(file: Path) -> tuple[int, int]:
+    try:
+        found = file.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
 
 
 def _read_only(store: SqlStore) -> SqlStore:
@@ -231,4 +250,5 @@ def _read_only(store: SqlStore) -> SqlStore:
             connection.execute("PRAGMA query_only=ON")
 
         engine.dispose()  # those that were opened before
+    finalize(store, store.database.close)  # others may still be reading when another takes its place
     return store

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -14,22 +15,31 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 
 
+@dataclass
+class _Answer(Generic[_Value]):
+    lock: Lock = field(default_factory=Lock)
+    found: list[_Value] = field(default_factory=list)
+    """The one, as soon as it is made."""
+
+
 class Remembered(Generic[_Key, _Value]):
-    """A key has to say all that an answer depends on. Who comes second waits for who came first."""
+    """A key has to say all that an answer depends on. Who comes second for the same waits for who came first."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = Lock()
-        self._known: OrderedDict[_Key, _Value] = OrderedDict()
+        self._known: OrderedDict[_Key, _Answer[_Value]] = OrderedDict()
 
     def get(self, key: _Key, make: Callable[[], _Value]) -> _Value:
         with self._lock:
-            if key not in self._known:
-                self._known[key] = make()
+            answer = self._known.setdefault(key, _Answer())
             self._known.move_to_end(key)
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
-            return self._known[key]
+        with answer.lock:
+            if not answer.found:
+                answer.found.append(make())
+            return answer.found[0]
 
 
 class OfStore(Generic[_Value]):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
+import re
 import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from urllib.parse import urlsplit
 
+from opmark.api.tokens import is_loopback
 from opmark.errors import InvalidParameter
 
 SHORTEST_TOKEN = 16
@@ -20,7 +20,10 @@ LONGEST_TOKEN = 4096
 SESSION_SECONDS = 12 * 3600
 MOST_SESSIONS = 1000
 COOKIE = "opmark_session"
+"""Begins its name. Browsers keep cookies by host: two servers of one machine differ by their ports behind it."""
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([\w.-]+))(?::\d{1,5})?", re.ASCII)
+"""Name or address, and perhaps a port; nothing with which it could pass for a path as well."""
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -34,15 +37,6 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "x-frame-options": "DENY",
 }
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def checked_token(token: str | None) -> str | None:
@@ -61,10 +55,12 @@ def checked_token(token: str | None) -> str | None:
 
 def host_of(header: str) -> str:
     """Of a Host header, without its port; empty where it is none."""
-    try:
-        return urlsplit(f"//{header}").hostname or ""
-    except ValueError:
-        return ""
+    found = _HOST.fullmatch(header)
+    return (found[1] or found[2]).lower() if found else ""
+
+
+def cookie_name(port: int) -> str:
+    return f"{COOKIE}_{port}"
 
 
 @dataclass
@@ -79,14 +75,15 @@ class Door:
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def knows_host(self, header: str) -> bool:
-        return self.hosts is None or host_of(header) in self.hosts
+        name = host_of(header)
+        return name in self.hosts if self.hosts is not None else bool(name or not header)
 
     def is_token(self, given: str) -> bool:
         """Compared by their hashes, which are of one length: how long it takes tells nothing."""
         return self.token is not None and hmac.compare_digest(_hash(given), _hash(self.token))
 
-    def lets_in(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> bool:
-        return self.token is None or self.has_token(headers) or self._has_session(cookies.get(COOKIE, ""))
+    def lets_in(self, headers: Mapping[str, str], session: str) -> bool:
+        return self.token is None or self.has_token(headers) or self._has_session(session)
 
     def has_token(self, headers: Mapping[str, str]) -> bool:
         kind, _, given = headers.get("authorization", "").partition(" ")
@@ -113,7 +110,7 @@ class Door:
 
 def hosts_for(host: str, allowed: Iterable[str]) -> frozenset[str] | None:
     """On loopback those that can only mean this machine; elsewhere a token guards, and any unless some are named."""
-    named = frozenset(host_of(one) or one for one in allowed)
+    named = frozenset(host_of(one) or one.lower() for one in allowed)
     if is_loopback(host):
         return LOCAL | named | {host.lower()}
     return named | LOCAL | {host.lower()} if named else None

@@ -1,6 +1,7 @@
 """Clients that take their time: a connection whose request is not whole in time is closed.
 
-uvicorn closes one that is idle between two requests; one that never finishes its first headers it would keep.
+uvicorn closes one that is idle between two requests; one that never finishes its first headers it would keep, and so
+one whose body goes on and on after it was answered. How long a body may take until then, its readers know.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADERS_WITHIN = 15.0
-"""Seconds from the first byte, or from the connection, to the last header."""
+"""Seconds from the first byte, or from the connection, to the last header; and from an answer to the end of what it
+answered."""
 
 
 class Bounded(H11Protocol):
@@ -23,6 +25,8 @@ class Bounded(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self._goes_on_after_its_answer():
+            return
         if self.conn.their_state is not h11.IDLE:
             self._stop()
         elif self._deadline is None and self.timeout_keep_alive_task is None:
@@ -31,6 +35,14 @@ class Bounded(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
         super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._deadline is None and self._goes_on_after_its_answer():
+            self._wait()
+
+    def _goes_on_after_its_answer(self) -> bool:
+        return self.conn.their_state is h11.SEND_BODY and self.cycle is not None and self.cycle.response_complete
 
     def _wait(self) -> None:
         self._deadline = self.loop.call_later(HEADERS_WITHIN, self.transport.close)

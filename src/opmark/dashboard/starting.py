@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from opmark.api.common import PathLike, talk
+from opmark.api.tokens import is_loopback
 from opmark.dashboard.app import application
 from opmark.dashboard.pages import prepare
 from opmark.dashboard.receiving import DEFAULT_LIMIT
-from opmark.dashboard.security import Door, checked_token, hosts_for, is_loopback
+from opmark.dashboard.security import Door, checked_token, hosts_for
 from opmark.dashboard.views.coverage import known_operators
 from opmark.errors import InvalidParameter, UserError
 

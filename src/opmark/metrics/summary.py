@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import nan
 
 from msgspec import Struct
 
@@ -29,10 +30,12 @@ class Summary(Struct, frozen=True):
 
 
 def summarize(measurements: Sequence[Measurement]) -> Summary:
-    """Of one process, or of the same in several: then the process is the unit, and not the sample."""
-    ordered = [sorted(m.samples) for m in measurements]  # once: what follows sorts again, and finds it done
+    """Of one process, or of the same in several: then the process is the unit, and not the sample. One without
+    samples is none; where there is no other, the numbers are NaN."""
+    # Sorted once: what follows sorts again, and finds it done.
+    ordered = [sorted(m.samples) for m in measurements if m.samples] or [[nan]]
     medians = [median(values) for values in ordered]
-    if len(measurements) > 1:
+    if len(ordered) > 1:
         centre, interval = median(medians), log_interval(medians)
     else:
         centre, interval = medians[0], median_interval(ordered[0])
@@ -45,6 +48,6 @@ def summarize(measurements: Sequence[Measurement]) -> Summary:
         noise=median([noise(values) for values in ordered]),
         samples=sum(len(m.samples) for m in measurements),
         fastest=min(values[0] for values in ordered),
-        processes=len(measurements),
+        processes=len(ordered),
         cycles=median(found) if found else None,
     )

@@ -71,6 +71,11 @@ class Columns(NamedTuple):
             len({(pair.quantity, pair.cache) for pair in pairs if pair.quantity}) > 1,
         )
 
+    @classmethod
+    def on_a_page(cls, pairs: Sequence[Pairing]) -> Columns:
+        """What is read later, or by others, says of every row what was compared."""
+        return cls.of(pairs)._replace(quantity=any(pair.quantity for pair in pairs))
+
     @property
     def heads(self) -> list[str]:
         named = (("phase", self.phase), ("where", self.where), ("quantity", self.quantity))

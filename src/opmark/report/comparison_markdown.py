@@ -16,17 +16,24 @@ _FOLDED = ("undecided", "cleared", "mended", "missing")
 """What nobody has to act on."""
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], who: int) -> Iterator[str]:
-    """The first `who` columns are words, figures follow at the right, what is said of a row is last."""
+_VERDICT = ("verdict", "")
+
+
+def table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], who: int, words: Collection[str] = _VERDICT
+) -> Iterator[str]:
+    """The first `who` columns are words, and those named so; figures stand at the right."""
+    left = [i < who or head in words for i, head in enumerate(heads)]
     yield f"| {' | '.join(map(escaped, heads))} |"
-    yield f"| {' | '.join('---' if i < who or not head else '---:' for i, head in enumerate(heads))} |"
+    yield f"| {' | '.join('---' if at_left else '---:' for at_left in left)} |"
     for row in rows:
         yield f"| {' | '.join(map(escaped, row))} |"
 
 
-def pairs_table(pairs: Sequence[Pairing]) -> Iterator[str]:
-    columns = Columns.of(pairs)
-    rows = [[*columns.cells(pair), *figures(pair)] for pair in pairs]
+def pairs_table(pairs: Sequence[Pairing], longest: int | None = None) -> Iterator[str]:
+    """`longest`: characters of a cell; None for as many as there are."""
+    columns = Columns.on_a_page(pairs)
+    rows = [[cell[:longest] for cell in (*columns.cells(pair), *figures(pair))] for pair in pairs]
     yield from table([*columns.heads, *FIGURES], rows, len(columns.heads))
 
 
@@ -61,6 +68,6 @@ def summary_markdown(checked: Checked) -> str:
 
 
 def _findings(found: Sequence[Finding]) -> Iterator[str]:
-    columns = Columns.of([finding.pair for finding in found])
+    columns = Columns.on_a_page([finding.pair for finding in found])
     rows = [[*columns.cells(finding.pair), *row_figures(finding)] for finding in found]
     yield from table([*columns.heads, *FIGURES], rows, len(columns.heads))

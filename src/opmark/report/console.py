@@ -51,9 +51,16 @@ def print_records(
 def _print_table(found: Sequence[Row], columns: Sequence[str], cells: Sequence[Cells], console: Console) -> None:
     table = _wide(columns, cells)
     needed = natural_width(table, console)
-    if SAMPLES not in columns and needed + SAMPLES_WIDTH <= console.width:
-        table = _wide(with_samples(columns, cells, found, console.encoding), cells)
-    print_lines(table if needed <= console.width else _narrow(columns, cells), console)
+    if needed > console.width:  # the second line of each has room
+        table = _narrow(_drawn(columns, cells, found, console), cells)
+    elif needed + SAMPLES_WIDTH <= console.width:
+        table = _wide(_drawn(columns, cells, found, console), cells)
+    print_lines(table, console)
+
+
+def _drawn(columns: Sequence[str], cells: Sequence[Cells], found: Sequence[Row], console: Console) -> Sequence[str]:
+    """With the samples, unless they are there already."""
+    return columns if SAMPLES in columns else with_samples(columns, cells, found, console.encoding)
 
 
 def _print_by_hand(found: Sequence[Row], columns: Sequence[str], cells: Sequence[Cells], console: Console) -> None:
@@ -61,12 +68,12 @@ def _print_by_hand(found: Sequence[Row], columns: Sequence[str], cells: Sequence
     text = _aligned(columns, cells)
     needed = max(map(cell_len, text.splitlines())) if console.is_terminal else 0
     if needed > console.width:
-        figures = _figures_of(columns)
+        figures = _figures_of(_drawn(columns, cells, found, console))
         pairs = [(_joined(row, *_WHO).plain, _joined(row, *figures, named=True).plain) for row in cells]
         text = "".join(f"{printable(who)}\n  {printable(what)}\n" for who, what in pairs)
     elif console.is_terminal:
-        if SAMPLES not in columns and needed + SAMPLES_WIDTH <= console.width:
-            text = _aligned(with_samples(columns, cells, found, console.encoding), cells)
+        if needed + SAMPLES_WIDTH <= console.width:
+            text = _aligned(_drawn(columns, cells, found, console), cells)
         text = _coloured(text, cells, console)
     console.file.write(text)
 

@@ -13,7 +13,10 @@ from opmark.report.html.environment import facts_of
 from opmark.report.html.failures import Group, failed_groups, skipped_groups
 from opmark.report.html.item_table import COLUMNS
 from opmark.report.html.summary import about, called, sentence, unfinished
+from opmark.report.html.versus import spread
+from opmark.schema.comparison import Pairing
 from opmark.schema.item import Item
+from opmark.schema.measurement import PREEMPTED
 from opmark.units import counted
 
 LONGEST = 65_000
@@ -22,7 +25,16 @@ _CASES = 5
 """Of one reason that are named."""
 _ROOM = 400
 """Kept for what is said of what was left out."""
+_SAID = 300
+"""Characters of one text that others wrote: a label, a reason, a fact."""
+_LINE = 2000
+"""Characters of a line that lists several of these."""
 _NOWHERE = Place(1, frozenset())
+_SIGNS = (("❌", ("failed", "slower")), ("⚠️", ("undecided", "skipped")), ("✅", ("same", "faster")))
+"""Of a comparison, by the gravest that is said of a case; where nothing could be compared it is the second."""
+_FOLDS = ("failed", "slower", "faster", "undecided", "same", "skipped")
+_NUMBERS = {"cases", *(column.head for column in COLUMNS if column.number)}
+"""Heads of columns that stand at the right."""
 
 
 class _Written:
@@ -68,7 +80,7 @@ class _Written:
 def markdown_report(content: Content, longest: int = LONGEST) -> str:
     written = _Written(longest)
     if content.title:
-        written.add([f"## {escaped(content.title)}", ""])
+        written.add([f"## {_said(content.title)}", ""])
     for versus in content.comparisons:
         _add_comparison(written, versus)
     for part in content.parts:
@@ -76,46 +88,67 @@ def markdown_report(content: Content, longest: int = LONGEST) -> str:
     return written.text()
 
 
+def _said(text: str, most: int = _SAID) -> str:
+    return escaped(_short(text, most))
+
+
+def _short(text: str, most: int = _SAID) -> str:
+    """What others wrote, so short that it leaves room for the rest."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def _add_comparison(written: _Written, versus: Versus) -> None:
     compared, pairs = versus.compared, chosen(versus.compared)
-    first, *others = [escaped(line) for line in header(compared)]
-    bad = any(word(pair) in ("slower", "failed") for pair in pairs)
-    written.add([f"### {'❌' if bad else '✅'} opmark: {escaped(summary(compared))}", "", f"{first}  "])
+    found: dict[str, list[Pairing]] = {}
+    for pair in pairs:
+        found.setdefault(word(pair), []).append(pair)
+    sign = next((sign for sign, words in _SIGNS if any(one in found for one in words)), "⚠️")
+    first, *others = [_said(line, _LINE) for line in header(compared)]
+    heading = f"### {sign} {_said(compared.a)} → {_said(compared.b)}: {escaped(summary(compared))}"
+    written.add([heading, "", f"{first}  "])
     written.add([*(f"{line}  " for line in others), ""])
-    changed = [pair for pair in pairs if word(pair) in ("slower", "faster", "failed")]
-    for title, listed in (("changed", changed), ("not changed", [pair for pair in pairs if pair not in changed])):
-        if listed:
-            head, rule, *rows = pairs_table(listed)
-            written.fold(counted(len(listed), f"case {title}", f"cases {title}"), [head, rule], rows)
-    written.add([*(f"{escaped(line)}  " for line in list(footer(compared))[1:]), ""])
+    for one in _FOLDS:
+        if listed := found.get(one, []):
+            head, rule, *rows = pairs_table(listed, _SAID)
+            written.fold(counted(len(listed), f"case {one}", f"cases {one}"), [head, rule], rows)
+    told = filter(None, (spread(compared), *list(footer(compared))[1:]))
+    written.add([*(f"{_said(line, _LINE)}  " for line in told), ""])
 
 
 def _add_run(written: _Written, part: Part) -> None:
     looked = part.looked
     failed = failed_groups(looked.items, _NOWHERE)
-    sign = "❌" if failed else "⚠️" if not looked.items else "✅"
-    written.add([f"### {sign} {escaped(called(looked))}: {escaped(sentence(looked))}", ""])
-    if told := unfinished(looked):
+    doubtful = unfinished(looked) or not any(item.usable for item in looked.items) or _preempted(looked.items)
+    sign = "❌" if failed else "⚠️" if doubtful else "✅"
+    written.add([f"### {sign} {_said(called(looked))}: {escaped(sentence(looked))}", ""])
+    for told in filter(None, (unfinished(looked), _preempted(looked.items))):
         written.add([escaped(told), ""])
     _add_groups(written, failed)
     for title, heads, rows in _tables(part):
-        head, rule, *lines = table(heads, rows, 1)
+        words = {name for name in heads if name not in _NUMBERS}
+        head, rule, *lines = table(heads, [[_short(cell) for cell in row] for row in rows], 1, words)
         written.fold(title, [head, rule], lines)
 
 
+def _preempted(items: Sequence[Item]) -> str:
+    spoilt = sum(PREEMPTED in item.headline_cautions for item in items)
+    return (
+        f"{counted(spoilt, 'number')} of {len(items)} preempted: the scheduler's, not the operator's" if spoilt else ""
+    )
+
+
 def _add_groups(written: _Written, groups: Sequence[Group]) -> None:
-    for i, group in enumerate(groups):
-        if not written.add([_group(group)]):
-            written.dropped.append(counted(len(groups) - i, "reason of failures", "reasons of failures"))
-            break
+    missing = sum(not written.add([_group(group)]) for group in groups)
+    if missing:
+        written.dropped.append(counted(missing, "reason of failures", "reasons of failures"))
     if groups:
         written.add([""])
 
 
 def _group(group: Group) -> str:
-    named = "; ".join(escaped(f"{link.text} on {link.where}") for link in group.links[:_CASES])
+    named = "; ".join(_said(f"{link.text} on {link.where}") for link in group.links[:_CASES])
     more = f"; and {group.total - _CASES} more" if group.total > _CASES else ""
-    return f"- **{group.word}**: {escaped(group.first)} ({counted(group.total, 'case')}: {named}{more})"
+    return f"- **{group.word}**: {_said(group.first)} ({counted(group.total, 'case')}: {named}{more})"
 
 
 Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]

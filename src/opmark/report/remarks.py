@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from opmark import units
 from opmark.metrics.doubts import ABOVE_PEAK
 from opmark.report.above_peak import above_peak
 from opmark.report.communication_lines import print_above_link, print_overlaps, print_stragglers

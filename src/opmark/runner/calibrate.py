@@ -60,6 +60,7 @@ class Calibration:
             flops=self._flops("cpu" if on_cpu else "device"),
             levels=_plausible(found),
             launch={m.quantity: summarize([m]).median for m in launch.measurements if _is_launch(m.quantity)},
+            backend=self.info.name,
             threads=self.threads if on_cpu else None,
         )
 

@@ -22,6 +22,8 @@ class Axis(Struct, frozen=True):
     scale: Scale
     names: tuple[str, ...] = ()
     """Of a category axis."""
+    most: float | None = None
+    """Where it ends, if not where the data does: what lies beyond is drawn at its edge."""
 
 
 class Mark(Struct, frozen=True):
@@ -39,6 +41,8 @@ class Mark(Struct, frozen=True):
     link: str = ""
     """The key of the item that it is of, if it is of one."""
     note: str = ""
+    unsure: bool = False
+    """An interval that it should have is not known: it is drawn hollow, as nothing says how near it is."""
 
 
 class Series(Struct, frozen=True):
@@ -60,6 +64,14 @@ class Rule(Struct, frozen=True):
     to: float | None = None
 
 
+class Count(Struct, frozen=True):
+    """How many values lie in a stretch of the axis; in the last also those beyond its end."""
+
+    low: float
+    high: float
+    number: int
+
+
 class Chart(Struct, frozen=True):
     """Numbers are finite, and positive where a scale is logarithmic: who makes it says in `notes` what it left out."""
 
@@ -79,6 +91,8 @@ class Chart(Struct, frozen=True):
     """Of a heatmap: what its cells tell."""
     notes: tuple[str, ...] = ()
     """What was left out, and why; what is doubtful."""
+    spread: tuple[Count, ...] = ()
+    """Of `samples`: the histogram of all values, those without a mark among them."""
 
     def marks(self) -> list[tuple[Series, Mark]]:
         """In their order: the rows of its table."""

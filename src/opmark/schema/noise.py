@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log
+from math import inf, log
 
 from msgspec import Struct
 
@@ -45,9 +45,10 @@ class NoiseFloor(Struct, frozen=True):
     @property
     def largest(self) -> float:
         """For who knows nothing else of a case."""
-        return max(floor.between for floor in self.floors)
+        return max((floor.between for floor in self.floors), default=0.0)
 
     def floor_for(self, seconds: float) -> float:
-        """That of the case whose time is nearest, by factor."""
-        nearest = min(self.floors, key=lambda floor: abs(log(floor.seconds / seconds)))
-        return nearest.between
+        """That of the case whose time is nearest, by factor; 0, as without a floor, where no time is known."""
+        timed = [floor for floor in self.floors if 0 < floor.seconds < inf]
+        nearest = min(timed, key=lambda floor: abs(log(floor.seconds) - log(seconds)), default=None)
+        return nearest.between if nearest else 0.0

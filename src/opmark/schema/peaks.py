@@ -67,6 +67,8 @@ class Peaks(Struct, frozen=True, forbid_unknown_fields=True):
     """Of a processor: the peaks are those of all of them."""
     notes: dict[str, str] = {}
     """By figure, as in `flops.float16`: how it was derived, or where it is from if not from `source`."""
+    backend: str = ""
+    """With which it was measured: calls of another cost something else. Empty in a datasheet."""
 
     @property
     def memory_bandwidth(self) -> float | None:

@@ -40,6 +40,12 @@ class Settings(Struct, frozen=True):
     """Which of several fresh processes this is for."""
 
 
+def alike(case: str, backend: str, implementation: str, settings: Settings) -> tuple[object, ...]:
+    """Equal for tasks that are the same but for the process. `case`: its id."""
+    same = replace(settings, process=0) if settings.process else settings
+    return case, backend, implementation, same
+
+
 _written: dict[bytes, str] = {}
 """Settings as ids have them, by what encodes them fastest: a run has few, and one id a record."""
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from opmark.stats import student
+from opmark.stats.factors import exp
 from opmark.stats.segments import SHORTEST, best_split, cleaned, deviation, segmented
 from opmark.stats.summary import median, robust_deviation
 from opmark.stats.verdict import ALPHA
@@ -128,8 +129,8 @@ def _change(at: int, before: Values, after: Values, carried: float, looks: int) 
     step = levels[1] - levels[0]
     half = student.quantile(1 - ALPHA / 2, freedom) * error
     p = 2 * student.tail(abs(step) / error, freedom) if error > 0 else float(step == 0)
-    low, ratio, high = (math.exp(step + offset) for offset in (-half, 0.0, half))
-    return Change(at, math.exp(levels[0]), math.exp(levels[1]), ratio, low, high, min(1.0, looks * p))
+    low, ratio, high = (exp(step + offset) for offset in (-half, 0.0, half))
+    return Change(at, exp(levels[0]), exp(levels[1]), ratio, low, high, min(1.0, looks * p))
 
 
 def _carried(rests: Sequence[Values]) -> float:

@@ -9,6 +9,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from opmark.stats import student
+from opmark.stats.factors import exp
 from opmark.stats.summary import median
 
 
@@ -55,7 +56,7 @@ def log_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
     centre = sum(logs) / len(logs)
     deviation = math.sqrt(sum((value - centre) ** 2 for value in logs) / (len(logs) - 1))
     half = student.quantile((1 + confidence) / 2, len(logs) - 1) * deviation / math.sqrt(len(logs))
-    return Interval(math.exp(centre - half), math.exp(centre + half), confidence)
+    return Interval(exp(centre - half), exp(centre + half), confidence)
 
 
 @lru_cache(maxsize=4096)

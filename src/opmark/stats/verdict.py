@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from opmark.schema.comparison import Verdict
 from opmark.stats import student
+from opmark.stats.factors import exp
 
 ALPHA = 0.01
 MARGIN = 0.01
@@ -166,7 +167,7 @@ def _judge(found: _Estimate, limits: _Limits) -> Comparison:
         verdict = "slower" if centre > 0 else "faster"
     elif abs(centre) + seen + drift <= math.log1p(alike(limits.margin, limits.drift)):
         verdict = "same"
-    return Comparison(verdict, math.exp(centre), math.exp(centre - half), math.exp(centre + half), p)
+    return Comparison(verdict, exp(centre), exp(centre - half), exp(centre + half), p)
 
 
 def _finest(margin: float) -> float:
@@ -174,7 +175,7 @@ def _finest(margin: float) -> float:
 
 
 def _unknown(centre: float) -> Comparison:
-    return Comparison("undecided", math.exp(centre), 0.0, math.inf, 1.0)
+    return Comparison("undecided", exp(centre), 0.0, math.inf, 1.0)
 
 
 def _moments(logs: Sequence[float]) -> tuple[float, float | None]:

@@ -12,17 +12,11 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Select, literal, select
 
-from opmark.schema import Cost
+from opmark.schema import Cost, Settings
 from opmark.schema.record import FAILED, Status
 from opmark.store.pack import decoding, plain_body
 from opmark.store.sql import SqlStore
 from opmark.store.tables import BENCH_CASE, RECORD
-
-
-class Settings(Struct, frozen=True):
-    effort: str
-    mode: str = ""
-    seed: int = 0
 
 
 class _Case(Struct, frozen=True):
@@ -36,6 +30,8 @@ class _Task(Struct, frozen=True):
 
 class _Memory(Struct, frozen=True):
     peak: int
+    source: str = ""
+    resolution: int = 1
 
 
 class _Compilation(Struct, frozen=True):

@@ -15,7 +15,7 @@ from opmark.schema.pushed import Note, Received
 from opmark.store.merge import add_findings, add_notes
 from opmark.store.pack import encoded, from_row, pack_samples, storable, storable_json
 from opmark.store.sql import SqlStore, run_row
-from opmark.store.tables import ENVIRONMENT, RECORD, RUN
+from opmark.store.tables import ENVIRONMENT, FINDING, RECORD, RUN
 
 _AT_ONCE = 500
 """Ids in one statement: databases limit how many values one takes."""
@@ -52,7 +52,7 @@ def take_in(store: SqlStore, arrived: Arrived) -> Received:
         for some in _parts(missing):
             store.add_records(here, list(some))
         add_notes(here, run_id, [_note_row(note) for note in arrived.notes])
-        findings = add_findings(here, [_finding_row(finding) for finding in arrived.findings])
+        findings = add_findings(here, [_finding_row(finding) for finding in _unknown(here, arrived.findings)])
         stored = here.execute(select(func.count()).where(RECORD.c.run_id == run_id)).scalar_one()
     return Received(run_id, begun, len(arrived.records), len(missing), findings, stored)
 
@@ -105,6 +105,13 @@ def _comparable(body: bytes | str, samples: bytes) -> tuple[bytes, bytes]:
     """By bytes: NaN is not equal to itself."""
     record = from_row(body, samples)
     return encoded(record), pack_samples([m.samples for m in record.measurements])
+
+
+def _unknown(here: Connection, findings: Sequence[Finding]) -> list[Finding]:
+    """Those of machines of which nothing of the kind is known here. All verdicts about a machine rest on one finding:
+    what a stranger says of it must not take the place of what was found out before."""
+    known = {tuple(row) for row in here.execute(select(FINDING.c.kind, FINDING.c.chip).distinct())}
+    return [finding for finding in findings if (finding.kind, storable(finding.chip)) not in known]
 
 
 def _note_row(note: Note) -> dict[str, Any]:

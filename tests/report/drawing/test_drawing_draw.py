@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from made_up import HOSTILE
 from opmark.report.drawing.draw import svg
 from opmark.report.drawing.numbers import numbers
 from opmark.report.drawing.sound import left_out
-from opmark.schema.chart import Axis, Chart, Mark, Role, Rule, Series, Shape
+from opmark.schema.chart import Axis, Chart, Count, Mark, Role, Rule, Series, Shape
 
 SVG = "{http://www.w3.org/2000/svg}"
 TIME = Axis("time", "s", "log")
@@ -66,6 +67,7 @@ SAMPLES = chart(
     Series("outliers", (Mark(40, 2e-3),), "points", "alarm"),
     kind="samples", x=Axis("sample", "count", "linear"), y=Axis("time", "s", "linear"),
     rules=(Rule("y", 1.003e-3, "median"), Rule("y", 1.002e-3, "", to=1.004e-3)),
+    spread=(Count(1e-3, 1.5e-3, 400), Count(1.5e-3, 2e-3, 1)),
 )  # fmt: skip
 KINDS = {"plot": chart(plain(), plain("band", low=1e-7, high=1e-4)), "bars": BARS, "forest": FOREST, "heatmap": HEAT,
          "samples": SAMPLES}  # fmt: skip
@@ -134,7 +136,7 @@ def test_more_series_than_a_legend_holds_are_counted() -> None:
 
 def test_cells_tell_their_values_and_empty_ones_are_hatched() -> None:
     drawn = root(HEAT)
-    assert {"50", "0.4", "170", "not measured"} <= set(said(drawn))
+    assert {"50", "0.4", "170", "no number"} <= set(said(drawn))
     assert {"h5", "h0", "h9", "nothing"} <= classes(drawn)
 
 
@@ -147,6 +149,14 @@ def test_bars_begin_at_zero() -> None:
     assert wide[3] == wide[1]
 
 
+def test_bars_of_several_series_have_a_marker_each_beside_their_colour() -> None:
+    def signs(of: Chart) -> int:
+        return sum(one.get("class") == "dots" for one in root(of).iter())
+
+    assert signs(BARS) == 4, "beside the bars and in the legend"
+    assert signs(replace(BARS, series=BARS.series[:1])) == 0
+
+
 def test_a_forest_plot_has_points_and_a_line_at_one() -> None:
     drawn = root(FOREST)
     assert "rule" in classes(drawn)
@@ -154,9 +164,35 @@ def test_a_forest_plot_has_points_and_a_line_at_one() -> None:
     assert {"alarm", "whiskers"} <= classes(drawn)
 
 
-def test_samples_have_a_histogram() -> None:
+def test_what_has_no_interval_does_not_look_certain() -> None:
+    of = replace(FOREST, series=(Series("same", (Mark(1.0, 1, unsure=True), Mark(1.0, 2, low=0.9, high=1.1))),))
+    hollow = [one.get("data-i") for one in root(of).iter() if one.get("class") == "hollow"]
+    assert hollow == ["0"]
+    assert numbers(of).rows[0].cells[-2:] == ("unknown", "unknown")
+
+
+@pytest.mark.parametrize(("known", "areas", "whiskers"), [("111", 1, 0), ("101", 0, 1), ("11011", 2, 0), ("000", 0, 0)])
+def test_a_band_is_interrupted_where_an_interval_is_not_known(known: str, areas: int, whiskers: int) -> None:
+    marks = tuple(Mark(2.0**i, 1.0, low=0.5 if one == "1" else None, high=2.0 if one == "1" else None)
+                  for i, one in enumerate(known))  # fmt: skip
+    paths = {one.get("class"): one.get("d", "") for one in root(chart(Series("a", marks, "band"))).iter()}
+    assert paths.get("area", "").count("z") == areas
+    assert bool(paths.get("whiskers")) == bool(whiskers)
+
+
+def test_samples_have_a_histogram_of_what_the_chart_has_counted() -> None:
     assert "histogram" in classes(root(SAMPLES))
-    assert "median" in said(root(SAMPLES))
+    assert {"median", "400"} <= set(said(root(SAMPLES)))
+    assert "histogram" not in classes(root(replace(SAMPLES, spread=())))
+
+
+def test_what_lies_beyond_the_end_of_an_axis_is_at_its_edge() -> None:
+    def heights(most: float | None) -> list[float]:
+        drawn = root(replace(SAMPLES, y=replace(SAMPLES.y, most=most)))
+        return [float(one.get("cy", 0)) for one in drawn.iter() if one.tag.endswith("circle") and one.get("data-i")]
+
+    free, ended = heights(None), heights(1.01e-3)
+    assert max(free) - min(free) < 5 < 150 < max(ended) - min(ended)
 
 
 BROKEN = (float("nan"), float("inf"), 0.0, -1.0)

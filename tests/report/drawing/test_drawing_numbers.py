@@ -14,7 +14,7 @@ def test_a_row_a_mark_with_units_and_only_columns_that_say_something() -> None:
     found = numbers(of)
     assert found.head == ("of", "size", "time", "from", "to", "note")
     assert found.rows[0] == (("add 1K", "1 KiB", "10.00 µs", "9.000 µs", "11.00 µs", ""), "key")
-    assert found.rows[1] == (("", "2 KiB", "20.00 µs", "", "", "noisy"), "")
+    assert found.rows[1] == (("one", "2 KiB", "20.00 µs", "", "", "noisy"), ""), "a row always has a name"
     assert found.words == (True, False, False, False, False, True)
 
 
@@ -28,7 +28,7 @@ def test_series_have_a_column_where_there_are_several() -> None:
 def test_cells_tell_what_was_not_measured() -> None:
     cells = Series("share", (Mark(0, 1, value=0.123), Mark(1, 1)), "cells")
     found = numbers(Chart("a", "t", "", "heatmap", NAMES, NAMES, (cells,), values=Axis("share", "share", "linear")))
-    assert [row.cells for row in found.rows] == [("exp", "add", "12.3 %"), ("exp", "exp", "not measured")]
+    assert [row.cells for row in found.rows] == [("exp", "add", "12.3 %"), ("exp", "exp", "no number")]
 
 
 def test_samples_have_more_digits() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from itertools import combinations
+from math import dist
+from operator import mul
 
 import pytest
 
@@ -92,11 +95,15 @@ def blocks() -> dict[str, dict[str, str]]:
     return {name: dict(re.findall(r"--([\w-]+):\s*([^;]+);", body)) for name, (_, body) in named.items()}
 
 
-def luminance(colour: str) -> float:
+def linear_light(colour: str) -> list[float]:
     digits = colour.removeprefix("#")
     digits = "".join(one * 2 for one in digits) if len(digits) == 3 else digits
     parts = [int(digits[k : k + 2], 16) / 255 for k in (0, 2, 4)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+
+
+def luminance(colour: str) -> float:
+    linear = linear_light(colour)
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -112,6 +119,34 @@ def test_colours_can_be_told_from_the_paper(theme: str) -> None:
         assert contrast(colours[name], colours["paper"]) >= 4.5, name
     for k in range(COLOURS):
         assert contrast(colours[f"s{k}"], colours["paper"]) >= 3, f"s{k}"
+
+
+# How linear light reaches eyes without one kind of cone, after Machado, Oliveira and Fernandes (2009).
+EYES = {
+    "usual": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.01182, 0.04294, 0.968881)),
+}
+
+
+def seen(colour: str, eyes: str) -> tuple[float, float, float]:
+    """In CIE L*a*b*, where distances are about as large as they look."""
+    light = linear_light(colour)
+    red, green, blue = (min(1.0, max(0.0, sum(map(mul, row, light)))) for row in EYES[eyes])
+    x = (0.4124564 * red + 0.3575761 * green + 0.1804375 * blue) / 0.95047
+    y = 0.2126729 * red + 0.7151522 * green + 0.072175 * blue
+    z = (0.0193339 * red + 0.119192 * green + 0.9503041 * blue) / 1.08883
+    fx, fy, fz = (v ** (1 / 3) if v > 0.008856 else 7.787 * v + 16 / 116 for v in (x, y, z))
+    return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
+
+
+@pytest.mark.parametrize("eyes", EYES)
+@pytest.mark.parametrize("theme", ["light", "dark", "print"])
+def test_colours_can_be_told_from_each_other(theme: str, eyes: str) -> None:
+    colours = [blocks()[theme][f"s{k}"] for k in range(COLOURS)]
+    for i, j in combinations(range(COLOURS), 2):
+        apart = dist(seen(colours[i], eyes), seen(colours[j], eyes))
+        assert apart > (18 if max(i, j) < 6 else 13), (i, j, apart)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark", "print"])

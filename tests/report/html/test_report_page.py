@@ -5,16 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from charts.handmade import GPU_FACTS, MEASURED, RUN, item, timing
 from made_up import HOSTILE
+from opmark.api import reporting
 from opmark.api.reporting import charts_of, make_report
+from opmark.charts.gallery import FIGURES
 from opmark.errors import UserError
 from opmark.report.html.compact import compact
 from opmark.report.html.strip import strip, thinned
 from opmark.schema import Record, Run
+from opmark.schema.chart import Axis, Chart, Mark, Series
+from opmark.schema.item import Ceilings
+from opmark.schema.item import Looked as LookedAt
 from page_checks import checked
 from showcase import CPU, GPU, Maker, fill, run, showcase
 
@@ -52,7 +59,7 @@ def test_what_failed_comes_before_any_number(db: Path) -> None:
 
 def test_every_item_has_a_row_and_its_details(db: Path) -> None:
     text = page("showcase", db=db)
-    rows = re.findall(r'<tr data-backend=[^>]*><td><a href="#(item-[0-9a-f]+)">', text)
+    rows = re.findall(r'<tr data-backend=[^>]*><th scope=row><a href="#(item-[0-9a-f]+)">', text)
     details = re.findall(r'<details class=item id="(item-[0-9a-f]+)">', text)
     assert rows == details
     assert len(rows) == 90
@@ -78,8 +85,41 @@ def test_two_runs_begin_with_their_comparison(db: Path) -> None:
     assert verdicts[:4] == ["slower"] * 4
     assert verdicts[-2:] == ["faster"] * 2
     assert "geometric mean B/A" in text
-    linked = re.findall(r'<tr data-verdict=\w+><td><a href="(#item-[^"]*)">', text)
+    (head,) = re.findall(r"<table id=versus-1 .*?</thead>", text)
+    assert re.findall(r"<button type=button>([^<]*)", head)[:3] == ["operator", "parameters", "quantity"]
+    linked = re.findall(r'<tr data-verdict=\w+><th scope=row><a href="(#item-[^"]*)">', text)
     assert len(linked) == 10
+
+
+def test_with_several_runs_headings_go_deeper_and_regions_have_names_of_their_own(db: Path) -> None:
+    text = page("base", "new", "showcase", db=db, unlike=True)
+    assert "<figcaption><h4" in text
+    for figures in re.findall(r'<h3 id="figures-\d">.*?<h3 id="all-', text, re.DOTALL):
+        assert re.findall(r"<figcaption><(h\d)", figures) == ["h4"] * figures.count("<figure")
+    regions = re.findall(r'role="?region"? aria-label="?([^">]*)', text)
+    assert len(regions) == len(set(regions))
+    assert "<th scope=row></th>" not in text
+    assert not re.search(r"<th scope=row>(?=<t)", text)
+
+
+def test_the_interval_of_a_mean_is_told_apart_from_how_cases_spread(db: Path) -> None:
+    told = re.search(r"geometric mean B/A.*?</div>", page("base", "new", db=db), re.DOTALL)
+    assert told is not None
+    assert re.search(r"the interval is of the mean; single cases lie between 0\.9\d*x and 1\.\d+x", told[0])
+
+
+def test_on_paper_numbers_of_small_figures_are_unfolded_and_of_large_ones_told(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr("opmark.report.html.pdf.printed", lambda text, browser: sent.append(text) or b"%PDF-")
+    make_report("showcase", db=db, format="pdf")
+    printed = r"<details class=.?numbers.? open><summary>Numbers \((\d+) row", r"Its numbers are (\d+) rows: a report"
+    counts, large = ([int(count) for count in re.findall(pattern, sent[0])] for pattern in printed)
+    assert counts
+    assert max(counts) <= 40 < min(large)
+    assert not re.search("<details class=.?numbers.?>", sent[0])
+    assert "<details class=numbers open" not in page("showcase", db=db)
 
 
 def test_three_runs_are_held_against_the_first(db: Path) -> None:
@@ -169,6 +209,12 @@ def test_two_thousand_cases_fit_into_six_megabytes(tmp_path: Path) -> None:
     assert len(text.encode()) < 6_000_000
     assert text.count("<tr data-backend=") == 2000
     assert text.count("<svg class=strip") == 2000
+    assert "left out, so that this file stays small" not in text
+
+
+def test_figures_without_room_are_named(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "charts_of", lambda looked: charts_of(looked, 50))
+    text = page("showcase", db=db)
     assert "left out, so that this file stays small" in text
 
 
@@ -180,15 +226,42 @@ def test_more_than_two_thousand_are_told_to_be_undrawn(tmp_path: Path, monkeypat
     assert text.count("<svg class=strip") == 3 * 4
 
 
-def test_one_figure_of_each_kind_comes_before_a_second(db: Path) -> None:
+def figures_of(**marks: tuple[int, ...]) -> dict[str, Any]:
+    """By kind how many marks each of its figures has."""
+    axis = Axis("", "", "linear")
+
+    def made(kind: str, counts: tuple[int, ...]) -> list[Chart]:
+        return [Chart(f"{kind}-{i}", f"{kind}-{i}", "", "plot", axis, axis, (Series("", (Mark(1, 1),) * count),))
+                for i, count in enumerate(counts)]  # fmt: skip
+
+    return {kind: lambda looked, kind=kind, counts=counts: made(kind, counts) for kind, counts in marks.items()}
+
+
+def test_one_figure_of_each_kind_comes_before_a_second(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from opmark.api.looking import look
 
-    looked = look("showcase", db=db)
-    every, none = charts_of(looked, 10**9)
-    assert none == []
-    few, left = charts_of(looked, len(every[0].marks()))
-    assert few[0] == every[0]
-    assert len(few) + len(left) == len(every)
+    looked = look("one", db=db)
+    monkeypatch.setattr(reporting, "FIGURES", figures_of(a=(5, 5, 5), b=(5,), c=(5, 1)))
+    kept, left = charts_of(looked, 16)
+    assert [chart.id for chart in kept] == ["a-0", "b-0", "c-0", "c-1"], "in the order of a page"
+    assert left == ["a-1", "a-2"]
+    assert charts_of(looked, 10**9)[1] == []
+
+
+def test_a_large_run_on_a_device_has_a_figure_of_each_kind() -> None:
+    """Each kind has a limit of its own, and together their first figures have room."""
+    sizes = [2**20 * 1.013**n for n in range(2500)]
+    items = [
+        item("add", n, timing(size / 1e12, "device_time", "cold"), timing(1e-6 + size / 3e12, "host_time"),
+             params={"shape": [n + 1], "dtype": "float32"}, backend=backend, environment="gpu", bytes=int(size),
+             flops=int(size * (1 + n % 50)), memory=int(2 * size))
+        for n, size in enumerate(sizes) for backend in ("torch-cuda", "triton-cuda")
+    ]  # fmt: skip
+    found = LookedAt(RUN, tuple(items), {"gpu": GPU_FACTS}, {"gpu": Ceilings(MEASURED)})
+    kinds = {name: charts[0] for name, figure in FIGURES.items() if (charts := figure(found))}
+    assert {"roofline", "frameworks", "overhead", "memory"} <= set(kinds)
+    drawn = {chart.title for chart in charts_of(found)[0]}
+    assert {chart.title for chart in kinds.values()} <= drawn
 
 
 def test_what_can_be_left_out_is_and_nothing_else() -> None:

@@ -15,7 +15,7 @@ from opmark.charts.followed import followed
 from opmark.dashboard.endpoint import Endpoint
 from opmark.dashboard.paging import Page, PageNumber, paged
 from opmark.dashboard.reading import Reader
-from opmark.errors import UnknownName, UserError
+from opmark.errors import StoreError, UnknownName, UserError
 from opmark.registry import parameters_of, way_of
 from opmark.schema import QUANTITIES, Case
 from opmark.schema.chart import Chart
@@ -139,6 +139,8 @@ def _followed(store: SqlStore, case: Case, asked: Asked) -> tuple[list[History],
     wanted = Wanted(case=case.id, backends=backends, quantity=asked.quantity, since=moment(asked.since), last=LAST)
     try:
         return histories(store, wanted).series, ""
+    except StoreError:
+        raise  # that is no word about the case
     except UserError as error:
         return [], error.message
 

@@ -14,7 +14,7 @@ from opmark.analysis.compare import side_of
 from opmark.api.comparing import cases_of
 from opmark.charts.ratios import ratios
 from opmark.dashboard.endpoint import Endpoint
-from opmark.dashboard.kept import findings
+from opmark.dashboard.marks import Mark, findings
 from opmark.dashboard.paging import Page, PageNumber, paged
 from opmark.dashboard.reading import Reader
 from opmark.dashboard.remembered import OfStore, Remembered
@@ -40,7 +40,7 @@ class Asked(Struct, frozen=True):
     a: Annotated[str, Meta(description="A run: its id, the beginning of it, or its label.")] = ""
     b: Annotated[str, Meta(description="The run that is held against it.")] = ""
     quantity: Annotated[str, Meta(description="Another than the headline of each: latency, latency:cold, all.")] = ""
-    margin: Annotated[float, Meta(ge=0, lt=1, description="Differences up to this share are the same.")] = MARGIN
+    margin: Annotated[float, Meta(ge=0, lt=1, description="Up to this share they are the same: 0.01, 1%.")] = MARGIN
     only: Annotated[Only, Meta(description="Cases of which this is said.")] = ""
     unlike: Annotated[bool, Meta(description="Also where the machines are not alike.")] = False
     page: PageNumber = 1
@@ -121,8 +121,8 @@ def view(reader: Reader, asked: Asked) -> Answer:
 class _Key(Struct, frozen=True):
     """While all of this is the same, so is the comparison; what is learnt of noise from other runs may be older."""
 
-    runs: tuple[tuple[str, str, int], tuple[str, str, int]]
-    """Ids, labels and how many records there are."""
+    runs: tuple[tuple[str, str, Mark], tuple[str, str, Mark]]
+    """Ids, labels and how far they were written."""
     quantity: str
     margin: float
     findings: int
@@ -133,8 +133,8 @@ _COMPARED: OfStore[Remembered[_Key, Compared]] = OfStore(lambda: Remembered(_KEP
 
 def compared_runs(reader: Reader, a: Run, b: Run, quantity: str, margin: float) -> Compared:
     """Machines that are not alike too: who shows it decides."""
-    one, other = reader.summaries([a, b])
-    sides = ((a.id, a.label, one.records), (b.id, b.label, other.records))
+    one, other = reader.counted([a, b])
+    sides = ((a.id, a.label, one.mark), (b.id, b.label, other.mark))
     store = reader.store
     key = _Key(sides, quantity, margin, findings(store))
     return _COMPARED.of(store).get(key, lambda: _compared(store, a, b, quantity, margin))

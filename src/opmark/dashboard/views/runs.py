@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -14,12 +14,13 @@ from opmark.schema import Run
 from opmark.schema.run_summary import RunSummary
 
 ROWS = 50
+Status = Literal["", "ok", "wrong", "skipped", "error", "timeout", "oom"]
 
 
 class Asked(Struct, frozen=True):
     q: Annotated[str, Meta(description="In the id, label, description, command or revision of a run.")] = ""
     backend: str = ""
-    status: Annotated[str, Meta(description="Only runs that have a record of this status.")] = ""
+    status: Annotated[Status, Meta(description="Only runs that have a record of this status.")] = ""
     page: PageNumber = 1
 
 

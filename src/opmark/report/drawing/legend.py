@@ -63,7 +63,8 @@ def _sign(entry: Entry, x: float, y: float) -> Iterator[str]:
     """What stands for it in the picture."""
     shape = entry.series.shape
     if shape == "bars":
-        yield f'<g class="boxes"><rect x="{x + 4:.1f}" y="{y - 5:.1f}" width="14" height="10"/></g>'
+        yield f'<g class="boxes"><rect x="{x:.1f}" y="{y - 5:.1f}" width="11" height="10"/></g>'
+        yield f'<g class="dots">{sample(entry.look.marker, x + 18, y, 3.8)}</g>'
         return
     if shape in ("line", "band", "steps"):
         yield f'<path class="line" d="M{x:.1f} {y:.1f}h22"/>'

@@ -13,7 +13,8 @@ from opmark.schema.chart import Axis, Chart, Mark, Series
 _DIGITS = 4
 _FINE = 5
 """Of samples, which differ little from each other."""
-_NOTHING = "not measured"
+_NOTHING = "no number"
+_UNKNOWN = "unknown"
 
 
 class NumberRow(NamedTuple):
@@ -51,16 +52,16 @@ def _columns(chart: Chart) -> Iterator[_Column]:
     marks = [mark for series in chart.series for mark in series.marks]
     digits = _FINE if chart.kind == "samples" else _DIGITS
     if any(mark.label for mark in marks):
-        yield _Column("of", lambda series, mark: clean(mark.label), True)
+        yield _Column("of", lambda series, mark: clean(mark.label or series.name), True)
     if len(chart.series) > 1:
         yield _Column("series", lambda series, mark: clean(series.name), True)
     for axis, of in _axes(chart):
         yield _Column(clean(axis.title) or "value", _told(axis, of, digits), axis.scale == "category")
     ends = interval_axis(chart)
-    if any(mark.low is not None for mark in marks):
-        yield _Column("from", lambda series, mark: exact(mark.low, ends, digits))
-    if any(mark.high is not None for mark in marks):
-        yield _Column("to", lambda series, mark: exact(mark.high, ends, digits))
+    if any(mark.low is not None or mark.unsure for mark in marks):
+        yield _Column("from", lambda series, mark: _UNKNOWN if mark.unsure else exact(mark.low, ends, digits))
+    if any(mark.high is not None or mark.unsure for mark in marks):
+        yield _Column("to", lambda series, mark: _UNKNOWN if mark.unsure else exact(mark.high, ends, digits))
     if any(mark.note for mark in marks):
         yield _Column("note", lambda series, mark: clean(mark.note), True)
 

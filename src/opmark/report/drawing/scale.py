@@ -72,10 +72,10 @@ def drawable(axis: Axis, value: float | None) -> bool:
 
 
 def fitting(axis: Axis, values: Iterable[float], *, zero: bool = False) -> Scaled:
-    """All of these lie inside. `zero`: bars have their foot there."""
+    """All of these lie inside, unless the axis has an end of its own. `zero`: bars have their foot there."""
     if axis.scale == "category":
         return Places(axis.names)
-    found = list(values)
+    found = [value if axis.most is None else min(value, axis.most) for value in values]
     if axis.scale == "linear":
         return _linear([*found, 0.0] if zero else found)
     return _logarithmic(found, 2 if axis.scale == "log2" else 10)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
+from itertools import takewhile
 from unicodedata import east_asian_width
 
 SIZE = 13
 """Pixels of a letter's body, in the picture's own units."""
 _NARROW = frozenset("ijl.,:;'|!()[]/ ft")
 _WIDE = frozenset("mwMW%@")
+_CORE = 0.7
+"""Of the room, for what tells names apart."""
 
 
 def clean(text: str) -> str:
@@ -36,6 +40,32 @@ def shorten(text: str, room: float, size: float = SIZE) -> str:
     keep = max(4, int(len(text) * room / width(text, size)) - 1)
     front = (keep + 1) // 2
     return f"{text[:front].rstrip()}…{text[len(text) - (keep - front) :].lstrip()}"
+
+
+def shorten_apart(texts: Sequence[str], room: float, size: float = SIZE) -> list[str]:
+    """Each shortened; of those that would then read the same, what differs is kept instead."""
+    short = [shorten(text, room, size) for text in texts]
+    alike: dict[str, set[str]] = {}
+    for text, cut in zip(texts, short, strict=True):
+        alike.setdefault(cut, set()).add(clean(text))
+    return [_differing(clean(text), alike[cut], room, size) if len(alike[cut]) > 1 else cut
+            for text, cut in zip(texts, short, strict=True)]  # fmt: skip
+
+
+def _differing(text: str, group: set[str], room: float, size: float) -> str:
+    """The beginning, and the words from the first to the last in which the group differs."""
+    own, others = text.split(" "), [one.split(" ") for one in group]
+    start = _alike(others)
+    end = len(own) - _alike([words[start:][::-1] for words in others])
+    middle = shorten(" ".join(own[start:end]), room * _CORE, size)
+    rest = "…" if end < len(own) else ""
+    front = shorten(" ".join(own[:start]), room - width(f" {middle}{rest}", size), size)
+    return " ".join(filter(None, (front, middle))) + rest
+
+
+def _alike(lists: Sequence[Sequence[str]]) -> int:
+    """How many words at the beginning are the same in all."""
+    return sum(1 for _ in takewhile(lambda words: len(set(words)) == 1, zip(*lists, strict=False)))
 
 
 def _share(one: str) -> float:

@@ -9,6 +9,7 @@ from opmark.schema import Record
 from opmark.schema.chart import Chart
 from opmark.schema.comparison import Compared
 from opmark.schema.item import Item, Looked
+from opmark.schema.task import alike
 
 MARKS = 6100
 """That the figures of a report have together: each is a row of a table as well, and the file has to stay small."""
@@ -65,8 +66,7 @@ def records_by_item(looked: Looked, records: Sequence[Record]) -> dict[str, list
     """Joined as `analysis.items` joins processes; the first of each has the task that the item is named by."""
     groups: dict[tuple[object, ...], list[Record]] = {}
     for record in records:
-        task, settings = record.task, record.task.settings
-        how = (settings.threads, settings.effort, settings.mode, settings.seed)
-        groups.setdefault((task.case.id, task.backend, task.implementation, *how), []).append(record)
+        task = record.task
+        groups.setdefault(alike(task.case.id, task.backend, task.implementation, task.settings), []).append(record)
     found = {group[0].task.id: group for group in groups.values()}
     return {item.key: found[item.key] for item in looked.items if item.key in found}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from html import escape
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -21,15 +22,34 @@ _LEFT = "left out: "
 _KEYS = "arrow keys move from mark to mark, Enter follows its link, Escape hides what it says"
 
 
-def figure(chart: Chart, href: Callable[[str], str]) -> Markup:
+ON_PAPER = 40
+"""Rows of numbers that are printed: more would be a book."""
+
+
+class Shown(NamedTuple):
+    """How a figure stands in a page."""
+
+    level: int = 3
+    """Of its heading."""
+    of: str = ""
+    """What it is of, where a page has several of the same title."""
+    paper: bool = False
+    """Nobody can unfold its numbers."""
+
+
+_USUAL = Shown()
+
+
+def figure(chart: Chart, href: Callable[[str], str], shown: Shown = _USUAL) -> Markup:
     """`href`: the address of an item by its key. Everything that a chart says is escaped here or while it is drawn."""
-    name = identifier(chart)
+    name, h = identifier(chart), f"h{shown.level}"
+    called = safe(", ".join(filter(None, (chart.title, shown.of))))
     return Markup("".join([
         f'<figure class="chart chart-{chart.kind}" id="{name}">',
-        f'<figcaption><h3 id="{name}-title">{safe(chart.title)}</h3>',
+        f'<figcaption><{h} id="{name}-title">{safe(chart.title)}</{h}>',
         f'<p id="{name}-about">{safe(chart.about)}</p>{"".join(_notes(chart))}</figcaption>',
-        f'<div class="drawing" tabindex="0" role="group" aria-label="{safe(chart.title)}: {_KEYS}">{svg(chart)}</div>',
-        *_table(chart, numbers(chart), href),
+        f'<div class="drawing" tabindex="0" role="group" aria-label="{called}: {_KEYS}">{svg(chart)}</div>',
+        *_numbers(called, numbers(chart), href, paper=shown.paper),
         "</figure>",
     ]))  # fmt: skip
 
@@ -45,10 +65,20 @@ def _notes(chart: Chart) -> Iterator[str]:
         yield "</ul>"
 
 
-def _table(chart: Chart, found: Numbers, href: Callable[[str], str]) -> Iterator[str]:
+def _numbers(called: str, found: Numbers, href: Callable[[str], str], *, paper: bool) -> Iterator[str]:
+    count = units.counted(len(found.rows), "row")
+    if paper and len(found.rows) > ON_PAPER:
+        yield f'<p class="muted">Its numbers are {count}: a report in HTML has them.</p>'
+        return
+    yield f'<details class="numbers"{" open" if paper else ""}><summary>Numbers ({count})</summary>'
+    yield f'<div class="scroll" tabindex="0" role="region" aria-label="Numbers: {called}">'
+    yield from _table(found, href)
+    yield "</div></details>"
+
+
+def _table(found: Numbers, href: Callable[[str], str]) -> Iterator[str]:
     """By hand: a template takes seconds for ten thousand rows."""
-    yield f'<details class="numbers"><summary>Numbers ({units.counted(len(found.rows), "row")})</summary>'
-    yield f'<div class="scroll" tabindex="0" role="region" aria-label="Numbers: {safe(chart.title)}"><table><thead><tr>'
+    yield "<table><thead><tr>"
     open_cell = ["<td>" if words else '<td class="n">' for words in found.words]
     for head, words in zip(found.head, found.words, strict=True):
         yield f'<th scope="col"{"" if words else _RIGHT}>{escape(head)}</th>'
@@ -64,4 +94,4 @@ def _table(chart: Chart, found: Numbers, href: Callable[[str], str]) -> Iterator
         for opened, cell in zip(open_cell[1:], cells[1:], strict=True):
             yield f"{opened}{escape(cell)}</td>"
         yield "</tr>"
-    yield "</tbody></table></div></details>"
+    yield "</tbody></table>"

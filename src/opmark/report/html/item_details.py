@@ -9,7 +9,7 @@ from opmark.report.html.cautions import each
 from opmark.report.html.content import Place
 from opmark.report.html.failures import WORDS
 from opmark.report.html.strip import MOST, strip
-from opmark.report.html.text import amount, esc, esc_lines, interval, known, moment, percent, rate, size
+from opmark.report.html.text import amount, esc, esc_lines, interval, known, memory, moment, percent, rate, size
 from opmark.schema import Record
 from opmark.schema.item import Item, Timing
 from opmark.schema.measurement import Caution
@@ -30,6 +30,8 @@ class Look(NamedTuple):
     """Of every quantity, and not only of the headline."""
     open: bool = False
     """On paper nobody can unfold them."""
+    of: str = ""
+    """The run, where a page has several."""
 
 
 def item_details(item: Item, records: Sequence[Record], place: Place, look: Look, figure: str = "") -> str:
@@ -55,10 +57,12 @@ def _quantities(item: Item, records: Sequence[Record], look: Look) -> str:
     if not item.timings:
         return ""
     rows = "".join([_row(timing, _samples(timing, records), look, i) for i, timing in enumerate(item.timings)])
-    heads = "".join(f"<th>{head}" for head in _HEADS)
-    drawn = "<th>in the order taken" if look.dots else ""
+    named = ", ".join(filter(None, (f"{item.name} on {item.where}", look.of)))
+    heads = "".join(f"<th scope=col>{head}" for head in _HEADS)
+    drawn = "<th scope=col>in the order taken" if look.dots else ""
     return (
-        f"<div class=scroll tabindex=0 role=region aria-label=Quantities><table class=q><thead><tr>{heads}{drawn}"
+        f'<div class=scroll tabindex=0 role=region aria-label="Quantities: {esc(named)}">'
+        f"<table class=q><thead><tr>{heads}{drawn}"
         f"<tbody>{rows}</table></div>"
     )
 
@@ -80,7 +84,7 @@ def _row(timing: Timing, samples: Sequence[float], look: Look, number: int) -> s
         f"{timing.samples}{several}",
     )
     drawn = f"<td>{strip(samples, look.dots)}" if look.dots and (look.every or not number) else ""
-    return f"<tr><td>{esc(timing.quantity)} {timing.cache}" + "".join(f"<td>{cell}" for cell in cells) + drawn
+    return f"<tr><th scope=row>{esc(timing.quantity)} {timing.cache}" + "".join(f"<td>{cell}" for cell in cells) + drawn
 
 
 def _facts(item: Item, records: Sequence[Record]) -> Iterator[tuple[str, str]]:
@@ -113,8 +117,7 @@ def _peaks(item: Item) -> Iterator[tuple[str, str]]:
 def _costs(item: Item, records: Sequence[Record]) -> Iterator[tuple[str, str]]:
     work = (size(item.bytes) and f"at least {size(item.bytes)}", item.flops and rate(item.flops, "FLOP"))
     yield "work", ", ".join(part for part in work if part)
-    counter = next((record.memory.source for record in records if record.memory), "")
-    yield "memory", size(item.memory) + (f" (by {counter})" if counter else "")
+    yield "memory", memory(item) + (f" (by {item.memory_source})" if item.memory_source else "")
     yield "compiled in", amount(item.compile_time, "s")
     check = next((record.verification for record in records if record.verification), None)
     if item.verified:

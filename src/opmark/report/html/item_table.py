@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from opmark.report.html.content import Place
 from opmark.report.html.failures import WORDS
-from opmark.report.html.text import amount, esc, interval, percent, rate, size, sortable
+from opmark.report.html.text import amount, esc, interval, memory, percent, rate, sortable
 from opmark.schema.item import Item
 
 FILTERS = ("backend", "dtype", "status", "phase")
@@ -63,7 +63,7 @@ COLUMNS = (
     Column("arithmetic", lambda item: rate(item.flops_per_second, "FLOP/s"), lambda item: item.flops_per_second),
     Column("of peak", lambda item: percent(_of_peak(item)), lambda item: _of_peak(item)),
     Column("of datasheet", lambda item: percent(_of_datasheet(item)), lambda item: _of_datasheet(item)),
-    Column("memory", lambda item: size(item.memory), lambda item: item.memory),
+    Column("memory", memory, lambda item: item.memory),
     Column("cautions", lambda item: ", ".join(item.headline_cautions)),
 )
 
@@ -76,16 +76,18 @@ def _of_datasheet(item: Item) -> float | None:
     return item.of_datasheet.share if item.of_datasheet else None
 
 
-def item_table(items: Sequence[Item], place: Place, *, instead: bool = False) -> Markup:
-    """With its filters. `instead`: there are no details, so that what links to an item finds its row."""
+def item_table(items: Sequence[Item], place: Place, of: str = "", *, instead: bool = False) -> Markup:
+    """With its filters. `of`: the run, where there are several. `instead`: there are no details, so that what links to
+    an item finds its row."""
     name = f"items-{place.number}"
     used = [column for column in COLUMNS if column.always or any(column.text(item) for item in items)]
     heads = "".join(_head(head, number=number) for head, number in _heads(used))
     shared = set.intersection(*(set(item.tags) for item in items)) if items else set()
     names = [f' id="{esc(place.id(item.key))}"' if instead else "" for item in items]
     rows = "".join([_row(item, place, used, shared, own) for item, own in zip(items, names, strict=True)])
+    region = esc(" ".join(filter(None, ("All cases", of and f"of {of}"))))
     return Markup(
-        f"{filters(name, items)}<div class='scroll tall' tabindex=0 role=region aria-label='All items'>"
+        f'{filters(name, items)}<div class="scroll tall" tabindex=0 role=region aria-label="{region}">'
         f"<table id={name} class=items data-sortable><thead><tr>{heads}</thead><tbody>{rows}</tbody></table></div>"
     )
 
@@ -106,7 +108,7 @@ def _row(item: Item, place: Place, used: Sequence[Column], shared: Collection[st
     unseen = " ".join(filter(None, (item.reason, *item.notes, *(tag for tag in item.tags if tag not in shared))))
     said = f' data-t="{esc(unseen[:300])}"' if unseen else ""
     cells = "".join([_cell(item, column) for column in used])
-    return f'<tr{kept}{own}{said}><td><a href="#{esc(place.id(item.key))}">{esc(item.name)}</a>{cells}\n'
+    return f'<tr{kept}{own}{said}><th scope=row><a href="#{esc(place.id(item.key))}">{esc(item.name)}</a>{cells}\n'
 
 
 def _cell(item: Item, column: Column) -> str:

@@ -14,7 +14,7 @@ from opmark.report.html.compact import compact
 from opmark.report.html.content import DETAILED, Content, Part, Place, Versus, place_of
 from opmark.report.html.environment import facts_of
 from opmark.report.html.failures import failed_groups, skipped_groups
-from opmark.report.html.figure import figure
+from opmark.report.html.figure import Shown, figure
 from opmark.report.html.item_details import Look, item_details
 from opmark.report.html.item_table import item_table
 from opmark.report.html.strip import MOST
@@ -43,6 +43,7 @@ def page(content: Content, *, paper: bool = False) -> str:
     first, script = asset("theme.js"), "\n".join(map(asset, _SCRIPTS))
     title = printable(content.title) or named(content)
     places = [place_of(number, part) for number, part in enumerate(content.parts, 1)]
+    several = len(content.parts) > 1 or bool(content.comparisons)
     return templates().get_template("report.html").render(
         title=title,
         policy=policy([style], [first, script]),
@@ -50,9 +51,12 @@ def page(content: Content, *, paper: bool = False) -> str:
         first=Markup(first),
         script=Markup(script),
         version=VERSION,
-        several=len(content.parts) > 1 or bool(content.comparisons),
-        comparisons=[_versus(n, versus, content, places) for n, versus in enumerate(content.comparisons, 1)],
-        parts=[_part(part, place, paper=paper) for part, place in zip(content.parts, places, strict=True)],
+        several=several,
+        comparisons=[_versus(n, one, content, places, paper=paper) for n, one in enumerate(content.comparisons, 1)],
+        parts=[
+            _part(part, place, _shown(part, several=several, paper=paper))
+            for part, place in zip(content.parts, places, strict=True)
+        ],
     )  # fmt: skip
 
 
@@ -71,8 +75,9 @@ def policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
     return f"default-src 'none'; {told}; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def _versus(number: int, versus: Versus, content: Content, places: Sequence[Place]) -> dict[str, Any]:
+def _versus(number: int, versus: Versus, content: Content, places: Sequence[Place], *, paper: bool) -> dict[str, Any]:
     compared = versus.compared
+    shown = Shown(of=printable(f"{compared.a} → {compared.b}") if len(content.comparisons) > 1 else "", paper=paper)
     links: dict[Any, str] = {}
     for part, place in zip(content.parts, places, strict=True):
         if part.looked.run.id in compared.runs:
@@ -84,8 +89,8 @@ def _versus(number: int, versus: Versus, content: Content, places: Sequence[Plac
         "verdicts": verdicts(compared),
         "lines": lines(compared),
         "differences": differences(compared),
-        "figures": [_drawn(versus.chart, f"c{number}", by_case)] if versus.chart else [],
-        "table": versus_table(compared, number, links),
+        "figures": [_drawn(versus.chart, f"c{number}", by_case, shown)] if versus.chart else [],
+        "table": versus_table(compared, number, links, shown.of),
         "only": [
             (side, [printable(one) for one in lone]) for side, lone in zip("AB", compared.only, strict=True) if lone
         ],
@@ -102,13 +107,18 @@ def _by_case(run: str, parts: Sequence[Part], places: Sequence[Place]) -> Callab
     return lambda key: found.get(key, "")
 
 
-def _drawn(chart: Chart, prefix: str, href: Callable[[str], str]) -> Markup:
+def _drawn(chart: Chart, prefix: str, href: Callable[[str], str], shown: Shown) -> Markup:
     """Two runs have figures of the same names."""
-    return Markup(compact(figure(replace(chart, id=f"{prefix}-{chart.id}" if prefix else chart.id), href)))
+    return Markup(compact(figure(replace(chart, id=f"{prefix}-{chart.id}" if prefix else chart.id), href, shown)))
 
 
-def _part(part: Part, place: Place, *, paper: bool) -> dict[str, Any]:
-    looked = part.looked
+def _shown(part: Part, *, several: bool, paper: bool) -> Shown:
+    """Where there are several runs, each has a heading of its own above its figures."""
+    return Shown(4, f"run {called(part.looked)}", paper) if several else Shown(paper=paper)
+
+
+def _part(part: Part, place: Place, shown: Shown) -> dict[str, Any]:
+    looked, paper = part.looked, shown.paper
     prefix = "" if place.number == 1 else f"r{place.number}"
     folded = paper and len(looked.items) > _ON_PAPER
     return {
@@ -123,9 +133,9 @@ def _part(part: Part, place: Place, *, paper: bool) -> dict[str, Any]:
         "doubts": doubts(part, place),
         "numbers": keys(looked, {item.key: place.href(item.key) for item in looked.items}) if looked.items else [],
         "facts": facts_of(looked),
-        "figures": [_drawn(chart, prefix, place.href) for chart in part.charts],
-        "table": item_table(looked.items, place, instead=folded) if looked.items else Markup(),
-        "each": Markup("".join(_details(part, place, paper=paper))) if not folded else Markup(),
+        "figures": [_drawn(chart, prefix, place.href, shown) for chart in part.charts],
+        "table": item_table(looked.items, place, shown.of, instead=folded) if looked.items else Markup(),
+        "each": Markup("".join(_details(part, place, shown))) if not folded else Markup(),
         "folded": folded,
         "missing": [printable(title) for title in part.undrawn],
         "few": len(looked.items) >= _MANY,
@@ -134,16 +144,16 @@ def _part(part: Part, place: Place, *, paper: bool) -> dict[str, Any]:
     }
 
 
-def _details(part: Part, place: Place, *, paper: bool) -> Iterator[str]:
-    items = part.looked.items
+def _details(part: Part, place: Place, shown: Shown) -> Iterator[str]:
+    items, paper = part.looked.items, shown.paper
     dots = MOST if len(items) < _MANY else _FEWER
     prefix = "" if place.number == 1 else f"r{place.number}"
     for number, item in enumerate(items):
-        look = Look(dots if number < DETAILED else 0, len(items) < _MANY, paper)
-        large = _large(part, item, prefix, place) if len(items) <= _LARGE and not paper else ""
+        look = Look(dots if number < DETAILED else 0, len(items) < _MANY, paper, shown.of)
+        large = _large(part, item, prefix, place, shown) if len(items) <= _LARGE and not paper else ""
         yield item_details(item, part.records.get(item.key, ()), place, look, large)
 
 
-def _large(part: Part, item: Item, prefix: str, place: Place) -> str:
+def _large(part: Part, item: Item, prefix: str, place: Place, shown: Shown) -> str:
     chart = part.samples(item, part.records.get(item.key, ())) if part.samples and item.timings else None
-    return str(_drawn(chart, prefix, place.href)) if chart else ""
+    return str(_drawn(chart, prefix, place.href, shown)) if chart else ""

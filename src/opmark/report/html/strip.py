@@ -1,32 +1,54 @@
-"""Samples in a line of text: dots in the order taken, how often each value came at the right, the median across."""
+"""Samples in a line of text: dots in the order taken, how often each value came at the right, the median across.
+
+Stragglers stand at the upper edge with a stroke, whatever they took: the column beside says how long the slowest was.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opmark.stats import median
+from opmark.stats import far_off, median
 
 WIDTH, HEIGHT = 200, 24
 _BINS = 12
 _ASIDE = 36
 """Of the width, for the histogram."""
+_TICK = 4
 MOST = 40
 """Dots that can be told apart."""
 
 
 def strip(samples: Sequence[float], most: int = MOST) -> str:
     """Empty where there is nothing to see. The numbers stand beside it, so it is not read aloud."""
-    low, high = min(samples, default=0.0), max(samples, default=0.0)
-    if len(samples) < 2 or not high > low:
+    low, slowest = min(samples, default=0.0), max(samples, default=0.0)
+    if len(samples) < 2 or not slowest > low:
         return ""
+    high = _top(samples)
     drawn = thinned(samples, most)
     places = [_down(value, low, high) for value in drawn]
     middle = _down(median(samples), low, high)
+    beyond = [i for i, value in enumerate(drawn) if value > high]
     return (
         f'<svg class=strip viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden=true>'
         f'<path class=m d="M0 {middle}H{WIDTH - _ASIDE}"/><path d="{_dots(places)}"/>'
-        f'<path class=h d="{_histogram(samples, low, high)}"/></svg>'
+        f'<path class=h d="{_histogram([value for value in samples if value <= high], low, high)}"/>'
+        f"{_ticks(beyond, len(drawn))}</svg>"
     )
+
+
+def _top(samples: Sequence[float]) -> float:
+    """Of the scale: the slowest that is no straggler, for one of these would press all others into a line."""
+    limit = far_off(samples)
+    usual = max(value for value in samples if value <= limit)
+    return usual if usual > min(samples) else max(samples)
+
+
+def _ticks(beyond: Sequence[int], count: int) -> str:
+    """Stragglers stand at the upper edge, each with a stroke upwards: it lies further off than is drawn."""
+    if not beyond:
+        return ""
+    across = [_across(i, count) for i in beyond]
+    return f'<path class=far d="{"".join(f"M{x} 0v-{_TICK}" for x in across)}"/>'
 
 
 def thinned(samples: Sequence[float], most: int) -> list[float]:
@@ -40,13 +62,17 @@ def thinned(samples: Sequence[float], most: int) -> list[float]:
 
 
 def _down(value: float, low: float, high: float) -> int:
-    return round((HEIGHT - 1) * (high - value) / (high - low))
+    """What lies beyond the scale is at its edge."""
+    return max(0, round((HEIGHT - 1) * (high - value) / (high - low)))
+
+
+def _across(i: int, count: int) -> int:
+    return round(i * (WIDTH - _ASIDE - 8) / (count - 1)) + 2
 
 
 def _dots(places: Sequence[int]) -> str:
     """Relative moves, each with a stroke of no length, which a round pen draws as a dot."""
-    room = WIDTH - _ASIDE - 8
-    across = [round(i * room / (len(places) - 1)) + 2 for i in range(len(places))]
+    across = [_across(i, len(places)) for i in range(len(places))]
     moves = [f"M{across[0]} {places[0]}h0"]
     for i in range(1, len(places)):
         down = places[i] - places[i - 1]

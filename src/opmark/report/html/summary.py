@@ -101,7 +101,7 @@ def keys(looked: Looked, href: dict[str, str]) -> list[Key]:
     doubted = sum(bool(item.headline_cautions) for item in items)
     found = [
         Key("measured", str(len(items)), f"of {counted(len(looked.items), 'case')}"),
-        Key("with cautions", str(doubted), "first numbers to doubt; see below"),
+        Key("with cautions", str(doubted), "headline numbers to doubt; see below"),
     ]
     limits = ([*_shares(name, of, usable, href)] for name, of in _LIMITS)
     found += next(filter(None, limits), [])

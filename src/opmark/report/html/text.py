@@ -8,7 +8,9 @@ from typing import Any
 
 from opmark import units
 from opmark.report.plain import harmless, printable
+from opmark.schema.item import Item
 
+_FAR = 1000
 _BYTES = ("memory", "gpu_memory", "gpu_l2")
 """Facts that are counted in bytes."""
 
@@ -38,11 +40,13 @@ def amount(value: float | None, unit: str) -> str:
 
 
 def interval(low: float | None, high: float | None, unit: str) -> str:
-    """In the unit of its upper end, which is said once."""
+    """In the unit of its upper end, which is said once; ends that are far apart have a unit each."""
     low, high = known(low), known(high)
     if low is None or high is None:
         return ""
     scale, name = units.small_unit(high, unit)
+    if 0 < low * _FAR <= high:
+        return f"{amount(low, unit)}–{amount(high, unit)}"
     return f"{units.significant(low / scale)}–{units.significant(high / scale)} {name}"
 
 
@@ -52,6 +56,13 @@ def rate(value: float | None, unit: str) -> str:
 
 def size(value: float | None) -> str:
     return "" if known(value) is None else units.count_bytes(value or 0)
+
+
+def memory(item: Item) -> str:
+    """At the peak; a need below the steps of who counts is known to be smaller, and no more."""
+    if item.memory is not None and item.memory < item.memory_resolution:
+        return f"<{size(item.memory_resolution)}"
+    return size(item.memory)
 
 
 def percent(value: float | None) -> str:

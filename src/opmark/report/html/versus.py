@@ -54,8 +54,17 @@ def verdicts(compared: Compared) -> list[Key]:
     found = [Key(name, str(counts[name]), "of B against A") for name in WORDS if counts[name]]
     if mean:
         about = f"{interval(mean)}, " if interval(mean) else ""
-        found.append(Key("geometric mean B/A", ratio(mean.ratio), f"{about}{counted(mean.cases, 'case')}"))
+        told = filter(None, (f"{about}{counted(mean.cases, 'case')}", spread(compared)))
+        found.append(Key("geometric mean B/A", ratio(mean.ratio), "; ".join(told)))
     return found
+
+
+def spread(compared: Compared) -> str:
+    """The interval of a mean is narrow where many cases went both ways: how far they went is said beside it."""
+    found = [pair.ratio for pair in compared.pairs if pair.ratio]
+    if compared.geomean is None or len(found) < 2:
+        return ""
+    return f"the interval is of the mean; single cases lie between {ratio(min(found))} and {ratio(max(found))}"
 
 
 def lines(compared: Compared) -> list[str]:
@@ -70,19 +79,20 @@ def differences(compared: Compared) -> list[Difference]:
     ]
 
 
-def versus_table(compared: Compared, number: int, links: Links) -> Markup:
-    """Slowest first, as the comparison has them. Empty where no case is on both sides."""
+def versus_table(compared: Compared, number: int, links: Links, of: str = "") -> Markup:
+    """Slowest first, as the comparison has them. Empty where no case is on both sides. `of`: which of several it is."""
     pairs = chosen(compared)
     if not pairs:
         return Markup()
-    name, columns = f"versus-{number}", Columns.of(pairs)
+    name, columns = f"versus-{number}", Columns.on_a_page(pairs)
     heads = "".join(
         f"<th scope=col{' class=n' if head in _NUMBERS else ''}><button type=button>{head or 'remark'}</button>"
         for head in (*columns.heads, *FIGURES)
     )
     rows = "".join([_row(pair, columns, links) for pair in pairs])
+    region = esc(": ".join(filter(None, ("Comparison, case by case", of))))
     return Markup(
-        f"{_filters(name, pairs)}<div class='scroll tall' tabindex=0 role=region aria-label='Comparison, case by case'>"
+        f'{_filters(name, pairs)}<div class="scroll tall" tabindex=0 role=region aria-label="{region}">'
         f"<table id={name} class=items data-sortable><thead><tr>{heads}</thead><tbody>{rows}</tbody></table></div>"
     )
 
@@ -97,7 +107,9 @@ def _row(pair: Pairing, columns: Columns, links: Links) -> str:
     cells = "".join(f"<td>{cell}" for cell in who)
     cells += "".join(f'<td class=n data-v="{sortable(value)}">{esc(shown[i])}' for value, i in numbers)
     kind = f" class={_CLASSES[told]}" if told in _CLASSES else ""
-    return f"<tr data-verdict={told}><td>{named}{cells}<td>{esc(shown[3])}<td{kind}>{told}<td>{esc(shown[5])}\n"
+    return (
+        f"<tr data-verdict={told}><th scope=row>{named}{cells}<td>{esc(shown[3])}<td{kind}>{told}<td>{esc(shown[5])}\n"
+    )
 
 
 def _filters(name: str, pairs: Sequence[Pairing]) -> str:

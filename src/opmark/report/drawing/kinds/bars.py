@@ -12,11 +12,12 @@ from opmark.report.drawing.labels import exact
 from opmark.report.drawing.legend import legend
 from opmark.report.drawing.looks import looks
 from opmark.report.drawing.marks import draw
+from opmark.report.drawing.marks.shapes import sample
 from opmark.report.drawing.panel import WIDTH, Drawn, Panel, Spot
 from opmark.report.drawing.room import Room
 from opmark.report.drawing.scale import Linear, Places, Scaled, fitting
 from opmark.report.drawing.sound import Kept
-from opmark.report.drawing.text import shorten, width
+from opmark.report.drawing.text import shorten_apart, width
 from opmark.report.drawing.words import text
 from opmark.schema.chart import Chart, Mark, Rule
 
@@ -27,7 +28,9 @@ _NAME = 16.0
 """Height of the name of a rule."""
 _TOLD = 120
 """With more marks, values are in the table alone."""
-_WIDEST = 250.0
+_WIDEST = 270.0
+_SIGN = 13.0
+"""Width of a marker beside a bar."""
 
 
 class Rows(NamedTuple):
@@ -50,14 +53,16 @@ def picture(chart: Chart) -> Picture:
     ends = [end for mark in marks for end in sound.interval(chart, mark) or ()]
     across = fitting(chart.x, [*(mark.x for mark in marks), *ends, *of_rules(rules, "x")], zero=barred)
     told = {i: _told(chart, mark) for kept in found for i, mark in kept.marks} if len(marks) <= _TOLD else {}
-    left = max((width(shorten(name, _WIDEST, axes.SMALL), axes.SMALL) for name in chart.y.names), default=0) + 14
-    right = max((width(words, axes.SMALL) for words in told.values()), default=10) + 14
+    left = max((width(name, axes.SMALL) for name in _names(chart)), default=0) + 14
+    signed = sum(series.shape == "bars" and bool(series.marks) for series in chart.series) > 1
+    right = max((width(words, axes.SMALL) for words in told.values()), default=10) + 14 + (_SIGN if signed else 0)
     panel = Panel(left, _TOP + _NAME * len(_upright(rules)), WIDTH - left - right, rows.height)
     drawn = _drawn(chart, found, panel, across, rows)
     beneath = axes.beneath(across, chart.x, panel.width)
     names = legend(list(zip(chart.series, looks(chart.series), strict=True)), WIDTH - 8)
     foot = panel.bottom + beneath.height + 28
-    parts = [*_around(chart, panel, across, beneath, rows), *map(draw, drawn), *_values(panel, drawn, told),
+    parts = [*_around(chart, panel, across, beneath, rows), *map(draw, drawn),
+             *_signs(panel, drawn if signed else []), *_values(panel, drawn, told),
              *names.draw(4, foot)]  # fmt: skip
     return Picture(WIDTH, foot + names.height + (6 if names.height else 0), parts)
 
@@ -102,11 +107,15 @@ def _around(chart: Chart, panel: Panel, across: Scaled, beneath: axes.Beneath, r
     yield axes.frame(panel)
     yield from axes.labels_beneath(panel, beneath, chart.x)
     yield '<g class="ticks" text-anchor="end">'
-    for name, middle in zip(chart.y.names, rows.middles, strict=True):
-        yield text(panel.left - 7, panel.top + middle + 4, shorten(name, _WIDEST, axes.SMALL))
+    for name, middle in zip(_names(chart), rows.middles, strict=True):
+        yield text(panel.left - 7, panel.top + middle + 4, name)
     yield "</g>"
     yield from (lettering.rule(one, panel, across, up) for one in rules if one.to is None)
     yield from _rule_names(chart, panel, across)
+
+
+def _names(chart: Chart) -> list[str]:
+    return shorten_apart(chart.y.names, _WIDEST, axes.SMALL)
 
 
 def _rule_names(chart: Chart, panel: Panel, across: Scaled) -> Iterator[str]:
@@ -119,6 +128,14 @@ def _rule_names(chart: Chart, panel: Panel, across: Scaled) -> Iterator[str]:
 def _upright(rules: Iterable[Rule]) -> list[Rule]:
     """Those that have a name above the picture."""
     return [one for one in rules if one.across == "x" and one.name]
+
+
+def _signs(panel: Panel, drawn: Sequence[Drawn]) -> Iterator[str]:
+    """A marker beside each bar, as in the legend, for who does not tell colours apart."""
+    for one in drawn:
+        if one.series.shape == "bars":
+            made = "".join(sample(one.look.marker, panel.right + _SIGN / 2 + 3, spot.y, 3.8) for spot in one.spots)
+            yield f'<g class="series {one.look.classes}"><g class="dots">{made}</g></g>'
 
 
 def _values(panel: Panel, drawn: Sequence[Drawn], told: dict[int, str]) -> Iterator[str]:

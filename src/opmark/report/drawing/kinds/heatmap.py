@@ -19,7 +19,7 @@ _NARROWEST, _WIDEST, _HIGH = 26.0, 96.0, 26.0
 _LEGEND = 44.0
 _SWATCH = 26.0
 _PERCENT = 0.01
-_NOTHING = "not measured"
+_NOTHING = "no number"
 
 
 def picture(chart: Chart) -> Picture:
@@ -54,7 +54,7 @@ def _some_empty(spots: list[Spot]) -> bool:
 
 
 def _behind(chart: Chart, panel: Panel) -> str:
-    """Hatched: what no cell covers was not measured."""
+    """Hatched: what no cell covers has no number."""
     return (
         f'<defs><pattern id="{_hatch(chart)}" width="7" height="7" patternUnits="userSpaceOnUse"'
         f' patternTransform="rotate(45)"><path class="hatch" d="M0 0V7"/></pattern></defs>'

@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from opmark.report.drawing.kinds import plot
 from opmark.report.drawing.kinds.picture import Picture
 from opmark.report.drawing.panel import WIDTH, Panel
+from opmark.report.drawing.scale import drawable
 from opmark.report.drawing.words import text
 from opmark.schema.chart import Chart
 
 _WIDE = 96.0
 _GAP = 10.0
-_FEWEST, _MOST = 8, 48
 
 
 def picture(chart: Chart) -> Picture:
     made = plot.plotted(chart, _WIDE + _GAP + 16)
     panel = made.panel
     side = Panel(panel.right + _GAP, panel.top, _WIDE, panel.height)
-    heights = [spot.y for one in made.drawn if one.series.role in ("data", "alarm") for spot in one.spots]
-    return Picture(WIDTH, plot.height(made), [*_histogram(side, heights), *plot.parts(made)])
+    return Picture(WIDTH, plot.height(made), [*_histogram(side, made), *plot.parts(made)])
 
 
-def _histogram(side: Panel, heights: Sequence[float]) -> Iterator[str]:
-    """Of the places in the picture, so that it is one of a logarithm where the axis is logarithmic."""
-    if not heights:
+def _histogram(side: Panel, made: plot.Plotted) -> Iterator[str]:
+    """As the chart has counted: not every value has a mark."""
+    axis = made.chart.y
+    counts = [one for one in made.chart.spread if one.number and drawable(axis, one.low) and drawable(axis, one.high)]
+    if not counts:
         return
-    bins = min(_MOST, max(_FEWEST, math.ceil(2 * len(heights) ** 0.5)))
-    counts = [0] * bins
-    for y in heights:
-        counts[min(bins - 1, int((y - side.top) / side.height * bins))] += 1
-    step, most = side.height / bins, max(counts)
-    boxes = [
-        f"M{side.left:.1f} {side.top + k * step + 0.5:.1f}h{side.width * n / most:.1f}v{step - 1:.1f}H{side.left:.1f}z"
-        for k, n in enumerate(counts)
-        if n
-    ]
+    most = max(one.number for one in counts)
+    boxes = []
+    for one in counts:
+        top, foot = side.up(made.up.place(one.high)), side.up(made.up.place(one.low))
+        wide, high = side.width * one.number / most, max(foot - top - 1, 1.0)
+        boxes.append(f"M{side.left:.1f} {top + 0.5:.1f}h{wide:.1f}v{high:.1f}H{side.left:.1f}z")
     yield f'<path class="histogram" d="{"".join(boxes)}"/>'
     yield f'<path class="axis" d="M{side.left:.1f} {side.top:.1f}V{side.bottom:.1f}"/>'
     yield text(side.left, side.bottom + 17, "0", classes="tick")

@@ -24,7 +24,8 @@ def dots(one: Drawn) -> Iterator[str]:
     made = marker(one.look.marker, radius)
     yield '<g class="dots">'
     for spot in one.spots:
-        yield made(spot.x, spot.y, spot.i)
+        drawn = made(spot.x, spot.y, spot.i)
+        yield drawn.replace("/>", ' class="hollow"/>') if spot.mark.unsure else drawn
     yield "</g>"
 
 

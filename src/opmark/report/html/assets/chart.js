@@ -4,18 +4,31 @@
   const NEAR = 24;
   const states = new WeakMap();
   let tip = null;
+  let voice = null;
   let shown = null;
 
   function tooltip() {
     if (!tip) {
       tip = document.createElement("div");
       tip.className = "chart-tip";
-      tip.setAttribute("role", "status");
-      tip.setAttribute("aria-live", "polite");
+      tip.setAttribute("aria-hidden", "true");
       tip.hidden = true;
       document.body.append(tip);
     }
     return tip;
+  }
+
+  // What the tooltip says, read aloud: never hidden, as what is filled while it is hidden is not read. It is there from
+  // when a figure gets the focus, before there is anything to say.
+  function spoken() {
+    if (!voice) {
+      voice = document.createElement("div");
+      voice.className = "unseen chart-voice";
+      voice.setAttribute("role", "status");
+      voice.setAttribute("aria-live", "polite");
+      document.body.append(voice);
+    }
+    return voice;
   }
 
   // Boxes of all marks in the picture's own units: read once, as nothing in it moves.
@@ -91,6 +104,7 @@
       state.at = mark;
       mark.element.classList.add("at");
       tooltip().replaceChildren(...words(state, mark.row));
+      spoken().textContent = tip.textContent;
     }
     shown = figure;
     tooltip().hidden = false;
@@ -122,6 +136,7 @@
     shown.querySelector(".drawing").classList.remove("linked");
     tip.hidden = true;
     tip.textContent = "";
+    spoken().textContent = "";
     shown = null;
   }
 
@@ -182,6 +197,7 @@
   document.addEventListener("pointermove", hover, { passive: true });
   document.addEventListener("click", clicked);
   document.addEventListener("keydown", pressed);
+  document.addEventListener("focusin", (event) => { if (drawingOf(event)) spoken(); });
   document.addEventListener("focusout", (event) => { if (drawingOf(event)) hide(); });
   window.addEventListener("resize", hide);
 })();

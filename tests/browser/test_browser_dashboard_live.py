@@ -66,6 +66,26 @@ def test_the_progress_of_a_run_moves_without_a_reload(open_page: Any, own_store:
     assert all_done.is_set()
 
 
+def test_a_run_that_begins_is_told_to_who_looks_at_the_runs(
+    open_page: Any, own_store: Path, environ: dict[str, str]
+) -> None:
+    with Served(own_store, environ=environ) as served:
+        page = open_page(served.address, served.address)
+        with page.expect_response("**/api/runs"):  # what it begins with
+            page.reload()
+        told = page.get_by_text("A run has begun since")
+        for label in ("the first", "the second"):  # into an empty store, and beside others
+            expect(told).to_be_hidden()
+            begun = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+            with closing(open_sql(own_store, create=True)) as store:
+                store.begin(Run(f"20300301-000000-{label[4:]:0>8}", begun, "live", 0, label))
+            expect(told).to_be_visible(timeout=15_000)
+            expect(page.locator("main")).not_to_contain_text(label)
+            with page.expect_response("**/api/runs"):
+                page.get_by_role("link", name="Show it").click()
+            expect(page.locator("main tbody")).to_contain_text(label)
+
+
 def test_names_that_are_script_are_only_names(open_page: Any, own_store: Path, environ: dict[str, str]) -> None:
     maker = Maker(1)
     shape = {"shape": [64, 64]}

@@ -139,3 +139,60 @@ def test_filters_and_sorting_work_together(open_page: Any, report: str) -> None:
     button.click()
     assert shown(table).count() == left
     assert in_order(page, table.evaluate(COLUMN, place), down=False)
+
+
+FIRST = 200
+"""Rows of a long table that are laid out at once."""
+LINK = "document.activeElement.closest('tbody tr') && document.activeElement.tagName"
+PLACE = "[...document.activeElement.closest('tbody').rows].indexOf(document.activeElement.closest('tr'))"
+
+
+def test_of_a_long_table_the_first_rows_are_shown_until_all_are_wanted(open_page: Any, many_report: str) -> None:
+    page = open_page(many_report)
+    table = the_table(page)
+    all_of_them = table.locator("tbody tr").count()
+    assert all_of_them > 2_000
+    assert shown(table).count() == FIRST
+    said = page.locator(".shown").first
+    expect(said).to_have_text(f"the first {FIRST} of {all_of_them:,} rows shown")
+    button = page.get_by_role("button", name=f"Show all {all_of_them:,} rows")
+    button.focus()
+    page.keyboard.press("Enter")
+    assert shown(table).count() == all_of_them
+    expect(button).to_have_count(0)
+    expect(said).to_have_text(f"{all_of_them:,} of {all_of_them:,} rows shown")
+    assert page.evaluate(LINK) == "A"  # on to the first of those that it showed
+    assert page.evaluate(PLACE) == FIRST
+
+
+def numbers(table: Locator, place: int) -> list[float]:
+    return [float(cell["v"]) for cell in table.evaluate(COLUMN, place) if cell["v"] is not None]
+
+
+def test_a_long_table_is_sorted_and_filtered_as_a_whole(open_page: Any, many_report: str) -> None:
+    page = open_page(many_report)
+    table = the_table(page)
+    place, button = next((place, button) for place, button in buttons(table) if numbers(table, place))
+    every = numbers(table, place)
+    for first in (min, max):
+        button.click()
+        assert numbers(table, place)[0] == first(every)
+        assert shown(table).count() == FIRST
+    form, _ = filters(page, table)
+    form.locator("input[type=search]").fill("jax-cpu")
+    assert 0 < shown(table).count() < FIRST
+    expect(page.locator(".scroll:has(table[data-sortable]) + .more").first).to_be_hidden()
+
+
+def test_on_paper_a_long_table_is_whole(open_page: Any, many_report: str) -> None:
+    page = open_page(many_report)
+    table = the_table(page)
+    assert shown(table).count() == FIRST
+    page.emulate_media(media="print")
+    assert shown(table).count() == table.locator("tbody tr").count()
+    assert page.get_by_role("button", name="Show all").count() == 0
+
+
+def test_without_script_a_long_table_is_whole(open_page: Any, many_report: str) -> None:
+    page = open_page(many_report, java_script_enabled=False)
+    assert shown(the_table(page)).count() == the_table(page).locator("tbody tr").count() > 2_000

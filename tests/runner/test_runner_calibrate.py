@@ -104,6 +104,7 @@ def test_flops_are_the_best_of_all_sizes_by_element_type(device: tuple[Peaks, Ca
 def test_the_smallest_call_has_what_a_caller_sees_of_it(device: tuple[Peaks, Calibration]) -> None:
     peaks, work = device
     assert peaks.launch.keys() == {"latency", "host_time"}
+    assert peaks.backend == work.info.name
     (add,) = of(work.records, "add", shape=[1])
     assert {m.quantity: summarize([m]).median for m in add.measurements} == peaks.launch
 

@@ -102,7 +102,8 @@ def test_what_is_no_processor_does_not_depend_on_threads() -> None:
 def test_peaks_survive_the_way_through_json() -> None:
     known = Peaks(
         "Fast 9000", "run 1", {"float16": 1 / 3}, [Level("L2", 2e12, 50, {"copy": 2e12}), BEHIND], ["9000"],
-        {"latency": 1e-6}, 4, "Fast", 10**9, [Interconnect("Link", 1e9, 2)], 300.0, 64, {"power": "guessed"}, "torch-cpu",
+        {"latency": 1e-6}, 4, "Fast", 10**9, [Interconnect("Link", 1e9, 2)], 300.0, 64, {"power": "guessed"},
+        "torch-cpu",
     )  # fmt: skip
     assert msgspec.json.decode(msgspec.json.encode(known), type=Peaks) == known
 

@@ -110,10 +110,7 @@ def _charts(op: str, phase: str, lines: Sequence[_Line], cases: int) -> Iterator
     every = _names([*chosen, *others])
     names = every[: len(shown)]
     lone = cases - len({case for line in lines for case in line.chain.cases})
-    notes = (
-        *_left_out(every[len(shown) :], chosen, shown, lone),
-        *alone(p.timing for line in shown for p in line.points),
-    )
+    notes = (*_left_out(every[len(shown) :], chosen, shown, lone), *alone(_timings(shown)))
     across = _Across(shown)
     title = op if phase == "forward" else f"{op} {phase}"
     times = [_series(name, across.placed(line), _time) for name, line in zip(names, shown, strict=True)]

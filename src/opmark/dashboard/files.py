@@ -53,7 +53,7 @@ class Download:
 def exported(reader: Reader, what: Exported) -> File:
     run = reader.run(what.run)
     (content,) = export(run.id, format=what.format, db=reader.db).values()
-    return File(f"{run.id}.{what.format}", content.encode() if isinstance(content, str) else content)
+    return File(f"{run.id}.{what.format}", _bytes(content))
 
 
 def reported(reader: Reader, what: Reported) -> File:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
@@ -184,6 +185,9 @@ def test_samples_have_a_histogram_of_what_the_chart_has_counted() -> None:
     assert "histogram" in classes(root(SAMPLES))
     assert {"median", "400"} <= set(said(root(SAMPLES)))
     assert "histogram" not in classes(root(replace(SAMPLES, spread=())))
+    wider = replace(SAMPLES, spread=(Count(0.5e-3, 1e-3, 1), *SAMPLES.spread))
+    (path,) = [one.get("d", "") for one in root(wider).iter() if one.get("class") == "histogram"]
+    assert min(float(high) for high in re.findall(r"v([\d.]+)", path)) > 50, "the axis has room for all that is counted"
 
 
 def test_what_lies_beyond_the_end_of_an_axis_is_at_its_edge() -> None:

@@ -12,7 +12,7 @@ from opmark.report.drawing.looks import looks
 from opmark.report.drawing.marks import draw
 from opmark.report.drawing.panel import WIDTH, Drawn, Panel, Spot
 from opmark.report.drawing.room import LINE, Room
-from opmark.report.drawing.scale import Places, Scaled, fitting
+from opmark.report.drawing.scale import Places, Scaled, drawable, fitting
 from opmark.report.drawing.sound import Kept
 from opmark.report.drawing.ticks import Ticks
 from opmark.schema.chart import Chart, Rule
@@ -56,7 +56,8 @@ def plotted(chart: Chart, right: float) -> Plotted:
     rules = list(sound.rules(chart))
     marks = [mark for kept in found for _, mark in kept.marks]
     across = fitting(chart.x, [*(mark.x for mark in marks), *of_rules(rules, "x")])
-    up = fitting(chart.y, [*(mark.y for mark in marks), *_of_intervals(chart, found), *of_rules(rules, "y")])
+    counted = [end for one in chart.spread for end in (one.low, one.high) if drawable(chart.y, end)]
+    up = fitting(chart.y, [*(mark.y for mark in marks), *_of_intervals(chart, found), *of_rules(rules, "y"), *counted])
     names_wide = ceiling_names.margin([(kept.series, [mark for _, mark in kept.marks]) for kept in found])
     high = _TALL if names_wide else HEIGHT
     beside, left = axes.beside(up, chart.y, high)

@@ -51,7 +51,8 @@ NOTHING = (None, (), "", {}, [])
 PROFILE = {"profiler": "profiler", "program": "bin", "arguments": "args", "command": "command", "folder": "folder",
            "seen": "iterations", "batch": "batch", "within": "timeout"}  # fmt: skip
 
-ONLY_COMMAND = {"dry_run", "as_json", "l2", "markdown", "long", "numerics", "output", "format", *PROFILE}
+ONLY_COMMAND = {"dry_run", "as_json", "l2", "markdown", "long", "numerics", "output", "format", "wide", "no_color"}
+ONLY_COMMAND |= PROFILE.keys()
 ONLY_LIBRARY = {"on_start", "on_record", "on_environment", "say", "profile", "session"}
 
 

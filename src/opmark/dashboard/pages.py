@@ -15,6 +15,7 @@ from opmark.dashboard.addresses import address, again, names_in
 from opmark.dashboard.shown import when
 from opmark.report.html.assets import asset
 from opmark.report.html.templates import templates
+from opmark.report.html.text import memory
 from opmark.schema.chart import Chart
 from opmark.schema.record import FAILED
 from opmark.schema.run import short_revision
@@ -57,6 +58,7 @@ def environment() -> Environment:
     made.filters = {
         **made.filters,
         "change": change,
+        "memory": memory,
         "revision": short_revision,
         "small": small,
         "times": times,

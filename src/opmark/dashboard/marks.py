@@ -65,7 +65,8 @@ def grown(connection: Connection, since: Place) -> set[str] | None:
     others."""
     if place_at(connection, since.number) != since:
         return None
-    return set(connection.execute(select(RECORD.c.run_id).where(RECORD.c.number > since.number).distinct()).scalars())
+    # Not DISTINCT: SQLite would walk an index of all records for that, instead of the few behind the number.
+    return set(connection.execute(select(RECORD.c.run_id).where(RECORD.c.number > since.number)).scalars())
 
 
 def _parts(values: Sequence[_Value]) -> Iterator[Sequence[_Value]]:

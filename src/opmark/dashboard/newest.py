@@ -89,15 +89,22 @@ _Kind = tuple[str, str, str]
 def _last_tries(connection: Connection, after: int) -> dict[_Kind, int]:
     """The number of the last record of each kind that was not skipped. Of all records an index tells the last one of
     each case on each backend; where that was skipped, those before it are looked at."""
-    by = (RECORD.c.case_id, RECORD.c.backend)
-    query = select(*by, func.max(RECORD.c.number)).group_by(*by)
-    rows = connection.execute(query.where(RECORD.c.number > after) if after else query).all()
-    cases = {key: (op, phase) for key, op, phase in connection.execute(_CASES)}
+    last = _last_numbers(connection, after)
+    cases = {key: (op, phase) for key, op, phase in connection.execute(_CASES)} if last else {}
     found: dict[_Kind, list[tuple[int, str]]] = {}
-    for case, backend, number in rows:
+    for (case, backend), number in last.items():
         op, phase = cases.get(case) or _said_by(connection, number)
         found.setdefault((op, backend, phase), []).append((number, case))
     return {kind: number for kind, some in found.items() if (number := _tried(connection, kind, some, after))}
+
+
+def _last_numbers(connection: Connection, after: int) -> dict[tuple[str, str], int]:
+    """By case and backend. What was written since is few and read as it lies: told to group it, SQLite would walk the
+    index of all records."""
+    by, number = (RECORD.c.case_id, RECORD.c.backend), RECORD.c.number
+    since = select(*by, number).where(number > after).order_by(number)
+    query = since if after else select(*by, func.max(number)).group_by(*by)
+    return {(case, backend): newest for case, backend, newest in connection.execute(query)}
 
 
 def _tried(connection: Connection, kind: _Kind, some: list[tuple[int, str]], after: int) -> int:

@@ -27,7 +27,7 @@ from opmark.errors import OpmarkError, StoreError, UnknownName
 from opmark.schema import Case, Record, Run
 from opmark.schema.item import Item, Looked
 from opmark.schema.run_summary import RunSummary
-from opmark.store.find import find_run
+from opmark.store.find import find_among
 from opmark.store.location import address, shown, there
 from opmark.store.open import open_sql
 from opmark.store.sql import SqlStore
@@ -88,11 +88,12 @@ class Reader:
 
     def run(self, name: str) -> Run:
         """By its id, the beginning of it, or its label."""
-        if not self.runs():
+        known = self.runs()
+        if not known:
             error = UnknownName("run", name, ())
             error.hint = "the store holds no run yet: `opmark run --suite quick` makes one"
             raise error
-        return find_run(self.store, name)
+        return find_among(known, name)
 
     def summaries(self, runs: Sequence[Run]) -> list[RunSummary]:
         """In the order of the runs."""
@@ -113,7 +114,7 @@ class Reader:
     def settled(self, names: Sequence[str]) -> Hashable | None:
         """What answers about these runs depend on; None while one of them is being written: then also on the time."""
         known = self.runs()
-        runs = [find_run(self.store, name) for name in names] if known else []
+        runs = [find_among(known, name) for name in names] if known else []
         found = self.counted(runs)
         if not runs or any(one.summary.missing for one in found):
             return None

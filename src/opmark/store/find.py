@@ -24,7 +24,11 @@ def find_run(store: Store, name: str | None) -> Run:
     """
     if name is not None and not name.strip():
         raise UserError("a run is named by an empty text", "give its id, the beginning of that, or its label")
-    known = store.runs()
+    return find_among(store.runs(), name)
+
+
+def find_among(known: Sequence[Run], name: str | None) -> Run:
+    """The same where the runs were read already: those begun last first."""
     if not known:
         raise UserError("the store holds no run yet", "`opmark run --suite quick` makes one")
     if name is None:

@@ -62,7 +62,6 @@ def pictures(looked: Looked, compared: tuple[str, str]) -> tuple[list[Picture], 
     of_dashboard = [
         Picture("runs", "/"),
         Picture("run", f"/runs/{run}"),
-        Picture("roofline", f"/runs/{run}/roofline"),
         Picture("compare", f"/compare?a={compared[0]}&b={compared[1]}"),
         Picture("phone", f"/runs/{run}", width=390, height=800),
     ]

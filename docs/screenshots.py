@@ -57,7 +57,6 @@ class Picture(NamedTuple):
 def pictures(looked: Looked, compared: tuple[str, str]) -> tuple[list[Picture], list[Picture]]:
     """Of the report, and of the dashboard."""
     run = looked.run.id
-    item = max((i for i in looked.items if i.timings), key=lambda i: i.seconds or 0.0, default=None)
     of_report = [Picture("report", ""), Picture("report-roofline", "", "figure.chart:has(svg)")]
     of_dashboard = [
         Picture("runs", "/"),
@@ -65,8 +64,6 @@ def pictures(looked: Looked, compared: tuple[str, str]) -> tuple[list[Picture], 
         Picture("compare", f"/compare?a={compared[0]}&b={compared[1]}"),
         Picture("phone", f"/runs/{run}", width=390, height=800),
     ]
-    if item:
-        of_dashboard.append(Picture("case", f"/cases/{item.case}"))
     return of_report, of_dashboard
 
 

@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeGuard
 from opmark.charts.dots import thinned
 from opmark.schema.chart import Mark, Series, Unit
 from opmark.schema.item import Item, Timing
-from opmark.schema.measurement import PREEMPTED
 from opmark.schema.quantity import QUANTITIES
 from opmark.units import counted
 
@@ -32,8 +31,8 @@ def end(value: float | None) -> float | None:
 
 
 def usable(timing: Timing | None) -> TypeGuard[Timing]:
-    """Whether its number says something of the operator."""
-    return timing is not None and positive(timing.median) and PREEMPTED not in timing.cautions
+    """Whether there is one whose number says something of the operator."""
+    return timing is not None and timing.usable
 
 
 def measured(item: Item) -> Timing | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from opmark.schema import Caution, Conditions, Sampling
 from opmark.schema.measurement import PREEMPTED, Stop
 from opmark.stats import far_off, median, noise, relative_half_width
-from opmark.units import counted, percent, seconds
+from opmark.units import counted, percent, seconds, significant
 
 NOISE_LIMIT = 0.10
 DRIFT_LIMIT = 0.05
@@ -162,7 +162,7 @@ def _disturbed(seen: Observed) -> Iterator[Caution]:
     if others is not None and others > OTHERS_LIMIT:
         yield Caution(
             "loaded",
-            f"other processes kept {others:.1f} of {cores} cores busy; up to {OTHERS_LIMIT:g} is usual",
+            f"other processes kept {significant(others, 2)} of {cores} cores busy; up to {OTHERS_LIMIT:g} is usual",
             "stop them, or wait until the machine is idle (`opmark doctor` names them)",
         )
     elif load > cores + 0.5:

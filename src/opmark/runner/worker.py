@@ -24,7 +24,11 @@ from opmark.schema import Environment, Record, Task
 from opmark.version import VERSION
 
 # Variables that change what a framework computes with, so that they belong to the record.
-_TELLING = ("ONEDNN_MAX_CPU_ISA", "CUDA_VISIBLE_DEVICES", "OMP_PROC_BIND", "KMP_AFFINITY", "GOMP_CPU_AFFINITY")
+_TELLING = (
+    "ONEDNN_MAX_CPU_ISA", "OMP_PROC_BIND", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "OPENBLAS_CORETYPE",
+    "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE",
+    "CUBLAS_WORKSPACE_CONFIG", "PYTORCH_CUDA_ALLOC_CONF",
+)  # fmt: skip
 
 
 class Hello(msgspec.Struct, frozen=True):

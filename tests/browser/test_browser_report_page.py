@@ -101,6 +101,17 @@ def test_it_can_be_printed(open_page: Any, report: str, check_fits: Any) -> None
     assert b"/Font" in paper  # its words are words
 
 
+def test_paper_cuts_no_table_of_numbers(open_page: Any, report: str) -> None:
+    page = open_page(report)
+    page.emulate_media(media="print")
+    styles = page.evaluate("""[...document.querySelectorAll("figure.chart .numbers .scroll")].map((one) => {
+      const style = getComputedStyle(one);
+      return [style.overflowY, style.maxHeight];
+    })""")
+    assert styles
+    assert all(style == ["visible", "none"] for style in styles)
+
+
 def test_nothing_moves_where_motion_is_not_wanted(open_page: Any, report: str) -> None:
     page = open_page(report, reduced_motion="reduce")
     moving = page.evaluate("""[...document.querySelectorAll("*")].filter((one) => {

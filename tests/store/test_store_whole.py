@@ -7,19 +7,7 @@ from msgspec.structs import replace
 from opmark.analysis.items import items_of
 from opmark.store.glances import glances
 from opmark.store.open import open_sql
-from opmark.store.whole import records_behind, records_of
-
-
-def test_records_of_some_tasks_are_read_whole_and_in_order(tmp_path, make_record, make_run):
-    run, other = make_run(), make_run("20300101-000000-0002")
-    made = [make_record(n, [1.0 * n, 2.0]) for n in (3, 1, 2)]
-    with closing(open_sql(tmp_path / "db", create=True)) as store:
-        for one in (run, other):
-            store.begin(one)
-            store.extend(one.id, made)
-        assert records_of(store, run.id, [made[2].task.id, made[0].task.id, "unknown"]) == [made[0], made[2]]
-        assert records_of(store, run.id, []) == []
-        assert records_of(store, "unknown", [made[0].task.id]) == []
+from opmark.store.whole import records_behind
 
 
 def test_behind_an_item_are_its_processes_and_nothing_else(tmp_path, make_record, make_run):

@@ -1,8 +1,8 @@
 """Every error that opmark raises on purpose.
 
 OpmarkError
-├── UserError             the user's mistake: one message, a hint, exit code 2
-│   ├── UnknownName       no operator, backend, suite, run ... of that name; carries the nearest one
+├── UserError             a mistake of the user: one message, a hint, exit code 2
+│   ├── UnknownName       there is no operator, backend, suite, run ... of that name; suggests the nearest one
 │   ├── InvalidFile       a file that cannot be read as what it should be; says where in the file
 │   ├── InvalidParameter  a parameter that is unknown, missing, of the wrong type or out of its domain
 │   └── StoreError        a store that cannot be opened, read or written
@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-# So many names fit into a hint.
+# Number of names that fit into a hint.
 _FEW = 8
 
 
@@ -84,13 +84,15 @@ class Unsupported(TaskError):
 
 
 class WrongResult(TaskError):
-    """`verification` (schema.Verification) says how far off it is, where that could be told."""
+    """An output is wrong; `verification` (schema.Verification) says how far off it is, where that is known."""
 
     verification: Any = None
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` was most likely meant to be, if there is one."""
-    by_folded = {item.casefold(): item for item in reversed([*known])}  # of two that differ in case, the first
+    """Return the known name that `name` was most likely meant to be, or None."""
+    by_folded = {
+        item.casefold(): item for item in reversed([*known])
+    }  # the first of two names that differ only in case wins
     matches = get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[matches[0]] if matches else None

@@ -1,4 +1,5 @@
-"""Base units inside (seconds, bytes, flops); prefixes only here, on the way out."""
+"""Format numbers with units. The rest of opmark computes in base units (seconds, bytes, flops); prefixes appear only
+here."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ _SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """`value` with that many significant digits and no exponent where a person would write none."""
+    """Format `value` with that many significant digits, without an exponent."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     rounded = f"{value:.{digits - 1}e}"
@@ -24,12 +25,12 @@ def seconds(value: float, digits: int = 3) -> str:
 
 
 def seconds_unit(value: float) -> tuple[float, str]:
-    """The unit in which a duration reads best: its size in seconds and its name."""
+    """Return the unit in which a duration reads best: its size in seconds and its name."""
     return small_unit(value, "s")
 
 
 def small_unit(value: float, unit: str) -> tuple[float, str]:
-    """The same of any unit that is mostly a small part of itself, such as the joule."""
+    """Return the scale and name for any unit that needs small prefixes, such as the joule."""
     for scale, prefix in _SMALL:
         if abs(value) >= scale:
             return scale, prefix + unit
@@ -37,13 +38,13 @@ def small_unit(value: float, unit: str) -> tuple[float, str]:
 
 
 def count_bytes(value: float) -> str:
-    """Memory, in powers of 1024."""
-    return _prefixed(value, 1024, _BINARY, "B")
+    """Format an amount of memory, in powers of 1024."""
+    return _with_prefix(value, 1024, _BINARY, "B")
 
 
 def rate(value: float, unit: str) -> str:
-    """Throughput, in powers of 1000: `rate(1.5e9, "B/s")` is `1.50 GB/s`."""
-    return _prefixed(value, 1000, _DECIMAL, unit)
+    """Format a throughput, in powers of 1000: `rate(1.5e9, "B/s")` is `1.50 GB/s`."""
+    return _with_prefix(value, 1000, _DECIMAL, unit)
 
 
 def counted(number: int, noun: str, several: str | None = None) -> str:
@@ -55,11 +56,11 @@ def percent(fraction: float) -> str:
 
 
 def change(ratio: float) -> str:
-    """`+3.1 %`; a factor where that reads better."""
+    """Format a ratio as a change, `+3.1 %`; below 0.5 and from 2 on, as a factor."""
     return f"{100 * (ratio - 1):+.1f} %" if 0.5 < ratio < 2 else f"{significant(ratio)}x"
 
 
-def _prefixed(value: float, base: int, prefixes: tuple[str, ...], unit: str) -> str:
+def _with_prefix(value: float, base: int, prefixes: tuple[str, ...], unit: str) -> str:
     if not math.isfinite(value):
         return f"{value:g} {unit}"
     power = 0

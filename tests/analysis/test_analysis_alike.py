@@ -52,7 +52,7 @@ def test_what_one_side_does_not_tell_is_not_known_to_differ() -> None:
     found = between(governor=None)
     assert found == {"governor": ("performance", None)}
     assert unlike(found) == []
-    assert told(found) == [("governor", "performance -> not told")]
+    assert told(found) == [("governor", "performance -> unknown")]
 
 
 def test_both_values_are_said_as_people_read_them() -> None:

@@ -58,7 +58,7 @@ def test_a_broken_file_is_named_and_left_out(brought: Path, capsys: pytest.Captu
     (brought / "good.yaml").write_text(SHEET % "Strange 2")
     assert datasheet("Strange 1") is None
     assert datasheet("Strange 2") is not None
-    said = capsys.readouterr().err.partition(": a plug-in's hardware file is broken and left out: ")[2]
+    said = capsys.readouterr().err.partition(": the hardware file of a plug-in is broken and skipped: ")[2]
     assert said.startswith("brought_chips.sheets/broken.yaml:")
 
 

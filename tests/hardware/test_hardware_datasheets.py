@@ -221,7 +221,7 @@ def test_an_alias_of_ones_own_hides_the_chip_that_ships(tmp_path: Path, monkeypa
 
 def test_a_place_that_is_not_there_is_the_environments_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "gone.yaml"))
-    with pytest.raises(UserError, match=rf"{ENVIRONMENT}: there is no .*gone\.yaml"):
+    with pytest.raises(UserError, match=rf"{ENVIRONMENT}: .*gone\.yaml does not exist"):
         datasheet("NVIDIA H200")
 
 

@@ -148,7 +148,7 @@ def test_a_governor_that_is_not_told_is_said(machine: Machine) -> None:
     machine.governor = None
     finding = machine.findings()["governor"]
     assert finding.ok
-    assert "not told" in finding.found
+    assert "not reported" in finding.found
 
 
 @pytest.mark.parametrize(

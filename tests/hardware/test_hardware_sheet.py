@@ -80,7 +80,7 @@ def test_a_hardware_file_is_told_by_its_chips(data: Any, yes: bool) -> None:
         ("bandwidth: 1e12", "bandwidth: 1e12, nbytes: 80", "the memory has its size in `memory`"),
         ("{name: L2, nbytes: 1000}", "{name: L2, nbytes: 9}, {name: L1, nbytes: 8}", "the smallest cache first"),
         ("chip: Fast 9000", "chip: Fast 9000\n    aliases: [Fast 9000]", "`Fast 9000` stands for two chips"),
-        ("chip: Fast 9000", "chip: Fast 9000\n    chip: Fast 8000", r"fast\.yaml:5:5: key `chip` stands twice"),
+        ("chip: Fast 9000", "chip: Fast 9000\n    chip: Fast 8000", r"fast\.yaml:5:5: key `chip` appears twice"),
         ("flops: {", "flops: [", r"fast\.yaml:\d+:\d+: "),
     ],
 )  # fmt: skip

@@ -56,7 +56,7 @@ def test_how_it_was_measured_and_what_else_differs() -> None:
     assert lines(pairing(), paired=True)[0].endswith("measured in turns")
     assert lines(pairing(), drift=0.0)[0].endswith("two sessions, clocks locked")
     assert lines(pairing(), differing={"torch": ("2.11", "2.12"), "cudnn": (None, 9)})[2] == (
-        "differs: torch 2.11 -> 2.12; cudnn not told -> 9"
+        "differs: torch 2.11 -> 2.12; cudnn unknown -> 9"
     )
 
 

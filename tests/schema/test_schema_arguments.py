@@ -117,8 +117,8 @@ def test_what_is_no_text_means_itself(plain: Any) -> None:
         ("8 int64 5..2", "expected low..high, got 5..2", "as in 0..10"),
         ("8 int64 12..10", "expected low..high, got 12..10", "as in 0..10"),
         ("8 float32 nan..1", "expected low..high, got nan..1", "as in 0..10"),
-        ("8 float32 a..b", "expected numbers around .., got `a`", "as in 100 int64 0..50"),
-        ("8 float32 0..b", "expected numbers around .., got `b`", "as in 100 int64 0..50"),
+        ("8 float32 a..b", "expected numbers on both sides of `..`, got `a`", "as in 100 int64 0..50"),
+        ("8 float32 0..b", "expected numbers on both sides of `..`, got `b`", "as in 100 int64 0..50"),
         ({"shape": [8, -1], "dtype": "float32"}, "expected a list of sizes, got `[8, -1]`", "as in 8x64 float32"),
         ({"shape": [8, True], "dtype": "float32"}, "expected a list of sizes", "as in 8x64 float32"),
         ({"shape": [8.0], "dtype": "float32"}, "expected a list of sizes", "as in 8x64 float32"),
@@ -214,7 +214,7 @@ def test_what_holds_no_name_stays(node: Any) -> None:
 def test_a_name_that_is_not_given_is_named_with_the_nearest() -> None:
     with pytest.raises(InvalidParameter) as caught:
         filled(["{heads}x64 float32"], {"head": 3, "n": 2})
-    assert caught.value.message == "`{heads}` stands for a parameter that is not given"
+    assert caught.value.message == "`{heads}` stands for a parameter that has no value"
     assert caught.value.hint == "did you mean `{head}`?"
     with pytest.raises(InvalidParameter) as caught:
         filled("{n}", {})

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opmark.stats.change_point import Change, change_points, early_warning
-from opmark.stats.segments import SHORTEST, best_split, cleaned, segmented
+from opmark.stats.segments import SHORTEST, best_split, drop_outliers, segment
 
 SEEDS = st.integers(0, 2**32 - 1)
 PLACES = st.integers(8, 32)
@@ -87,7 +87,7 @@ def test_every_change_splits_the_stretches_next_to_it_best() -> None:
     for seed in range(150):
         logs = np.convolve(np.random.default_rng(seed).normal(0, 0.01, 102), (0.6, 0.6, 0.5), "valid")
         logs[60:] += math.log1p(0.05)
-        if len(cleaned(logs).kept) < len(logs):
+        if len(drop_outliers(logs).kept) < len(logs):
             continue
         bounds = [0, *places(np.exp(logs).tolist()), len(logs)]
         for begin, at, end in zip(bounds, bounds[1:], bounds[2:], strict=False):
@@ -202,7 +202,7 @@ def brute(logs: np.ndarray, shortest: int, penalty: float) -> float:
 @given(SEEDS, st.integers(6, 25), st.floats(0.1, 10))
 def test_the_fit_costs_least(seed: int, count: int, penalty: float) -> None:
     logs = np.random.default_rng(seed).normal(size=count) + 3 * (np.arange(count) > count // 2)
-    bounds = [0, *segmented(logs, SHORTEST, penalty), count]
+    bounds = [0, *segment(logs, SHORTEST, penalty), count]
     stretches = [logs[begin:end] for begin, end in pairwise(bounds)]
     cost = sum(float(((x - x.mean()) ** 2).sum()) for x in stretches) + penalty * (len(stretches) - 1)
     assert cost == pytest.approx(brute(logs, SHORTEST, penalty))
@@ -216,19 +216,19 @@ def test_a_split_lies_where_the_levels_part() -> None:
 
 def test_outliers_are_left_out_and_many_of_them_ask_for_longer_stretches() -> None:
     logs = np.random.default_rng(10).normal(0, 0.003, 100)
-    assert cleaned(logs).shortest == SHORTEST
+    assert drop_outliers(logs).shortest == SHORTEST
     logs[[20, 50, 51]] += 0.1
-    kept, shortest = cleaned(logs)
+    kept, shortest = drop_outliers(logs)
     assert shortest == SHORTEST
     assert not {20, 50, 51} & set(kept.tolist())
     logs[5:95:8] += 0.1
-    assert cleaned(logs).shortest > SHORTEST
+    assert drop_outliers(logs).shortest > SHORTEST
 
 
 def test_what_goes_to_and_fro_is_left_as_it_is() -> None:
     logs = np.random.default_rng(11).normal(0, 0.003, 100)
     logs[np.random.default_rng(12).random(100) < 0.3] += 0.1
-    kept, shortest = cleaned(logs)
+    kept, shortest = drop_outliers(logs)
     assert len(kept) == 100
     assert shortest == SHORTEST
 

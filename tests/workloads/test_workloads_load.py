@@ -166,12 +166,12 @@ def test_a_malformed_json_file_is_named_with_line_and_column(complaint, text, pl
 
 def test_a_key_that_stands_twice_is_named_with_its_second_place(complaint):
     message = complaint(HEAD + "  - {op: add}\nname: again\n").message
-    assert message == "w.yaml:5:1: key `name` stands twice in one mapping"
+    assert message == "w.yaml:5:1: key `name` appears twice in one mapping"
 
 
 def test_a_key_that_stands_twice_further_down_is_found(complaint):
     message = complaint(HEAD + "  - {op: add, params: {M: 1, N: 2, M: 3}}\n").message
-    assert message == "w.yaml:4:36: key `M` stands twice in one mapping"
+    assert message == "w.yaml:4:36: key `M` appears twice in one mapping"
 
 
 def test_the_same_key_in_two_mappings_is_no_mistake(read):
@@ -180,7 +180,7 @@ def test_the_same_key_in_two_mappings_is_no_mistake(read):
 
 @pytest.mark.parametrize("text", ['{"schema": 1, "name": "a", "name": "b"}', '{"cases": [{"name": 1, "name": 1}]}'])
 def test_a_json_key_that_stands_twice_is_named(complaint, text):
-    assert complaint(text, "w.json").message == "w.json: key `name` stands twice in one object"
+    assert complaint(text, "w.json").message == "w.json: key `name` appears twice in one object"
 
 
 @pytest.mark.parametrize(

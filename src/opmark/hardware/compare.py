@@ -1,4 +1,4 @@
-"""Figures of a file from elsewhere against the datasheet of the same chip: what no chip can do is not believed."""
+"""Check the figures of a foreign hardware file against the datasheet that ships for the same chip."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from opmark.schema.peaks import Peaks
 from opmark.units import rate, significant
 
 _SAME = 0.05
-"""Figures that are that near are the same, rounded by others."""
+"""Figures within this relative distance are the same, only rounded differently."""
 
 
 def reconciled(chip: Peaks) -> tuple[Peaks, list[str]]:
-    """The chip with dense peaks and the names that drivers tell, and what was changed.
+    """Return the chip with dense peaks and the names that drivers report, and a line for each change.
 
-    A figure far above the datasheet that ships is replaced by it: most are twice the dense one, with sparsity.
+    Of two different figures the lower one is used: most files that state more give the peak with sparsity, twice the
+    dense one.
     """
     sheet = shipped_datasheet(chip.chip)
     if sheet is None:
@@ -31,13 +32,13 @@ def reconciled(chip: Peaks) -> tuple[Peaks, list[str]]:
         both = f"{rate(told, 'FLOP/s')} in the file, {rate(known, 'FLOP/s')} in the datasheet of {sheet.chip}"
         key = f"flops.{dtype}"
         notes[key] = "; ".join(filter(None, (notes.get(key), f"{both}: {used}")))
-        said.setdefault(f"{_times(told / known)}: {used}", []).append(dtype)
+        said.setdefault(f"{_describe_factor(told / known)}: {used}", []).append(dtype)
     aliases = [name for name in dict.fromkeys((*chip.aliases, *names(sheet))) if name != chip.chip]
     lines = [f"{chip.chip}: {', '.join(types)} {text}" for text, types in said.items()]
     return replace(chip, flops=flops, notes=notes, aliases=aliases), lines
 
 
-def _times(times: float) -> str:
-    """What a figure of the file is to that of the datasheet."""
+def _describe_factor(times: float) -> str:
+    """Describe a figure of the file as a multiple of the datasheet's."""
     twice = abs(times - 2) <= 2 * _SAME
     return "twice the datasheet's, as with sparsity" if twice else f"{significant(times, 2)} times the datasheet's"

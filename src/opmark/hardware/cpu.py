@@ -1,4 +1,4 @@
-"""A processor's caches, clock and energy, as far as the kernel tells."""
+"""Caches, clock and energy of the processor, as far as the kernel reports them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 class CacheLevel(NamedTuple):
     level: int
     nbytes: int
-    """Of one instance."""
+    """Bytes of one instance."""
     shared_by: int
-    """Cores that share an instance."""
+    """Number of cores that share an instance."""
 
 
 def caches(root: Path = _CPU) -> list[CacheLevel]:
-    """Data caches of the first core that this process may use, the smallest first; empty where nobody tells."""
+    """Return the data caches of the first core that this process may use, the smallest first; empty if unknown."""
     found = []
     for index in sorted((root / f"cpu{_core()}" / "cache").glob("index*")):
         if _read(index / "type") in ("Data", "Unified"):
@@ -33,7 +33,7 @@ def caches(root: Path = _CPU) -> list[CacheLevel]:
 
 
 def last_level_bytes(root: Path = _CPU) -> int | None:
-    """Of all instances of the largest cache that the cores of this machine have together."""
+    """Return the bytes of all instances of the largest cache on this machine; None if unknown."""
     levels = caches(root)
     if not levels:
         return None
@@ -42,7 +42,7 @@ def last_level_bytes(root: Path = _CPU) -> int | None:
 
 
 class CpuSensors:
-    """The clock of the first core and the energy of all packages, where the kernel tells them."""
+    """The clock of the first usable core and the energy of all packages, where the kernel reports them."""
 
     def __init__(self, cpu: Path = _CPU, rapl: Path = _RAPL) -> None:
         self._clock = cpu / f"cpu{_core()}" / "cpufreq" / "scaling_cur_freq"
@@ -63,13 +63,13 @@ class CpuSensors:
 
 
 def _packages(rapl: Path) -> list[Path]:
-    """A counter of each. Other zones count the same again: parts, the whole platform, another way to read one."""
+    """Return one energy counter per package. Other zones count the same energy again: parts, the whole platform."""
     counters = {_read(zone / "name"): zone / "energy_uj" for zone in sorted(rapl.glob("*"))}
     return [counter for name, counter in counters.items() if name and name.startswith("package")]
 
 
 def _core() -> int:
-    """The first that this process may use."""
+    """Return the first core that this process may use."""
     return min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
 
 
@@ -85,7 +85,7 @@ def _nbytes(size: str) -> int:
 
 
 def _count(cores: str) -> int:
-    """`0-3,8` are five cores."""
+    """Count the cores of a list such as `0-3,8`, which has five."""
     total = 0
     for part in cores.split(","):
         first, _, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""The datasheets that ship, those of plug-ins and of the user, and the one of a given chip."""
+"""Find datasheets: those of the user, those that ship with opmark, and those of plug-ins."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from opmark.registry import hardware_files
 from opmark.schema.peaks import Peaks
 
 ENVIRONMENT = "OPMARK_HARDWARE"
-"""Names a file of the user's own, or a folder of them."""
+"""Environment variable that names a hardware file of the user, or a folder of them."""
 _ENDINGS = (".yaml", ".yml", ".json")
 
 
 def datasheet(chip: str, threads: int | None = None) -> Peaks | None:
-    """By the exact name that the driver tells, or one of its other names; the user's own go first, plug-ins' last.
+    """Return the datasheet of a chip by its exact name or an alias; the user's own come first, those of plug-ins last.
 
-    Of a processor, what so many of its cores can compute.
+    For a processor, the peaks are scaled to the number of threads.
     """
-    found = _named(chip, own_datasheets()) or shipped_datasheet(chip) or _named(chip, brought_datasheets(chip))
+    found = _find(chip, own_datasheets()) or shipped_datasheet(chip) or _find(chip, brought_datasheets(chip))
     return found.of_threads(threads) if found else None
 
 
 def shipped_datasheet(chip: str) -> Peaks | None:
-    """Only a file that holds the name is read: reading all of them takes longer than showing a run."""
-    holding = (_shipped(name) for name, text in _texts().items() if chip in text)
-    return _named(chip, (peaks for sheet in holding for peaks in sheet))
+    """Parse only the files that contain the name: parsing all of them takes longer than showing a run."""
+    holding = (_parse_shipped(name) for name, text in _texts().items() if chip in text)
+    return _find(chip, (peaks for sheet in holding for peaks in sheet))
 
 
 def datasheets() -> tuple[Peaks, ...]:
-    """All of them, the user's own first. A chip hides what comes after it under the same name."""
+    """Return all datasheets, the user's own first. A chip hides later ones of the same name."""
     seen: set[str] = set()
     found = []
     for peaks in (*own_datasheets(), *shipped_datasheets(), *brought_datasheets()):
@@ -47,17 +47,20 @@ def datasheets() -> tuple[Peaks, ...]:
 
 
 def own_datasheets() -> tuple[Peaks, ...]:
-    """Of the file or folder that the environment names, then of the folder `hardware` where runs are kept too."""
+    """Return the chips of the file or folder in OPMARK_HARDWARE, then of the folder `hardware` in the user's data."""
     return tuple(peaks for path in _own_files() for peaks in _read(path))
 
 
 def shipped_datasheets() -> tuple[Peaks, ...]:
-    return tuple(peaks for name in _texts() for peaks in _shipped(name))
+    return tuple(peaks for name in _texts() for peaks in _parse_shipped(name))
 
 
 def brought_datasheets(chip: str = "") -> tuple[Peaks, ...]:
-    """Of plug-ins; with a chip, of the files that hold its name. A broken one is named and left out, like a plug-in."""
-    return tuple(peaks for where, text in hardware_files().items() if chip in text for peaks in _brought(where, text))
+    """Return the chips of plug-ins; with a chip, only of files that contain its name. A broken file is reported and
+    skipped."""
+    return tuple(
+        peaks for where, text in hardware_files().items() if chip in text for peaks in _parse_plugin_file(where, text)
+    )
 
 
 def names(peaks: Peaks) -> tuple[str, ...]:
@@ -74,7 +77,7 @@ def _own_files() -> Iterator[Path]:
     if named := os.environ.get(ENVIRONMENT):
         place = Path(named)
         if not place.exists():
-            raise UserError(f"{ENVIRONMENT}: there is no {place}", "it names a hardware file, or a folder of them")
+            raise UserError(f"{ENVIRONMENT}: {place} does not exist", "it names a hardware file, or a folder of them")
         yield from _files(place) if place.is_dir() else [place]
     yield from _files(own_folder())
 
@@ -83,7 +86,7 @@ def _files(folder: Path) -> Iterable[Path]:
     return sorted(f for f in folder.glob("*") if f.suffix in _ENDINGS and f.is_file())
 
 
-def _named(chip: str, sheets: Iterable[Peaks]) -> Peaks | None:
+def _find(chip: str, sheets: Iterable[Peaks]) -> Peaks | None:
     return next((peaks for peaks in sheets if chip in names(peaks)), None)
 
 
@@ -99,11 +102,11 @@ def _read(path: Path) -> tuple[Peaks, ...]:
 
 
 @cache
-def _brought(where: str, text: str) -> tuple[Peaks, ...]:
+def _parse_plugin_file(where: str, text: str) -> tuple[Peaks, ...]:
     try:
         return tuple(read_sheet(text, where).chips)
     except InvalidFile as error:
-        print(f"warning: a plug-in's hardware file is broken and left out: {error.message}", file=sys.stderr)
+        print(f"warning: the hardware file of a plug-in is broken and skipped: {error.message}", file=sys.stderr)
         return ()
 
 
@@ -114,5 +117,5 @@ def _texts() -> dict[str, str]:
 
 
 @cache
-def _shipped(name: str) -> tuple[Peaks, ...]:
+def _parse_shipped(name: str) -> tuple[Peaks, ...]:
     return tuple(read_sheet(_texts()[name], name).chips)

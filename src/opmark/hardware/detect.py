@@ -1,4 +1,4 @@
-"""Facts about the host that may explain a number; the same for every backend."""
+"""Facts about the host that may explain a number. They are the same for every backend."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def host() -> dict[str, Any]:
 
 
 def affinity() -> list[int]:
-    """Cores that this process may use."""
+    """Return the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def cpu_model() -> str:
-    """From the kernel where it says so: py-cpuinfo measures for most of a second what a line of a file tells."""
+    """Return the processor's name, from the kernel if possible: py-cpuinfo takes most of a second."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():
@@ -46,12 +46,12 @@ def cpu_model() -> str:
 
 
 def governor() -> str | None:
-    """The policy that sets the clocks; None where the kernel does not tell, as in most virtual machines."""
+    """Return the policy that sets the clocks; None if the kernel does not report it, as in most virtual machines."""
     return _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 def turbo() -> bool | None:
-    """Whether clocks may rise above nominal; None where the kernel does not tell."""
+    """Return whether clocks may rise above nominal; None if the kernel does not report it."""
     no_turbo = _read("/sys/devices/system/cpu/intel_pstate/no_turbo")
     if no_turbo is not None:
         return no_turbo == "0"

@@ -1,4 +1,4 @@
-"""What on this machine would disturb a measurement, and what to do about it."""
+"""Find what would disturb a measurement on this machine, and what to do about it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from opmark.schema import Finding
 from opmark.units import count_bytes, percent
 
 BUSY_SHARE = 0.1
-"""Of one core: a process above this is worth naming."""
+"""A process that uses more than this share of a core is reported."""
 
 
 def disturbances(seconds: float = 0.3) -> list[Finding]:
-    """Looks at the machine for that long."""
+    """Watch the machine for that many seconds."""
     busy, steal = _watch(seconds)
     return [_load(), _busy(busy), _steal(steal), *(finding for check in _STATIC for finding in check())]
 
@@ -47,7 +47,7 @@ def _steal(share: float) -> Finding:
 def _governor() -> Iterator[Finding]:
     governor = detect.governor()
     if governor is None:
-        yield Finding("governor", ok=True, found="not told by the kernel (usual in a virtual machine)")
+        yield Finding("governor", ok=True, found="not reported by the kernel (usual in a virtual machine)")
     else:
         hint = "sudo cpupower frequency-set --governor performance"
         yield Finding("governor", governor == "performance", governor, hint)
@@ -68,7 +68,7 @@ def _hyperthreads() -> Iterator[Finding]:
 
 
 def _quota() -> Iterator[Finding]:
-    """A container may have less time than cores; it is then stopped in the middle of a sample."""
+    """A container whose quota is below its cores is paused in the middle of samples."""
     path = Path("/sys/fs/cgroup/cpu.max")
     if not path.exists():
         return
@@ -89,7 +89,7 @@ _STATIC: tuple[Callable[[], Iterator[Finding]], ...] = (_governor, _turbo, _hype
 
 
 def _watch(seconds: float) -> tuple[list[tuple[str, float]], float]:
-    """(processes that use a core, largest first; share of time stolen) over that time."""
+    """Return (busy processes with their share of a core, largest first; share of time stolen) over that time."""
     processes = {p.pid: p for p in psutil.process_iter(["name"]) if p.pid != os.getpid()}
     for process in list(processes.values()):
         _share(process)
@@ -104,7 +104,7 @@ def _watch(seconds: float) -> tuple[list[tuple[str, float]], float]:
 
 
 def _share(process: psutil.Process) -> float:
-    """Cores used since the last question; 0 for a process that is gone or not ours to look at."""
+    """Return the share of a core used since the last call; 0 for a process that is gone or not accessible."""
     try:
         return process.cpu_percent() / 100
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""An NVIDIA GPU's sensors through NVML: clock, power, temperature, why the clock is held down, energy."""
+"""Sensors of an NVIDIA GPU through NVML: clock, power, temperature, throttle reasons, energy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from opmark.schema import Reading
 
-# Bits of the "clocks event reasons" that mean less speed than the work asks for, and the word for each.
+# Bits of the "clocks event reasons" that mean throttling, and opmark's word for each.
 _REASONS = {
     0x0000000000000004: "power",  # software power cap
     0x0000000000000008: "hardware",  # hardware slowdown
@@ -22,7 +22,7 @@ def throttle_reasons(bits: int) -> tuple[str, ...]:
 
 
 class NvmlSensors:
-    """One GPU, by the UUID that the framework calls it by."""
+    """The sensors of one GPU."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml = nvml
@@ -33,7 +33,7 @@ class NvmlSensors:
         power = self._ask("nvmlDeviceGetPowerUsage")
         heat = self._ask("nvmlDeviceGetTemperature", self._nvml.NVML_TEMPERATURE_GPU)
         bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
-        if bits is None:  # what older drivers and libraries call it
+        if bits is None:  # the name in older drivers and libraries
             bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
         return Reading(
             clock=None if clock is None else clock * 1e6,
@@ -47,7 +47,7 @@ class NvmlSensors:
         return None if millijoules is None else millijoules * 1e-3
 
     def _ask(self, function: str, *arguments: Any) -> Any:
-        """None for what this GPU or this driver does not tell."""
+        """Call an NVML function; None if this GPU, driver or library does not support it."""
         try:
             return getattr(self._nvml, function)(self._handle, *arguments)
         except (self._nvml.NVMLError, AttributeError):  # an old driver; an old library
@@ -55,7 +55,7 @@ class NvmlSensors:
 
 
 def nvml_sensors(uuid: str) -> tuple[NvmlSensors | None, str]:
-    """(the sensors of a GPU, or None; why there are none)."""
+    """Return (sensors of the GPU with that UUID or None, the reason if there are none)."""
     try:
         import pynvml
     except ModuleNotFoundError:
@@ -68,7 +68,10 @@ def nvml_sensors(uuid: str) -> tuple[NvmlSensors | None, str]:
 
 
 def visible_gpu() -> dict[str, str]:
-    """Name and UUID of the GPU that a framework finds first, for one that does not tell; nothing if NVML does not."""
+    """Return name and UUID of the GPU that a framework uses first, for frameworks that do not report it.
+
+    Empty if NVML does not report it either.
+    """
     try:
         import pynvml
     except ModuleNotFoundError:
@@ -85,5 +88,5 @@ def visible_gpu() -> dict[str, str]:
 
 
 def _text(value: str | bytes) -> str:
-    """Older versions of the library give bytes."""
+    """Decode a text: older versions of the library return bytes."""
     return value.decode() if isinstance(value, bytes) else value

@@ -1,11 +1,11 @@
-"""Whether a kind of device is certainly not here, told by the kernel's files: no framework is asked."""
+"""Tell from device files that a kind of device is missing, without asking a framework."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-# A driver that is loaded has made one of these. Under WSL one file stands for every GPU.
+# A loaded driver creates one of these files. Under WSL, /dev/dxg stands for every GPU.
 _FILES = {
     "cuda": ("an NVIDIA or AMD GPU", ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")),
     "xpu": ("an Intel GPU", ("/dev/dri", "/dev/dxg")),
@@ -13,7 +13,7 @@ _FILES = {
 
 
 def why_no_device(device: str) -> str | None:
-    """None where it may be here, or where nobody knows."""
+    """Return why there is no such device; None if there may be one."""
     if device == "mps" and sys.platform != "darwin":
         return "an Apple GPU needs macOS"
     if device not in _FILES or sys.platform != "linux":

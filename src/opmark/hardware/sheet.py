@@ -1,4 +1,4 @@
-"""A hardware file: chips with their peaks, read strictly and written for a person."""
+"""Read and write hardware files: chips with their peaks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from opmark.schema.codec import convert
 from opmark.schema.peaks import MEMORY, RATED, Peaks
 
 VERSION = 1
-_OF_VENDOR_ZOO = "参数"
-"""How the names of all parts of such a file end."""
+_VENDOR_ZOO_SUFFIX = "参数"
+"""Every section name of a vendor_zoo file ends with this."""
 _LOOKS = "docs/add-a-chip.md shows what a hardware file looks like"
 
 
@@ -27,12 +27,12 @@ class Sheet(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def is_sheet(data: Any) -> bool:
-    """Whether plain data is a hardware file of ours, right or wrong."""
+    """Return whether plain data is meant as an opmark hardware file, valid or not."""
     return isinstance(data, dict) and "chips" in data and "cases" not in data
 
 
 def read_sheet(text: str, where: str) -> Sheet:
-    """`where` is the file to name in a complaint."""
+    """Parse a hardware file; error messages name `where`, the file."""
     try:
         return sheet_of(yaml.load(text, Loader=_Loader), where)  # a safe loader, made stricter
     except yaml.MarkedYAMLError as error:
@@ -40,20 +40,22 @@ def read_sheet(text: str, where: str) -> Sheet:
         place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
         raise InvalidFile(f"{place}: {error.problem}", _LOOKS) from None
     except (yaml.YAMLError, RecursionError) as error:
-        raise InvalidFile(f"{where}: is no YAML: {error}", _LOOKS) from None
+        raise InvalidFile(f"{where}: is not YAML: {error}", _LOOKS) from None
 
 
 def sheet_of(data: Any, where: str) -> Sheet:
     if not isinstance(data, dict):
         raise InvalidFile(f"{where}: expected a mapping with `schema` and `chips`", _LOOKS)
-    if any(str(key).endswith(_OF_VENDOR_ZOO) for key in data):
+    if any(str(key).endswith(_VENDOR_ZOO_SUFFIX) for key in data):
         raise InvalidFile(
             f"{where}: is a hardware file of ByteMLPerf's vendor_zoo, not of opmark",
             f"`opmark import {where} -o mine.yaml` converts it",
         )
     sheet = convert(data, Sheet, where)
     if sheet.schema != VERSION:
-        raise InvalidFile(f"{where}: schema {sheet.schema}; this opmark reads {VERSION}", f"write schema: {VERSION}")
+        raise InvalidFile(
+            f"{where}: the file has schema {sheet.schema}; this opmark reads {VERSION}", f"write schema: {VERSION}"
+        )
     for number, peaks in enumerate(sheet.chips):
         _check(peaks, where, f"$.chips[{number}]")
     every = [name for peaks in sheet.chips for name in (peaks.chip, *peaks.aliases)]
@@ -89,7 +91,7 @@ def _positive(value: float | None, where: str, place: str) -> None:
 
 
 def yaml_text(chips: Sequence[Peaks]) -> str:
-    """A line a figure; what a chip does not say is left out."""
+    """Format chips as YAML, with one line per figure and without unknown figures."""
     return "\n".join([f"schema: {VERSION}", "chips:", *(line for peaks in chips for line in _block(peaks))]) + "\n"
 
 
@@ -99,7 +101,7 @@ def json_text(chips: Sequence[Peaks]) -> str:
 
 
 def brief(peaks: Peaks) -> dict[str, Any]:
-    """What differs from the defaults."""
+    """Return the fields that differ from the defaults."""
     usual = msgspec.to_builtins(Peaks("", "", {}, []))
     needed = ("chip", "source", "flops", "levels")
     found = {key: value for key, value in msgspec.to_builtins(peaks).items() if key in needed or value != usual[key]}
@@ -131,18 +133,18 @@ def _flow(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # where PyYAML was built with it, five times as fast
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # five times as fast, if PyYAML was built with it
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """A key stands once, and 1e12 is a number."""
+    """A safe loader that refuses repeated keys and reads 1e12 as a number."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
             if key.value in seen:
                 raise yaml.MarkedYAMLError(
-                    problem=f"key `{key.value}` stands twice in one mapping", problem_mark=key.start_mark
+                    problem=f"key `{key.value}` appears twice in one mapping", problem_mark=key.start_mark
                 )
             seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
         return dict(super().construct_mapping(node, deep))

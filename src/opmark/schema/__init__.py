@@ -1,4 +1,4 @@
-"""The nouns: frozen, strict, one a file. This package imports no framework and nothing above it."""
+"""Data that is stored or sent, as frozen structs. This package imports no framework and nothing above it."""
 
 from opmark.schema.case import Case
 from opmark.schema.compilation import Compilation

@@ -1,4 +1,4 @@
-"""Arguments of a call, written as data: `8x64 float32` is a tensor, the rest is what it is.
+"""Arguments of a call, written as data: `8x64 float32` is a tensor, other values stand for themselves.
 
 | written | means |
 |---|---|
@@ -6,8 +6,8 @@
 | `{shape: [8, 64], dtype: float32, low: 0, high: 1}` | the same |
 | `{dtype: float16}` | the framework's own name of an element type |
 | `{tuple: [2, 2]}` | a tuple |
-| `{value: "8x64 float32"}` | exactly that, whatever it looks like |
-| `{float: inf}`, `{float: -inf}`, `{float: nan}` | a number that JSON has no word for |
+| `{value: "8x64 float32"}` | exactly this value, even if it looks like a tensor |
+| `{float: inf}`, `{float: -inf}`, `{float: nan}` | a number that JSON cannot write |
 | a number, a text, true, null, a list, a mapping | itself, with tensors inside where there are any |
 """
 
@@ -24,7 +24,7 @@ from opmark.schema.dtype import DTYPES, is_float
 from opmark.schema.tensor import TensorSpec
 
 _TENSOR = re.compile(r"(\(\)|\d+(?:x\d+)*) +([a-z]\w*)(?: +(\S+?)\.\.(\S+))?")
-# Sizes with a cross between them, or an element type behind something else.
+# Probably a mistyped tensor: sizes with an `x` between them, or an element type after something else.
 _LIKE_A_TENSOR = re.compile(rf"-?\d+x|.+ ({'|'.join(DTYPES)})\b")
 _INTEGERS = (0, 10)
 _PADDED = re.compile(r"(^|x)0\d")
@@ -33,11 +33,11 @@ _NOT_FINITE = ("inf", "-inf", "nan")
 _NO_TENSORS = ({"value"}, {"dtype"}, {"float"})
 
 Node = Any
-"""What YAML and JSON can hold."""
+"""Any value that YAML and JSON can hold."""
 
 
 def canonical(node: Node) -> Node:
-    """Checked, and in one spelling; InvalidParameter where it cannot be meant."""
+    """Check arguments and return them in their one canonical spelling; InvalidParameter if they make no sense."""
     if isinstance(node, str):
         return _canonical_text(node)
     if isinstance(node, list | tuple):
@@ -60,32 +60,32 @@ def _canonical_text(text: str) -> str:
         try:
             return found[1] + _canonical_rest(text[found.end(1) :])
         except InvalidParameter:
-            pass  # said below, with the whole text
+            pass  # parsing the whole text below raises it again, with a message that quotes the whole text
     spec = _spec(text)
     if spec is None and _LIKE_A_TENSOR.match(text):
         raise InvalidParameter(
-            f"`{text}` looks like a tensor and is none: expected a shape and an element type",
-            'as in 8x64 float32; a text that is meant as it stands is {value: "..."}',
+            f"`{text}` looks like a tensor, but it is not one: expected a shape and an element type",
+            'as in 8x64 float32; write {value: "..."} for a plain text',
         )
     return text if spec is None else _text(spec)
 
 
 @lru_cache(maxsize=1024)
 def _canonical_rest(rest: str) -> str:
-    """Element type and domain: a workload has few of them, and may have a hundred thousand shapes."""
+    """Canonical element type and domain. Cached: a workload has few of them, but maybe a hundred thousand shapes."""
     spec = _spec(f"(){rest}")
     return rest if spec is None else _text(spec).removeprefix("()")
 
 
 def canonical_call(node: Node) -> Node:
-    """The same of what a call takes: a list, or a mapping whose keys are names of arguments and mean nothing else."""
+    """Like `canonical`, for all arguments of a call: keys of a mapping are argument names, never `shape` or `value`."""
     if not isinstance(node, Mapping):
         return canonical(node)
     return {str(name): canonical_call(item) if name == "kwargs" else canonical(item) for name, item in node.items()}
 
 
 def tensors(node: Node, path: str) -> Iterator[tuple[str, TensorSpec]]:
-    """Every tensor below a node with its place, as in `args.0`."""
+    """Yield every tensor below a node with its path, as in `args.0`."""
     for place, leaf in _leaves(canonical(node), path):
         spec = _spec(leaf) if isinstance(leaf, str) else None
         if spec:
@@ -93,7 +93,7 @@ def tensors(node: Node, path: str) -> Iterator[tuple[str, TensorSpec]]:
 
 
 def assembled(node: Node, path: str, given: Mapping[str, Any], dtype: Callable[[str], Any]) -> Any:
-    """The arguments themselves: tensors from `given` by their places, element types through `dtype`."""
+    """Build the arguments: tensors come from `given` by their paths, element types from `dtype`."""
     if isinstance(node, str):
         return given.get(path, node)
     if isinstance(node, list):
@@ -112,14 +112,14 @@ def assembled(node: Node, path: str, given: Mapping[str, Any], dtype: Callable[[
 
 
 def filled(node: Node, values: Mapping[str, Any]) -> Node:
-    """With `{name}` replaced: alone by the value itself, inside a text by how it is written."""
+    """Replace `{name}`: if it is the whole text, by the value itself; inside a longer text, by the value as text."""
     if isinstance(node, str):
         if "{" not in node:
             return node
         alone = re.fullmatch(r"\{(\w+)\}", node)
         if alone:
             return _value(alone[1], values)
-        return re.sub(r"\{(\w+)\}", lambda found: _written(_value(found[1], values)), node)
+        return re.sub(r"\{(\w+)\}", lambda found: _format_value(_value(found[1], values)), node)
     if isinstance(node, list):
         return [filled(item, values) for item in node]
     if isinstance(node, Mapping):
@@ -128,7 +128,7 @@ def filled(node: Node, values: Mapping[str, Any]) -> Node:
 
 
 def placeholders(node: Node) -> set[str]:
-    """The names that stand in braces below a node."""
+    """Return the names that stand in braces below a node."""
     if isinstance(node, str):
         return set(re.findall(r"\{(\w+)\}", node)) if "{" in node else set()
     items = node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
@@ -139,13 +139,13 @@ def _value(name: str, values: Mapping[str, Any]) -> Any:
     if name not in values:
         near = nearest(name, values)
         raise InvalidParameter(
-            f"`{{{name}}}` stands for a parameter that is not given",
+            f"`{{{name}}}` stands for a parameter that has no value",
             f"did you mean `{{{near}}}`?" if near else f"give it, as in params: {{{name}: [1, 2]}}",
         )
     return values[name]
 
 
-def _written(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "x".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -186,7 +186,7 @@ def _canonical_mapping(node: Mapping[str, Any]) -> Node:
 
 
 def _spec(text: str) -> TensorSpec | None:
-    """The tensor that a text means, or None for a text that means itself."""
+    """Return the tensor that a text describes, or None if it is a plain text."""
     found = _TENSOR.fullmatch(text)
     if found is None:
         return None
@@ -199,15 +199,15 @@ def _tensor(shape: Any, dtype: Any, low: Any, high: Any) -> TensorSpec:
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise InvalidParameter(f"the shape of a tensor: expected a list of sizes, got `{shape}`", "as in 8x64 float32")
     name = _dtype(dtype)
-    usual = _usual(name)
+    usual = _default_domain(name)
     ends = (usual[0] if low is None else low, usual[1] if high is None else high)
     if not all(map(_is_finite, ends)) or not ends[0] < ends[1]:
-        got = "..".join(_end(end) if _is_finite(end) else str(end) for end in ends)
+        got = "..".join(_format_bound(end) if _is_finite(end) else str(end) for end in ends)
         raise InvalidParameter(f"a tensor's values: expected low..high, got {got}", "as in 0..10")
     return TensorSpec(tuple(shape), name, *ends)
 
 
-def _usual(dtype: str) -> tuple[float, float]:
+def _default_domain(dtype: str) -> tuple[float, float]:
     return (-1.0, 1.0) if is_float(dtype) else (0, 2) if dtype == "bool" else _INTEGERS
 
 
@@ -215,8 +215,8 @@ def _is_finite(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
-def _end(value: float) -> str:
-    """With all its digits: an index that is one too large is an error."""
+def _format_bound(value: float) -> str:
+    """Format a bound with all its digits: an index that is one too large is an error."""
     return str(int(value) if float(value).is_integer() and abs(value) < 1e15 else float(value))
 
 
@@ -237,11 +237,15 @@ def _number(text: str | None, whole: str) -> float | None:
         return float(text)
     except ValueError:
         raise InvalidParameter(
-            f"`{whole}`: expected numbers around .., got `{text}`", "as in 100 int64 0..50"
+            f"`{whole}`: expected numbers on both sides of `..`, got `{text}`", "as in 100 int64 0..50"
         ) from None
 
 
 def _text(spec: TensorSpec) -> str:
     shape = "x".join(map(str, spec.shape)) or "()"
-    domain = "" if (spec.low, spec.high) == _usual(spec.dtype) else f" {_end(spec.low)}..{_end(spec.high)}"
+    domain = (
+        ""
+        if (spec.low, spec.high) == _default_domain(spec.dtype)
+        else f" {_format_bound(spec.low)}..{_format_bound(spec.high)}"
+    )
     return f"{shape} {spec.dtype}{domain}"

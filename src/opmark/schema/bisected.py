@@ -1,4 +1,4 @@
-"""Bisected: the commit that made something slower, and how it was found."""
+"""The result of `opmark bisect`: the commit that made a case slower, and how it was found."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from msgspec import Struct
 from opmark.schema.comparison import Compared
 
 Word = Literal["good", "bad", "skip"]
-"""What git is told of a commit."""
+"""The verdict on a commit that is passed to git."""
 
 
 class Candidate(Struct, frozen=True):
-    """A commit that was looked at, or that may be the one."""
+    """A commit that was measured, or that may be the first bad one."""
 
     commit: str
     author: str
@@ -21,28 +21,27 @@ class Candidate(Struct, frozen=True):
     subject: str
     word: Word
     ratio: float | None = None
-    """Over the good one, of the case that is followed."""
+    """Time of the followed case at this commit over its time at the good commit."""
     low: float | None = None
     high: float | None = None
     why: str = ""
-    """Of what was skipped."""
+    """Why the commit was skipped."""
     runs: tuple[str, str] | None = None
 
 
 class Bisected(Struct, frozen=True):
     good: str
     bad: str
-    """Commits."""
     compared: Compared
-    """These two."""
+    """Comparison of the good and the bad commit."""
     case: str = ""
-    """The id of the one that is followed; empty where none is slower."""
+    """Id of the case that is followed; empty if no case is slower."""
     op: str = ""
     params: str = ""
     margin: float = 0.0
-    """A commit that is slower than the good one by more than this has the change that is looked for."""
+    """A commit is bad if it is slower than the good one by more than this fraction."""
     steps: tuple[Candidate, ...] = ()
     first: tuple[Candidate, ...] = ()
-    """The first bad commit; several where those in between had to be skipped; none where nothing is slower."""
+    """The first bad commit; several if commits in between were skipped; none if nothing is slower."""
     log: str = ""
-    """Git's."""
+    """Output of `git bisect log`."""

@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write them: `64K`, and whole series of them as `8..64M`."""
+"""Parse numbers of bytes as people write them: `64K`, and series such as `8..64M`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST = 10_000
 
 
 def parse_bytes(text: str) -> int:
-    """In powers of 1024, as nccl-tests and PARAM count them; ValueError where it is none."""
+    """Parse a number of bytes in powers of 1024, as nccl-tests and PARAM count; ValueError if it is not one."""
     found = re.fullmatch(_NUMBER, text.strip(), re.IGNORECASE)
     if not found:
         raise ValueError(text)
@@ -21,7 +21,7 @@ def parse_bytes(text: str) -> int:
 
 def series(value: Any) -> list[Any] | None:
     """`8..64M` doubles from one to the other, `8..64M*4` quadruples, `8..1K+8` goes in steps of 8 bytes; None for
-    anything else. ValueError where it would never get there."""
+    anything that is not a series. ValueError if the series would be empty, endless or too long."""
     found = _SERIES.fullmatch(value.strip()) if isinstance(value, str) else None
     if not found:
         return None

@@ -17,13 +17,14 @@ class Case(Struct, frozen=True):
     id: str
     op: str
     params: dict[str, Any]
-    """Complete: defaults are written out, so that a changed default is a different case."""
+    """All parameters: defaults are written out, so that a changed default is a different case."""
     phase: Phase
     tags: tuple[str, ...] = ()
     wrt: tuple[str, ...] = ()
-    """Inputs whose gradients are computed, where not those of all that have one."""
+    """Inputs whose gradients are computed; empty: all inputs that have a gradient."""
     sources: tuple[str, ...] = ()
-    """Where it comes from: texts of the workload; of a foreign file `FILE#NAME`, the name that its system gives it."""
+    """Where the case comes from: `source` texts of the workload; for a foreign file `FILE#NAME`, its name over
+    there."""
 
     @classmethod
     def of(
@@ -38,14 +39,14 @@ class Case(Struct, frozen=True):
         content: dict[str, Any] = {"op": op, "params": params, "phase": phase}
         if wrt:
             content["wrt"] = wrt
-        if _PLAIN("".join((op, *params, *wrt))) and all(map(_written_alike, params.values())):
+        if _PLAIN("".join((op, *params, *wrt))) and all(map(_encodes_alike, params.values())):
             key = digest(msgspec.json.encode(content, order="sorted"))
             return cls(key, op, params, phase, tags, wrt, sources)
         return cls(content_id(content), op, params, phase, tags, wrt, sources)
 
 
-def _written_alike(value: Any) -> bool:
-    """Whether both encoders write it in the same way; the faster one is worth it in sweeps of 100,000 cases."""
+def _encodes_alike(value: Any) -> bool:
+    """Whether msgspec and json encode the value alike; msgspec's speed matters in sweeps of 100,000 cases."""
     kind = type(value)
     if kind is str:
         return bool(_PLAIN(value))
@@ -56,7 +57,7 @@ _PLAIN = re.compile(r"[\w.:+-]*", re.ASCII).fullmatch
 
 
 def content_id(content: object) -> str:
-    """16 hex digits that depend on the content alone."""
+    """Return 16 hex digits that depend on the content alone."""
     return digest(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())
 
 

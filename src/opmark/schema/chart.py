@@ -1,4 +1,4 @@
-"""Chart: a figure as numbers. Who draws it knows nothing of operators; who makes it knows nothing of pixels."""
+"""Chart: a figure as numbers. The code that draws it knows no operators; the code that makes it knows no pixels."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Literal
 from msgspec import Struct
 
 Unit = Literal["s", "J", "B", "B/s", "flop/s", "flop/B", "share", "ratio", "count", ""]
-"""Base units, as everywhere; `share` is a part of 1 and shown in percent, `ratio` a factor around 1."""
+"""Base units, as everywhere; `share` is a fraction of 1 and shown in percent, `ratio` a factor around 1."""
 Scale = Literal["linear", "log", "log2", "category"]
-"""`log2`: ticks at powers of two, for sizes and threads. `category`: values are places in `Axis.names`, from 0."""
+"""`log2`: ticks at powers of two, for sizes and threads. `category`: values are indices into `Axis.names`."""
 Shape = Literal["points", "line", "band", "bars", "cells", "steps"]
-"""`line` has no points. `band` is a line with points, and its intervals as an area. `steps`: a level until the next."""
+"""`line` has no points. `band` is a line with points and its intervals as an area. `steps` holds a level to the
+next."""
 Role = Literal["data", "ceiling", "guide", "alarm"]
-"""`ceiling`: a limit of the hardware. `guide`: what would be ideal. `alarm`: what a reader should see first."""
+"""`ceiling`: a limit of the hardware. `guide`: the ideal. `alarm`: draws the reader's eye first."""
 
 
 class Axis(Struct, frozen=True):
@@ -21,28 +22,28 @@ class Axis(Struct, frozen=True):
     unit: Unit
     scale: Scale
     names: tuple[str, ...] = ()
-    """Of a category axis."""
+    """Names of the categories, for a category axis."""
     most: float | None = None
-    """Where it ends, if not where the data does: what lies beyond is drawn at its edge."""
+    """Upper end of the axis, if it should not follow the data: marks beyond it are drawn at the edge."""
 
 
 class Mark(Struct, frozen=True):
-    """One dot, bar or cell: a row of the table of numbers beside the figure."""
+    """One dot, bar or cell, and one row of the table of numbers beside the figure."""
 
     x: float
     y: float
     label: str = ""
-    """What it is of, as people read it."""
+    """What the mark stands for, as people read it."""
     low: float | None = None
     high: float | None = None
-    """Ends of the interval of the value: of y; in `bars`, where values go to the right, of x."""
+    """Ends of the interval of y; in `bars`, where values go to the right, of x."""
     value: float | None = None
-    """Of a cell, whose x and y are places in two lists of names."""
+    """Value of a cell, whose x and y are indices into two lists of names."""
     link: str = ""
-    """The key of the item that it is of, if it is of one."""
+    """Key of the item that the mark shows, if it shows one item."""
     note: str = ""
     unsure: bool = False
-    """An interval that it should have is not known: it is drawn hollow, as nothing says how near it is."""
+    """The mark should have an interval, but that is not known: it is drawn hollow."""
 
 
 class Series(Struct, frozen=True):
@@ -51,11 +52,11 @@ class Series(Struct, frozen=True):
     shape: Shape = "points"
     role: Role = "data"
     stated: bool = False
-    """Somebody says so (a datasheet) and nobody measured it: it is drawn dashed, so that the two are not mistaken."""
+    """The values come from a datasheet and not from a measurement: the series is drawn dashed."""
 
 
 class Rule(Struct, frozen=True):
-    """A line across the figure, or with `to` the stretch between two values."""
+    """A line across the figure; with `to`, the stretch between two values."""
 
     across: Literal["x", "y"]
     """The axis on which `at` lies."""
@@ -65,7 +66,7 @@ class Rule(Struct, frozen=True):
 
 
 class Count(Struct, frozen=True):
-    """How many values lie in a stretch of the axis; in the last also those beyond its end."""
+    """One bin of a histogram: how many values lie in it. The last bin also counts values beyond its end."""
 
     low: float
     high: float
@@ -73,13 +74,13 @@ class Count(Struct, frozen=True):
 
 
 class Chart(Struct, frozen=True):
-    """Numbers are finite, and positive where a scale is logarithmic: who makes it says in `notes` what it left out."""
+    """A figure. Numbers are finite, and positive on a logarithmic scale; `notes` say what was left out for that."""
 
     id: str
-    """Unique within a page, fit for an address: letters, digits, `-`."""
+    """Unique within a page and usable in a URL: letters, digits, `-`."""
     title: str
     about: str
-    """How to read it, in a sentence."""
+    """One sentence on how to read the figure."""
     kind: Literal["plot", "bars", "heatmap", "samples"]
     """`plot`: two axes of numbers. `bars`: names downwards, values to the right. `samples`: a plot of values in the
     order taken, with a histogram of them along the right edge."""
@@ -88,12 +89,12 @@ class Chart(Struct, frozen=True):
     series: tuple[Series, ...]
     rules: tuple[Rule, ...] = ()
     values: Axis | None = None
-    """Of a heatmap: what its cells tell."""
+    """For a heatmap: the quantity of its cells."""
     notes: tuple[str, ...] = ()
-    """What was left out, and why; what is doubtful."""
+    """What was left out and why, and which numbers are doubtful."""
     spread: tuple[Count, ...] = ()
-    """Of `samples`: the histogram of all values, those without a mark among them."""
+    """For `samples`: the histogram of all values, also those that have no mark."""
 
     def marks(self) -> list[tuple[Series, Mark]]:
-        """In their order: the rows of its table."""
+        """Return every mark with its series, in the order of the table of numbers."""
         return [(series, mark) for series in self.series for mark in series.marks]

@@ -1,4 +1,4 @@
-"""Checked: a run against a baseline, each slowdown looked at twice."""
+"""The result of `opmark check`: a run against a baseline, with each slowdown measured a second time."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ Outcome = Literal[
     "slower", "failed", "unconfirmed", "missing", "undecided", "cleared", "faster", "same", "mended", "broken"
 ]
 """
-slower       when it was measured again in turns with the baseline, by more than the margin
-failed       now, again when it was measured again, and not in the baseline
-unconfirmed  slower twice than the stored numbers, while the baseline itself could not be measured again: the machine
+slower       slower by more than the margin, also when measured again in turns with the baseline
+failed       failed now and when measured again, but not in the baseline
+unconfirmed  slower than the stored numbers twice, but the baseline itself could not be measured again: the machine
              may have become slower
-missing      the baseline has it, and now it was skipped or not asked for
-undecided    after all looks
-cleared      slower or failed at first, and not when it was measured again
-mended       failed in the baseline, and not now
+missing      in the baseline, but now skipped or not asked for
+undecided    no verdict after all measurements
+cleared      slower or failed at first, but not when measured again
+mended       failed in the baseline, but not now
 broken       failed in the baseline and now
 """
 
 FAIL_ON = ("slower", "failed", "unconfirmed", "missing", "undecided")
-"""What may fail a build: an improvement never does."""
+"""Outcomes that may fail a build; an improvement never does."""
 
 
 class Finding(Struct, frozen=True):
-    """A case of both sides."""
+    """One case of both sides, and its outcome."""
 
     pair: Pairing
-    """The first look."""
+    """The first comparison."""
     outcome: Outcome
     again: Pairing | None = None
-    """The second look, where there was one."""
+    """The comparison of the second measurement, if there was one."""
     why: str = ""
-    """How it was looked at again, or why not."""
+    """How the case was measured again, or why it was not."""
 
 
 class Checked(Struct, frozen=True):
     compared: Compared
-    """The first look: A is the baseline."""
+    """The first comparison: A is the baseline."""
     findings: tuple[Finding, ...]
     missing: tuple[str, ...]
     """Cases of the baseline that were not asked for."""
     fail_on: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """How what was looked at again was measured."""
+    """How cases were measured again."""
     again: tuple[tuple[str, str], ...] = ()
-    """Runs of the second look, baseline and now."""
+    """Runs of the second measurement: (baseline, now)."""
 
     def counts(self) -> Counter[Outcome]:
         found: Counter[Outcome] = Counter(finding.outcome for finding in self.findings)
@@ -60,7 +60,7 @@ class Checked(Struct, frozen=True):
 
     @property
     def failing(self) -> int:
-        """How many of those that are to fail the build."""
+        """Number of cases whose outcome fails the build."""
         counts = self.counts()
         return sum(count for outcome, count in counts.items() if outcome in self.fail_on)
 

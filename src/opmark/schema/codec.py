@@ -1,4 +1,4 @@
-"""Strict conversion of plain data into nouns: an error names the place and the nearest known key."""
+"""Strict conversion of plain data into structs: an error names the place and the nearest known key."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ _STEP = re.compile(r"\.(\w+)|\[\.{3}\]|\[(\d+)\]")
 
 
 def convert(data: object, noun: type[T], where: str) -> T:
-    """`data` as a `noun`; `where` is the file to name in a complaint."""
+    """Convert `data` into the struct `noun`; error messages name `where`, the file."""
     try:
         return msgspec.convert(data, noun)
     except msgspec.ValidationError as error:
         raise _explain(str(error), data, noun, where) from None
     except UnicodeEncodeError:
-        raise InvalidFile(f"{where}: holds half of a character (\\ud800 to \\udfff)", "write the whole one") from None
+        raise InvalidFile(
+            f"{where}: holds half of a surrogate pair (\\ud800 to \\udfff)", "write the whole character"
+        ) from None
 
 
 def _explain(text: str, data: object, noun: type, where: str) -> InvalidFile:
@@ -42,7 +44,7 @@ def _explain(text: str, data: object, noun: type, where: str) -> InvalidFile:
     )
 
 
-# The words of the decoder, and those of people who write files.
+# Words of the decoder's messages, and their replacements for people who write files.
 _WORDS = {"`array`": "a list", "`object`": "a mapping", "`str`": "text", "`int`": "a whole number", "`null`": "nothing",
           "`bool`": "true or false", "`float`": "a number"}  # fmt: skip
 
@@ -54,7 +56,7 @@ def _plain(message: str) -> str:
 
 
 def _enum_hint(message: str) -> str | None:
-    """The phases are the only names that a workload chooses from a list."""
+    """Suggest a phase: phases are the only enumeration in the files that are read."""
     found = re.match(r"Invalid enum value '(?P<name>.*)'", message)
     if not found:
         return None
@@ -63,7 +65,7 @@ def _enum_hint(message: str) -> str | None:
 
 
 def _fields(noun: Any, path: str) -> list[str]:
-    """The keys that are allowed at `path` below `noun`."""
+    """Return the keys that are allowed at `path` below `noun`."""
     for step in _STEP.finditer(path):
         noun = get_type_hints(noun)[step[1]] if step[1] else get_args(noun)[0]
         if get_origin(noun) is not list and not isinstance(noun, type):

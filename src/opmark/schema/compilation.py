@@ -1,4 +1,4 @@
-"""Compilation: what turning an operator into code took, and what came of it. Kept apart from what running it takes."""
+"""Compilation: how long compiling an operator took, and what it produced. Run time is stored elsewhere."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from msgspec import Struct
 
 class Compilation(Struct, frozen=True):
     cold: float
-    """Seconds, with empty caches."""
+    """Seconds of compiling with empty caches."""
     cached: float | None = None
-    """Seconds of doing the same again in the same process, with what the framework has kept of the first time; None
-    where it keeps nothing."""
+    """Seconds of compiling again in the same process, with the framework's caches filled; None if it has none."""
     graphs: int | None = None
-    """Pieces that the function was compiled into: more than one where the compiler gave up in between."""
+    """Number of graphs that the function was compiled into: more than one after a graph break."""
     breaks: tuple[str, ...] = ()
-    """Why it gave up, once for each time."""
+    """The reason for each graph break."""
     operators: tuple[str, ...] = ()
-    """What the compiler was given: the proof that the operator is in there. In the framework's own names."""
+    """Operators in the compiled graphs, in the framework's own names: proof that ours is among them."""
     kernels: tuple[str, ...] = ()
-    """What it made of them, where it tells."""
+    """Kernels that the compiler generated, where it names them."""
     cache: str = ""
-    """What keeps the second time short: FX graph cache, in-memory cache, none."""
+    """The cache that makes the second compilation fast: FX graph cache, in-memory cache, none."""

@@ -6,12 +6,12 @@ from msgspec import Struct
 
 
 class Reading(Struct, frozen=True):
-    """One look at the sensors; None where there is no such sensor."""
+    """One reading of the sensors; a field is None if there is no such sensor."""
 
     at: int = 0
-    """Samples taken before it."""
+    """Number of samples taken before this reading."""
     clock: float | None = None
-    """Hertz, of what computes: the multiprocessors of a GPU, the cores of a CPU."""
+    """Clock in hertz of the unit that computes: the multiprocessors of a GPU, the cores of a CPU."""
     power: float | None = None
     """Watts."""
     temperature: float | None = None
@@ -23,24 +23,24 @@ class Reading(Struct, frozen=True):
 class Conditions(Struct, frozen=True):
     readings: tuple[Reading, ...] = ()
     highest_clock: float | None = None
-    """That this device was seen at, in this process."""
+    """Highest clock that this process has seen on this device, in hertz."""
     elapsed: float = 0.0
-    """Seconds of wall time that the host's counters below were watched."""
+    """Seconds of wall time over which the host's counters below were watched."""
     switches: int = 0
-    """Times another process took the core away."""
+    """Number of involuntary context switches."""
     load: float = 0.0
-    """Processes that wanted to run, over the minute before."""
+    """Load average of the minute before."""
     others: float | None = None
-    """Cores that other processes kept busy."""
+    """Number of cores that other processes kept busy."""
     steal: float | None = None
-    """Share of the time that the hypervisor gave to somebody else."""
+    """Share of the time that the hypervisor gave to other virtual machines."""
 
     @property
     def clocks(self) -> list[float]:
         return [reading.clock for reading in self.readings if reading.clock]
 
     def at(self, sample: int) -> tuple[Reading, ...]:
-        """The readings before and after a sample."""
+        """Return the readings before and after a sample."""
         before = [reading for reading in self.readings if reading.at <= sample][-1:]
         after = [reading for reading in self.readings if reading.at > sample][:1]
         return (*before, *after)

@@ -1,4 +1,4 @@
-"""Cost: the work that an operator cannot avoid, whoever computes it."""
+"""Cost: the work that every implementation of an operator has to do."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from opmark.schema.traffic import Traffic
 
 
 class Cost(Struct, frozen=True, omit_defaults=True):
-    """Each input element read once, each output element written once; temporaries do not count."""
+    """Each input element is read once and each output element written once; temporaries do not count."""
 
     flops: int | None
-    """Floating-point operations; a transcendental function counts as one. None where nobody can count them."""
+    """Floating-point operations; a transcendental function counts as one. None if they cannot be counted."""
     bytes_read: int
     bytes_written: int
     traffic: Traffic | None = None
-    """Of communication: its bandwidth is that of a link, and the two above are only what its buffers take."""
+    """For communication operators: bytes over the links. The two fields above are then only the size of the buffers."""
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(

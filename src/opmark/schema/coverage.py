@@ -1,4 +1,4 @@
-"""Coverage: how much of a framework can be measured, and how."""
+"""Coverage: which operators of a framework can be measured, and how."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Covered(Struct, frozen=True):
     function: str
     tiers: list[int]
     catalogue: list[str]
-    """The operators of the catalogue that are about it."""
+    """Operators of the catalogue that use this function."""
     differentiable: bool
     outcomes: dict[str, str] = {}
-    """What became of it by phase, in the run that was looked at: `ok`, or status and reason."""
+    """Outcome by phase in the run that was read: `ok`, or status and reason."""
 
     @property
     def reason(self) -> str:
-        """Why it is not covered, or not measured where it was tried; empty where all is well."""
+        """Why the operator is not covered, or why measuring it failed; empty if neither applies."""
         if not self.tiers:
             return "the framework names no function for it, and its database has no sample here"
         return self.outcomes.get("forward", "ok").removeprefix("ok")
@@ -37,13 +37,13 @@ class Coverage(Struct, frozen=True):
     framework: str
     operators: list[Covered]
     run: str = ""
-    """The run that the outcomes are from; empty if there is none."""
+    """The run that the outcomes are from; empty if no run was read."""
 
     def of_tier(self, tier: int) -> list[Covered]:
         return [covered for covered in self.operators if tier in covered.tiers]
 
     def count(self, among: Iterable[Covered], phase: str) -> int:
-        """Those that were measured in a phase."""
+        """Return how many of the operators were measured in a phase."""
         return sum(covered.outcomes.get(phase) == "ok" for covered in among)
 
     def uncovered(self) -> list[Covered]:
@@ -51,29 +51,29 @@ class Coverage(Struct, frozen=True):
 
 
 class Implemented(Struct, frozen=True):
-    """An operator of the catalogue, and what computes it."""
+    """An operator of the catalogue, and the backends that compute it."""
 
     op: str
     category: str
     differentiable: bool
     backends: dict[str, list[str]]
-    """Labels of its implementations, by the backends that have any."""
+    """Labels of its implementations, by backend."""
     lacks: dict[str, str] = {}
-    """Why a backend that has an implementation cannot run it, where that is known beforehand."""
+    """Reasons why a backend that has an implementation still cannot run it, as far as known without running."""
     verified: dict[str, list[str]] = {}
-    """Phases in which a stored run found its result right, by backend."""
+    """Phases in which a stored run verified the result, by backend."""
 
 
 class Matrix(Struct, frozen=True):
-    """Operators x backends, told without importing a framework."""
+    """Operators x backends, made without importing a framework."""
 
     backends: dict[str, str]
-    """What computes, by name, with the name that it has without its device: `torch-cpu` is `torch`."""
+    """Name of every backend that computes, and its name without the device: `torch-cpu` is `torch`."""
     differentiate: list[str]
-    """Those of them that can run a backward phase."""
+    """Backends that can run a backward phase."""
     operators: list[Implemented]
     runs: int = 0
-    """Stored ones that were looked at."""
+    """Number of stored runs that were read."""
 
     def forward(self, backend: str) -> frozenset[str]:
         return frozenset(one.op for one in self.operators if backend in one.backends and backend not in one.lacks)

@@ -1,4 +1,4 @@
-"""Diagnosis: what a machine has, which backends run on it, what would disturb a measurement."""
+"""Diagnosis: facts of a machine, the backends that run on it, and what would disturb a measurement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Finding(Struct, frozen=True):
     ok: bool
     found: str
     hint: str = ""
-    """What to do where it is not ok."""
+    """What to do if it is not ok."""
 
 
 class Availability(Struct, frozen=True):
@@ -21,7 +21,7 @@ class Availability(Struct, frozen=True):
     name: str
     summary: str
     reason: str | None
-    """Why it cannot; None if it can."""
+    """Why the backend cannot run; None if it can."""
     facts: dict[str, Any] = {}
 
 

@@ -1,4 +1,4 @@
-"""Facts of two environments that differ, as people read them."""
+"""Format the facts in which two environments differ."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _LONGEST = 60
 
 
 def told(found: Mapping[str, tuple[Any, Any]], facts: Sequence[str] | None = None) -> list[tuple[str, str]]:
-    """(fact, `a -> b`), of these or of all."""
+    """Return (fact, `a -> b`) for the given facts, or for all of them."""
     return [
-        (fact, " -> ".join(_shown(fact, value) for value in found[fact]))
+        (fact, " -> ".join(_format_fact(fact, value) for value in found[fact]))
         for fact in (found if facts is None else facts)
     ]
 
 
-def _shown(fact: str, value: Any) -> str:
+def _format_fact(fact: str, value: Any) -> str:
     if value is None:
-        return "not told"
+        return "unknown"
     if fact in _BYTES and isinstance(value, int):
         return count_bytes(value)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Names and sizes of element types. Frameworks spell them in their own way; here is the one spelling."""
+"""Names and sizes of element types, in the one spelling that opmark uses for all frameworks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Kind = Literal["float", "int", "bool", "complex"]
 class DType(NamedTuple):
     kind: Kind
     size: int
-    """Bytes an element."""
+    """Bytes per element."""
 
 
 DTYPES: dict[str, DType] = {

@@ -1,4 +1,4 @@
-"""Figure: one measurement of a record, made small: what comparisons and histories read instead of records."""
+"""Figure: the median of one measurement, which comparisons and histories read instead of whole records."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from opmark.schema.record import Status
 
 
 class Series(NamedTuple):
-    """What is compared with what, and followed from run to run."""
+    """Key under which figures of different runs are compared and followed over time."""
 
     case: str
-    """Its id."""
+    """Id of the case."""
     backend: str
     implementation: str
     threads: int
     quantity: str
-    """Empty: nothing was measured."""
+    """Empty if nothing was measured."""
     cache: Cache | None
 
 
 class Figure(Struct, frozen=True):
-    """Of a record without a measurement there is one all the same: it has a status."""
+    """One measurement of a record. A record without measurements has one figure too, which carries its status."""
 
     run: str
     case: str
@@ -37,14 +37,14 @@ class Figure(Struct, frozen=True):
     environment: str
     started: str
     quantity: str = ""
-    """Empty: nothing was measured, and the record says why."""
+    """Empty if nothing was measured; the record says why."""
     cache: Cache | None = None
     median: float | None = None
-    """Of the samples of this process: seconds or joules a call."""
+    """Median of the samples of this process: seconds or joules per call."""
     cycles: float | None = None
-    """The same in cycles of the clock at which each sample was taken, where the clock is known."""
+    """The median in clock cycles, where the clock during each sample is known."""
     cautions: tuple[str, ...] = ()
-    """Their codes."""
+    """Codes of the cautions."""
 
     @property
     def series(self) -> Series:

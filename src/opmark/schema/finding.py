@@ -1,4 +1,4 @@
-"""Finding: what was found out about a machine, its peaks or its noise."""
+"""A stored finding about a machine: its peaks or its noise."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ class Finding(Struct, frozen=True):
     kind: str
     """`peaks` or `noise`."""
     chip: str
-    """What it is kept under."""
+    """The chip (for a processor, with its threads) that the finding is stored under."""
     started: str
     body: Any

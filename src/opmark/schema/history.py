@@ -13,7 +13,7 @@ Direction = Literal["faster", "slower"]
 
 
 class RunAt(Struct, frozen=True):
-    """A run, as far as a history tells of it."""
+    """The facts of a run that a history shows."""
 
     id: str
     started: str
@@ -22,45 +22,45 @@ class RunAt(Struct, frozen=True):
 
 
 class Point(Struct, frozen=True):
-    """What a run says of a series: its processes are one value."""
+    """The value of a series in one run, over all its processes."""
 
     run: RunAt
     value: float
-    """Geometric mean of the medians of its processes: seconds or joules a call."""
+    """Geometric mean of the processes' medians: seconds or joules per call."""
     processes: int
     environment: str
     low: float | None = None
     high: float | None = None
-    """Ends of the 95 % interval of the value; None where there was one process."""
+    """Ends of the 95 % interval of the value; None if there was only one process."""
 
 
 class Outage(Struct, frozen=True):
-    """A run that has no value to give."""
+    """A run without a usable value of the series."""
 
     run: RunAt
     status: Status | Literal["preempted"]
 
 
 class ChangeSeen(Struct, frozen=True):
-    """The level is another from one run to the next."""
+    """A change of level between two successive runs."""
 
     before: RunAt
     """The last run of the old level."""
     after: RunAt
-    """The first of the new one."""
+    """The first run of the new level."""
     level_before: float
     level_after: float
     ratio: float
-    """Of the levels, the new one over the old one: above 1 is slower."""
+    """The new level over the old one: above 1 is slower."""
     low: float
     high: float
-    """Ends of its interval."""
+    """Ends of the ratio's confidence interval."""
     p: float
-    """Probability of such a change by chance, at any of the runs of the series."""
+    """Probability that chance alone makes such a change at any run of the series."""
     differing: dict[str, tuple[Any, Any]] = {}
-    """Facts of the environment that are new with the new level: a version, a driver, a variable."""
+    """Facts of the environment that changed with the level: a version, a driver, a variable."""
     sure: bool = True
-    """False: among as many series as were looked at, chance alone may have made it."""
+    """False if chance alone may have made it, given the number of series that were examined."""
 
     @property
     def direction(self) -> Direction:
@@ -69,10 +69,10 @@ class ChangeSeen(Struct, frozen=True):
 
 class History(Struct, frozen=True):
     case: str
-    """Its id."""
+    """Id of the case."""
     op: str
     params: str
-    """As people read them."""
+    """The parameters as people read them."""
     phase: str
     backend: str
     implementation: str
@@ -80,18 +80,18 @@ class History(Struct, frozen=True):
     quantity: str
     cache: Cache | None
     chip: str
-    """What computed; runs of another chip are another series."""
+    """The chip that computed; runs on another chip are another series."""
     points: tuple[Point, ...]
-    """Oldest first; at least one."""
+    """Oldest first; never empty."""
     level: float
-    """Since the last change, the newest run left out where there are others."""
+    """Level since the last change. The newest run is left out of it if there are others."""
     changes: tuple[ChangeSeen, ...] = ()
     """Oldest first."""
     outages: tuple[Outage, ...] = ()
     floor: float = 0.0
-    """Relative spread of processes that run the same code here, as far as it is known."""
+    """Relative spread between processes that run the same code on this machine; 0 where it is not known."""
     warning: bool = False
-    """The newest runs are out of line, and too few for a change yet."""
+    """The newest runs stand out, but are too few to call it a change yet."""
 
     @property
     def last(self) -> float:
@@ -104,14 +104,14 @@ class History(Struct, frozen=True):
 
 
 class Histories(Struct, frozen=True):
-    """All that were looked at together."""
+    """All series that were examined together."""
 
     series: list[History]
     looked: int
-    """How many had runs enough to tell a change."""
+    """Number of series with enough runs to find a change."""
     short: int = 0
-    """How many had not."""
+    """Number of series with too few runs."""
     unsure: int = 0
-    """Changes that chance alone may have made among so many."""
+    """Number of changes that chance alone may have made, given the number of series."""
     by_chance: float = 0.0
-    """So many series may be listed although nothing changed."""
+    """Expected number of series that are listed although nothing changed."""

@@ -1,4 +1,4 @@
-"""Imported: what an importer makes of a foreign file. What it could not make anything of is named, never dropped."""
+"""The result of an importer. Parts of a foreign file that cannot be imported are reported, never dropped."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from opmark.schema.workload import Entry
 
 
 class Problem(Struct, frozen=True):
-    """One part of a file that is not imported, and why."""
+    """A part of a file that could not be imported, and why."""
 
     where: str
     """The file and the place in it: `gemm.json: $.cases[0].dtype[2]`."""
     message: str
-    """Expected and got."""
+    """What was expected and what was found."""
     hint: str = ""
 
     def __str__(self) -> str:
@@ -25,11 +25,12 @@ class Problem(Struct, frozen=True):
 
 class Imported(Struct, frozen=True):
     entries: tuple[Entry, ...] = ()
-    """One point each, in the order of the file; `source` is `FILE#NAME`, the name that the foreign system gives it."""
+    """One case per entry, in the order of the file; `source` is `FILE#NAME` with the foreign system's name of the
+    case."""
     chips: tuple[Peaks, ...] = ()
-    """Of a hardware file."""
+    """Chips, if the file is a hardware file."""
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was understood in another way than it was written, or is not part of a workload."""
+    """Settings that were interpreted differently or are not part of a workload."""
     asked: dict[str, Any] = {}
-    """How the file wants to be measured, in the words of `opmark.run`: `samples`, `warmup`."""
+    """Options of `opmark.run` that the file asks for: `samples`, `warmup`."""

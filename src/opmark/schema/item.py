@@ -1,4 +1,4 @@
-"""Item: what pages show of a task, its processes together. Numbers are computed from what is stored when it is read."""
+"""Item: what pages show of a task, over all its processes. Derived numbers are computed when the store is read."""
 
 from __future__ import annotations
 
@@ -16,51 +16,51 @@ from opmark.schema.traffic import Link
 
 
 class Timing(Struct, frozen=True):
-    """One quantity in one state of the caches."""
+    """The number of one quantity in one state of the caches."""
 
     quantity: str
     cache: Cache
     unit: str
     median: float | None
-    """Seconds or joules a call; of several processes the median of theirs. None where there is no number."""
+    """Seconds or joules per call; over several processes, the median of their medians. None if there is no number."""
     low: float | None
     high: float | None
-    """Ends of its interval."""
+    """Ends of the median's interval."""
     samples: int
     processes: int
     cautions: tuple[str, ...] = ()
-    """Codes."""
+    """Codes of the cautions."""
 
     @property
     def usable(self) -> bool:
-        """Whether its number says something of the operator."""
+        """Whether the number says anything about the operator."""
         positive = self.median is not None and math.isfinite(self.median) and self.median > 0
         return positive and PREEMPTED not in self.cautions
 
 
 class Share(Struct, frozen=True):
-    """Of what the hardware can do at most."""
+    """Share of the hardware's peak."""
 
     share: float
     bound: str
-    """`compute`, or the name of a level of memory."""
+    """The limit that applies: `compute`, or the name of a level of memory."""
 
 
 class Item(Struct, frozen=True):
     key: str
-    """The id of its first task: where it is found within a run."""
+    """Id of the first task: identifies the item within a run."""
     run: str
     case: str
-    """Its id."""
+    """Id of the case."""
     op: str
     phase: str
     params: dict[str, Any]
     parameters: str
-    """The same as people read them."""
+    """The parameters as people read them."""
     backend: str
     implementation: str
     where: str
-    """Backend, implementation if there are several, threads, processes: as tables name them."""
+    """Backend, implementation (if there are several), threads and processes, as tables name them."""
     threads: int
     processes: int
     effort: str
@@ -68,38 +68,38 @@ class Item(Struct, frozen=True):
     status: Status
     reason: str
     timings: tuple[Timing, ...]
-    """The first is the headline."""
+    """The first one is the headline."""
     environment: str
     started: str
     duration: float
-    """Seconds from the order to the record, over all processes."""
+    """Seconds from sending the task to receiving the record, over all processes."""
     tags: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     bytes: int | None = None
-    """That it has to move at least; of communication what its buffers take."""
+    """Bytes that have to be moved at least; for communication operators, the size of the buffers."""
     flops: int | None = None
     bytes_per_second: float | None = None
     flops_per_second: float | None = None
-    """Of the headline, where that is a time."""
+    """Both rates are those of the headline, if that is a time."""
     of_peak: Share | None = None
     of_datasheet: Share | None = None
     traffic: int | None = None
-    """Of communication: bytes of the whole buffer."""
+    """For communication operators: bytes of the whole buffer."""
     link: Link | None = None
     ranks: int | None = None
     algorithm_bandwidth: float | None = None
     bus_bandwidth: float | None = None
     memory: int | None = None
-    """Bytes at the peak, inputs included."""
+    """Peak memory in bytes, inputs included."""
     compile_time: float | None = None
     verified: str = ""
-    """`full`, `scaled`, `none`; empty where nothing ran."""
+    """`full`, `scaled` or `none`; empty if nothing ran."""
     wrt: tuple[str, ...] = ()
-    """Inputs whose gradients are computed, where not those of all that have one."""
+    """Inputs whose gradients are computed; empty: all inputs that have a gradient."""
     memory_source: str = ""
-    """Who counted: the framework's allocator, or the kernel; empty where nobody did."""
+    """The counter of `memory`: the framework's allocator or the kernel; empty if nothing counted it."""
     memory_resolution: int = 1
-    """Steps in which it was counted; a smaller need is known to be smaller and no more."""
+    """Step of the memory counter in bytes; a smaller use cannot be told from 0."""
     seed: int = 0
 
     @property
@@ -108,19 +108,19 @@ class Item(Struct, frozen=True):
 
     @property
     def seconds(self) -> float | None:
-        """Median of the headline, where that is a time above 0."""
+        """Median of the headline, if that is a time above 0."""
         first = self.headline
         return first.median if first and first.unit == "s" and first.median and first.median > 0 else None
 
     @property
     def name(self) -> str:
-        """Operator, parameters, and the phase where it is not the usual one."""
+        """Operator, parameters, and the phase unless it is `forward`."""
         backward = "" if self.phase == "forward" else self.phase_text
         return " ".join(filter(None, (self.op, self.parameters, backward)))
 
     @property
     def phase_text(self) -> str:
-        """With the inputs whose gradients are computed, where these are chosen: `backward dx`."""
+        """The phase, with the inputs whose gradients are computed if they were chosen: `backward dx`."""
         return " d".join((self.phase, *self.wrt)) if self.wrt else self.phase
 
     @property
@@ -133,43 +133,43 @@ class Item(Struct, frozen=True):
 
     @property
     def usable(self) -> bool:
-        """Whether it went well and its headline says something of the operator."""
+        """Whether the task succeeded and its headline says anything about the operator."""
         return self.status == "ok" and self.headline is not None and self.headline.usable
 
     @property
     def headline_cautions(self) -> tuple[str, ...]:
-        """Of the number that stands for it, and of no other."""
+        """Cautions of the headline alone."""
         return self.headline.cautions if self.headline else ()
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """Of all its numbers."""
+        """Cautions of all numbers."""
         return tuple(dict.fromkeys(code for timing in self.timings for code in timing.cautions))
 
     def timing(self, quantity: str, cache: Cache | None = None) -> Timing | None:
-        """The first that fits and has a number."""
+        """Return the first timing that matches and has a number."""
         fitting = (t for t in self.timings if t.quantity == quantity and cache in (None, t.cache))
         return next((t for t in fitting if t.median is not None), None)
 
 
 class Ceilings(Struct, frozen=True):
-    """What is known of a chip's limits; None for what nobody has measured or written down."""
+    """The known peaks of a chip; None if they were not measured, or if there is no datasheet."""
 
     measured: Peaks | None = None
     datasheet: Peaks | None = None
 
 
 class Looked(Struct, frozen=True):
-    """A run as it is looked at."""
+    """A run with its items, as pages and tables show it."""
 
     run: Run
     items: tuple[Item, ...]
-    """In the order in which they were first written."""
+    """In the order in which their first records were written."""
     environments: dict[str, dict[str, Any]] = {}
-    """Facts by id."""
+    """Facts of each environment, by its id."""
     ceilings: dict[str, Ceilings] = {}
     """By the id of an environment."""
     records: int = 0
-    """That are stored: against `run.tasks` how far it is."""
+    """Number of stored records; compared with `run.tasks`, the progress of the run."""
     newest: str = ""
-    """When the last of them was begun."""
+    """When the newest record was started."""

@@ -1,4 +1,4 @@
-"""Measurement: raw samples of one quantity, how they were taken, why sampling stopped, what is doubtful."""
+"""Measurement: raw samples of one quantity, how they were taken, why sampling stopped, and cautions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from opmark.schema.conditions import Conditions
 from opmark.schema.quantity import Cache
 
 Stop = Literal["precise", "budget", "count"]
-"""`precise`: the interval is as narrow as asked. `budget`: the time was spent first. `count`: as many as asked for."""
+"""`precise`: the interval is narrow enough. `budget`: time ran out first. `count`: the requested number was taken."""
 
 
 PREEMPTED = "preempted"
-"""The code of the one caution that makes a number worthless: it is the scheduler's and not the operator's."""
+"""Code of the one caution that makes a number worthless: it measures the scheduler, not the operator."""
 
 
 class Caution(Struct, frozen=True):
-    """A reason to doubt a number: what was measured, what the limit is, what to do."""
+    """A reason to doubt a number: the observation, its limit, and what to do."""
 
     code: str
     message: str
@@ -26,17 +26,17 @@ class Caution(Struct, frozen=True):
 
 
 class Kernel(Struct, frozen=True):
-    """Something that ran on the device for a call: a kernel, a copy or a fill."""
+    """A kernel, a copy or a fill that ran on the device for a call."""
 
     name: str
     count: float
-    """Launches a call."""
+    """Launches per call."""
     time: float
-    """Seconds a call, all its launches together."""
+    """Seconds per call, over all its launches."""
 
 
 class CrossCheck(Struct, frozen=True):
-    """What another timer said of the same."""
+    """The median that another timer measured for the same calls."""
 
     timer: str
     median: float
@@ -44,15 +44,15 @@ class CrossCheck(Struct, frozen=True):
 
 class Measurement(Struct, frozen=True):
     quantity: str
-    """As in QUANTITIES."""
+    """A key of QUANTITIES."""
     cache: Cache
     timer: str
     samples: list[float]
-    """Seconds (or joules) a call, in the order taken, outliers included; the harness's own cost is taken off."""
+    """Seconds (or joules) per call, in the order taken, outliers included, without the harness's own cost."""
     calls: int
-    """Calls a sample: each sample is the mean of that many back-to-back calls."""
+    """Calls per sample: each sample is the mean of that many back-to-back calls."""
     overhead: float
-    """Seconds a call that were taken off each sample as the harness's own."""
+    """Seconds per call that were subtracted from each sample as the harness's own cost."""
     warmup_calls: int
     warmup_time: float
     stop: Stop
@@ -61,16 +61,16 @@ class Measurement(Struct, frozen=True):
     """How the caches were made cold."""
     conditions: Conditions = Conditions()
     kernels: tuple[Kernel, ...] = ()
-    """Of device_time: what it is the sum of."""
+    """For device_time: the kernels that it is the sum of."""
     check: CrossCheck | None = None
     by_rank: tuple[tuple[float, ...], ...] = ()
-    """Where several ranks measured together: the samples of each. `samples` then has the slowest of them every time."""
+    """Samples of each rank, if several ranks measured together; `samples` then holds the slowest rank's each time."""
     warmup_samples: tuple[float, ...] = ()
-    """Seconds of each call of a warm-up of a fixed number of calls, where the clock can tell them."""
+    """Seconds of each warm-up call, if their number was fixed and the clock can time single calls."""
 
     @property
     def throttled(self) -> list[int]:
-        """The samples that were taken while the clock was held down."""
+        """Indices of the samples that were taken while the clock was throttled."""
         held = {reading.at for reading in self.conditions.readings if reading.throttle}
         if not held:
             return []

@@ -8,18 +8,20 @@ from msgspec import Struct
 
 
 class Floor(Struct, frozen=True):
+    """The noise of one case."""
+
     op: str
     params: str
     seconds: float
-    """Median of its process medians."""
+    """Median of the processes' medians."""
     between: float
-    """Relative spread of the process medians: differences below about twice this are no news."""
+    """Relative spread of the processes' medians: a difference below about twice this means nothing."""
     within: float
-    """Relative spread of the samples of a process."""
+    """Relative spread of the samples within one process."""
     verdicts: int = 0
-    """Of the labelings below, those that called a difference."""
+    """Number of labelings (see NoiseFloor) in which a difference was called."""
     naive: int = 0
-    """The same for a test that takes samples, and not processes, for independent."""
+    """The same number for a naive test that takes samples, not processes, as independent."""
 
 
 class NoiseFloor(Struct, frozen=True):
@@ -28,9 +30,9 @@ class NoiseFloor(Struct, frozen=True):
     threads: int
     started: str
     processes: int
-    """Fresh ones, of the same code each."""
+    """Number of fresh processes, all of the same code."""
     labelings: int
-    """Ways to call half of them A and half B, an A and a B in each pair."""
+    """Number of ways to label the processes of each pair A and B."""
     floors: list[Floor]
 
     @property
@@ -44,11 +46,11 @@ class NoiseFloor(Struct, frozen=True):
 
     @property
     def largest(self) -> float:
-        """For who knows nothing else of a case."""
+        """The largest floor, for a case of which nothing else is known."""
         return max((floor.between for floor in self.floors), default=0.0)
 
     def floor_for(self, seconds: float) -> float:
-        """That of the case whose time is nearest, by factor; 0, as without a floor, where no time is known."""
+        """Return the floor of the case whose time is nearest by factor; 0 if no case has a time."""
         timed = [floor for floor in self.floors if 0 < floor.seconds < inf]
         nearest = min(timed, key=lambda floor: abs(log(floor.seconds) - log(seconds)), default=None)
         return nearest.between if nearest else 0.0

@@ -1,4 +1,4 @@
-"""Numerics: how far one output is from the float64 reference. Data to compare frameworks by, not a verdict."""
+"""Numerics: how far one output is from the float64 reference. It serves to compare frameworks and is no verdict."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from msgspec import Struct
 
 
 class Numerics(Struct, frozen=True):
-    """Of the elements that are finite on both sides; those that are not are counted. None where there is nothing to
-    tell: a number that is not known is not 0."""
+    """Errors over the elements that are finite on both sides; other elements are only counted. None if unknown, not
+    0."""
 
     elements: int
     compared: int
-    """Finite here and in the reference."""
+    """Number of elements that are finite in the output and in the reference."""
     nan: int
-    """NaN here."""
+    """Number of NaN in the output."""
     inf: int
-    """Infinite here."""
+    """Number of infinite elements in the output."""
     nan_expected: int
     inf_expected: int
     max_abs: float | None = None
     mean_abs: float | None = None
     max_rel: float | None = None
-    """Relative to the reference, where that is not 0."""
+    """Relative to the reference, over the elements whose reference is not 0."""
     mean_rel: float | None = None
     cosine: float | None = None
-    """Of the angle between both, taken as vectors; None where one of them is all zeros."""
+    """Cosine of the angle between output and reference as vectors; None if one of them is all zeros."""
     max_ulp: float | None = None
-    """In units of the last place of the output's type at the reference; None for whole numbers."""
+    """Error in units in the last place (ULP) of the output's type at the reference; None for integers."""
     mean_ulp: float | None = None

@@ -1,4 +1,4 @@
-"""Operator: an entry of the catalogue. It knows parameters, data, cost and the right answer, but no framework."""
+"""Operator: an entry of the catalogue. It knows parameters, inputs, cost and reference, but no framework."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ PHASES: tuple[Phase, ...] = ("forward", "backward", "both")
 """`both`: forward and backward in one step, as in training."""
 
 Launch = Callable[[], Any]
-"""What is timed: no arguments, everything prepared."""
+"""The callable that is timed: it takes no arguments, everything is prepared."""
 
 Result = Literal["computed", "constant", "random"]
 """
 computed  other data gives another result
 constant  other data may give the same result (zeros_like, all_finite)
-random    drawn anew by every call; `observe` says what of it can be compared
+random    every call draws new values; `observe` returns what can be compared
 """
 
 SIZES = ("small", "typical", "large")
 
-# The error that rounding explains, relative to the magnitude of a result, by element type. Integers are exact.
+# Error that rounding explains, relative to the magnitude of a result, by element type. Integers are exact.
 _RELATIVE_ERROR = {
     "float64": 1e-12,
     "float32": 1e-5,
@@ -45,35 +45,36 @@ _RELATIVE_ERROR = {
 class Tolerance:
     """How far an output may be from the float64 reference.
 
-    Rounding errors of a sum of n terms grow like the square root of n; `terms` says how many terms that is. Frameworks
-    add up with more digits than they store, so that the growth is slow.
+    Rounding errors of a sum of n terms grow like the square root of n; `terms` returns n. Frameworks accumulate with
+    more digits than they store, so the growth is slow.
     """
 
     terms: Callable[[Params], int] = lambda _: 1
     magnitude: Callable[[Params], float] = lambda _: 0.0
-    """How large results are on the average, where that is known: one near zero is as far off as the others."""
+    """Average magnitude of the results, if known: a result near zero has the same absolute error as the others."""
     factor: float = 1.0
-    """For operators whose formula loses digits (cancellation); 1 where it does not."""
+    """Above 1 for operators whose formula loses digits by cancellation."""
 
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
-        """(relative, typical): an error passes within relative x |expected| + typical x the magnitude of results."""
+        """Return (relative, typical): an error may be at most relative x |expected| + typical x magnitude of
+        results."""
         relative = self.factor * (_RELATIVE_ERROR[dtype] if is_float(dtype) else 0.0)
         return relative, relative * growth(self.terms(params))
 
 
 def sum_of_products(terms: Callable[[Params], int]) -> Tolerance:
-    """For sums of so many products of inputs between -1 and 1, whose mean square is 1/3."""
+    """Tolerance for sums of `terms` products of inputs between -1 and 1, whose mean square is 1/3."""
     return Tolerance(terms, magnitude=lambda p: terms(p) ** 0.5 / 3)
 
 
 def growth(terms: float) -> float:
-    """How much larger a rounding error is than that of a single operation, where so many terms are added up."""
+    """Return the rounding error of a sum of so many terms, relative to that of a single operation."""
     return float(max(1.0, terms**0.5 / 8))
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition over several parameters, named after the one to blame."""
+    """A condition over several parameters; `param` is the one that error messages name."""
 
     param: str
     says: str
@@ -87,13 +88,13 @@ class Implementation:
 
     framework: str
     build: Callable[..., Any]
-    """build(params, **inputs) prepares everything and returns the launch; for a framework that compiles, what its
-    backend makes a launch of (interfaces.Function, a graph)."""
+    """build(params, **inputs) prepares everything and returns the launch; for a framework that compiles, it returns
+    what the backend compiles into a launch (interfaces.Function, a graph)."""
     name: str = ""
     path: str = ""
-    """The framework's function behind it (`torch.softmax`), where it is one: this is how coverage is counted."""
+    """The framework's function behind it (`torch.softmax`), if it is a single one; coverage counts these."""
     source: str = "opmark"
-    """The distribution that brings it; the registry fills it in."""
+    """The distribution that provides it; the registry fills this in."""
 
     @property
     def label(self) -> str:
@@ -109,46 +110,46 @@ class Operator:
     inputs: Callable[[Params], dict[str, TensorSpec]]
     cost: Callable[[Params], Cost]
     reference: Callable[..., Any]
-    """reference(params, **inputs) with float64 (or integer) NumPy arrays: one array, or a tuple of them."""
+    """reference(params, **inputs) takes float64 (or integer) NumPy arrays and returns one array, or a tuple of them."""
     presets: Mapping[str, Mapping[str, Any]]
     implementations: tuple[Implementation, ...]
     tolerance: Tolerance = field(default_factory=Tolerance)
     result_dtype: Callable[[Params], str] = lambda p: str(p["dtype"])
     """The element type whose precision the output has."""
     gradients: tuple[str, ...] = ()
-    """Inputs that have a gradient; none: the operator has no backward phase. `x*` stands for every input x0, x1, ...;
-    what a case has not (a bias that is switched off) is left out."""
+    """Inputs that have a gradient; if empty, there is no backward phase. `x*` stands for every input x0, x1, ...;
+    inputs that a case does not have (a bias that is switched off) are left out."""
     backward_cost: Callable[[Params], Cost] | None = None
     rules: tuple[Rule, ...] = ()
     observe: Callable[..., Any] | None = None
-    """observe(params, outputs, **inputs): what of the outputs is compared, where not simply all of them."""
+    """observe(params, outputs, **inputs) returns what is compared, if that is not simply all outputs."""
     direction: Callable[..., Any] | None = None
-    """direction(params, name, generator, array): a change of an input along which the reference is smooth, for
-    operators that are not smooth in every direction; by default each element goes its own way."""
+    """direction(params, name, generator, array) returns a change of an input along which the reference is smooth, for
+    operators that are not smooth in every direction; by default every element changes independently."""
     observe_gradients: Callable[..., Any] | None = None
-    """observe_gradients(params, gradients, seeds, **inputs): pairs of (found, expected) arrays, for operators whose
-    gradient depends on what was drawn (dropout), so that no reference can tell it."""
+    """observe_gradients(params, gradients, seeds, **inputs) returns pairs of (found, expected) arrays, for operators
+    whose gradient depends on random values (dropout), so that a reference cannot compute it."""
     result: Result = "computed"
     view: bool = False
-    """The output is another look at the input: nothing is moved, so there is no bandwidth to state."""
+    """The output is a view of the input: no data moves, so there is no bandwidth."""
     gradient_view: bool = False
-    """The same of its gradients: each is the incoming one, or a view of it."""
+    """Each gradient is the incoming gradient, or a view of it."""
     mutates: tuple[str, ...] = ()
     """Inputs that a launch changes in place; the reference returns their new values. Repeating it has to keep them
-    finite, for a launch is timed many times."""
+    finite, because a launch is timed many times."""
     partial: bool = False
-    """A call touches only a part of its tensors, as a lookup does; `cost` then says which."""
+    """A call touches only a part of its tensors, as a lookup does; `cost` counts that part."""
     foreign: bool = False
-    """A function of a framework and no entry of the catalogue: nobody has written a reference or a cost for it. The
-    backend counts what one call of it costs."""
+    """A function of a framework and not an entry of the catalogue: it has no reference and no cost formula. The backend
+    counts the cost of one call."""
     ranks: bool = False
     """Several processes compute it together, as many as its parameter `ranks` says, in groups of `group` (0: all of
-    them). Then `reference(params, rank, inputs)` gives the outputs due on a rank of a group, from the inputs of every
-    rank of it (a list of dictionaries), and `build(params, peers, **inputs)` an interfaces.Exchange."""
+    them). Then `reference(params, rank, inputs)` returns the outputs of one rank of a group, from the inputs of all
+    its ranks (a list of dictionaries), and `build(params, peers, **inputs)` returns an interfaces.Exchange."""
     device_only: bool = False
-    """Means nothing where the device is the host."""
+    """The operator makes no sense if the device is the host."""
     reference_by: str = "NumPy"
-    """Who computes the reference; another framework's own float64 on the CPU where NumPy would be impractical."""
+    """The library that computes the reference; where NumPy is impractical, another framework in float64 on the CPU."""
     aliases: tuple[str, ...] = ()
 
     @cached_property
@@ -171,7 +172,7 @@ class Operator:
         return self.presets[size]
 
     def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Checked values plus defaults, in the order of declaration."""
+        """Return the given values plus defaults, in the order of declaration; InvalidParameter if one is missing."""
         missing = [name for name in self._required if name not in given]
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
@@ -199,13 +200,13 @@ class Operator:
                 )
 
     def processes(self, params: Params) -> int:
-        """That a case takes at once; 0 where it is for one worker, as most are."""
+        """Return the number of ranks that a case needs; 0 for an ordinary case in one worker."""
         ranks = int(params["ranks"]) if "ranks" in self.by_name and self.by_name["ranks"].kind == "rank" else 1
         return ranks if self.ranks or ranks > 1 else 0
 
     def phase_cost(self, params: Params, phase: Phase, wrt: tuple[str, ...] = ()) -> Cost | None:
-        """None where nobody has written the formula: an unknown cost is empty, not zero. That of a backward pass
-        holds for all gradients, not for some (`wrt`)."""
+        """Return the cost of a phase; None if there is no formula for it. The formula of a backward pass covers all
+        gradients, so the cost of some of them (`wrt`) is unknown."""
         if self.foreign:
             return None
         if phase == "forward":
@@ -216,16 +217,16 @@ class Operator:
         return backward if self.view else self.cost(params) + backward
 
     def gradients_of(self, params: Params) -> tuple[str, ...]:
-        """The inputs of this case that have a gradient."""
+        """Return the inputs of this case that have a gradient."""
         inputs = self.inputs(params)
         return tuple(found for name in self.gradients for found in inputs if fnmatchcase(found, name))
 
     def why_no_phase(self, params: Params, phase: Phase) -> str | None:
-        """Why this phase does not exist, or None if it does."""
+        """Return why this phase does not exist, or None if it does."""
         if phase == "forward":
             return None
         if self.foreign:
-            return None  # only the framework knows
+            return None  # only the framework knows whether there is a gradient
         if not self.gradients:
             return f"`{self.name}` has no gradient"
         inputs = self.inputs(params)
@@ -234,5 +235,5 @@ class Operator:
         return f"`{self.name}` has no gradient through {', '.join(exact)}" if exact else None
 
     def implementations_for(self, framework: str) -> tuple[Implementation, ...]:
-        """Those that stand beside it; what else is registered, the registry knows."""
+        """Return the implementations in the operator's own file; the registry knows the other ones."""
         return tuple(i for i in self.implementations if i.framework == framework)

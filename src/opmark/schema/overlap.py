@@ -1,4 +1,4 @@
-"""Overlap: how much of one thing hides behind another when both are started at once."""
+"""Overlap: how much of a communication is hidden behind other work that runs at the same time."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from msgspec import Struct
 
 
 class Overlap(Struct, frozen=True):
-    """Seconds, of the slowest rank."""
+    """All times are seconds of the slowest rank."""
 
     first: str
-    """What is started and waited for last: the communication."""
+    """The communication: it is started first and waited for last."""
     first_alone: float
     second: str
-    """What runs meanwhile."""
+    """The work that runs meanwhile."""
     second_alone: float
     together: float
 
     @property
     def share(self) -> float:
-        """Of the shorter one, how much is hidden: 1 where both take no longer than the longer one, 0 where they take as
+        """Hidden share of the shorter one: 1 if both together take no longer than the longer one, 0 if they take as
         long as one after the other."""
         shorter = min(self.first_alone, self.second_alone)
         saved = self.first_alone + self.second_alone - self.together

@@ -1,4 +1,4 @@
-"""Param: a parameter of an operator, with its type, its default and how it is written on a command line."""
+"""Param: a parameter of an operator: its type, its default, and how to parse it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opmark.schema.byte_count import parse_bytes, series
 from opmark.schema.dtype import DTYPES
 
 Params = Mapping[str, Any]
-"""The complete parameters of a case: every name of the operator, defaults filled in."""
+"""All parameters of a case, by name, with defaults filled in."""
 
 
 class _Required:
@@ -44,7 +44,7 @@ class Param:
         return self.kind in ("shape", "counts")
 
     def check(self, value: object) -> Any:
-        """`value` in canonical form; InvalidParameter if it is not of this parameter's type or domain."""
+        """Return `value` in canonical form; InvalidParameter if it is not of this parameter's type or domain."""
         kind = KINDS[self.kind]
         if not kind.accepts(value):
             raise InvalidParameter(
@@ -60,22 +60,22 @@ class Param:
         return kind.canonical(value)
 
     def spread(self, value: Any) -> Any:
-        """A series of sizes as the list that it stands for; anything else as it is."""
+        """Expand a series of sizes (`8..64M`) into a list; return any other value unchanged."""
         try:
             found = series(value) if self.kind == "bytes" else None
         except ValueError:
             raise InvalidParameter(
-                f"parameter `{self.name}`: the series `{value}` has no end, or no beginning",
+                f"parameter `{self.name}`: the series `{value}` is empty or endless",
                 "as in 8..64M (doubling), 8..64M*4, 8..1K+8",
             ) from None
         return value if found is None else found
 
     def parse(self, text: str) -> Any:
-        """A value as written on a command line, checked."""
+        """Parse and check a value from a command line."""
         try:
             value = KINDS[self.kind].parse(text)
         except ValueError:
-            value = _as_read(text)  # `check` words the complaint, with what was expected
+            value = _parse_scalar(text)  # `check` raises the error, with what was expected
         return self.check(value)
 
     def _domain_hint(self, value: object) -> str | None:
@@ -113,22 +113,22 @@ def _is_number(value: object) -> bool:
         return False
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number beyond every float
+    except OverflowError:  # an integer too large for a float
         return False
 
 
 def _parse_shape(text: str) -> list[int]:
-    """`4x4`, or `[4, 4]`."""
+    """Parse `4x4` or `[4, 4]`."""
     return [int(n) for n in text.strip("[]()").replace("x", ",").split(",")]
 
 
 def _parse_counts(text: str) -> list[int]:
-    """`3,0,7`, `3x0x7` or `[3, 0, 7]`; `[]` is none."""
+    """Parse `3,0,7`, `3x0x7` or `[3, 0, 7]`; `[]` is the empty list."""
     return _parse_shape(text) if text.strip("[]() ") else []
 
 
 def _bytes(value: Any) -> Any:
-    """A text such as `64K` as its number; anything else as it is."""
+    """Return the number that a text such as `64K` stands for, and any other value unchanged."""
     try:
         return parse_bytes(value) if isinstance(value, str) else value
     except ValueError:
@@ -139,8 +139,8 @@ def _parse_bool(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()] if text.lower() in ("true", "false") else _refuse(text)
 
 
-def _as_read(text: str) -> Any:
-    """A number where a person would read one, else the text."""
+def _parse_scalar(text: str) -> Any:
+    """Return a number if the text is one, else the text."""
     try:
         return float(text)
     except ValueError:
@@ -179,7 +179,7 @@ def _quote(value: object) -> str:
     return f"{text} ({kind})" if kind else text
 
 
-# Short spellings, so that an operator's parameters read as a table.
+# Short constructors, so that an operator's parameters read as a table.
 
 
 def size(name: str, doc: str, default: Any = REQUIRED) -> Param:

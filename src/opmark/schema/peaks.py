@@ -1,4 +1,4 @@
-"""Peaks: what a chip can do at most, from its datasheet or measured by `calibrate`."""
+"""Peaks: the highest rates of a chip, from its datasheet or measured by `calibrate`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from opmark.schema.dtype import DTYPES
 
 MEMORY = "memory"
-# Data up to so many times the last cache may still be found there in part.
+# Data up to this many times the size of the last cache may still be found there in part.
 _PARTLY = 4
 
 UNSTORED = ("tfloat32", "int4", "float4_e2m1fn")
-"""What chips multiply but no tensor here is made of. `tfloat32` is float32 rounded on its way in: another peak."""
+"""Types that chips multiply but no tensor here has. `tfloat32` is float32, rounded on input: it has another peak."""
 RATED = (*DTYPES, *UNSTORED)
 """Every element type that may have a peak."""
 
@@ -25,11 +25,11 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     """`L1`, `L2`, `L3`, `SRAM`, `memory`."""
     bandwidth: float | None = None
-    """Bytes a second, read and written together; None where nobody tells."""
+    """Bytes per second, reads and writes together; None if unknown."""
     nbytes: int | None = None
-    """How much it holds, all instances together; None for memory."""
+    """Capacity in bytes of all instances together; None for memory."""
     by: dict[str, float] = {}
-    """Where it was measured: by each of `copy` and `triad`, of which `bandwidth` is the better."""
+    """For a measured level: the bandwidth by `copy` and by `triad`; `bandwidth` is the better one."""
 
 
 class Interconnect(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,44 +38,47 @@ class Interconnect(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     """`NVLink 4`, `Infinity Fabric`, `PCIe Gen4 x16`."""
     bandwidth: float | None = None
-    """Bytes a second out of one chip over all its links, in one direction: half of what sheets call bidirectional."""
+    """Bytes per second out of one chip over all links, in one direction: half of a sheet's bidirectional figure."""
     links: int | None = None
 
 
 class Peaks(Struct, frozen=True, forbid_unknown_fields=True):
     chip: str
-    """Name of the GPU or the processor, as the driver or the kernel tells it."""
+    """Name of the GPU or the processor, as the driver or the kernel reports it."""
     source: str
-    """The datasheet, or the run in which it was measured."""
+    """The datasheet, or the run that measured the peaks."""
     flops: dict[str, float]
-    """Dense, a second, by element type; `float32` without TF32, which is `tfloat32`."""
+    """Dense operations per second by element type; `float32` without TF32, which is `tfloat32`."""
     levels: list[Level]
     """The smallest first, memory last."""
     aliases: list[str] = []
     """Other names that the same chip goes by."""
     launch: dict[str, float] = {}
-    """Seconds of the smallest call: `latency`, and `host_time` where that is another."""
+    """Seconds of the smallest call: `latency`, and `host_time` where that differs."""
     threads: int | None = None
-    """Of a processor: with so many it was measured."""
+    """For a processor: number of threads that measured it."""
     vendor: str = ""
     memory: int | None = None
-    """Bytes that the memory holds, as the sheet says it; of a processor, that depends on what is plugged in."""
+    """Bytes of memory by the datasheet; None for a processor, whose memory depends on the machine."""
     interconnect: list[Interconnect] = []
     power: float | None = None
-    """Watts that it is designed for (TDP)."""
+    """Thermal design power in watts."""
     cores: int | None = None
-    """Of a processor: the peaks are those of all of them."""
+    """For a processor: number of cores; the peaks are those of all cores."""
     notes: dict[str, str] = {}
-    """By figure, as in `flops.float16`: how it was derived, or where it is from if not from `source`."""
+    """How a figure (`flops.float16`) was derived, or its source if that is not `source`."""
     backend: str = ""
-    """With which it was measured: calls of another cost something else. Empty in a datasheet."""
+    """Backend that measured the peaks; launch times differ between backends. Empty in a datasheet."""
 
     @property
     def memory_bandwidth(self) -> float | None:
         return next((level.bandwidth for level in self.levels if level.name == MEMORY), None)
 
     def level_for(self, nbytes: int, *, cold: bool) -> Level | None:
-        """Where data of that size is when a call begins, at best: a part of what just does not fit is found again."""
+        """Return the fastest level that may hold data of that size when a call begins.
+
+        Data that is a little larger than the last cache is still found there in part.
+        """
         caches = [level for level in self.levels if level.nbytes is not None and not cold]
         for level in caches:
             if nbytes <= (level.nbytes or 0) * (_PARTLY if level is caches[-1] else 1):
@@ -83,20 +86,20 @@ class Peaks(Struct, frozen=True, forbid_unknown_fields=True):
         return next((level for level in self.levels if level.name == MEMORY), None)
 
     def of_threads(self, threads: int | None) -> Peaks:
-        """What a part of a processor's cores can compute; their share of the memory is anybody's guess and stays."""
+        """Return the peaks of a part of a processor's cores. Memory bandwidth stays, as its share is not known."""
         if not (self.cores and threads and threads < self.cores):
             return self
         return replace(self, flops={dtype: rate * threads / self.cores for dtype, rate in self.flops.items()})
 
 
 def kept_under(facts: dict[str, Any]) -> str:
-    """The name under which findings about it are kept: a processor with fewer threads is another machine."""
+    """Return the name under which findings are stored: a processor with fewer threads is another machine."""
     name = chip(facts)
     return name if _device(facts) else f"{name} ×{facts.get('threads', 1)}"
 
 
 def chip(facts: dict[str, Any]) -> str:
-    """What computes in an environment; a device that tells no name is not the processor next to it."""
+    """Return the name of the chip that computes in an environment; a device without a name is not the processor."""
     if named := _device(facts):
         return named
     processor, device = str(facts.get("cpu") or "unknown"), facts.get("device") or "cpu"
@@ -104,5 +107,5 @@ def chip(facts: dict[str, Any]) -> str:
 
 
 def _device(facts: dict[str, Any]) -> str:
-    """The name of a device: a GPU is called one, anything else is a chip."""
+    """Return the name of a device: backends report it as `gpu`, or as `chip` for any other device."""
     return str(facts.get("gpu") or facts.get("chip") or "")

@@ -1,23 +1,23 @@
-"""Profile: what an external profiler said of a task, by kernel."""
+"""Profile: the metrics of a task by kernel, from an external profiler."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 NO_PROFILE, PARTLY = "no profile", "part of a profile"
-"""So begins a note of a record that says why a profiler told nothing of it, or not all."""
+"""How a note of a record begins that says why its profile is missing or incomplete."""
 
 
 class KernelMetrics(Struct, frozen=True):
     name: str
     metrics: dict[str, float | str]
-    """As the profiler calls them, with its unit in brackets: `gpu__time_duration.sum [ns]`."""
+    """By the profiler's own names, with the unit in brackets: `gpu__time_duration.sum [ns]`."""
 
 
 class Profile(Struct, frozen=True):
     profiler: str
     file: str
-    """Its own output, for its own viewer."""
+    """The profiler's own output, for its viewer."""
     kernels: tuple[KernelMetrics, ...] = ()
     """In the order launched."""
     command: str = ""

@@ -1,12 +1,12 @@
-"""What `opmark push` sends and a dashboard answers: a run, or a part of one, as lines of JSON.
+"""The format of `opmark push` and the dashboard's answer: a run, or a part of one, as lines of JSON.
 
-    header        format, who sent it, the run, what was said of it, how many lines of each kind follow
-    environments  one a line; their ids are hashes of their content
-    records       one a line, in the order in which they were stored
-    findings      peaks and noise of the machines above, so that rooflines can be drawn there too
-    seal          how many lines came before, and the SHA-256 of all of them
+    header        format, version of the sender, the run, its notes, the number of lines of each kind
+    environments  one per line; their ids are hashes of their content
+    records       one per line, in the order in which they were stored
+    findings      peaks and noise of the machines above, so that the dashboard can draw rooflines too
+    seal          the number of lines before it, and the SHA-256 of all of them
 
-Samples stand beside their record as base64 of little-endian float64, one text a measurement: JSON has no NaN.
+Samples stand beside their record as base64 of little-endian float64, one text per measurement: JSON has no NaN.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from opmark.schema.record import Record
 from opmark.schema.run import Run
 
 FORMAT = 1
-"""A dashboard refuses others than its own: what it does not know it would lose."""
+"""A dashboard refuses any other format: it would lose fields that it does not know."""
 PATH = "/api/runs"
-"""Where it is sent to, by POST, below the address of a dashboard."""
+"""Path of the POST request below the address of a dashboard."""
 MEDIA_TYPE = "application/x-ndjson"
 
 
 class Note(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was said of a run after it began. The newest of a kind counts."""
+    """A label or description that was set after the run began. The newest of each kind counts."""
 
     kind: Literal["label", "description"]
     text: str
@@ -41,9 +41,9 @@ class Header(Struct, frozen=True, forbid_unknown_fields=True):
     opmark_push: int
     """`FORMAT`."""
     version: str
-    """Of the opmark that sends."""
+    """Version of the sender's opmark."""
     run: Run
-    """As it began: its label and its description may have been changed by notes."""
+    """The run as it began; notes may have changed its label and description since."""
     environments: int
     records: int
     findings: int
@@ -56,13 +56,13 @@ class EnvironmentLine(Struct, frozen=True, forbid_unknown_fields=True):
 
 class RecordLine(Struct, frozen=True, forbid_unknown_fields=True):
     run: str
-    """The same as in the header: a line of another run is told from one of this."""
+    """Run id of the header, repeated so that a line of another run is noticed."""
     task: str
-    """The id of its task, as the content says it."""
+    """Id of the task, computed from the content of the record."""
     record: Record
-    """Its measurements have no samples."""
+    """The record, with its measurements' samples taken out."""
     samples: tuple[bytes, ...] = ()
-    """Of each measurement."""
+    """Samples of each measurement."""
 
 
 class FindingLine(Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,37 +75,39 @@ class Seal(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Received(Struct, frozen=True):
-    """The answer: what is new, and what there is now."""
+    """The dashboard's answer: what is new, and what it has stored now."""
 
     run: str
     begun: bool
-    """Whether the run itself is new."""
+    """Whether the run was new."""
     records: int
-    """That were sent."""
+    """Number of records that were sent."""
     new: int
-    """Of these, those that were not there yet."""
+    """Number of sent records that were new."""
     findings: int
-    """New ones."""
+    """Number of new findings."""
     stored: int
-    """Records of this run that are there now."""
+    """Number of records of this run that are stored now."""
 
 
-class _CaseTold(Struct):
+class _CaseId(Struct):
     id: str
 
 
-class _TaskTold(Struct):
-    case: _CaseTold
+class _TaskParts(Struct):
+    case: _CaseId
     backend: str
     implementation: str
     settings: dict[str, Any]
 
 
 class RecordTold(Struct):
-    """Of a record, just what its task's id is made of, as it is written: with the settings that there were when it was
-    measured. A later version may know more of them, and has other ids for that."""
+    """The parts of a record that make its task's id, as the sender wrote them.
 
-    task: _TaskTold
+    Settings stay as they were at the time of measuring: a later version may have more of them, and so other ids.
+    """
+
+    task: _TaskParts
 
     @property
     def task_id(self) -> str:
@@ -118,7 +120,7 @@ class LineTold(Struct):
 
 
 class SentRecord(Struct, frozen=True):
-    """A line of a record as it is written: its content is JSON already, just as it was stored."""
+    """A record line when sending: `record` is the stored JSON itself."""
 
     run: str
     task: str

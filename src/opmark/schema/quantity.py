@@ -1,4 +1,4 @@
-"""Quantity: what can be measured of a call. Stored by name; a number without its quantity means nothing."""
+"""Quantity: what can be measured of a call. A number without its quantity means nothing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Quantity(Struct, frozen=True):
     name: str
     meaning: str
     use: str
-    """When this is the one to look at."""
+    """When to look at this quantity."""
     on: Literal["device", "host", "any"]
-    """Where there is such a thing: on a device with a clock of its own, for an asynchronous caller, or anywhere."""
+    """Where it exists: on a device with its own clock, on a host that launches asynchronously, or anywhere."""
     unit: Literal["s", "J"] = "s"
 
 
@@ -42,13 +42,13 @@ _ALL = (
     ),
     Quantity(
         "host_time",
-        "from the call until it returns, its work perhaps still to be done",
+        "from the call until it returns, even if its work is not done yet",
         "launch cost: where it exceeds device_time, the framework and not the device is the limit",
         "host",
     ),
     Quantity(
         "throughput",
-        "time a call of many back-to-back calls, waited for once",
+        "time per call of many back-to-back calls with one wait at the end",
         "sustained speed, with launches overlapping work and clocks under lasting load",
         "any",
     ),
@@ -60,8 +60,8 @@ _ALL = (
     ),
     Quantity(
         "energy",
-        "energy a call of a loop that is long against the steps of the sensor, idle power included",
-        "joules a call and, over the flops, a joule; only where the device or the processor counts its energy",
+        "energy per call of a loop that is long compared with the sensor's step, idle power included",
+        "joules per call and flops per joule; only where the device or the processor counts its energy",
         "any",
         "J",
     ),

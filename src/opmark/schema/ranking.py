@@ -1,4 +1,4 @@
-"""Ranking: which implementation wins where, as data that a program can choose by.
+"""Ranking: which implementation is fastest for which case, for programs to choose by.
 
 These structs are the JSON that `opmark rank --json` writes: fields are added, but none is renamed or taken away while
 `schema` is 1.
@@ -15,7 +15,7 @@ SCHEMA = 1
 
 
 class Accuracy(Struct, frozen=True):
-    """The worst of all outputs against the float64 reference; None where that is not known, which is not 0."""
+    """Largest errors over all outputs against the float64 reference; None if unknown."""
 
     max_abs: float | None = None
     mean_abs: float | None = None
@@ -23,33 +23,33 @@ class Accuracy(Struct, frozen=True):
     max_ulp: float | None = None
     cosine: float | None = None
     nan: int | None = None
-    """Where the reference has none."""
+    """Number of NaN where the reference has none."""
     inf: int | None = None
 
 
 class Ranked(Struct, frozen=True):
-    """One way to compute a case, and its place."""
+    """One way to compute a case, and how it compares with the best."""
 
     backend: str
-    """As `--backend` takes it, variant and interpreter included."""
+    """The name that `--backend` takes, variant and interpreter included."""
     implementation: str
     variant: str
-    """The way in which the backend prepares it; empty where it has only one."""
+    """The backend's variant; empty if it has only one."""
     python: str
-    """The interpreter that was asked for; empty: opmark's own, or that of the backend's guest."""
+    """The interpreter that was asked for; empty: opmark's own, or the one of the backend's guest."""
     median: float
-    """Seconds (of `energy`: joules)."""
+    """Seconds; for `energy`, joules."""
     interval: tuple[float, float]
     processes: int
     ratio: float
-    """Of the median over that of the best."""
+    """Median over the best median."""
     behind: bool
-    """Whether it is slower than the best by more than chance and noise. If not, either may be the faster one."""
+    """Whether it is slower than the best by more than chance and noise. If not, either may be faster."""
     checked: str
     """`full`, or `scaled`: verified at a smaller size."""
     numerics: Accuracy
     compile_cold: float | None
-    """Seconds; None where nothing is compiled."""
+    """Seconds; None if nothing is compiled."""
     compile_cached: float | None
     run: str
     environment: str
@@ -62,11 +62,11 @@ class Best(Struct, frozen=True):
     python: str
     median: float
     decided: bool
-    """Whether it is ahead of every other one by more than chance and noise; false where nothing else was measured."""
+    """Whether it beats every other one by more than chance and noise; false if nothing else was measured."""
 
 
 class LeftOut(Struct, frozen=True):
-    """What was tried and is not in the order."""
+    """A way that was tried but has no place in the order, and why."""
 
     backend: str
     implementation: str
@@ -75,11 +75,11 @@ class LeftOut(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True):
-    """A case on a chip: the keys to look it up by, and the order."""
+    """A case on a chip: the keys to look it up by, and the order of its implementations."""
 
     op: str
     params: dict[str, Any]
-    """Complete: defaults are written out."""
+    """All parameters, defaults included."""
     dtype: str
     """Empty where the operator has none."""
     phase: str
@@ -93,23 +93,24 @@ class Place(Struct, frozen=True):
     """Hash of op, params, phase and wrt."""
     best: Best
     order: list[Ranked]
-    """The fastest first; only what was measured and verified."""
+    """The fastest first; only implementations that were measured and verified."""
     left_out: list[LeftOut]
 
 
 class Tally(Struct, frozen=True):
-    """A backend within a group of cases."""
+    """The score of one implementation within a group of cases."""
 
     backend: str
     implementation: str
     cases: int
-    """It is in the order of so many."""
+    """Number of cases that it has a place in."""
     wins: int
-    """It is ahead of all others there by more than chance and noise."""
+    """Number of cases in which it beats all others by more than chance and noise."""
     ratio: float | None
-    """Geometric mean of median over best median, over the cases that every backend of the group has; None without."""
+    """Geometric mean of median over best median, over cases that every backend of the group has; None if there is
+    none."""
     own_ratio: float
-    """The same over all cases that this one has: another set for each, so not to compare backends by."""
+    """The same over all cases of this backend: the cases differ by backend, so do not compare backends by it."""
 
 
 class Group(Struct, frozen=True):
@@ -118,27 +119,27 @@ class Group(Struct, frozen=True):
     by: str
     """`all`, `operator`, `dtype`, `size`."""
     key: dict[str, Any]
-    """What they have in common: `op`, `dtype`, `params` (without the dtype), by what they were grouped by."""
+    """What the cases have in common: `op`, `dtype` or `params` (without the dtype), depending on `by`."""
     chip: str
     threads: int
     phase: str
     cases: int
     contested: int
-    """Cases that more than one backend has."""
+    """Number of cases that more than one backend has."""
     undecided: int
-    """Of these, those that nobody wins."""
+    """Number of contested cases that nobody wins."""
     common: int
-    """Cases that every backend of the group has."""
+    """Number of cases that every backend of the group has."""
     backends: list[Tally]
-    """Those that win most first."""
+    """The one with most wins first."""
 
 
 class Described(Struct, frozen=True):
-    """What has to be known of an operator to look a case of it up."""
+    """Aliases and defaults of an operator, which are needed to look up one of its cases."""
 
     aliases: tuple[str, ...]
     defaults: dict[str, Any]
-    """Of the parameters that may be left out."""
+    """Defaults of the optional parameters."""
 
 
 class Ranking(Struct, frozen=True):
@@ -146,17 +147,17 @@ class Ranking(Struct, frozen=True):
     made: str
     """UTC, ISO 8601."""
     opmark: str
-    """Version."""
+    """Version of opmark."""
     runs: list[str]
     chips: list[str]
     environments: dict[str, dict[str, Any]]
-    """Chip, versions, threads and all else that is known of where each number was measured, by id."""
+    """Facts of every environment in which a number was measured, by id."""
     operators: dict[str, Described]
     cases: list[Place]
     summary: list[Group]
-    """Over all cases."""
+    """Groups over all cases."""
     groups: list[Group]
-    """As `--by` asks for; empty by case."""
+    """Groups by `--by`; empty for `--by case`."""
 
     def choose(
         self,
@@ -169,10 +170,10 @@ class Ranking(Struct, frozen=True):
         chip: str | None = None,
         decided: bool = False,
     ) -> Best | None:
-        """The best way to compute exactly this case; None where it was not measured: nothing is guessed.
+        """Return the best way to compute exactly this case, or None if it was not measured: nothing is guessed.
 
-        Parameters that are left out have their defaults. Threads and chip may be left out where only one of them was
-        measured. With `decided`, only a win by more than chance and noise is one.
+        Parameters that are left out have their defaults. Threads and chip may be left out if only one of each was
+        measured. With `decided`, only a win by more than chance and noise counts.
         """
         found = self.places(op, params, dtype=dtype, phase=phase, threads=threads, chip=chip)
         if len(found) != 1 or (decided and not found[0].best.decided):
@@ -189,7 +190,7 @@ class Ranking(Struct, frozen=True):
         threads: int | None = None,
         chip: str | None = None,
     ) -> list[Place]:
-        """Every place of a case, with the whole order: to choose by more than the median."""
+        """Return every place of a case with its whole order, to choose by more than the median."""
         name = next((known for known, about in self.operators.items() if op in about.aliases), op)
         defaults = self.operators[name].defaults if name in self.operators else {}
         given = {**(params or {}), **({} if dtype is None else {"dtype": dtype})}
@@ -204,5 +205,5 @@ class Ranking(Struct, frozen=True):
 
 
 def _plain(value: Any) -> Any:
-    """A shape is a list, however it is given."""
+    """Turn tuples into lists, as stored parameters have them."""
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

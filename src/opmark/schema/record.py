@@ -1,4 +1,4 @@
-"""Record: what is stored of a task, whatever became of it."""
+"""Record: what is stored of a task, whether it succeeded or failed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Status = Literal["ok", "wrong", "skipped", "error", "timeout", "oom"]
 """
 ok       measured, and verified where verification was possible
 wrong    computed a wrong result; not measured
-skipped  cannot run here; nothing was tried, or the framework said that it lacks this
+skipped  cannot run here: nothing was tried, or the framework does not support it
 error    raised, or took its process down
 timeout  did not finish in time; its process was killed
 oom      needed more memory than there was
@@ -35,28 +35,28 @@ class Memory(Struct, frozen=True):
     """Highest use during the first call, minus the use before the inputs were made."""
     baseline: int
     source: str
-    """Who counted: the framework's allocator, or the kernel (resident pages)."""
+    """The counter: the framework's allocator, or the kernel (resident pages)."""
     resolution: int = 1
-    """Steps in which the counter counts; a smaller need reads as 0."""
+    """Step of the counter in bytes; a smaller use reads as 0."""
 
 
 class Verification(Struct, frozen=True):
     checked: Literal["full", "scaled", "none"]
-    """`scaled`: the case was too large, the same operator and dtype was checked at smaller sizes."""
+    """`scaled`: the case was too large, so the same operator and dtype were checked at smaller sizes."""
     note: str = ""
     params: dict[str, Any] | None = None
-    """What was checked, where it was not the case itself."""
+    """Parameters that were checked, if not those of the case."""
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     tolerance: tuple[float, float] | None = None
     """(relative to the value, relative to the magnitude of all values)."""
     reference: str = ""
-    """Who computed the reference, where it was not NumPy."""
+    """The library that computed the reference, if not NumPy."""
     after: str = ""
-    """Of the check after timing, with other data in the same tensors and poisoned outputs: `same`, or why not done."""
+    """Result of the check after timing (other data in the same tensors, poisoned outputs): `same`, or why not done."""
     numerics: tuple[Numerics, ...] = ()
-    """How far each output (of a backward phase: each gradient that can be compared as it is) is from the reference,
-    also where that is too far."""
+    """Distance of each output from the reference, also of a wrong one. In a backward phase: of each gradient that can
+    be compared directly."""
 
 
 class Record(Struct, frozen=True):
@@ -68,31 +68,31 @@ class Record(Struct, frozen=True):
     memory: Memory | None = None
     verification: Verification | None = None
     environment: str = ""
-    """Id of the environment it ran in; empty where nothing ran."""
+    """Id of the environment; empty if nothing ran."""
     started: str = ""
     """UTC, ISO 8601."""
     called: str = ""
-    """The arguments of a foreign call, where the parameters of its case do not say them."""
+    """Arguments of a foreign call, if the parameters of its case do not contain them."""
     view: bool = False
-    """The result is another look at what went in: the data stayed where it was, so there is no bandwidth."""
+    """The result is a view of an input: no data moved, so there is no bandwidth."""
     notes: tuple[str, ...] = ()
-    """What was asked for and could not be had, and why."""
+    """What was asked for but could not be done, and why."""
     duration: float = 0.0
-    """Seconds from the order to the record, everything included."""
+    """Seconds from sending the task to receiving the record."""
     profiles: tuple[Profile, ...] = ()
-    """What external profilers said of it."""
     compilation: Compilation | None = None
-    """Of a backend that compiles."""
+    """Only from a backend that compiles."""
     untried: bool = False
-    """What it needs was gone before it was its turn: it is told and not stored, so that `--resume` takes it up."""
+    """Something that the task needs was gone before its turn: the record is shown but not stored, so that `--resume`
+    runs the task."""
     overlap: Overlap | None = None
-    """Of communication that runs beside something else."""
+    """Only for communication that runs beside other work."""
 
     @property
     def failed(self) -> bool:
         return self.status in FAILED
 
     def measurement(self, quantity: str | None = None, cache: Cache | None = None) -> Measurement | None:
-        """The first that fits; without a quantity, the one that stands for the record: the first of all."""
+        """Return the first measurement that matches; without arguments, the headline."""
         fitting = (m for m in self.measurements if quantity in (None, m.quantity) and cache in (None, m.cache))
         return next(fitting, None)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from msgspec import Struct
 
 CHANGED = "+"
-"""Behind a commit: files had been changed since."""
+"""Suffix of a revision if files had uncommitted changes."""
 _SHORT = 10
 
 
 def short_revision(revision: str) -> str:
-    """For people: enough of the commit to know it by, and whether files had been changed since."""
+    """Shorten a revision for people, keeping the mark of uncommitted changes."""
     commit = revision.removesuffix(CHANGED)
     return commit[:_SHORT] + (CHANGED if commit != revision else "")
 
@@ -20,14 +20,14 @@ class Run(Struct, frozen=True):
     started: str
     """UTC, ISO 8601."""
     plan: str
-    """Hash of the ids of its tasks: `--resume` finds the run that it continues by this."""
+    """Hash of the ids of its tasks: `--resume` finds the run to continue by this."""
     tasks: int
     label: str = ""
     command: str = ""
     version: str = ""
-    """Of opmark."""
+    """Version of opmark."""
     session: str = ""
-    """Runs that were measured in turns, process by process, share it: those of one number are pairs."""
+    """Shared by runs that were measured in turns: their processes of the same number are pairs."""
     revision: str = ""
-    """Git's commit of the folder that it was started in, with a `+` where files had been changed since."""
+    """Git commit of the folder that the run was started in, with a `+` if files had uncommitted changes."""
     description: str = ""

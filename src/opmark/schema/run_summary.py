@@ -1,4 +1,4 @@
-"""RunSummary: a run and what became of it, without its records."""
+"""RunSummary: a run and the counts of its records, without the records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opmark.schema.run import Run
 class RunSummary(Struct, frozen=True):
     run: Run
     statuses: dict[str, int]
-    """How many records there are of each status."""
+    """Number of records by status."""
     backends: tuple[str, ...] = ()
     machines: tuple[str, ...] = ()
     chips: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class RunSummary(Struct, frozen=True):
 
     @property
     def missing(self) -> int:
-        """Tasks that have no record: it was interrupted, or is still running."""
+        """Number of tasks without a record: the run was interrupted or is still going on."""
         return max(0, self.run.tasks - self.records)
 
     @property
@@ -40,7 +40,7 @@ class RunSummary(Struct, frozen=True):
         return sum(count for status, count in self.statuses.items() if status in FAILED)
 
     def row(self) -> dict[str, Any]:
-        """As plain data: what `opmark runs --json` prints."""
+        """Return the plain data that `opmark runs --json` prints."""
         return {
             **to_builtins(self.run),
             "records": self.records,

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Sampling(Struct, frozen=True):
-    """All times in seconds of measured time; a fraction is of the median."""
+    """Times are seconds of measured time; fractions are relative to the median."""
 
     warmup_min: float
     warmup_max: float
@@ -20,9 +20,9 @@ class Sampling(Struct, frozen=True):
     rel_ci: float
     """Stop when the half-width of the median's 95 % interval is no more than this fraction."""
     warmup: int | None = None
-    """Exactly so many calls of warm-up, whatever they show."""
+    """Exact number of warm-up calls, which replaces the rules above."""
     samples: int | None = None
-    """Exactly so many samples of one call each, whatever they show."""
+    """Exact number of samples of one call each, which replaces the rules above."""
 
 
 EFFORTS: dict[str, Sampling] = {
@@ -41,8 +41,9 @@ EFFORTS: dict[str, Sampling] = {
 }  # fmt: skip
 
 PROCESSES: dict[str, int] = {"quick": 1, "standard": 5, "thorough": 10}
-"""Fresh processes in which each case is measured on a CPU: where threads and pages come to lie, and which state the
-machine is in, differ between processes and minutes by more than samples of one of them can show."""
+"""Number of fresh processes per case on a CPU: placement of threads and pages and the state of the machine differ
+between processes by more than the samples of one process can show."""
 
 DEVICE_PROCESSES: dict[str, int] = {"quick": 1, "standard": 1, "thorough": 5}
-"""The same on a device, whose own time hardly depends on the process, and whose frameworks start slowly."""
+"""Number of fresh processes per case on a device: device time hardly depends on the process, and frameworks start
+slowly there."""

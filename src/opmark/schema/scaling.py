@@ -1,4 +1,4 @@
-"""A case in another size: the same operator, with its sizes doubled or halved as far as its rules allow."""
+"""Resize a case: double or halve the sizes of its operator as far as the operator's rules allow."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Place = tuple[str, int | None]
 
 _MOST_FLOPS = 2 * 10**12
 _STEPS = 64
-# Doubling a size that matters makes this much more data at least; a kernel's or a stride's does not.
-_MATTERS = 1.4
+# Doubling a size is worthwhile if the data grows at least this much; a kernel size or a stride makes it grow less.
+_LEAST_GROWTH = 1.4
 
 
 def elements(operator: Operator, params: Params) -> int:
-    """In and out."""
+    """Return the number of elements of all inputs and outputs."""
     outputs = operator.cost(params).bytes_written // sizeof(operator.result_dtype(params))
     return outputs + sum(spec.elements for spec in operator.inputs(params).values())
 
 
 def places(operator: Operator, params: Params) -> dict[Place, int]:
-    """The value of everything that is a size."""
+    """Return the value of every parameter, or part of one, that is a size."""
     found: dict[Place, int] = {}
     for param in operator.params:
         value = params[param.name]
@@ -55,7 +55,7 @@ def allowed(operator: Operator, params: Params) -> bool:
 
 
 def of_elements(operator: Operator, params: Params, target: int) -> dict[str, Any] | None:
-    """The parameters with about so many elements in and out; None where the operator does not come in that size."""
+    """Return parameters with about `target` elements in and out, or None if the operator has no such size."""
     found = dict(params)
     if not elements(operator, found):  # a barrier has no size
         return None
@@ -63,8 +63,8 @@ def of_elements(operator: Operator, params: Params, target: int) -> dict[str, An
         ratio = target / elements(operator, found)
         if 2**-0.5 <= ratio <= 2**0.5:
             break
-        step = _doubled(operator, found) if ratio > 1 else _halved(operator, found)
-        # A step may change two sizes at once: nearer is better, further is the end.
+        step = _double(operator, found) if ratio > 1 else _halve(operator, found)
+        # A step may change two sizes at once and overshoot: stop if it leads further away.
         if step is None or abs(log(ratio)) < abs(log(target / elements(operator, step))):
             break
         found = step
@@ -72,27 +72,28 @@ def of_elements(operator: Operator, params: Params, target: int) -> dict[str, An
     return found if reached and (operator.cost(found).flops or 0) <= _MOST_FLOPS else None
 
 
-def _doubled(operator: Operator, params: Params) -> dict[str, Any] | None:
-    """The smallest size that matters, so that shapes stay balanced."""
+def _double(operator: Operator, params: Params) -> dict[str, Any] | None:
+    """Double the smallest size that makes enough difference, so that shapes stay balanced."""
     before = elements(operator, params)
     for at in _by_value(operator, params, largest=False):
         larger = resized(params, at, lambda n: 2 * n)
-        if allowed(operator, larger) and elements(operator, larger) >= _MATTERS * before:
+        if allowed(operator, larger) and elements(operator, larger) >= _LEAST_GROWTH * before:
             return larger
     return None
 
 
-def _halved(operator: Operator, params: Params) -> dict[str, Any] | None:
+def _halve(operator: Operator, params: Params) -> dict[str, Any] | None:
+    """Halve the largest size that makes enough difference."""
     before = elements(operator, params)
     for at in _by_value(operator, params, largest=True):
         smaller = resized(params, at, lambda n: max(1, n // 2))
-        if allowed(operator, smaller) and elements(operator, smaller) * _MATTERS <= before:
+        if allowed(operator, smaller) and elements(operator, smaller) * _LEAST_GROWTH <= before:
             return smaller
     return None
 
 
 def _by_value(operator: Operator, params: Params, *, largest: bool) -> list[list[Place]]:
-    """Each size alone, then those of one value together: some rules let them go only so."""
+    """Return each size alone, then equal sizes together: some rules allow only to change them together."""
     found = places(operator, params)
     alone = [[place] for place in sorted(found, key=lambda place: found[place], reverse=largest)]
     return alone + [[p for p in found if found[p] == n] for n in sorted(set(found.values()), reverse=largest)]

@@ -1,5 +1,5 @@
-"""The parameters of a case as people read them: sizes as `M=256`, shapes as `32x64`, bytes as `64K`, element types
-bare."""
+"""Format the parameters of a case for people: sizes as `M=256`, shapes as `32x64`, bytes as `64K`, element types
+without a name."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from opmark.schema.case import Case
 from opmark.schema.param import Param
 
 _ALWAYS = ("ranks", "src", "dst")
-"""Without who takes part, a number of a communication operator says nothing."""
+"""Shown even at their defaults: a number of a communication operator means nothing without its ranks."""
 _PREFIXES = "KMGT"
 
 
 def shown(case: Case, known: Mapping[str, Param], called: str = "") -> str:
-    """Defaults are left out, but for who takes part. `known`: the parameters of its operator; `called`: what a foreign
-    call was called with."""
+    """Format the parameters of a case, without defaults except for ranks.
+
+    `known` holds the parameters of its operator, `called` the arguments of a foreign call.
+    """
     if {"args", "kwargs"} <= set(case.params):
         return _arguments(case.params)
     parts = [called] if called else []
@@ -26,18 +28,18 @@ def shown(case: Case, known: Mapping[str, Param], called: str = "") -> str:
         param = known.get(name)
         if param and param.kind == "dtype":
             parts.append(str(value) if name == "dtype" else f"{name}={value}")
-        elif param is None or param.required or value != param.default or _says_who(param):
-            text = short_bytes(value) if param and param.kind == "bytes" else _short(value)
+        elif param is None or param.required or value != param.default or _names_ranks(param):
+            text = short_bytes(value) if param and param.kind == "bytes" else _format_value(value)
             parts.append(f"{name}={text}" if name != "shape" else text)
     return " ".join(parts)
 
 
-def _says_who(param: Param) -> bool:
+def _names_ranks(param: Param) -> bool:
     return param.kind == "rank" and param.name in _ALWAYS
 
 
 def short_bytes(value: int) -> str:
-    """As it may be given: `64K` for 65536, the number itself where it is no whole multiple."""
+    """Format a number of bytes as it can be typed: `64K` for 65536, plain digits if it is no multiple of 1024."""
     prefix = ""
     for larger in _PREFIXES:
         if value == 0 or value % 1024:
@@ -47,23 +49,23 @@ def short_bytes(value: int) -> str:
 
 
 def _arguments(params: dict[str, Any]) -> str:
-    """Of a callable: as a call is written, what it was built with in front."""
+    """Format the arguments of a callable as a call is written, with those of its constructor first."""
     built = params.get("build")
     parts = built if isinstance(built, dict) else {"args": built}
-    first, second = (", ".join(_listed(part)) for part in (parts, params))
+    first, second = (", ".join(_format_call(part)) for part in (parts, params))
     return f"({first})({second})" if built is not None else second
 
 
-def _listed(call: Mapping[str, Any]) -> list[str]:
-    named = [f"{name}={_plain(value)}" for name, value in (call.get("kwargs") or {}).items()]
-    return [*map(_plain, call.get("args") or []), *named]
+def _format_call(call: Mapping[str, Any]) -> list[str]:
+    named = [f"{name}={_format_argument(value)}" for name, value in (call.get("kwargs") or {}).items()]
+    return [*map(_format_argument, call.get("args") or []), *named]
 
 
-def _plain(value: Any) -> str:
+def _format_argument(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _short(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return "x".join(str(item) for item in value)
     if isinstance(value, bool):

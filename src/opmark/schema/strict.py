@@ -1,7 +1,7 @@
-"""Nouns that refuse what they do not know.
+"""Make structs that refuse unknown fields.
 
-A store is read leniently: one of a newer version may say more. What comes from elsewhere and is to be kept is not:
-what is unknown would be lost.
+A store is read leniently, as a newer version may have written more fields. Data that is received and stored is read
+strictly, as unknown fields would be lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec.structs import FieldInfo, fields
 
 @cache
 def strict(noun: type[Struct]) -> type[Struct]:
-    """A subclass that forbids unknown fields, and of which every part does."""
+    """Return a subclass of a struct that forbids unknown fields, in itself and in every struct inside it."""
     config = noun.__struct_config__
     return defstruct(
         noun.__name__,

@@ -1,4 +1,4 @@
-"""Task: case x implementation x backend x settings. One thing to run."""
+"""Task: one thing to run, a case x implementation x backend x settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODES: dict[str, str] = {
     "continuous": "throughput",
     "continuous_events": "event_time",
 }
-"""PARAM's execution modes, and the quantity that each of them is."""
+"""PARAM's execution modes, and the quantity that each of them measures."""
 
 
 class Settings(Struct, frozen=True):
@@ -30,24 +30,24 @@ class Settings(Struct, frozen=True):
     seed: int = 0
     verify: bool = True
     quantities: tuple[str, ...] = ()
-    """None: those that the backend has by default."""
+    """Empty: the backend's default quantities."""
     caches: tuple[Cache, ...] = ()
-    """None: cold and warm for what a device did, warm for the rest."""
+    """Empty: cold and warm for device quantities, warm for the others."""
     mode: Mode = ""
     timer: TimerName = ""
-    """For what a device did; none: the profiler, and another where it fails."""
+    """Timer of device quantities. Empty: the profiler, and another timer if that fails."""
     process: int = 0
-    """Which of several fresh processes this is for."""
+    """Index among the fresh processes that measure the case."""
 
 
 def alike(case: str, backend: str, implementation: str, settings: Settings) -> tuple[object, ...]:
-    """Equal for tasks that are the same but for the process. `case`: its id."""
+    """Return a key that is equal for tasks that differ only in the process. `case` is the id of the case."""
     same = replace(settings, process=0) if settings.process else settings
     return case, backend, implementation, same
 
 
-_written: dict[bytes, str] = {}
-"""Settings as ids have them, by what encodes them fastest: a run has few, and one id a record."""
+_settings_json: dict[bytes, str] = {}
+"""Cache of settings as JSON with sorted keys, by their fast encoding: a run has few settings, but an id per record."""
 
 
 class Task(Struct, frozen=True):
@@ -59,12 +59,12 @@ class Task(Struct, frozen=True):
     @property
     def id(self) -> str:
         known = encode(self.settings)
-        if known not in _written:
-            _written[known] = json.dumps(to_builtins(self.settings), sort_keys=True, separators=(",", ":"))
+        if known not in _settings_json:
+            _settings_json[known] = json.dumps(to_builtins(self.settings), sort_keys=True, separators=(",", ":"))
         who = ",".join(map(json.dumps, (self.case.id, self.backend, self.implementation)))
-        return digest(f"[{who},{_written[known]}]".encode())
+        return digest(f"[{who},{_settings_json[known]}]".encode())
 
     @property
     def across_processes(self) -> Task:
-        """The same for every process that it is measured in."""
+        """The task of process 0, which is the same for all processes of the task."""
         return replace(self, settings=replace(self.settings, process=0))

@@ -1,4 +1,4 @@
-"""TensorSpec: what an input tensor looks like and which values it may hold."""
+"""TensorSpec: the shape and element type of an input tensor, and the values that it may hold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opmark.schema.dtype import sizeof
 
 
 class TensorSpec(Struct, frozen=True):
-    """Filled with seeded uniform values from the operator's domain: never constant, never out of range."""
+    """A tensor, filled with seeded uniform values between `low` and `high` unless `make` is given."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -21,10 +21,10 @@ class TensorSpec(Struct, frozen=True):
     high: float = 1.0
     """Values stay below this one; a float may be rounded up to it."""
     make: Callable[[Any], Any] | None = None
-    """make(generator) -> array, for what independent uniform values cannot be: a sorted list of offsets, a positive
-    definite matrix, indices that favour a few rows. `generator` is NumPy's; values still lie in [low, high]."""
+    """make(generator) -> array, for values that are not independent and uniform: sorted offsets, a positive definite
+    matrix, indices that favour a few rows. `generator` is NumPy's; values still lie in [low, high]."""
     place: Literal["device", "host", "pinned"] = "device"
-    """Where it lies; `pinned` is host memory that stays where it is, so that a device can fetch it by itself."""
+    """Where the tensor lies; `pinned` is page-locked host memory, which a device can read by itself."""
 
     @property
     def elements(self) -> int:

@@ -1,4 +1,4 @@
-"""Traffic: what a communication operator has to move between ranks, or between host and device."""
+"""Traffic: the bytes that a communication operator moves between ranks, or between host and device."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Link = Literal["peers", "host"]
 
 
 class Traffic(Struct, frozen=True):
-    """In the words of nccl-tests, so that numbers can be held against theirs."""
+    """Counted as nccl-tests does, so that numbers can be compared with its output."""
 
     size: int
-    """Bytes that the algorithm bandwidth counts: the whole buffer, and not the part of a rank."""
+    """Bytes that the algorithm bandwidth counts: the whole buffer, not one rank's part of it."""
     bus: float
     """Bytes that the busiest link has to carry at least: the size times the factor of the operator (2(n-1)/n for
-    all_reduce), so that the bus bandwidth can be held against the link's peak whatever the number of ranks."""
+    all_reduce), so that the bus bandwidth can be compared with the link's peak for any number of ranks."""
     ranks: int = 1
-    """That take part in one of them."""
+    """Number of ranks in one operation."""
     link: Link = "peers"

@@ -1,4 +1,4 @@
-"""Workload: what a file asks for. Axes, not cases: lists multiply, dotted keys zip."""
+"""Workload: the content of a workload file. It holds axes, not cases: lists multiply, dotted keys zip."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     """One operator with its axes."""
 
     op: str
-    """A name; with `*` or `?`, every operator that it matches."""
+    """Name of an operator; with `*` or `?`, every operator that matches."""
     params: dict[str, Any] = field(default_factory=dict)
     sizes: list[str] = field(default_factory=list)
-    """Presets to start from (`small`, `typical`, `large`); `params` go on top."""
+    """Presets to start from (`small`, `typical`, `large`); `params` override their values."""
     phases: list[Phase] = field(default_factory=lambda: ["forward"])
     tags: list[str] = field(default_factory=list)
     wrt: list[str] = field(default_factory=list)
-    """Inputs whose gradients are computed backwards; none: all that have one."""
+    """Inputs whose gradients are computed; empty: all inputs that have a gradient."""
     elements: list[int] = field(default_factory=list)
-    """Instead of sizes: about so many elements in and out, where the operator comes in that size."""
+    """Instead of `sizes`: approximate numbers of elements in and out, if the operator has such sizes."""
     args: list[Any] | None = None
-    """Of a callable (`torch.baddbmm`): its arguments. `{name}` in them stands for a value of `params`."""
+    """Arguments of a callable (`torch.baddbmm`). `{name}` in them stands for a value of `params`."""
     kwargs: dict[str, Any] | None = None
     build: dict[str, Any] | list[Any] | None = None
-    """Of a class: what it is built with before it is called."""
+    """Arguments of the constructor, if the callable is a class."""
     source: str = ""
     """Where these shapes come from."""
 

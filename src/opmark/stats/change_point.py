@@ -1,4 +1,4 @@
-"""When did a series of nights change, by how much, and how sure is that? Deterministic: equal series, equal answers."""
+"""Find when a series of nightly values changed, by how much, and how sure that is. Equal series give equal answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from opmark.stats import student
 from opmark.stats.factors import exp
-from opmark.stats.segments import SHORTEST, best_split, cleaned, deviation, segmented
+from opmark.stats.segments import SHORTEST, best_split, deviation, drop_outliers, segment
 from opmark.stats.summary import median, robust_deviation
 from opmark.stats.verdict import ALPHA
 
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     Values = NDArray[np.float64]
 
 MARGIN = 0.02
-"""Steps up to this are no change."""
+"""Relative steps up to this are no change."""
 FLOORS = 3
-"""Nor are those up to so many noise floors."""
+"""Steps up to this many noise floors are no change either."""
 
-# What a further level has to explain in a first fit, in variances of a value times the logarithm of their number. What
-# that finds is tested thereafter.
-_DEMAND = 2.0
-# Above this a series wanders rather than that it has levels.
-_MOST_CARRIED = 0.9
-# Of an early warning: values that have to stand out, those that tell the level, and the modified z that is far.
+# Penalty of a further level in the first fit: this times the variance of a value times the logarithm of their number.
+# The steps that the fit finds are tested afterwards.
+_LEVEL_PENALTY = 2.0
+# Largest autocorrelation that is assumed; above it a series wanders and has no levels.
+_MAX_AUTOCORRELATION = 0.9
+# For an early warning: newest values that have to stand out, values that make the level (at most and at least), and
+# the modified z-score at which a value stands out.
 _NEWEST = 2
 _LEVEL = 30
 _LEAST_LEVEL = 10
@@ -38,23 +39,23 @@ _STANDS_OUT = 3.5
 
 class Change(NamedTuple):
     at: int
-    """Place of the first value after it."""
+    """Index of the first value after the change."""
     before: float
     after: float
-    """Levels of the stretches on both sides, up to the changes next to it: geometric centres, without outliers."""
+    """Levels on both sides, up to the neighbouring changes: geometric means without outliers."""
     ratio: float
     low: float
     high: float
-    """Of after over before, with the ends of its interval, 1 - ALPHA, of a change at this place."""
+    """Ratio of `after` to `before`, with its interval of confidence 1 - ALPHA."""
     p: float
-    """How often a series of this length without any change has one as clear: all places that it may be at count."""
+    """Probability that a series of this length without any change shows one as clear, at any index."""
 
 
 def change_points(values: Sequence[float], floor: float = 0.0, margin: float = MARGIN) -> list[Change]:
-    """All changes of level of at least the margin and three floors, the first one first.
+    """Return all changes of level of at least the margin and three floors, in order of time.
 
-    A fit of as many levels as may be, from which the least sure step is taken out until all that remain are sure: a
-    t-test of the two stretches next to it, whose values hang together from night to night as the whole series shows.
+    The first fit has as many levels as possible; then the least certain step is removed until all remaining steps are
+    certain. A step is tested by a t-test of the two stretches beside it, with the autocorrelation of the whole series.
     """
     import numpy as np
 
@@ -64,22 +65,23 @@ def change_points(values: Sequence[float], floor: float = 0.0, margin: float = M
     if len(values) < 2 * SHORTEST:
         return []
     every = np.log(np.asarray(values, dtype=float))
-    kept, shortest = cleaned(every)
+    kept, shortest = drop_outliers(every)
     logs = every[kept]
     least = math.log1p(max(margin, FLOORS * floor))
-    places = segmented(logs, shortest, _DEMAND * math.log(len(logs)) * deviation(logs) ** 2)
+    places = segment(logs, shortest, _LEVEL_PENALTY * math.log(len(logs)) * deviation(logs) ** 2)
     while places:
-        places = _settled(logs, shortest, places)
-        changes = _changes(logs, places)
-        doubtful = _doubtful(changes, least)
+        places = _refine(logs, shortest, places)
+        changes = _test_steps(logs, places)
+        doubtful = _weakest(changes, least)
         if doubtful is None:
-            return [_placed(change, every, kept) for change in changes]
+            return [_restore_index(change, every, kept) for change in changes]
         places = [place for place in places if place != doubtful]
     return []
 
 
-def _placed(change: Change, every: Values, kept: NDArray[np.int_]) -> Change:
-    """In the whole series: outliers next to it are of the side whose level is nearer."""
+def _restore_index(change: Change, every: Values, kept: NDArray[np.int_]) -> Change:
+    """Return the change with its index in the whole series: outliers beside it belong to the side with the nearer
+    level."""
     at, last = int(kept[change.at]), int(kept[change.at - 1])
     middle = (math.log(change.before) + math.log(change.after)) / 2
     while at - 1 > last and (every[at - 1] > middle) == (change.ratio > 1):
@@ -87,8 +89,8 @@ def _placed(change: Change, every: Values, kept: NDArray[np.int_]) -> Change:
     return change._replace(at=at)
 
 
-def _doubtful(changes: Sequence[Change], least: float) -> int | None:
-    """Place of the least sure change; if all are sure, of the smallest if that is too small."""
+def _weakest(changes: Sequence[Change], least: float) -> int | None:
+    """Return the place of the least certain change; if all are certain, of the smallest one if it is below `least`."""
     unsure = max(changes, key=lambda change: change.p)
     smallest = min(changes, key=lambda change: abs(math.log(change.ratio)))
     if unsure.p >= ALPHA:
@@ -96,8 +98,8 @@ def _doubtful(changes: Sequence[Change], least: float) -> int | None:
     return smallest.at if abs(math.log(smallest.ratio)) < least else None
 
 
-def _settled(logs: Values, shortest: int, places: Sequence[int]) -> list[int]:
-    """Each place moved to where it splits the stretches next to it best, until none moves: some were taken out."""
+def _refine(logs: Values, shortest: int, places: Sequence[int]) -> list[int]:
+    """Move each place to where it splits the stretches beside it best, until none moves."""
     bounds = [0, *places, len(logs)]
     before: list[int] = []
     while bounds != before:
@@ -108,12 +110,12 @@ def _settled(logs: Values, shortest: int, places: Sequence[int]) -> list[int]:
     return bounds[1:-1]
 
 
-def _changes(logs: Values, places: Sequence[int]) -> list[Change]:
+def _test_steps(logs: Values, places: Sequence[int]) -> list[Change]:
     import numpy as np
 
     bounds = [0, *places, len(logs)]
     stretches = [logs[begin:end] for begin, end in pairwise(bounds)]
-    carried = _carried([stretch - np.mean(stretch) for stretch in stretches])
+    carried = _autocorrelation([stretch - np.mean(stretch) for stretch in stretches])
     neighbours = zip(places, pairwise(stretches), strict=True)
     return [_change(at, before, after, carried, len(logs)) for at, (before, after) in neighbours]
 
@@ -121,7 +123,7 @@ def _changes(logs: Values, places: Sequence[int]) -> list[Change]:
 def _change(at: int, before: Values, after: Values, carried: float, looks: int) -> Change:
     count = len(before) + len(after)
     squares = sum(float(((stretch - stretch.mean()) ** 2).sum()) for stretch in (before, after))
-    # As many independent values as the others are worth, less the two levels.
+    # The number of independent values that the correlated ones are worth, less the two levels.
     freedom = max(1.0, count * (1 - carried**2) / (1 + carried**2) - 2)
     inflated = sum(_inflation(len(stretch), carried) / len(stretch) for stretch in (before, after))
     error = math.sqrt(squares / (count - 2) * inflated)
@@ -133,26 +135,26 @@ def _change(at: int, before: Values, after: Values, carried: float, looks: int) 
     return Change(at, exp(levels[0]), exp(levels[1]), ratio, low, high, min(1.0, looks * p))
 
 
-def _carried(rests: Sequence[Values]) -> float:
-    """How much of a night's deviation from its level is carried into the next: AR(1), not below 0.
+def _autocorrelation(rests: Sequence[Values]) -> float:
+    """Return the lag-1 autocorrelation of deviations from the levels, not below 0.
 
-    Each level that was fitted makes neighbours look more unlike than they are, by about one value's worth.
+    Each fitted level makes neighbours look less alike than they are, by about one value's worth; that is corrected.
     """
     squares = sum(float((rest**2).sum()) for rest in rests)
     products = sum(float((rest[1:] * rest[:-1]).sum()) for rest in rests)
     count = sum(len(rest) for rest in rests)
     found = products / squares + len(rests) / count if squares > 0 else 0.0
-    return min(max(found, 0.0), _MOST_CARRIED)
+    return min(max(found, 0.0), _MAX_AUTOCORRELATION)
 
 
 def _inflation(count: int, carried: float) -> float:
-    """Of the variance of the mean of so many values, of which each carries a part of the one before."""
+    """Return by how much autocorrelation inflates the variance of the mean of `count` values."""
     rest = 2 * carried * (1 - carried**count) / (count * (1 - carried) ** 2)
     return (1 + carried) / (1 - carried) - rest
 
 
 def early_warning(values: Sequence[float], floor: float = 0.0, margin: float = MARGIN) -> bool:
-    """Whether the two newest values both stand out on the same side, before there are enough for a change point."""
+    """Return whether both newest values stand out on the same side; a change point would need more values."""
     older = list(values[:-_NEWEST])
     changes = change_points(older, floor, margin) if older else []
     level = [math.log(value) for value in older[changes[-1].at if changes else 0 :][-_LEVEL:]]

@@ -1,4 +1,4 @@
-"""A time in cycles of the clock that it was measured at: what a clock that moved cannot change."""
+"""Convert times into clock cycles, which do not change when the clock does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from opmark.stats.summary import median
 
 
 def cycles(measurement: Measurement) -> float | None:
-    """None where nobody told the clock. A sample's clock is the mean of the readings before and after it."""
+    """Return the median in cycles, or None if the clock is unknown.
+
+    The clock of a sample is the mean of the readings before and after it.
+    """
     conditions = measurement.conditions
     if not conditions.clocks:
         return None

@@ -1,14 +1,13 @@
-"""Factors from their logarithms."""
+"""Compute factors from their logarithms."""
 
 from __future__ import annotations
 
 import math
 
 _MOST = 700.0
-"""The factor of e**709 is the last that is a number."""
+"""exp(710) overflows."""
 
 
 def exp(logarithm: float) -> float:
-    """Of what no machine differs by, the largest or smallest factor; values at both ends of what numbers there are
-    would have one that is none."""
+    """Return e**logarithm, limited to a finite positive number."""
     return math.exp(min(max(logarithm, -_MOST), _MOST))

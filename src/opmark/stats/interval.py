@@ -1,4 +1,4 @@
-"""Confidence interval of the median from order statistics: exact for any distribution, no resampling."""
+"""Confidence intervals: of the median from order statistics (exact for any distribution), and by Student's t."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Interval(NamedTuple):
     low: float
     high: float
     coverage: float
-    """Probability that the true median lies inside, if samples are independent. Below 0.95 for fewer than 6."""
+    """Probability that the true median lies inside, if samples are independent. Below 0.95 for fewer than 6 samples."""
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """The narrowest symmetric pair of order statistics that covers the median with at least `confidence`.
+    """Return the narrowest symmetric pair of order statistics that covers the median with at least `confidence`.
 
-    With fewer than 6 samples no pair does; then it is the whole range, with the coverage that this has.
+    Fewer than 6 samples have no such pair; then it is the whole range, with a lower coverage.
     """
     ordered = sorted(values)
     rank, coverage = _rank(len(ordered), confidence)
@@ -31,7 +31,7 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interv
 
 
 def relative_half_width(values: Sequence[float], confidence: float = 0.95) -> float:
-    """Half the width of the interval over the median; infinite where the confidence cannot be had."""
+    """Return half the width of the interval over the median; infinite if there are too few samples."""
     interval = median_interval(values, confidence)
     centre = median(values)
     if interval.coverage < confidence:
@@ -44,9 +44,9 @@ def relative_half_width(values: Sequence[float], confidence: float = 0.95) -> fl
 
 
 def log_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
-    """Of the centre of a few positive values that spread by a factor: Student's t on their logarithms.
+    """Return the interval of the geometric mean of a few positive values, by Student's t on their logarithms.
 
-    For medians of processes. Resampling would be too narrow for as few as these.
+    It is meant for medians of processes, which are too few for resampling.
     """
     if min(values) <= 0 or len(values) < 2:
         return Interval(min(values), max(values), 0.0)
@@ -61,7 +61,7 @@ def log_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
 
 @lru_cache(maxsize=4096)
 def _rank(n: int, confidence: float) -> tuple[int, float]:
-    """(r, coverage): the interval from the r-th smallest to the r-th largest, counted from 0.
+    """Return (r, coverage) for the interval from the r-th smallest to the r-th largest value, counted from 0.
 
     The number of samples below the median is binomial(n, 1/2); r grows while both tails stay small enough.
     """

@@ -1,4 +1,4 @@
-"""The rank-sum test (Mann and Whitney): for comparison only, where samples are not independent it cries wolf."""
+"""The Mann-Whitney rank-sum test. For comparison only: it gives false alarms if samples are not independent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 
 def rank_sum_p(a: Sequence[float], b: Sequence[float]) -> float:
-    """Two-sided probability of such ranks by chance, for samples large enough for the normal approximation."""
+    """Return the two-sided p-value by the normal approximation, which needs large samples."""
     ordered = sorted([(value, 0) for value in a] + [(value, 1) for value in b])
     total, ties, i = 0.0, 0.0, 0
     while i < len(ordered):

@@ -1,4 +1,4 @@
-"""A series as stretches of one level each: outliers taken out, then the fit that costs least."""
+"""Split a series into stretches of one level each: outliers are dropped, then the cheapest fit is computed."""
 
 from __future__ import annotations
 
@@ -12,53 +12,59 @@ if TYPE_CHECKING:
     Values = NDArray[np.float64]
 
 SHORTEST = 3
-"""Values of a stretch, at least. One or two nights that stand alone are outliers, not levels."""
+"""Least number of values of a stretch. One or two nights that stand alone are outliers, not levels."""
 
-# Standard deviations off the median of its neighbourhood at which a value is an outlier.
-_FAR = 4.0
-# Share of values above which they are no outliers but one of two levels between which a series goes to and fro.
-_MANY = 0.15
-# How often outliers may come in such a row that they look like a stretch, over the whole series.
+# A value is an outlier from this many standard deviations off the median of its neighbourhood.
+_OUTLIER_DEVIATIONS = 4.0
+# Above this share of values, they are not outliers: the series jumps to and fro between two levels.
+_MAX_OUTLIERS = 0.15
+# Expected number, over the whole series, of rows of outliers that look like a stretch.
 _ROWS = 0.01
 # Makes the median absolute deviation of a normal sample an estimate of its standard deviation.
 _TO_SIGMA = 1.4826
-# Least deviation that is told from none: far below every difference that matters, above rounding.
+# Smallest deviation, far below any difference that matters and above rounding errors.
 _FINEST = 1e-6
 
 
-class Cleaned(NamedTuple):
+class DroppedOutliers(NamedTuple):
     kept: NDArray[np.int_]
-    """Places of the values that are no outliers. To put anything in place of these would make up evidence."""
+    """Indices of the values that are no outliers. Outliers are not replaced: that would invent evidence."""
     shortest: int
-    """Values that a stretch needs here, so that it is none of the rows that outliers make by chance."""
+    """Values that a stretch needs in this series, so that a chance row of outliers is not one."""
 
 
 def deviation(logs: Values) -> float:
-    """Of single values around their levels, from differences of neighbours: steps and outliers touch few of these."""
+    """Return the standard deviation of values around their levels.
+
+    It is estimated from differences of neighbours, of which steps and outliers affect only a few.
+    """
     import numpy as np
 
     return max(float(_TO_SIGMA * np.median(np.abs(np.diff(logs))) / math.sqrt(2)), _FINEST)
 
 
-def cleaned(logs: Values) -> Cleaned:
-    """The more outliers, the longer a stretch has to be, and the wider the neighbourhood that outvotes them."""
+def drop_outliers(logs: Values) -> DroppedOutliers:
+    """Find the outliers of a series, and the least length of its stretches.
+
+    The more outliers, the longer a stretch has to be and the wider the neighbourhood that outvotes them.
+    """
     import numpy as np
 
     shortest = SHORTEST
     while True:
-        around = _around(logs, shortest - 1)
-        far = np.abs(logs - around) > _FAR * deviation(logs)
+        medians = _local_medians(logs, shortest - 1)
+        far = np.abs(logs - medians) > _OUTLIER_DEVIATIONS * deviation(logs)
         share = float(np.mean(far))
-        if share > _MANY:
-            return Cleaned(np.arange(len(logs)), SHORTEST)
-        needed = _needed(share, len(logs))
+        if share > _MAX_OUTLIERS:
+            return DroppedOutliers(np.arange(len(logs)), SHORTEST)
+        needed = _shortest_stretch(share, len(logs))
         if needed <= shortest:
-            return Cleaned(np.flatnonzero(~far), shortest)
+            return DroppedOutliers(np.flatnonzero(~far), shortest)
         shortest = needed
 
 
-def _around(logs: Values, neighbours: int) -> Values:
-    """The median of so many values on each side; near the ends, that of the nearest whole neighbourhood."""
+def _local_medians(logs: Values, neighbours: int) -> Values:
+    """Return the median of that many neighbours on each side; near the ends, of the nearest whole neighbourhood."""
     import numpy as np
 
     windows = np.lib.stride_tricks.sliding_window_view(logs, min(2 * neighbours + 1, len(logs)))
@@ -67,17 +73,18 @@ def _around(logs: Values, neighbours: int) -> Values:
     return np.pad(medians, (before, len(logs) - len(medians) - before), mode="edge")
 
 
-def _needed(share: float, count: int) -> int:
-    """Values of a stretch, for that share of outliers in a series so long."""
+def _shortest_stretch(share: float, count: int) -> int:
+    """Return the least length of a stretch, for that share of outliers in a series of that length."""
     return math.ceil(math.log(_ROWS / count) / math.log(share)) if 0 < share < 1 else 1
 
 
-def segmented(logs: Values, shortest: int, penalty: float) -> list[int]:
-    """Where stretches begin, after the first: least sum of squares plus `penalty` for each of them, exactly."""
+def segment(logs: Values, shortest: int, penalty: float) -> list[int]:
+    """Return where stretches begin, after the first: the exact minimum of the sum of squares plus `penalty` for
+    each."""
     import numpy as np
 
     count = len(logs)
-    values = logs - logs.mean()  # sums of squares of what is far from 0 would cancel
+    values = logs - logs.mean()  # sums of squares of values far from 0 would lose digits
     sums, squares = (np.concatenate(([0.0], np.cumsum(x))) for x in (values, values**2))
     best = np.full(count + 1, np.inf)
     best[0] = -penalty
@@ -95,7 +102,7 @@ def segmented(logs: Values, shortest: int, penalty: float) -> list[int]:
 
 
 def best_split(logs: Values, shortest: int) -> int:
-    """Of two stretches: where the second begins."""
+    """Return where the second of two stretches begins."""
     import numpy as np
 
     place = np.arange(shortest, len(logs) - shortest + 1)

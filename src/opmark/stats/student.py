@@ -1,4 +1,4 @@
-"""Student's distribution, without a library whose import takes longer than most commands.
+"""Student's t-distribution. SciPy has it, but importing SciPy takes longer than most commands.
 
 The tail is the incomplete beta function by its continued fraction, evaluated in Lentz's way; the quantile is Newton's
 method on the logarithm of the tail, from Hill's expansion. Both are held against SciPy in `tests/stats`.
@@ -19,7 +19,7 @@ _NORMAL = NormalDist()
 
 
 def tail(t: float, freedom: float) -> float:
-    """Probability of more than `t`."""
+    """Return the probability of a value above `t`."""
     if t < 0:
         return 1.0 - tail(-t, freedom)
     return 0.0 if math.isinf(t) else 0.5 * _beta_of_half(freedom, t)
@@ -27,14 +27,14 @@ def tail(t: float, freedom: float) -> float:
 
 @lru_cache(maxsize=65536)
 def quantile(probability: float, freedom: float) -> float:
-    """Where the probability of less is `probability`, which lies between 0 and 1."""
+    """Return the value below which a draw lies with `probability`, which is between 0 and 1."""
     if probability == 0.5:
         return 0.0
     return -_upper(probability, freedom) if probability < 0.5 else _upper(1.0 - probability, freedom)
 
 
 def _upper(p: float, freedom: float) -> float:
-    """Where the probability of more is `p`, below one half."""
+    """Return the value above which a draw lies with probability `p`, which is below one half."""
     if freedom == 1:
         return 1.0 / math.tan(math.pi * p)
     if freedom == 2:
@@ -44,13 +44,13 @@ def _upper(p: float, freedom: float) -> float:
         above = tail(t, freedom)
         step = (math.log(above) - goal) * above / _density(t, freedom)
         t = max(t + step, t / 2)
-        if abs(step) <= _CLOSE * t:  # the next one would be about the square of it
+        if abs(step) <= _CLOSE * t:  # Newton's next step would be about the square of this one
             break
     return t
 
 
 def _first_guess(p: float, freedom: float) -> float:
-    """Hill's expansion around the normal distribution; far out, where that fails, the power of t that the tail is."""
+    """Return Hill's expansion around the normal distribution; far out, where it fails, the inverse of the power law."""
     z = _NORMAL.inv_cdf(1.0 - p) if p > _EXACT else math.sqrt(-2 * math.log(p))
     if p >= 0.05 or freedom >= 3 + z * z:
         return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
@@ -59,7 +59,7 @@ def _first_guess(p: float, freedom: float) -> float:
 
 
 def _log_constant(freedom: float) -> float:
-    """Of the density."""
+    """Return the logarithm of the density's constant factor."""
     return math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - math.log(freedom * math.pi) / 2
 
 
@@ -68,7 +68,7 @@ def _density(t: float, freedom: float) -> float:
 
 
 def _beta_of_half(freedom: float, t: float) -> float:
-    """The regularized incomplete beta function of freedom / 2 and 1 / 2, at freedom / (freedom + t^2)."""
+    """Return the regularized incomplete beta function of freedom / 2 and 1 / 2, at freedom / (freedom + t^2)."""
     if t * t == 0:
         return 1.0
     a, b = freedom / 2, 0.5
@@ -76,26 +76,25 @@ def _beta_of_half(freedom: float, t: float) -> float:
     scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     front = math.exp(scale - a * math.log1p(t * t / freedom) + b * math.log(rest))
     if x < (a + 1) / (a + b + 2):
-        return front * _fraction(a, b, x) / a
-    return 1.0 - front * _fraction(b, a, rest) / b
+        return front * _continued_fraction(a, b, x) / a
+    return 1.0 - front * _continued_fraction(b, a, rest) / b
 
 
-def _fraction(a: float, b: float, x: float) -> float:
-    c, d = 1.0, 1.0 / _away(1.0 - (a + b) * x / (a + 1))
+def _continued_fraction(a: float, b: float, x: float) -> float:
+    c, d = 1.0, 1.0 / _avoid_zero(1.0 - (a + b) * x / (a + 1))
     total = d
     for m in range(1, _MOST_TERMS):
         for term in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
         ):
-            d = 1.0 / _away(1.0 + term * d)
-            c = _away(1.0 + term / c)
+            d = 1.0 / _avoid_zero(1.0 + term * d)
+            c = _avoid_zero(1.0 + term / c)
             total *= c * d
         if abs(c * d - 1.0) < _EXACT:
             break
     return total
 
 
-def _away(value: float) -> float:
-    """From zero."""
+def _avoid_zero(value: float) -> float:
     return value if abs(value) > _TINY else _TINY

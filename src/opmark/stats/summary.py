@@ -1,4 +1,4 @@
-"""Order statistics of one set of samples. Pure, and quick on short lists, where NumPy's start-up would dominate."""
+"""Order statistics of one set of samples, without NumPy, whose import would dominate on short lists."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ __all__ = ["far_off", "median", "noise", "relative_deviation", "robust_deviation
 
 # Makes the median absolute deviation of a normal sample an estimate of its standard deviation.
 _TO_SIGMA = 1.4826
-# As many robust standard deviations as hyperfine takes for an outlier, where that is a difference that matters.
+# An outlier is this many robust standard deviations above the median (hyperfine's limit) and this much larger than it.
 _OUTLIER_LIMIT = 14.826
 _OUTLIER_MATTERS = 1.2
 
 
 def robust_deviation(values: Sequence[float]) -> float:
-    """An estimate of the standard deviation that a few outliers do not move."""
+    """Estimate the standard deviation in a way that a few outliers do not affect."""
     centre = median(values)
     return _TO_SIGMA * median([abs(value - centre) for value in values])
 
 
 def far_off(values: Sequence[float]) -> float:
-    """A sample above this is an outlier."""
+    """Return the limit above which a sample is an outlier."""
     centre = median(values)
     return max(_OUTLIER_MATTERS * centre, centre + _OUTLIER_LIMIT * robust_deviation(values))
 
 
 def relative_deviation(values: Sequence[float]) -> float:
-    """Standard deviation over mean, for a few values of which each counts."""
+    """Return standard deviation over mean, for a few values without outliers."""
     mean = fmean(values)
     return stdev(values) / mean if len(values) > 1 and mean > 0 else 0.0
 
 
 def noise(values: Sequence[float]) -> float:
-    """Robust relative spread: what the standard deviation over the mean would be without outliers."""
+    """Return the robust relative spread: what standard deviation over mean would be without outliers."""
     centre = median(values)
     return robust_deviation(values) / centre if centre > 0 else 0.0

@@ -74,7 +74,7 @@ def lines(compared: Compared) -> list[str]:
 
 def differences(compared: Compared) -> list[Difference]:
     return [
-        Difference(printable(name), *(fact(name, value) or "not told" for value in both))
+        Difference(printable(name), *(fact(name, value) or "unknown" for value in both))
         for name, both in compared.differing.items()
     ]
 

@@ -144,7 +144,7 @@ def test_a_database_that_cannot_be_read_says_why(forgotten: Any, monkeypatch: py
 def test_a_database_that_takes_forever_is_the_users_message_and_no_traceback(
     forgotten: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opinfo, "_PATIENCE", 0.01)
+    monkeypatch.setattr(opinfo, "_TIMEOUT", 0.01)
     with pytest.raises(UserError, match="could not be read within"):
         forgotten()
 

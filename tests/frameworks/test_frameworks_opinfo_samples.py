@@ -112,7 +112,7 @@ def test_the_sizes_of_the_database_are_as_they_were() -> None:
     before = (module.S, module.M, module.L, module.make_tensor, linalg.make_tensor)
     call(BY_SIZES, "auto", enlarged=True)
     assert (module.S, module.M, module.L, module.make_tensor, linalg.make_tensor) == before
-    with suppress(ZeroDivisionError), samples._sizes_set({"S": 77}):
+    with suppress(ZeroDivisionError), samples._set_sizes({"S": 77}):
         assert module.S == 77
         raise ZeroDivisionError
     assert (module.S, module.M, module.L, module.make_tensor, linalg.make_tensor) == before
@@ -120,11 +120,11 @@ def test_the_sizes_of_the_database_are_as_they_were() -> None:
 
 def test_a_tensor_that_would_not_fit_is_not_made() -> None:
     with pytest.raises(ValueError, match="too large"):
-        samples._bounded((1 << 12, 1 << 12, 1 << 12), device="cpu", dtype=torch.float32)
+        samples._make_bounded_tensor((1 << 12, 1 << 12, 1 << 12), device="cpu", dtype=torch.float32)
     with pytest.raises(ValueError, match="too large"):
-        samples._bounded(1 << 12, 1 << 12, device="cpu", dtype=torch.float32)
-    assert samples._bounded(3, 4, device="cpu", dtype=torch.float32).shape == (3, 4)
-    assert samples._bounded((3, 4), device="cpu", dtype=torch.float32).shape == (3, 4)
+        samples._make_bounded_tensor(1 << 12, 1 << 12, device="cpu", dtype=torch.float32)
+    assert samples._make_bounded_tensor(3, 4, device="cpu", dtype=torch.float32).shape == (3, 4)
+    assert samples._make_bounded_tensor((3, 4), device="cpu", dtype=torch.float32).shape == (3, 4)
 
 
 # A longer first axis: entries that are made up, because those of the database may change with torch.
@@ -257,7 +257,7 @@ def test_arguments_are_told_as_they_would_be_written() -> None:
     ],
 )
 def test_an_argument_is_told_in_short(value: Any, text: str) -> None:
-    assert samples._described(value) == text
+    assert samples._describe(value) == text
 
 
 def test_nothing_that_is_told_is_longer_than_a_line() -> None:
@@ -270,7 +270,7 @@ def test_nothing_that_is_told_is_longer_than_a_line() -> None:
 
 
 def test_every_entry_is_told_with_its_function_types_and_gradient() -> None:
-    listed = {entry.name: entry for entry in (Entry(*fields) for fields in samples._listing())}
+    listed = {entry.name: entry for entry in (Entry(*fields) for fields in samples._list_entries())}
     assert listed.keys() == database().keys()
     pad = listed["nn.functional.pad/reflect"]
     assert (pad.function, pad.differentiable) == ("nn.functional.pad", True)

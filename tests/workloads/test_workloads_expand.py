@@ -156,7 +156,7 @@ def test_an_alias_is_the_operator_itself():
         ({"a.z": [[1, 1]]}, "$.cases[1].params.a.z: operator `toy` has no parameter `z`"),
         ({"a": []}, "$.cases[1].params.a: an empty list expands to no case"),
         ({"a.b": []}, "$.cases[1].params.a.b: an empty list expands to no case"),
-        ({"a": 1, "a.b": [[1, 2]]}, "$.cases[1].params: parameter `a` stands on two axes"),
+        ({"a": 1, "a.b": [[1, 2]]}, "$.cases[1].params: parameter `a` is on two axes"),
         ({"b": 1}, "$.cases[1].params: operator `toy` needs `a`"),
         ({"a": [1, 13]}, "$.cases[1].params: operator `toy`: parameter `a` must not be 13 (got 13)"),
     ],
@@ -375,7 +375,7 @@ def test_phases_tags_and_gradients_of_a_callable_arrive():
         ({}, "is a callable and needs arguments", "$.cases[0]"),
         ({"args": ["4 float32"], "sizes": ["small"]}, "has no sizes", "$.cases[0].sizes"),
         ({"args": ["4 float31"]}, "expected an element type, got `float31`", "$.cases[0]"),
-        ({"args": ["{n} float32"]}, "`{n}` stands for a parameter that is not given", "$.cases[0]"),
+        ({"args": ["{n} float32"]}, "`{n}` stands for a parameter that has no value", "$.cases[0]"),
         ({"args": ["{n} float32"], "params": {"n": []}}, "an empty list expands to no case", "$.cases[0].params.n"),
         ({"args": ["4 float32"], "params": {"a.b": [[1]]}}, "", "$.cases[0].params.a.b"),
         ({"args": ["4 float32"], "params": {"a": 1, "a.b": [[1, 2]]}}, "", "$.cases[0].params"),
@@ -489,7 +489,7 @@ def test_where_it_comes_in_none_of_them_that_is_said():
 
 
 def test_elements_do_not_stand_beside_sizes():
-    with pytest.raises(InvalidFile, match=r"w\.yaml: \$\.cases\[0\]\.elements: stands beside `sizes`"):
+    with pytest.raises(InvalidFile, match=r"w\.yaml: \$\.cases\[0\]\.elements: cannot be combined with `sizes`"):
         swept("exp", 10**4, sizes=["small"])
 
 
@@ -512,5 +512,5 @@ def test_a_number_of_elements_that_is_none_is_a_mistake():
 def test_a_series_of_bytes_is_a_list_also_within_one() -> None:
     workload = Workload(1, "w", [Entry("all_reduce", {"size": ["8..32", 100, "1K..2K"]})])
     assert [case.params["size"] for case in expand(workload, find_shipped)] == [8, 16, 32, 100, 1024, 2048]
-    with pytest.raises(InvalidFile, match="has no end"):
+    with pytest.raises(InvalidFile, match="is empty or endless"):
         expand(Workload(1, "w", [Entry("all_reduce", {"size": ["64..8"]})]), find_shipped)

@@ -199,7 +199,7 @@ def test_a_file_that_is_no_mapping_says_what_it_needs(complaint, text, got):
 
 def test_a_newer_format_is_named_before_its_unknown_keys(complaint):
     error = complaint("schema: 7\nname: mine\naxes: {}\n")
-    assert error.message == "w.yaml: is of format version 7; this opmark reads up to 1"
+    assert error.message == "w.yaml: the file has format version 7; this opmark reads up to 1"
     assert error.hint == "upgrade opmark"
 
 

@@ -1,1 +1,1 @@
-"""Operators that the frameworks themselves name: any callable of theirs, and every entry of their databases."""
+"""Operators named by the frameworks themselves: any of their callables, and every entry of their databases."""

@@ -1,4 +1,4 @@
-"""A call of a framework's own function: what is timed, and what is known of it besides."""
+"""A call of a framework's own function, with the tensors that it uses."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ class Call(partial[Any]):
     """A launch as fast as a `partial`, with the tensors that it works on."""
 
     reads: Sequence[Any] = ()
-    """Tensors that it takes, arguments and weights."""
+    """Tensors that the call reads: arguments and weights."""
     leaves: Sequence[Any] = ()
-    """Those of them whose gradients a backward pass computes, where no one says which."""
+    """Tensors whose gradients a backward pass computes, unless the case chooses them."""
 
     described: str = ""
-    """Its arguments as text, where its parameters do not say them."""
+    """The arguments as text, if the parameters of the case do not contain them."""
     outputs: Callable[[Any], Any] = staticmethod(lambda found: found)
-    """What of the result has a gradient that makes sense."""
+    """Selects the part of the result that has a meaningful gradient."""
 
     def flat(self) -> tuple[Any, ...]:
-        """The same, with every tensor that comes out, however deep it is nested."""
+        """Call the function and return every tensor of its result, however deeply nested."""
         return tuple(nested(self.outputs(self())))
 
 
 def nested(value: Any) -> Iterator[Any]:
-    """The tensors in lists, tuples and dictionaries; numbers, texts and None are left out."""
+    """Yield the tensors in lists, tuples and dictionaries; numbers, texts and None are left out."""
     if isinstance(value, dict):
         for item in value.values():
             yield from nested(item)
     elif isinstance(value, list | tuple):
         for item in value:
             yield from nested(item)
-    elif hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, type):  # as numpy.float32 is
+    elif (
+        hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, type)
+    ):  # types such as numpy.float32 have both
         yield value

@@ -1,4 +1,4 @@
-"""Any callable as an operator: `torch.baddbmm`, `torch.nn.Linear`, `numpy.cumsum`, `package.module:function`."""
+"""Make an operator of any callable: `torch.baddbmm`, `torch.nn.Linear`, `numpy.cumsum`, `package.module:function`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,23 @@ from opmark.schema.cost import nbytes
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _SCHEMA = re.compile(r"[a-z]\w*::\w+(\.\w+)?")
-# Packages whose functions take another framework's arrays.
+# Packages whose functions take the arrays of another framework.
 _TAKES = {"scipy": "numpy"}
 
 PARAMS = (
     Param("args", "arguments", "positional arguments; a tensor is written as 8x64 float32", []),
     Param("kwargs", "arguments", "arguments by name", {}),
-    Param("build", "arguments", "of a class: what it is built with, {args: [...], kwargs: {...}}", None),
+    Param(
+        "build",
+        "arguments",
+        "arguments of a class's constructor: {args: [...], kwargs: {...}}",
+        None,
+    ),
 )
 
 
 def operator_of(name: str) -> Operator | None:
-    """The operator that calls what `name` names; None where that is not the name of a callable."""
+    """Return the operator that calls `name`; None if that cannot be the name of a callable."""
     frameworks = _frameworks(name)
     if not frameworks:
         return None
@@ -47,12 +52,12 @@ def operator_of(name: str) -> Operator | None:
 
 
 def _path(name: str) -> str:
-    """Where to find it: `aten::mm` as TorchScript writes it is `torch.ops.aten.mm`."""
+    """Return the dotted path of a name: `aten::mm`, as TorchScript writes it, is `torch.ops.aten.mm`."""
     return f"torch.ops.{name.replace('::', '.')}" if _SCHEMA.fullmatch(name) else name.replace(":", ".")
 
 
 def _frameworks(name: str) -> tuple[str, ...]:
-    """Whose tensors it takes: by the first word; a function of one's own takes those of any."""
+    """Return the frameworks whose tensors a callable takes: by its first word; for `module:function`, all of them."""
     if _SCHEMA.fullmatch(name):
         return ("torch",)
     known = {info.framework: None for info in backends().values() if info.computes and info.callables}
@@ -64,7 +69,7 @@ def _frameworks(name: str) -> tuple[str, ...]:
 
 
 def found(name: str) -> Any:
-    """What a name names, its framework imported; UserError where it is none, or nothing that can be called."""
+    """Import and return the callable of a name; UserError if there is none, or if it cannot be called."""
     function = resolve(_path(name))
     if not callable(function):
         raise UserError(f"`{name}` is a {type(function).__name__} and cannot be called", "name a function or a class")
@@ -82,17 +87,17 @@ def _no_reference(p: Params, **inputs: Any) -> Any:
 
 def _builder(name: str, framework: str) -> Any:
     def build(p: Params, **held: Any) -> Launch:
-        function, given = found(name), {key: _bare(tensor) for key, tensor in held.items()}
+        function, given = found(name), {key: _tensor_of(tensor) for key, tensor in held.items()}
         if p["build"] is not None and not isinstance(function, type):
-            raise UserError(f"`{name}` is a function, and only a class is built first", "leave `build` out")
+            raise UserError(f"`{name}` is a function, but `build` is for classes", "leave `build` out")
         dtype = _dtypes(framework)
         weights: list[Any] = []
         if p["build"] is not None or isinstance(function, type):
-            function = _built(function, p["build"] or {}, given, dtype)
+            function = _construct(function, p["build"] or {}, given, dtype)
             weights = list(function.parameters()) if hasattr(function, "parameters") else []
         args = assembled(p["args"], "args", given, dtype)
         kwargs = _by_name(p["kwargs"], "kwargs", given, dtype)
-        call = Call(*_waiting(framework), function, *args, **kwargs)
+        call = Call(*_wait_prefix(framework), function, *args, **kwargs)
         call.reads = [*nested([args, kwargs]), *weights]
         call.leaves = [tensor for tensor in call.reads if _differentiable(tensor)]
         return call
@@ -100,22 +105,22 @@ def _builder(name: str, framework: str) -> Any:
     return build
 
 
-def _bare(tensor: Any) -> Any:
-    """What a place holds, where the framework's tensors live in such: a call takes the tensor itself."""
+def _tensor_of(tensor: Any) -> Any:
+    """Return the tensor itself, out of the slot that some frameworks' tensors are kept in."""
     return tensor.value if isinstance(tensor, Held) else tensor
 
 
-def _waiting(framework: str) -> tuple[Any, ...]:
-    """What stands in front of a function whose call returns before its work is done, without saying when it is."""
-    return (partial(_and_wait, resolve("jax.block_until_ready")),) if framework == "jax" else ()
+def _wait_prefix(framework: str) -> tuple[Any, ...]:
+    """Return a wrapper that waits, for a framework whose calls return before their work is done."""
+    return (partial(_call_and_wait, resolve("jax.block_until_ready")),) if framework == "jax" else ()
 
 
-def _and_wait(wait: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _call_and_wait(wait: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
     return wait(function(*args, **kwargs))
 
 
-def _built(cls: Any, spec: Any, given: Any, dtype: Any) -> Any:
-    """An object of a class, on the device of the arguments."""
+def _construct(cls: Any, spec: Any, given: Any, dtype: Any) -> Any:
+    """Construct an object of a class, on the device of the arguments."""
     parts = spec if isinstance(spec, dict) else {"args": spec}
     built = cls(
         *assembled(parts.get("args", []), "build", {}, dtype),
@@ -137,7 +142,7 @@ def _dtypes(framework: str) -> Any:
 
 
 def _differentiable(tensor: Any) -> bool:
-    """Whether it could have a gradient, by the name of its element type."""
+    """Return whether a tensor can have a gradient, by the name of its element type."""
     return str(tensor.dtype).removeprefix("torch.").startswith(("float", "bfloat", "complex"))
 
 
@@ -148,7 +153,7 @@ class _Callables:
         return operator_of(name)
 
     def names(self, pattern: str) -> None:
-        return None  # nobody lists every function that there is
+        return None  # there is no list of all callables
 
 
 CALLABLES = _Callables()

@@ -1,4 +1,4 @@
-"""How much of a framework can be measured, and how: curated, as a callable, with the framework's own sample."""
+"""List the operators of a framework and how each can be measured: curated, as a callable, with a sample."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from opmark.schema import Record
 from opmark.schema.coverage import Coverage, Covered
 
 FRAMEWORKS = ("torch", "numpy")
-# A run with at least so many operators of a framework's database was about all of them.
-_MOST_OF_THEM = 500
+# A run with at least this many operators of a framework's database was meant to measure all of them.
+_LEAST_OPERATORS = 500
 _BY = ("framework", "backend")
 
 
 def grouping(by: str) -> str:
-    """What coverage may be told by."""
+    """Check the value of `--by`."""
     if by not in _BY:
         raise UnknownName("grouping", by, _BY)
     return by
 
 
 def coverage(framework: str, run: str = "", records: Sequence[Record] = ()) -> Coverage:
-    """`records`: those of a run of the framework's own operators, if there was one."""
+    """Return the coverage of a framework; `records` are those of a run of its own operators, if there is one."""
     if framework not in FRAMEWORKS:
         raise UnknownName("framework", framework, FRAMEWORKS)
     found = _torch(_outcomes(records)) if framework == "torch" else _numpy()
@@ -33,16 +33,16 @@ def coverage(framework: str, run: str = "", records: Sequence[Record] = ()) -> C
 
 
 def last_of_most(store: Store, framework: str) -> tuple[str, list[Record]]:
-    """The newest run of nearly all operators of a framework's database, and its records of them; or nothing."""
+    """Return the newest run of nearly all operators of a framework's database and its records, or ("", [])."""
     for run in store.runs() if framework == "torch" else ():
         records = [record for record in store.records(run.id) if record.task.case.op.startswith(PREFIX)]
-        if len({record.task.case.op for record in records}) >= _MOST_OF_THEM:
+        if len({record.task.case.op for record in records}) >= _LEAST_OPERATORS:
             return run.id, records
     return "", []
 
 
 def _curated(framework: str) -> dict[str, list[str]]:
-    """Names of catalogue operators by the function of the framework that they call."""
+    """Return the names of catalogue operators by the framework's function that they call."""
     found: dict[str, list[str]] = {}
     for operator in catalogue().values():
         for implementation in (one for one in candidates(operator) if one.framework == framework):
@@ -68,7 +68,7 @@ def _torch(outcomes: Mapping[str, dict[str, str]]) -> list[Covered]:
 
 
 def _numpy() -> list[Covered]:
-    """Every function that NumPy names for arrays: it has no database of them."""
+    """List every public function of NumPy, which has no operator database."""
     import numpy
 
     curated = _curated("numpy")
@@ -91,6 +91,6 @@ def _outcomes(records: Sequence[Record]) -> dict[str, dict[str, str]]:
         if case.op.startswith(PREFIX):
             became = record.status if record.status == "ok" else f"{record.status}: {record.reason}"
             phases = found.setdefault(case.op.removeprefix(PREFIX), {})
-            if phases.get(case.phase, "ok") == "ok":  # of several processes, the one that failed is told
+            if phases.get(case.phase, "ok") == "ok":  # a failure in one of several processes wins
                 phases[case.phase] = became
     return found

@@ -1,4 +1,4 @@
-"""Operators x backends: what has an implementation where, and what stored runs have verified of it."""
+"""Tabulate operators x backends: which implementations exist, and which of them stored runs have verified."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from opmark.schema.coverage import Implemented, Matrix
 
 
 def matrix(store: Store) -> Matrix:
-    """From the registry and what is stored. What fails on purpose, and what computes nothing, is no part of it."""
+    """Make the matrix from the registry and the store, without operators that fail on purpose and backends that compute
+    nothing."""
     infos = [info for info in backends().values() if info.computes]
     runs, verified = store.runs(), dict[str, dict[str, list[str]]]()
     for run in runs:
-        _note(store.records(run.id), verified)
+        _add_verified(store.records(run.id), verified)
     listed = [operator for operator in catalogue().values() if operator.category != DRILL]
     return Matrix(
         {info.name: info.name.removesuffix(f"-{info.device}") for info in infos},
         [info.name for info in infos if info.differentiates],
-        [_implemented(operator, infos, verified.get(operator.name, {})) for operator in listed],
+        [_coverage_of(operator, infos, verified.get(operator.name, {})) for operator in listed],
         len(runs),
     )
 
 
-def _note(records: Sequence[Record], verified: dict[str, dict[str, list[str]]]) -> None:
-    """By operator and backend; a variant, or another interpreter, is the same backend."""
+def _add_verified(records: Sequence[Record], verified: dict[str, dict[str, list[str]]]) -> None:
+    """Add verified phases by operator and backend; a variant or another interpreter counts as the same backend."""
     for record in records:
         task, check = record.task, record.verification
         if record.status == "ok" and check is not None and check.checked != "none":
@@ -36,7 +37,7 @@ def _note(records: Sequence[Record], verified: dict[str, dict[str, list[str]]]) 
                 phases.append(task.case.phase)
 
 
-def _implemented(operator: Operator, infos: Sequence[BackendInfo], verified: Mapping[str, list[str]]) -> Implemented:
+def _coverage_of(operator: Operator, infos: Sequence[BackendInfo], verified: Mapping[str, list[str]]) -> Implemented:
     labels = {info.name: [one.label for one in implementations(operator, info)] for info in infos}
     lacking = {info.name: reason for info in infos if (reason := info.lacks.get(operator.name)) and labels[info.name]}
     return Implemented(

@@ -1,8 +1,7 @@
-"""Every operator that PyTorch tests itself with: its OpInfo database, as operators `opinfo:NAME`.
+"""Every operator of PyTorch's OpInfo database, which PyTorch tests itself with, as an operator `opinfo:NAME`.
 
-The database says what exists, in which element types, and how arguments look that make sense. It is a private module of
-torch and takes seconds to import, so this side of it imports nothing: names come from a child process, samples are made
-in the worker.
+The database lists operators, their element types and sample arguments. It is a private module of torch and takes
+seconds to import, so this module does not import it: a child process reads the names, and the worker makes the samples.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from opmark.schema.param import choice
 
 PREFIX = "opinfo:"
 _SAMPLES = "opmark.frameworks.opinfo_samples"
-_PATIENCE = 120
+_TIMEOUT = 120
 
 PARAMS = (
-    choice("sample", "which arguments: enlarged where that works, or the smallest that the database has",
+    choice("sample", "which arguments: a sample of the database enlarged if possible, or as it is",
            ("enlarged", "own"), "enlarged"),
-    choice("dtype", "element type; auto: float32 where the operator has it", ("auto", *DTYPES), "auto"),
+    choice("dtype", "element type; auto: float32 if the operator supports it", ("auto", *DTYPES), "auto"),
 )  # fmt: skip
 
 
 class Entry(NamedTuple):
-    """What the database tells of an operator."""
+    """An operator of the database."""
 
     name: str
-    """With its variant, as in `nn.functional.pad/reflect`."""
+    """Name with variant, as in `nn.functional.pad/reflect`."""
     function: str
-    """Its name in torch, as in `nn.functional.pad`."""
+    """Name in torch, as in `nn.functional.pad`."""
     path: str
-    """The function that can be called, as in `torch.nn.functional.pad`; empty where there is none of that name."""
+    """Path of the function, as in `torch.nn.functional.pad`; empty if there is no function of that name."""
     dtypes: list[str]
-    """In which it runs on a CPU."""
+    """Element types that it supports on a CPU."""
     differentiable: bool
 
 
@@ -77,18 +76,19 @@ OPINFO = _OpInfo()
 
 @cache
 def entries() -> tuple[Entry, ...]:
-    """The whole database, read by a child process."""
+    """Return the whole database, read by a child process."""
     if find_spec("torch") is None:
         raise UserError(
-            "torch is not installed, and its operator database comes with it", "pip install 'opmark[torch]'"
+            "torch is not installed, and the operator database is a part of it", "pip install 'opmark[torch]'"
         )
     try:
         done = subprocess.run(
-            [sys.executable, "-m", _SAMPLES], capture_output=True, text=True, timeout=_PATIENCE, check=False
+            [sys.executable, "-m", _SAMPLES], capture_output=True, text=True, timeout=_TIMEOUT, check=False
         )
     except subprocess.TimeoutExpired:
         raise UserError(
-            f"torch's operator database could not be read within {_PATIENCE} s", "try again when less is going on"
+            f"torch's operator database could not be read within {_TIMEOUT} s",
+            "try again on a less busy machine",
         ) from None
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
@@ -97,7 +97,7 @@ def entries() -> tuple[Entry, ...]:
 
 
 def _no_reference(p: Params, **inputs: Any) -> Any:
-    raise Unsupported("the framework's own operator has no reference here")
+    raise Unsupported("operators of the framework's database have no reference")
 
 
 def _builder(name: str) -> Any:

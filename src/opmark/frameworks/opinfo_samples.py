@@ -1,9 +1,9 @@
-"""Samples of torch's operator database, enlarged where that works. Imported in a worker or run as a child, never else.
+"""Make samples of torch's operator database, enlarged if possible. Only a worker or a child process loads this module.
 
-Four ways, the first that gives enough work is taken: element-wise, reducing and spectral operators take any shape and
-say their domain; others make their samples from the sizes S, M, L of torch's test suite, which are set larger for a
-moment; of others the first axis (usually the batch) can be made longer; what is left is measured with the sample as it
-is. Nothing of this depends on time, so that a name means the same work in every run.
+There are four ways, and the first one that gives enough work is taken. Element-wise, reducing and spectral operators
+take any shape and declare their domain. Other samples are made from the sizes S, M, L of torch's test suite, which are
+set larger for a moment. For other operators the first axis (usually the batch) is made longer. The rest is measured
+with the sample as it is. None of this depends on timing, so a name means the same work in every run.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from opmark.frameworks.call import Call, nested
 from opmark.registry import resolve
 
 SHAPE = (1024, 1024)
-# The sizes that samples are made of, larger; where four of them are multiplied, only the smaller ones can be had.
+# Enlarged sizes that samples are made of; samples that multiply four of them only fit with the medium ones.
 _LARGE = {"XS": 8, "S": 64, "M": 64, "L": 64}
 _MEDIUM = {"XS": 6, "S": 24, "M": 24, "L": 24}
 _MOST_SAMPLES = 40
-# Elements of arguments: from so many on, a call is work and not only overhead; with more, it takes too long.
+# Elements of arguments: a call with fewer than _ENOUGH is mostly overhead, one with more than the maximum is too slow.
 _ENOUGH = 10_000
 _MOST_ELEMENTS = 1 << 22
-# Elements that a call may compute in all its steps.
+# Largest number of elements that a call may compute in all its steps.
 _MOST_WORK = 1 << 24
-# The first axis is made longer in such steps, for work may grow with the square of a length; and not endlessly, for
-# some operators take one element of it after the other.
+# The first axis grows by this factor, as work may grow with the square of a length; the length is limited because some
+# operators process one element of it after the other.
 _GROWTH = 4
 _REPEATED = 1 << 18
 _LONGEST = _GROWTH**5
-# A longer axis that is not so many times the work was not worked on.
+# If lengthening an axis does not multiply the work by more than this, the operator ignores the new elements.
 _MORE_WORK = 3
-# How operators say that they do not take such arguments.
+# Exceptions by which operators reject arguments.
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError, AssertionError)
 _PREFERRED = ("float32", "float64", "complex64", "int64", "int32", "uint8", "bool")
 
@@ -52,7 +52,7 @@ class Arguments(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outputs: Callable[[Any], Any] = lambda found: found
-    """What of the result has a gradient that makes sense."""
+    """Selects the part of the result that has a meaningful gradient."""
 
     def tensors(self) -> list[Any]:
         return [t for t in nested([self.args, self.kwargs]) if isinstance(t, torch.Tensor)]
@@ -62,52 +62,53 @@ class Arguments(NamedTuple):
 
 
 Make = Callable[[Any, str, torch.dtype], Arguments | None]
-"""Arguments for an entry on a device in an element type; None where this way is not for it."""
+"""Makes arguments for an entry on a device in an element type; None if this way does not apply."""
 
 
 @cache
 def database() -> dict[str, Any]:
-    """The entries by name; importing them needs a package that only prints test failures."""
+    """Return the entries by name. Importing them needs expecttest, which only prints test failures, so a stub replaces
+    it."""
     try:
         import expecttest  # type: ignore[import-not-found]  # noqa: F401
     except ModuleNotFoundError:
         stub = types.ModuleType("expecttest")
         stub.TestCase = object  # type: ignore[attr-defined]
         sys.modules["expecttest"] = stub
-    with torch.backends.__allow_nonbracketed_mutation():  # importing it forbids to change torch's settings from then on
+    with torch.backends.__allow_nonbracketed_mutation():  # importing it would forbid later changes of torch's settings
         from torch.testing._internal.common_methods_invocations import op_db
 
-    return {_named(entry): entry for entry in op_db}
+    return {_full_name(entry): entry for entry in op_db}
 
 
-def _named(entry: Any) -> str:
+def _full_name(entry: Any) -> str:
     return f"{entry.name}/{entry.variant_test_name}" if entry.variant_test_name else str(entry.name)
 
 
 def call(name: str, dtype: str, *, enlarged: bool) -> Call:
-    """A launch of an entry, with its arguments."""
+    """Return a launch of an entry, with its arguments."""
     entry = database().get(name)
     if entry is None:
         raise Unsupported(f"torch {torch.__version__} has no operator `{name}` in its database")
-    torch.manual_seed(0)  # samples are drawn by torch's own generator
+    torch.manual_seed(0)  # samples come from torch's own generator
     device = torch.get_default_device().type
     chosen = _dtype(entry, device, dtype)
-    with torch.device("cpu"):  # what a sample makes without saying where belongs there
-        larger = _larger(entry, device, chosen) if enlarged else None
-        arguments = larger or _own(entry, device, chosen)
+    with torch.device("cpu"):  # samples expect tensors without a device to be on the CPU
+        larger = _enlarge(entry, device, chosen) if enlarged else None
+        arguments = larger or _largest_sample(entry, device, chosen)
     if arguments is None:
         raise Unsupported("its database entry has no sample for this device and element type")
     return _launch(entry, arguments)
 
 
-def _larger(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
+def _enlarge(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
     for make in (_by_class, _by_sizes(_LARGE), _by_sizes(_MEDIUM), _by_repeating):
         try:
             found = make(entry, device, dtype)
             if found is not None and found.elements() >= _ENOUGH and _work(entry, found) <= _MOST_WORK:
                 return found
         except _REFUSALS:
-            continue  # with arguments made this way
+            continue  # the operator rejects these arguments: try the next way
     return None
 
 
@@ -117,18 +118,18 @@ def _launch(entry: Any, arguments: Arguments) -> Call:
     if entry.supports_autograd:
         found.leaves = [tensor for tensor in found.reads if tensor.requires_grad]
     found.outputs = arguments.outputs
-    found.described = ", ".join(_described(value) for value in [*arguments.args, *arguments.kwargs.items()])
+    found.described = ", ".join(_describe(value) for value in [*arguments.args, *arguments.kwargs.items()])
     return found
 
 
-def _described(value: Any) -> str:
-    """Short: tensors by shape and type, as in a workload."""
+def _describe(value: Any) -> str:
+    """Describe an argument briefly: tensors by shape and type, as in a workload."""
     if isinstance(value, torch.Tensor):
         return f"{'x'.join(map(str, value.shape)) or '()'} {str(value.dtype).removeprefix('torch.')}"
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
-        return f"{value[0]}={_described(value[1])}"
+        return f"{value[0]}={_describe(value[1])}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_described, value))}]"
+        return f"[{', '.join(map(_describe, value))}]"
     return str(value)
 
 
@@ -144,8 +145,8 @@ def _dtype(entry: Any, device: str, asked: str) -> torch.dtype:
     return found
 
 
-class _Counted(TorchDispatchMode):  # type: ignore[misc]  # torch says nothing of its type
-    """Adds up the elements of everything that is computed, and stops where they are too many."""
+class _WorkCounter(TorchDispatchMode):  # type: ignore[misc]  # torch does not declare its type
+    """Counts the elements of everything that is computed, and raises ValueError if they are too many."""
 
     elements = 0
 
@@ -158,8 +159,8 @@ class _Counted(TorchDispatchMode):  # type: ignore[misc]  # torch says nothing o
 
 
 def _work(entry: Any, arguments: Arguments) -> int:
-    """Elements computed by one call; ValueError where that is too many."""
-    with _Counted() as counted:
+    """Return the elements computed by one call; ValueError if they are too many."""
+    with _WorkCounter() as counted:
         entry.op(*arguments.args, **arguments.kwargs)
     return int(counted.elements)
 
@@ -191,8 +192,8 @@ def _tensor(entry: Any, device: str, dtype: torch.dtype, **domain: Any) -> torch
 
 def _by_sizes(sizes: dict[str, int]) -> Make:
     def make(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
-        """The largest of the enlarged samples that is not too large."""
-        with _sizes_set(sizes):
+        """Return the largest of the enlarged samples that is not too large."""
+        with _set_sizes(sizes):
             fitting = [sample for sample in _samples(entry, device, dtype) if sample.elements() <= _MOST_ELEMENTS]
         return max(fitting, key=Arguments.elements, default=None)
 
@@ -200,24 +201,25 @@ def _by_sizes(sizes: dict[str, int]) -> Make:
 
 
 def _by_repeating(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
-    """The first argument with a longer first axis, alone or with all tensors of that length; only if that is work."""
-    own = _own(entry, device, dtype)
+    """Lengthen the first axis of the first argument, alone or with all tensors of that length; None if work does not
+    grow."""
+    own = _largest_sample(entry, device, dtype)
     first = own.args[0] if own and own.args else None
     if own is None or not isinstance(first, torch.Tensor) or first.dim() < 2 or not first.numel():
         return None
     before = _work(entry, own)
     for chosen in (lambda t: t is first, lambda t: t.dim() > 0 and len(t) == len(first)):
-        longer, work = _grown(entry, own, chosen, min(_LONGEST, _REPEATED // first.numel()))
+        longer, work = _grow(entry, own, chosen, min(_LONGEST, _REPEATED // first.numel()))
         if longer and work > _MORE_WORK * before:
             return longer
     return None
 
 
-def _grown(entry: Any, own: Arguments, chosen: Callable[[Any], bool], most: int) -> tuple[Arguments | None, int]:
-    """(the longest that is not too much, its work)."""
+def _grow(entry: Any, own: Arguments, chosen: Callable[[Any], bool], most: int) -> tuple[Arguments | None, int]:
+    """Return (the longest arguments that are not too much work, their work)."""
     found, work, times = None, 0, _GROWTH
     while times <= most and _GROWTH**2 * work < _MOST_WORK:
-        longer = Arguments(*_longer(own, chosen, times), own.outputs)
+        longer = Arguments(*_repeat(own, chosen, times), own.outputs)
         try:
             found, work, times = longer, _work(entry, longer), times * _GROWTH
         except _REFUSALS:
@@ -225,7 +227,7 @@ def _grown(entry: Any, own: Arguments, chosen: Callable[[Any], bool], most: int)
     return found, work
 
 
-def _longer(own: Arguments, chosen: Callable[[Any], bool], times: int) -> tuple[Any, Any]:
+def _repeat(own: Arguments, chosen: Callable[[Any], bool], times: int) -> tuple[Any, Any]:
     def repeated(value: Any) -> Any:
         if not (isinstance(value, torch.Tensor) and value.layout == torch.strided and chosen(value)):
             return value
@@ -235,42 +237,42 @@ def _longer(own: Arguments, chosen: Callable[[Any], bool], times: int) -> tuple[
     return tuple(map(repeated, own.args)), {name: repeated(value) for name, value in own.kwargs.items()}
 
 
-def _own(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
+def _largest_sample(entry: Any, device: str, dtype: torch.dtype) -> Arguments | None:
     return max(_samples(entry, device, dtype), key=Arguments.elements, default=None)
 
 
 def _samples(entry: Any, device: str, dtype: torch.dtype) -> Iterator[Arguments]:
-    """Some of them: making all would take longer than measuring."""
+    """Yield the first samples of an entry: making all of them would take longer than measuring."""
     grad = bool(entry.supports_autograd) and (dtype.is_floating_point or dtype.is_complex)
     for sample in islice(entry.sample_inputs(device, dtype, requires_grad=grad), _MOST_SAMPLES):
         yield Arguments((sample.input, *sample.args), sample.kwargs, sample.output_process_fn_grad)
 
 
 @contextmanager
-def _sizes_set(sizes: dict[str, int]) -> Iterator[None]:
-    """The sizes are constants of several modules, and so is what makes tensors: set in each, and set back."""
+def _set_sizes(sizes: dict[str, int]) -> Iterator[None]:
+    """Set the sizes and `make_tensor`, which are constants of several modules, and restore them afterwards."""
     changed: list[tuple[dict[str, Any], str, Any]] = []
     for names in [vars(module) for name, module in sys.modules.items() if name.startswith("torch.testing._internal")]:
         changed += [(names, name, names[name]) for name in sizes if isinstance(names.get(name), int)]
         changed += [(names, "make_tensor", _make_tensor)] if names.get("make_tensor") is _make_tensor else []
     try:
         for names, name, _ in changed:
-            names[name] = sizes.get(name, _bounded)
+            names[name] = sizes.get(name, _make_bounded_tensor)
         yield
     finally:
         for names, name, before in changed:
             names[name] = before
 
 
-def _bounded(*shape: Any, **options: Any) -> torch.Tensor:
-    """Of five axes of that size, a tensor would not fit into memory."""
+def _make_bounded_tensor(*shape: Any, **options: Any) -> torch.Tensor:
+    """Make a tensor, unless it is so large that it may not fit into memory."""
     sizes = shape[0] if shape and isinstance(shape[0], tuple | list) else shape
     if prod(sizes) > _MOST_ELEMENTS:
         raise ValueError(f"a sample of shape {tuple(sizes)} is too large")
     return _make_tensor(*shape, **options)
 
 
-def _listing(device: str = "cpu") -> list[tuple[str, str, str, list[str], bool]]:
+def _list_entries(device: str = "cpu") -> list[tuple[str, str, str, list[str], bool]]:
     return [
         (
             name,
@@ -284,12 +286,12 @@ def _listing(device: str = "cpu") -> list[tuple[str, str, str, list[str], bool]]
 
 
 def _path(name: str) -> str:
-    """Where the function of that name is: in torch, or a method of its tensors."""
+    """Return the path of a function in torch or of a method of its tensors; empty if there is neither."""
     plain = name.removeprefix("torch.")
-    return next((path for path in (f"torch.{plain}", f"torch.Tensor.{plain}") if _callable(path)), "")
+    return next((path for path in (f"torch.{plain}", f"torch.Tensor.{plain}") if _is_callable(path)), "")
 
 
-def _callable(path: str) -> bool:
+def _is_callable(path: str) -> bool:
     try:
         return callable(resolve(path))
     except UnknownName:
@@ -297,4 +299,4 @@ def _callable(path: str) -> bool:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_listing()))
+    print(json.dumps(_list_entries()))

@@ -1,4 +1,4 @@
-"""Axes to cases: lists multiply, dotted keys zip. A mistake is named with its place in the file."""
+"""Expand the axes of a workload into cases: lists multiply, dotted keys zip. Errors name their place in the file."""
 
 from __future__ import annotations
 
@@ -16,28 +16,24 @@ from opmark.schema.arguments import filled, placeholders
 from opmark.schema.scaling import of_elements
 
 MOST_CASES = 1_000_000
-"""Of one entry: beyond this a product is a mistake, and would take hours to print."""
+"""Limit for one entry: a larger product is a mistake, and would take hours to print."""
 
 Find = Callable[[str], Operator]
-"""The operator of a name; raises UnknownName."""
+"""Returns the operator of a name; raises UnknownName."""
 
 Match = Callable[[str], list[str]]
-"""The names that a name with `*` or `?` stands for; itself for a plain one. Raises UnknownName."""
+"""Returns the names that a pattern with `*` or `?` matches; a plain name alone. Raises UnknownName."""
 
 Axis = list[dict[str, Any]]
-"""The values of an axis, each a few parameters that change together."""
+"""The values of an axis: each sets one or several parameters that change together."""
 
 
-def _itself(name: str) -> list[str]:
-    return [name]
-
-
-def expand(workload: Workload, find: Find, where: str | None = None, match: Match = _itself) -> list[Case]:
-    """Every case of a workload, each once with all its tags, in the order of the file; `where` is that file."""
+def expand(workload: Workload, find: Find, where: str | None = None, match: Match = lambda name: [name]) -> list[Case]:
+    """Return every case of a workload once, with all its tags, in the order of the file; `where` is that file."""
     cases: dict[str, Case] = {}
     for index, entry in enumerate(workload.cases):
         place = _Place(where, f"$.cases[{index}]")
-        with (place / ".op").named():
+        with place / ".op":
             names = match(entry.op)
         for name in names:
             for case in _expand_entry(entry, name, find, place):
@@ -50,18 +46,21 @@ def expand(workload: Workload, find: Find, where: str | None = None, match: Matc
 
 
 def cases_of(entry: Entry, find: Find) -> list[Case]:
-    """Of one entry that no file holds; the same case stands as often as its axes have it."""
+    """Return the cases of one entry that is in no file; a case appears as often as the axes produce it."""
     return list(_expand_entry(entry, entry.op, find, _Place(None, "$")))
 
 
 def merged(case: Case, other: Case) -> Case:
-    """The same case, named twice."""
+    """Join the tags and sources of two mentions of the same case."""
     tags, sources = (*case.tags, *other.tags), (*case.sources, *other.sources)
     return replace(case, tags=tuple(dict.fromkeys(tags)), sources=tuple(dict.fromkeys(sources)))
 
 
 class _Place(NamedTuple):
-    """A spot in a file, to name in complaints; a workload that no file holds has none."""
+    """A place in a file, for error messages; a workload that is in no file has none.
+
+    As a context manager it adds the place to errors that are raised inside.
+    """
 
     where: str | None
     path: str
@@ -69,40 +68,36 @@ class _Place(NamedTuple):
     def __truediv__(self, step: str) -> _Place:
         return _Place(self.where, self.path + step)
 
-    def complaint(self, message: str, hint: str | None = None) -> InvalidFile:
+    def error(self, message: str, hint: str | None = None) -> InvalidFile:
         return InvalidFile(f"{self.where}: {self.path}: {message}" if self.where else message, hint)
-
-    def named(self) -> _Place:
-        """As a context: a complaint from inside is repeated with its place in front."""
-        return self
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, InvalidParameter | UnknownName):
-            raise self.complaint(error.message, error.hint) from None
+            raise self.error(error.message, error.hint) from None
 
 
 def _expand_entry(entry: Entry, name: str, find: Find, place: _Place) -> Iterator[Case]:
-    with (place / ".op").named():
+    with place / ".op":
         operator = find(name)
     if not entry.phases:
-        raise (place / ".phases").complaint("expands to no case", "leave it out, or give `forward`")
+        raise (place / ".phases").error("expands to no case", "leave it out, or give `forward`")
     if "args" in operator.by_name:
         yield from _expand_callable(entry, operator, place)
         return
     if (entry.args, entry.kwargs, entry.build) != (None, None, None):
-        raise place.complaint(
+        raise place.error(
             f"`{operator.name}` takes parameters, not args, kwargs or build",
             f"`opmark describe {operator.name}` lists them; a callable is named with its framework, as torch.add is",
         )
     axes = [_axis(operator, key, value, place / f".params.{key}") for key, value in entry.params.items()]
-    _no_name_twice(axes, place / ".params")
+    _refuse_repeated_names(axes, place / ".params")
     tags, wrt = tuple(entry.tags), _gradients(operator, entry, place / ".wrt")
     presets = _presets(operator, entry, place)
-    _not_too_many(len(presets) * prod(len(axis) for axis in axes) * len(entry.phases), place)
-    with (place / ".params").named():
+    _limit_cases(len(presets) * prod(len(axis) for axis in axes) * len(entry.phases), place)
+    with place / ".params":
         for preset, *point in product(presets, *axes):
             params = _complete(operator, preset, point)
             for phase in entry.phases:
@@ -110,33 +105,33 @@ def _expand_entry(entry: Entry, name: str, find: Find, place: _Place) -> Iterato
 
 
 def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterator[Case]:
-    """The parameters of a callable are names of its own choice, used in its arguments as `{name}`."""
+    """Expand an entry for a callable: its parameters have free names, which its arguments use as `{name}`."""
     if entry.sizes:
-        raise (place / ".sizes").complaint(f"`{operator.name}` has no sizes", "write its arguments as tensors")
+        raise (place / ".sizes").error(f"`{operator.name}` has no sizes", "write its arguments as tensors")
     if entry.elements:
-        raise (place / ".elements").complaint(f"`{operator.name}` has no sizes", "write its arguments as tensors")
+        raise (place / ".elements").error(f"`{operator.name}` has no sizes", "write its arguments as tensors")
     if entry.args is None and entry.kwargs is None and entry.build is None:
-        raise place.complaint(
+        raise place.error(
             f"`{operator.name}` is a callable and needs arguments", "give args, as in args: [8x64 float32, 2]"
         )
     unknown = sorted(set(entry.build) - {"args", "kwargs"}) if isinstance(entry.build, dict) else []
     if unknown:
-        raise (place / ".build").complaint(
+        raise (place / ".build").error(
             f"expected args and kwargs, got `{unknown[0]}`", "as in build: {args: [64, 32], kwargs: {bias: false}}"
         )
     written = {"args": entry.args or [], "kwargs": entry.kwargs or {}, "build": entry.build}
     axes = [_free_axis(key, value, place / f".params.{key}") for key, value in entry.params.items()]
-    _no_name_twice(axes, place / ".params")
+    _refuse_repeated_names(axes, place / ".params")
     unused = [name for axis in axes for name in axis[0] if name not in placeholders(written)]
     if unused:
-        raise (place / ".params").complaint(
+        raise (place / ".params").error(
             f"parameter `{unused[0]}` is used in no argument of `{operator.name}`",
             f'write {{{unused[0]}}} where it belongs, as in args: ["{{M}}x64 {{dtype}}"]',
         )
-    _not_too_many(prod(len(axis) for axis in axes) * len(entry.phases), place)
+    _limit_cases(prod(len(axis) for axis in axes) * len(entry.phases), place)
     for point in product(*axes):
         values = {name: value for part in point for name, value in part.items()}
-        with place.named():
+        with place:
             given = {name: operator.param(name).check(filled(node, values)) for name, node in written.items()}
             for name in entry.wrt:
                 if name not in operator.inputs(given):
@@ -156,16 +151,20 @@ def _free_axis(key: str, value: Any, place: _Place) -> Axis:
         return [dict(zip(names, row, strict=True)) for row in _rows(value, names, place)]
     values = value if isinstance(value, list) else [value]
     if not values:
-        raise place.complaint("an empty list expands to no case", "give at least one value")
+        raise place.error("an empty list expands to no case", "give at least one value")
     return [{key: item} for item in values]
 
 
 def _gradients(operator: Operator, entry: Entry, place: _Place) -> tuple[str, ...]:
-    """The inputs named, in the operator's order; nothing where they are all that have a gradient."""
+    """Return the chosen inputs in the operator's order; empty if they are all that have a gradient."""
     for name in entry.wrt:
         if not any(fnmatchcase(name, known) for known in operator.gradients):
-            has = f"it has them for {', '.join(operator.gradients)}" if operator.gradients else "it has none at all"
-            raise place.complaint(f"`{operator.name}` has no gradient for `{name}`", has)
+            has = (
+                f"it has gradients for {', '.join(operator.gradients)}"
+                if operator.gradients
+                else "it has no gradients at all"
+            )
+            raise place.error(f"`{operator.name}` has no gradient for `{name}`", has)
     named = tuple(name for known in operator.gradients for name in entry.wrt if fnmatchcase(name, known))
     return () if named == operator.gradients else tuple(dict.fromkeys(named))
 
@@ -180,20 +179,20 @@ def _complete(operator: Operator, preset: Mapping[str, Any], point: Sequence[Map
 
 
 def _presets(operator: Operator, entry: Entry, place: _Place) -> list[Mapping[str, Any]]:
-    """What `sizes` supply; nothing where there are none."""
+    """Return the parameters that `sizes` or `elements` supply; one empty set if neither is given."""
     if entry.elements:
         if entry.sizes:
-            raise (place / ".elements").complaint("stands beside `sizes`", "give one of them")
+            raise (place / ".elements").error("cannot be combined with `sizes`", "give one of them")
         if min(entry.elements) < 1:
-            raise (place / ".elements").complaint(f"expected numbers of at least 1, got `{min(entry.elements)}`")
-        with (place / ".elements").named():
-            return _swept(operator, entry.elements)
-    with (place / ".sizes").named():
+            raise (place / ".elements").error(f"expected numbers of at least 1, got `{min(entry.elements)}`")
+        with place / ".elements":
+            return _sweep(operator, entry.elements)
+    with place / ".sizes":
         return [operator.preset(size) for size in entry.sizes] or [{}]
 
 
-def _swept(operator: Operator, targets: Sequence[int]) -> list[Mapping[str, Any]]:
-    """The typical preset, larger and smaller; sizes that the operator cannot have are left out."""
+def _sweep(operator: Operator, targets: Sequence[int]) -> list[Mapping[str, Any]]:
+    """Resize the typical preset to each target; targets that the operator does not reach are left out."""
     typical = operator.complete(operator.preset("typical"))
     found = (of_elements(operator, typical, target) for target in targets)
     given = set(operator.preset("typical"))
@@ -201,62 +200,62 @@ def _swept(operator: Operator, targets: Sequence[int]) -> list[Mapping[str, Any]
 
 
 def _axis(operator: Operator, key: str, value: Any, place: _Place) -> Axis:
-    with place.named():
+    with place:
         params = [operator.param(name) for name in key.split(".")]
     if len({param.name for param in params}) < len(params):
-        raise place.complaint("names one parameter twice", "each name of a dotted key stands once")
+        raise place.error("names one parameter twice", "each name may appear only once in a dotted key")
     if len(params) == 1:
-        with place.named():
+        with place:
             value = params[0].spread(value)
     if len(params) > 1:
         rows = _rows(value, [param.name for param in params], place)
     elif not isinstance(value, list) or (params[0].is_shape and not any(isinstance(item, list) for item in value)):
-        with place.named():
+        with place:
             return [{params[0].name: params[0].check(value)}]
     else:
-        with place.named():
+        with place:
             rows = [[item] for part in value for item in _spread(params[0], part)]
     if not rows:
-        raise place.complaint("an empty list expands to no case", "give at least one value")
-    return [_checked(params, row, place / f"[{i}]") for i, row in enumerate(rows)]
+        raise place.error("an empty list expands to no case", "give at least one value")
+    return [_check_row(params, row, place / f"[{i}]") for i, row in enumerate(rows)]
 
 
 def _spread(param: Param, value: Any) -> list[Any]:
-    """A series of sizes within a list is as many values of it."""
+    """Return the values of a series of sizes (`8..64M`), or the value alone."""
     found = param.spread(value)
     return list(found) if found is not value else [value]
 
 
-def _checked(params: Sequence[Param], row: Sequence[Any], place: _Place) -> dict[str, Any]:
-    with place.named():
+def _check_row(params: Sequence[Param], row: Sequence[Any], place: _Place) -> dict[str, Any]:
+    with place:
         return {param.name: param.check(value) for param, value in zip(params, row, strict=True)}
 
 
 def _rows(value: Any, names: list[str], place: _Place) -> list[list[Any]]:
-    """The rows of a dotted key: lists of as many values as there are names."""
+    """Check the rows of a dotted key: lists of as many values as there are names."""
     if not isinstance(value, list):
-        raise place.complaint(
+        raise place.error(
             f"expected a list of [{', '.join(names)}] rows, got `{value}`",
             "a dotted key holds rows",
         )
     for i, row in enumerate(value):
         if not isinstance(row, list) or len(row) != len(names):
-            raise (place / f"[{i}]").complaint(
+            raise (place / f"[{i}]").error(
                 f"expected [{', '.join(names)}], got `{row}`", "each row has a value for each name of the key"
             )
     return value
 
 
-def _not_too_many(cases: int, place: _Place) -> None:
+def _limit_cases(cases: int, place: _Place) -> None:
     if cases > MOST_CASES:
-        raise place.complaint(
-            f"expands to {cases} cases; at most {MOST_CASES} are taken", "use fewer values, or several workloads"
+        raise place.error(
+            f"expands to {cases} cases; at most {MOST_CASES} are allowed", "use fewer values, or several workloads"
         )
 
 
-def _no_name_twice(axes: list[Axis], place: _Place) -> None:
+def _refuse_repeated_names(axes: list[Axis], place: _Place) -> None:
     seen: set[str] = set()
     for name in (name for axis in axes for name in axis[0]):
         if name in seen:
-            raise place.complaint(f"parameter `{name}` stands on two axes", "leave it on one of them")
+            raise place.error(f"parameter `{name}` is on two axes", "leave it on one of them")
         seen.add(name)

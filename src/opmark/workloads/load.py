@@ -1,4 +1,4 @@
-"""Reads workload files, and the suites that ship with opmark."""
+"""Read workload files, and the suites that ship with opmark."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LOOKS = "docs/write-a-workload.md shows what a workload looks like"
 
 
 def load(path: Path) -> Workload:
-    """A workload file, in YAML or (by its ending) JSON."""
+    """Read a workload file: JSON if it ends in .json, else YAML."""
     return workload_of(read(path), str(path))
 
 
 def read(path: Path) -> Any:
-    """Plain data of a file: JSON or CSV by its ending, else YAML. Of CSV, each row as a mapping of texts."""
+    """Return the plain data of a file: JSON or CSV by its ending, else YAML. A row of CSV is a mapping of texts."""
     text, where = _read(path), str(path)
     if path.suffix == ".json":
         return _plain_json(text, where)
@@ -34,7 +34,7 @@ def read(path: Path) -> Any:
 
 
 def suite(name: str) -> Workload:
-    """A workload that ships with opmark."""
+    """Return a workload that ships with opmark."""
     known = {item.name.removesuffix(".yaml"): item for item in _suite_files()}
     if name not in known:
         raise UnknownName("suite", name, known, "opmark list suites")
@@ -56,7 +56,8 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InvalidFile(
-            f"{path}: cannot be read: {error.strerror}", "is the path right? Suites that ship go by --suite"
+            f"{path}: cannot be read: {error.strerror}",
+            "check the path; use --suite for a suite that ships with opmark",
         ) from None
     except UnicodeDecodeError as error:
         raise InvalidFile(
@@ -71,20 +72,21 @@ def _rows(text: str, where: str) -> list[dict[str, str]]:
     for number, row in enumerate(rows[1:], 2):
         if row and len(row) != len(rows[0]):
             raise InvalidFile(
-                f"{where}:{number}: expected {len(rows[0])} values, got {len(row)}", "a value a column, by commas"
+                f"{where}:{number}: expected {len(rows[0])} values, got {len(row)}",
+                "give one value per column",
             )
     return [dict(zip(rows[0], row, strict=True)) for row in rows[1:] if row]
 
 
 def workload_of(data: Any, where: str) -> Workload:
-    """Plain data as a workload; `where` is the file to name in a complaint."""
+    """Convert plain data into a workload; error messages name `where`, the file."""
     if not isinstance(data, dict):
         got = "nothing" if data is None else f"a {type(data).__name__}"
         raise InvalidFile(f"{where}: expected a mapping with `schema`, `name` and `cases`, got {got}", _LOOKS)
     version = data.get("schema")
     if isinstance(version, int) and version > VERSION:
         raise InvalidFile(
-            f"{where}: is of format version {version}; this opmark reads up to {VERSION}", "upgrade opmark"
+            f"{where}: the file has format version {version}; this opmark reads up to {VERSION}", "upgrade opmark"
         )
     workload = convert(data, Workload, where)
     if workload.schema != VERSION:
@@ -94,23 +96,23 @@ def workload_of(data: Any, where: str) -> Workload:
 
 def _plain_json(text: str, where: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, where))
+        return json.loads(text, object_pairs_hook=lambda pairs: _refuse_repeated_keys(pairs, where))
     except json.JSONDecodeError as error:
         raise InvalidFile(f"{where}:{error.lineno}:{error.colno}: {error.msg}", _SYNTAX) from None
-    except (ValueError, RecursionError) as error:  # numbers and nestings beyond reason
+    except (ValueError, RecursionError) as error:  # an integer with too many digits, or too deep nesting
         raise InvalidFile(f"{where}: {error}", _LOOKS) from None
 
 
-def _unique(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
-        raise InvalidFile(f"{where}: key `{twice}` stands twice in one object", "leave one of them out")
+        raise InvalidFile(f"{where}: key `{twice}` appears twice in one object", "leave one of them out")
     return found
 
 
 def read_yaml(text: str, where: str) -> Any:
-    """Plain data; a mistake is named with its line and column in `where`."""
+    """Parse YAML; errors name `where` with line and column."""
     try:
         return yaml.load(text, Loader=_StrictLoader)  # a safe loader, made stricter
     except yaml.MarkedYAMLError as error:
@@ -126,7 +128,7 @@ def read_yaml(text: str, where: str) -> Any:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML as people read it: a key stands once, 1e-5 is a number, and a value that cannot be read says where."""
+    """A safe loader that refuses repeated keys, reads 1e-5 as a number, and says where a malformed value is."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -136,7 +138,7 @@ class _StrictLoader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, str) and key in seen:
                 raise yaml.MarkedYAMLError(
-                    problem=f"key `{key}` stands twice in one mapping", problem_mark=key_node.start_mark
+                    problem=f"key `{key}` appears twice in one mapping", problem_mark=key_node.start_mark
                 )
             seen.add(key if isinstance(key, str) else id(key))
         return super().construct_mapping(node, deep)
@@ -144,7 +146,7 @@ class _StrictLoader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
-        except (ValueError, AttributeError) as error:  # what PyYAML's own constructors raise on a malformed scalar
+        except (ValueError, AttributeError) as error:  # raised by PyYAML's constructors on a malformed scalar
             raise yaml.MarkedYAMLError(problem=str(error), problem_mark=node.start_mark) from None
 
 

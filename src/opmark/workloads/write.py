@@ -1,4 +1,4 @@
-"""A workload as a file: what a person reads first, then one line an entry."""
+"""Write a workload as a file: name and description first, then one line per entry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from opmark.schema import Entry, Workload
 
 
 def yaml_text(workload: Workload) -> str:
-    """Each entry on a line of its own, in the part of YAML that is JSON: quick to write, to read and to search."""
+    """Format a workload with each entry on one line, in the subset of YAML that is JSON: fast to write, read and
+    search."""
     head = {"schema": workload.schema, "name": workload.name, "description": workload.description}
     lines = [f"{key}: {_line(value)}" for key, value in head.items() if value]
     return "\n".join([*lines, "cases:", *(f"  - {_line(_brief(entry))}" for entry in workload.cases)]) + "\n"
@@ -24,11 +25,11 @@ def json_text(workload: Workload) -> str:
 
 
 def compact(entries: Sequence[Entry]) -> list[Entry]:
-    """Neighbours that differ in the values of their parameters alone, as one entry with rows: the same cases, in the
-    same order."""
+    """Join neighbouring entries that differ only in the values of their parameters into one entry with rows. The cases
+    and their order stay the same."""
     found: list[Entry] = []
-    for _, group in groupby(entries, key=_alike):
-        found += _joined(list(group))
+    for _, group in groupby(entries, key=_group_key):
+        found += _join(list(group))
     return found
 
 
@@ -37,17 +38,17 @@ def _line(value: Any) -> str:
 
 
 def _brief(entry: Entry) -> dict[str, Any]:
-    """What differs from the defaults."""
+    """Return the fields that differ from the defaults."""
     usual = msgspec.to_builtins(Entry(entry.op))
     return {key: value for key, value in msgspec.to_builtins(entry).items() if key == "op" or value != usual[key]}
 
 
-def _alike(entry: Entry) -> bytes:
+def _group_key(entry: Entry) -> bytes:
     rest = msgspec.structs.replace(entry, params=dict.fromkeys(entry.params))
     return msgspec.json.encode(rest)
 
 
-def _joined(group: list[Entry]) -> Iterator[Entry]:
+def _join(group: list[Entry]) -> Iterator[Entry]:
     first = group[0]
     constant = {k: v for k, v in first.params.items() if all(entry.params[k] == v for entry in group)}
     changing = [name for name in first.params if name not in constant]
@@ -60,5 +61,5 @@ def _joined(group: list[Entry]) -> Iterator[Entry]:
 
 
 def _value(written: Any) -> Any:
-    """A list that is one value is written as an axis of one."""
+    """Unwrap a list value, which an entry writes as an axis of one value."""
     return written[0] if isinstance(written, list) and len(written) == 1 and isinstance(written[0], list) else written

@@ -79,12 +79,12 @@ def test_a_counter_that_moves_on_and_stops_again_is_waited_for(
 
 
 def test_a_counter_that_stands_still_is_no_counter(consume: Callable[..., tuple[Measurement, int]]) -> None:
-    with pytest.raises(Unsupported, match="stood still for 5 s"):
+    with pytest.raises(Unsupported, match="did not change for 5 s"):
         consume(lambda calls, _: 7.0)
 
 
 def test_a_counter_that_stops_to_answer_is_no_counter(consume: Callable[..., tuple[Measurement, int]]) -> None:
-    with pytest.raises(Unsupported, match="does not answer any more"):
+    with pytest.raises(Unsupported, match="stopped answering"):
         consume(lambda calls, _: float(calls) if calls < 600 else None)
 
 

@@ -14,7 +14,7 @@ from worlds import OPTIONS, cases, operators
 
 from opmark.errors import InvalidParameter, WrongResult
 from opmark.interfaces import Peers
-from opmark.operators._exchange import divided, finite_calls, spans
+from opmark.operators._exchange import divide, finite_calls, spans
 from opmark.operators.moe_exchange import got_rows, order, sent_rows
 from opmark.registry import operator
 from opmark.schema import EFFORTS, Case, Settings, Task
@@ -164,13 +164,13 @@ def test_what_cannot_be_is_refused(name: str, given: dict[str, Any], says: str) 
 
 
 def test_balanced_parts_are_the_same_and_others_differ_by_as_much_as_was_asked_for() -> None:
-    assert divided(1200, 4, 0.0) == (300, 300, 300, 300)
+    assert divide(1200, 4, 0.0) == (300, 300, 300, 300)
     for row in range(5):
-        found = divided(1200, 4, 0.5, row)
+        found = divide(1200, 4, 0.5, row)
         assert sum(found) == 1200
         assert max(abs(part - 300) for part in found) == 150
-        assert found == divided.__wrapped__(1200, 4, 0.5, row), "every rank finds the same"
-    assert divided(1200, 4, 0.5, 0) != divided(1200, 4, 0.5, 1)
+        assert found == divide.__wrapped__(1200, 4, 0.5, row), "every rank finds the same"
+    assert divide(1200, 4, 0.5, 0) != divide(1200, 4, 0.5, 1)
 
 
 @pytest.mark.parametrize("imbalance", [0.0, 0.3, 1.0])
@@ -178,14 +178,14 @@ def test_balanced_parts_are_the_same_and_others_differ_by_as_much_as_was_asked_f
     ("total", "among", "least", "most"), [(7, 7, 1, 7), (10, 3, 1, 10), (12, 4, 0, 3), (9, 4, 0, 3)]
 )
 def test_parts_keep_their_bounds(total: int, among: int, least: int, most: int, imbalance: float) -> None:
-    found = divided(total, among, imbalance, 0, least, most)
+    found = divide(total, among, imbalance, 0, least, most)
     assert sum(found) == total
     assert len(found) == among
     assert least <= min(found) <= max(found) <= most
 
 
 def test_a_single_rank_has_all_of_it() -> None:
-    assert divided(10, 1, 0.8) == (10,)
+    assert divide(10, 1, 0.8) == (10,)
 
 
 def test_numbers_that_double_with_every_call_have_an_end() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opmark.operators._drawn import alternation, between, expected_uniform, refuse_outside, snapped, uniformity
+from opmark.operators._drawn import alternation, expected_uniform, place_in_step, refuse_outside, snap, uniformity
 
 N = 100_000
 
@@ -40,8 +40,8 @@ def test_other_values_do_not(spoil: Any) -> None:
 
 
 def test_what_is_far_off_is_reported_as_it_is() -> None:
-    assert snapped(0.5, 0.4, 0.01) == 0.5
-    assert snapped(0.45, 0.4, 0.01) == 0.4
+    assert snap(0.5, 0.4, 0.01) == 0.5
+    assert snap(0.45, 0.4, 0.01) == 0.4
 
 
 def test_marks_that_take_turns_are_noticed() -> None:
@@ -51,7 +51,7 @@ def test_marks_that_take_turns_are_noticed() -> None:
 
 def test_a_value_with_a_probability_of_its_own_is_placed_within_its_step() -> None:
     below, upto = np.zeros(N), np.full(N, 0.25)
-    places = between(below, upto)
+    places = place_in_step(below, upto)
     assert places.min() >= 0
     assert places.max() < 0.25
     np.testing.assert_array_equal(uniformity(places * 4), expected_uniform())

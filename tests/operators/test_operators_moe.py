@@ -37,7 +37,7 @@ def test_an_expert_without_a_token_is_not_read(
 ) -> None:
     params = op.complete({**where, **sizes})
     names = [name for name in op.inputs(params) if name != "ids"]
-    ids = 4 * routing.dispatched(params) if op is COMBINE else 0
+    ids = 4 * routing.dispatched_rows(params) if op is COMBINE else 0
     assert op.cost(params).bytes_read == bytes_read(op, params, *names) + ids
 
 
@@ -57,7 +57,7 @@ COSTS = [
 @pytest.mark.parametrize(("op", "sizes", "cost"), COSTS)
 def test_cost_by_hand(op: Operator, sizes: dict[str, Any], cost: Cost) -> None:
     params = op.complete({**SPARSE, **sizes})
-    assert (routing.dispatched(params), routing.busy(params)) == (6, 6)
+    assert (routing.dispatched_rows(params), routing.busy_experts(params)) == (6, 6)
     assert op.cost(params) == cost
 
 

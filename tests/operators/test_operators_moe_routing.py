@@ -53,7 +53,7 @@ def test_what_is_scattered_says_where_it_came_from(given: dict[str, Any], framew
     arrays = {n: live.to_numpy(t) for n, t in tensors.items()}
     assert tuple(counts) == routing.loads(params)
     assert offsets.tolist() == [0, *np.cumsum(counts)]
-    for row, expert in enumerate(np.repeat(np.arange(len(counts)), counts) + routing.local(params).start):
+    for row, expert in enumerate(np.repeat(np.arange(len(counts)), counts) + routing.local_experts(params).start):
         (choice,) = np.nonzero(arrays["chosen"][token[row]] == expert)[0]
         assert weight[row] == arrays["weights"][token[row], choice]
         expected = arrays["x"][token[row]] * arrays["smooth"][expert]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from opmark.operators._repeated import BLOCK, filled, repeated
+from opmark.operators._repeated import BLOCK, fill_by_block, repeat_block
 
 
 def test_a_block_is_of_prime_length() -> None:
@@ -12,16 +12,16 @@ def test_a_block_is_of_prime_length() -> None:
 
 
 def test_a_small_tensor_is_drawn_whole() -> None:
-    assert filled([2, 3], np.arange).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert fill_by_block([2, 3], np.arange).tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_a_large_tensor_repeats_its_block() -> None:
-    found = filled((2, BLOCK), np.arange)
+    found = fill_by_block((2, BLOCK), np.arange)
     assert found.shape == (2, BLOCK)
     assert (found == np.arange(BLOCK)).all()
 
 
 def test_values_are_drawn_as_wide_as_needed() -> None:
     for dtype, wide in (("float64", np.float64), ("float32", np.float32), ("bfloat16", np.float32)):
-        made = repeated((3,), dtype, lambda generator, n: generator.random(n))(np.random.default_rng(0))
+        made = repeat_block((3,), dtype, lambda generator, n: generator.random(n))(np.random.default_rng(0))
         assert made.dtype == wide

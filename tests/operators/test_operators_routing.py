@@ -32,7 +32,7 @@ def _chosen(p: dict[str, Any], seed: int = 0) -> Any:
 
 
 def _mine(p: dict[str, Any], chosen: Any) -> Any:
-    here = routing.local(p)
+    here = routing.local_experts(p)
     return (chosen >= here.start) & (chosen < here.stop)
 
 
@@ -40,19 +40,19 @@ def _mine(p: dict[str, Any], chosen: Any) -> Any:
 def test_data_has_the_loads_that_were_counted_on(p: dict[str, Any]) -> None:
     chosen = _chosen(p)
     assert all(len(set(row)) == p["topk"] for row in chosen.tolist())
-    loads = np.bincount(chosen.reshape(-1), minlength=p["num_experts"])[routing.local(p)]
+    loads = np.bincount(chosen.reshape(-1), minlength=p["num_experts"])[routing.local_experts(p)]
     assert tuple(loads) == routing.loads(p)
-    assert routing.busy(p) == (loads > 0).sum()
-    assert routing.dispatched(p) == _mine(p, chosen).sum()
+    assert routing.busy_experts(p) == (loads > 0).sum()
+    assert routing.dispatched_rows(p) == _mine(p, chosen).sum()
     assert routing.distinct_tokens(p) == _mine(p, chosen).any(axis=1).sum()
 
 
-@pytest.mark.parametrize("p", [p for p in CASES if routing.dispatched(p)], ids=str)
+@pytest.mark.parametrize("p", [p for p in CASES if routing.dispatched_rows(p)], ids=str)
 def test_rows_lie_by_expert_and_then_by_token(p: dict[str, Any]) -> None:
     chosen, spec = _chosen(p), routing.ids_spec(p)
     assert spec.make
     ids = spec.make(np.random.default_rng(0))
-    here = routing.local(p)
+    here = routing.local_experts(p)
     expected = [token for expert in range(here.start, here.stop) for token in np.nonzero((chosen == expert).any(1))[0]]
     assert ids.tolist() == expected
     assert len(routing.expert_of_rows(p)) == len(ids)

@@ -15,7 +15,7 @@ from opmark.operators.triangles import (
     TRACE,
     TRIL,
     TRIU,
-    kept,
+    triangle_elements,
 )  # fmt: skip
 from opmark.schema import Cost
 
@@ -53,7 +53,7 @@ test_the_names_of_other_systems_are_found = names_found(ALIASES)
 @pytest.mark.parametrize("upper", [True, False])
 def test_as_many_elements_are_read_as_are_kept(shape: tuple[int, ...], k: int, upper: bool) -> None:
     triangle = (np.triu if upper else np.tril)(np.ones(shape), k)
-    assert kept({"shape": list(shape), "k": k}, upper=upper) == triangle.sum()
+    assert triangle_elements({"shape": list(shape), "k": k}, upper=upper) == triangle.sum()
 
 
 @pytest.mark.parametrize("upper", [True, False])

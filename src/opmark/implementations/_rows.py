@@ -1,4 +1,4 @@
-"""Rows of the tables: one function of a framework, or a few of them put together."""
+"""Make implementations from one function of a framework, or from several of them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from opmark.schema import Implementation, Params
 
 
 def calls(path: str, *inputs: str, fixed: Mapping[str, Any] | None = None, **params: str) -> Implementation:
-    """Calls the function at `path` with these inputs, and with keywords from parameters.
+    """Make an implementation that calls the function at `path` with these inputs and keywords from parameters.
 
-    `calls("jax.nn.softmax", "x", axis="axis")` computes `jax.nn.softmax(x, axis=p["axis"])`; `fixed` are keywords that
-    are always the same. The framework is the first word of the path.
+    `calls("jax.nn.softmax", "x", axis="axis")` computes `jax.nn.softmax(x, axis=p["axis"])`; `fixed` holds
+    keywords with constant values. The framework is the first word of the path.
     """
     always = dict(fixed or {})
 
@@ -30,7 +30,8 @@ def calls(path: str, *inputs: str, fixed: Mapping[str, Any] | None = None, **par
 
 
 def computes(framework: str, function: Callable[..., Any], path: str = "", name: str = "") -> Implementation:
-    """A function of one's own: function(p, **inputs) with the framework's tensors, by the operator's names."""
+    """Make an implementation from function(p, **inputs), which takes the framework's tensors by the operator's
+    names."""
 
     def build(p: Params, **tensors: Any) -> Function:
         names = tuple(tensors)

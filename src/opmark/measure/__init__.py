@@ -1,1 +1,1 @@
-"""A launch and a clock in, samples out. Knows no operator and no framework."""
+"""Take samples of a launch with a clock. This package knows no operators and no frameworks."""

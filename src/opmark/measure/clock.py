@@ -1,4 +1,4 @@
-"""The host's monotonic clock, one reading for each quantity of it, with the harness's own cost known and taken off."""
+"""Timers by the host's monotonic clock, one per host quantity, with the known cost of the harness."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Synchronize = Callable[[], object]
 
 
 def host_timers(synchronize: Synchronize | None) -> dict[str, Timer]:
-    """By quantity. With `synchronize`, for devices that return before they are done."""
+    """Return the timers by quantity; `synchronize` is given for devices whose calls return before they are done."""
     if synchronize is None:
         return {"latency": WallClock(_time_plain), "throughput": WallClock(_time_plain)}
     return {
@@ -41,7 +41,7 @@ class WallClock:
 
 
 def _time_plain(launch: Launch, calls: int) -> float:
-    """The call is done when it returns."""
+    """Time calls that are done when they return."""
     loop = repeat(None, calls)
     start = time.perf_counter_ns()
     for _ in loop:
@@ -50,7 +50,7 @@ def _time_plain(launch: Launch, calls: int) -> float:
 
 
 def _time_waiting(synchronize: Synchronize, launch: Launch, calls: int) -> float:
-    """Every call is waited for."""
+    """Time calls, waiting for each of them."""
     synchronize()
     loop = repeat(None, calls)
     start = time.perf_counter_ns()
@@ -61,7 +61,7 @@ def _time_waiting(synchronize: Synchronize, launch: Launch, calls: int) -> float
 
 
 def _time_caller(synchronize: Synchronize, launch: Launch, calls: int) -> float:
-    """Only until the call returns; the device is idle when it begins."""
+    """Time each call until it returns; the device is idle when it begins."""
     spent = 0
     for _ in repeat(None, calls):
         synchronize()
@@ -73,7 +73,7 @@ def _time_caller(synchronize: Synchronize, launch: Launch, calls: int) -> float:
 
 
 def _time_stream(synchronize: Synchronize, launch: Launch, calls: int) -> float:
-    """All calls, then one wait."""
+    """Time all calls and one wait at the end."""
     synchronize()
     loop = repeat(None, calls)
     start = time.perf_counter_ns()
@@ -85,10 +85,10 @@ def _time_stream(synchronize: Synchronize, launch: Launch, calls: int) -> float:
 
 @cache
 def _own_cost() -> tuple[float, float]:
-    """(seconds a sample, seconds a call) of the loop itself, from the cheapest launch there is.
+    """Return the cost of the loop itself, (seconds per sample, seconds per call), measured with the cheapest launch.
 
-    The smallest of many, so that a disturbance here never makes every later number too small. Waiting for a
-    device is part of what is measured and stays in.
+    It is the smallest of many measurements, so that a disturbance here cannot make all later numbers too small. Waiting
+    for a device is part of the measurement and is not subtracted.
     """
     empty = partial(operator.truth, None)
     one = min(_time_plain(empty, 1) for _ in range(_REPEATS))
@@ -99,7 +99,7 @@ def _own_cost() -> tuple[float, float]:
 
 @cache
 def _resolution() -> float:
-    """The smallest step of the clock that two successive readings show."""
+    """Return the smallest step of the clock between two successive readings."""
     steps = []
     for _ in range(_REPEATS):
         start = now = time.perf_counter_ns()

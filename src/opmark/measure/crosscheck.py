@@ -1,4 +1,4 @@
-"""The same by another timer: two that agree are hardly both wrong."""
+"""Measure the same calls by another timer: if two timers agree, both are hardly wrong."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from opmark.stats import median
 from opmark.units import percent, seconds
 
 AGREE = 0.05
-# What an event and the start of a kernel behind it cost the device, which no subtraction takes off exactly.
+# Cost of an event and of starting a kernel after it, which cannot be subtracted exactly.
 FLOOR = 3e-6
 _SAMPLES = 20
 
 
 def checked(measurement: Measurement, second: EventSampler) -> Measurement:
-    """The measurement with what the second timer said, and a caution where they differ."""
+    """Return the measurement with the median of the second timer, and a caution if both differ."""
     second.prepare(EFFORTS["quick"])
     count = min(_SAMPLES, second.chunk(EFFORTS["quick"]))
     other = median([row[0] for row in second.take(count).rows])

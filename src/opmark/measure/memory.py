@@ -15,7 +15,8 @@ _RESET_PEAK = "5"
 
 
 class ResidentPages:
-    """Linux keeps the peak and lets a process reset its own; elsewhere only the use at the end is seen."""
+    """Counts resident pages. Linux records the peak and lets a process reset it; elsewhere only the use at the end is
+    seen."""
 
     resolution = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
@@ -46,7 +47,7 @@ def _kernel_count(key: str) -> int:
 
 
 def _give_back_freed() -> None:
-    """Pages that the C library keeps for later would hide what the next task needs."""
+    """Return freed pages to the system: pages that the C library keeps would hide the next task's use."""
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
     trim = getattr(libc, "malloc_trim", None)
     if trim:

@@ -1,4 +1,4 @@
-"""Ways to take samples. Each gives rows: one value a quantity that it measures, in seconds a call."""
+"""Samplers. Each takes rows of samples: one value per quantity that it measures, in seconds per call."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from opmark.measure.supply import Supply
 from opmark.schema import Kernel, Launch, Sampling
 from opmark.stats import median
 
-# A sample has to last this many steps of the clock, so that reading it is off by at most 0.1 %.
+# A sample has to last this many steps of the clock, so that its reading is off by at most 0.1 %.
 _CLOCK_STEPS = 1000
 _MAX_CALLS = 1_000_000
-# A stretch of back-to-back calls is so much longer than a sample of single ones.
+# Factor by which a throughput sample of back-to-back calls is longer than other samples.
 _STRETCH = 20
-# Of a trace: calls a session, launches that a device's queue holds, seconds for which it may be held.
+# For a trace: calls per session (most and fewest), launches that a device's queue holds, and the longest time in
+# seconds that the device is held back.
 _MOST_TRACED = 50
 _FEWEST_TRACED = 5
 _QUEUE = 900
 _LONGEST_HOLD = 0.02
-# A burst of work this long leaves the clock where it was; after one the device rests as long as it has worked.
+# Longest burst of work that does not lower the clock, and the shortest one after which the device rests as long as it
+# has worked.
 _LONGEST_BURST = 0.02
 _SHORT_BURST = 0.005
 _TRIAL = 3
@@ -37,7 +39,7 @@ class Spent(NamedTuple):
 class Taken(NamedTuple):
     rows: list[tuple[float, ...]]
     seconds: float
-    """Of the budget."""
+    """Seconds of the time budget that were used."""
 
 
 class Sampler(Protocol):
@@ -45,35 +47,36 @@ class Sampler(Protocol):
     supply: Supply
     timer: str
     calls: int
-    """That one sample is the mean of."""
+    """Number of calls that one sample is the mean of."""
     overhead: float
-    """Seconds a call, taken off already."""
+    """Seconds per call, already subtracted from the samples."""
     virtual: bool
-    """Whether time only seems to pass, so that the machine's own state says nothing."""
+    """Whether the clock is simulated, so that the state of the machine does not matter."""
     traces: bool
-    """Whether it sees what the device ran, so that nothing seen means nothing run."""
+    """Whether the sampler sees every kernel, so that no record means that nothing ran."""
     lost: int
-    """Calls of which the device's records were lost."""
+    """Number of calls whose device records were lost."""
     stray: int
-    """Activities of the device that belong to no call."""
+    """Number of device activities that belong to no call."""
 
     def prepare(self, rule: Sampling) -> tuple[Spent, list[float]]:
-        """Whatever is needed before the first sample: what it cost, and what it already showed of a call."""
+        """Prepare for the first sample; return the calls and time used, and the times of calls seen so far."""
 
     def chunk(self, rule: Sampling) -> int:
-        """Samples to take at once."""
+        """Return the number of samples to take at once."""
 
     def take(self, count: int) -> Taken: ...
 
     def kernels(self) -> tuple[Kernel, ...]:
-        """What the device did for a call, where that is known."""
+        """Return the kernels of a call, if known."""
 
     def warm(self, launch: Launch) -> float | None:
-        """One call before the first sample: its seconds, where this way of sampling can tell them of a single one."""
+        """Make one warm-up call; return its seconds if the sampler can time a single call."""
 
 
 class HostSampler:
-    """One quantity, by a clock around the call. Short calls are batched, where nothing has to come between them."""
+    """Measures one quantity by a clock around the call. Short calls are batched if nothing has to happen between
+    them."""
 
     traces = False
     lost = stray = 0
@@ -108,7 +111,7 @@ class HostSampler:
     def take(self, count: int) -> Taken:
         start = time.perf_counter()
         raw = [self._once(self.calls) for _ in range(count)]
-        # Making a call cold costs of the budget too. A clock that stands still must not mean sampling without end.
+        # Clearing caches uses the budget too. A clock that does not move must not make sampling endless.
         told = self.virtual and self.supply.before is None
         spent = max(sum(raw), self._clock.resolution) if told else time.perf_counter() - start
         return Taken([(max(0.0, value / self.calls - self.overhead),) for value in raw], spent)
@@ -132,9 +135,9 @@ class HostSampler:
 
 
 def fit_batch(clock: Callable[[int], float], target: float, resolution: float) -> tuple[int, list[float], Spent]:
-    """(calls that last as long as `target`, what the last two batches took, what finding out has cost).
+    """Return (calls that last as long as `target`, times of the last two batches, calls and time used).
 
-    A batch is long enough if it is so twice: a first call may be slow for reasons of its own.
+    A batch has to be long enough twice, because a first call may be slow for other reasons.
     """
     calls, spent, made = 1, 0.0, 0
     while True:
@@ -145,20 +148,20 @@ def fit_batch(clock: Callable[[int], float], target: float, resolution: float) -
             spent, made = spent + elapsed, made + calls
             if elapsed >= target / 2 or calls >= _MAX_CALLS:
                 return calls, [first, elapsed], Spent(made, spent)
-        # Aim a little beyond the target, and never grow more than tenfold on the word of a cold call.
+        # Aim a little beyond the target, and grow at most tenfold, because a cold call may mislead.
         wanted = 1.1 * target / max(elapsed, resolution) * calls
         calls = min(_MAX_CALLS, max(calls + 1, min(10 * calls, round(wanted))))
 
 
 class _OnDevice:
-    """What samplers have in common that see many calls at once."""
+    """Common parts of samplers that time many calls at once."""
 
     def warm(self, launch: Launch) -> None:
         launch()
 
 
 class TraceSampler(_OnDevice):
-    """device_time and device_span, from the device's own record of every kernel."""
+    """Measures device_time and device_span from the device's own record of every kernel."""
 
     quantities: tuple[str, ...] = ("device_time", "device_span")
     traces = True
@@ -176,7 +179,7 @@ class TraceSampler(_OnDevice):
         self._seen: list[list[Activity]] = []
 
     def prepare(self, rule: Sampling) -> tuple[Spent, list[float]]:
-        """A short trace says how many calls fit into the queue and how long the device has to be held meanwhile."""
+        """Take a short trace to find how many calls fit into the queue and how long the device must be held back."""
         start = time.perf_counter()
         trial = self._clock.trace(self.supply.some(_TRIAL), self.supply.before, 0.0)
         elapsed = time.perf_counter() - start
@@ -184,7 +187,7 @@ class TraceSampler(_OnDevice):
             raise TimerFailed(f"{self.timer} lost the records of all {_TRIAL} calls of a trial")
         launches = max(1, *map(len, trial.calls)) + 2
         self._traced = min(burst(max(map(busy, trial.calls))), max(_FEWEST_TRACED, _QUEUE // launches))
-        # The profiler makes launching about three times as slow.
+        # The profiler makes launches about three times as slow.
         self._hold = min(_LONGEST_HOLD, self._traced * 3 * launch_cost(self.supply))
         return Spent(2 * _TRIAL, elapsed), []
 
@@ -197,7 +200,7 @@ class TraceSampler(_OnDevice):
         self.lost += trace.lost
         self.stray += trace.stray
         self._seen = trace.calls
-        # Without a record of its own a call that launched nothing took no time; one with lost records is no sample.
+        # A call without records launched nothing and took no time; if records were lost, it is not a sample.
         rows: list[tuple[float, ...]] = [(busy(c), span(c)) for c in trace.calls if c or not trace.lost]
         if not rows:
             raise TimerFailed(f"{self.timer} lost the records of all {count} calls")
@@ -209,7 +212,8 @@ class TraceSampler(_OnDevice):
 
 
 class EventSampler:
-    """Time between two events around each call: with the device held first (device_span), or as it comes."""
+    """Measures the time between two events around each call: with the device held back first (device_span), or
+    without."""
 
     calls = 1
     virtual = traces = False
@@ -250,7 +254,7 @@ class EventSampler:
 
 
 class GraphSampler(_OnDevice):
-    """device_span of calls in a captured graph: no launch at all, only the gaps between nodes."""
+    """Measures device_span of calls in a captured graph, which has no launches, only gaps between nodes."""
 
     quantities: tuple[str, ...] = ("device_span",)
     overhead = 0.0
@@ -283,18 +287,18 @@ class GraphSampler(_OnDevice):
 
 
 def burst(seconds: float) -> int:
-    """Calls of that length to make at once."""
+    """Return the number of calls of that length to make at once."""
     return max(_FEWEST_TRACED, min(_MOST_TRACED, int(_LONGEST_BURST / max(seconds, 1e-9))))
 
 
 def rest(worked: float) -> None:
-    """Without a rest the power limit would pull the clock down, further and further into the samples."""
+    """Let the device rest: otherwise the power limit would lower the clock more and more during sampling."""
     if worked > _SHORT_BURST:
         time.sleep(min(worked, 1.0))
 
 
 def launch_cost(supply: Supply) -> float:
-    """Seconds that the caller takes for a call, roughly; the device may still be at it."""
+    """Return roughly the seconds that a call takes the caller; the device may still be working."""
     took = []
     for launch in supply.some(_TRIAL):
         start = time.perf_counter()
@@ -312,7 +316,7 @@ def span(call: Sequence[Activity]) -> float:
 
 
 def profile_of(calls: Sequence[Sequence[Activity]]) -> tuple[Kernel, ...]:
-    """Launches and time a call of each name, the longest first; the mean over the calls that have records."""
+    """Return launches and time per call of each kernel, the longest first: means over the calls that have records."""
     times: dict[str, list[float]] = defaultdict(list)
     for activity in (activity for call in calls for activity in call):
         times[activity.name].append(activity.end - activity.start)

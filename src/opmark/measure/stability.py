@@ -1,4 +1,4 @@
-"""What makes a number doubtful: all checks in one place, each with what was measured, the limit and what to do."""
+"""All checks that make a number doubtful. Each caution says what was measured, the limit, and what to do."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ NOISE_LIMIT = 0.10
 DRIFT_LIMIT = 0.05
 OUTLIER_SHARE = 0.05
 SWITCHES_PER_SECOND = 100.0
-# So many times a sample: then the samples last as long as the turns that the scheduler gives.
+# Involuntary switches per sample from which samples measure the scheduler, if they last at least one of its time
+# slices.
 PREEMPTED_SHARE = 0.5
 SCHEDULER_TURN = 1e-3
-# Cores that other processes may keep busy.
+# Number of cores that other processes may keep busy.
 OTHERS_LIMIT = 0.3
 STEAL_LIMIT = 0.02
-# Of the highest clock that was seen: below this the clock is part of the result.
+# Share of the highest clock seen, below which the clock influences the result.
 CLOCK_LIMIT = 0.97
-# Below this share of the harness's own cost, what is left after taking it off means nothing.
+# A time below this share of the harness's own cost is meaningless after subtracting that cost.
 OVERHEAD_SHARE = 0.5
 
 
 class Observed(NamedTuple):
-    """Everything the checks look at."""
+    """Everything that the checks use."""
 
     samples: Sequence[float]
     rule: Sampling
@@ -49,7 +50,7 @@ def cautions(seen: Observed) -> tuple[Caution, ...]:
 
 def _all(seen: Observed) -> Iterator[Caution]:
     if preempted := list(_preempted(seen)):
-        yield from preempted  # what the other checks would say, and advise, does not apply
+        yield from preempted  # the messages and hints of the other checks would be misleading
         return
     yield from _unsettled(seen)
     yield from _imprecise(seen)
@@ -65,7 +66,7 @@ def _all(seen: Observed) -> Iterator[Caution]:
 
 def _preempted(seen: Observed) -> Iterator[Caution]:
     switches = seen.conditions.switches
-    lasting = seen.elapsed / len(seen.samples) >= SCHEDULER_TURN  # threads that hand over to each other do it faster
+    lasting = seen.elapsed / len(seen.samples) >= SCHEDULER_TURN  # threads that yield to each other switch faster
     if seen.real_clock and lasting and switches >= PREEMPTED_SHARE * len(seen.samples):
         yield Caution(
             PREEMPTED,
@@ -94,7 +95,7 @@ def _imprecise(seen: Observed) -> Iterator[Caution]:
         found = (
             known
             if width < 1e9
-            else f"{counted(len(seen.samples), 'sample')} are too few to tell how sure the median is"
+            else f"{counted(len(seen.samples), 'sample')} are too few to tell how precise the median is"
         )
         yield Caution(
             "imprecise",

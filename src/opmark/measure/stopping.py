@@ -1,4 +1,4 @@
-"""When to stop, as objects that can be asked with invented numbers."""
+"""Rules for when to stop, as objects that tests can call with made-up numbers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from opmark.schema import Sampling
 from opmark.schema.measurement import Stop
 from opmark.stats import median, relative_half_width
 
-# One sample says nothing about noise. A budget is overdrawn for three, unless the calls are very long.
+# One sample says nothing about noise, so three are taken even beyond the budget, up to this many times the budget.
 _FEWEST = 3
 _OVERDRAFT = 10
 
 
 class WarmUp:
-    """Warm when the medians of two successive windows agree, not after a fixed count."""
+    """Ends the warm-up when the medians of two successive windows agree, not after a fixed count."""
 
     def __init__(self, rule: Sampling) -> None:
         self._rule = rule
@@ -23,7 +23,7 @@ class WarmUp:
         self.settled = False
 
     def done(self, window: Sequence[float], elapsed: float) -> bool:
-        """After each window: its samples, and the time spent on warming up so far."""
+        """Return whether to end the warm-up after a window, from its samples and the time spent so far."""
         now = median(window)
         if self._before is not None:
             self.settled = abs(now - self._before) <= self._rule.warmup_agreement * self._before
@@ -33,11 +33,11 @@ class WarmUp:
 
 class Enough(Protocol):
     def reached(self, samples: Sequence[float], elapsed: float) -> Stop | None:
-        """Why to stop now, or None to go on."""
+        """Return why to stop now, or None to go on."""
 
 
 class Precision:
-    """Enough when the median's interval is narrow, or when the budget is spent."""
+    """Stops when the median's interval is narrow enough, or when the budget is spent."""
 
     def __init__(self, rule: Sampling) -> None:
         self._rule = rule
@@ -52,7 +52,7 @@ class Precision:
 
 
 class Count:
-    """Enough when there are as many as asked for, however long it takes."""
+    """Stops after the requested number of samples, however long it takes."""
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -1,4 +1,4 @@
-"""Causal attention over a cache, for each sequence or for all at once: what flash_attention and MLA share."""
+"""Causal attention over a cache, for each sequence or for all at once. flash_attention and MLA share this."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from opmark.schema import Launch
 
 
 class Job(NamedTuple):
-    """One call of a dense attention: all sequences where they are alike, else one of them."""
+    """One call of dense attention: over all sequences if they have equal lengths, else over one of them."""
 
     rows: slice
-    """Of the packed queries."""
+    """Rows of the packed queries."""
     batch: int
     q_len: int
     kv_len: int
@@ -25,7 +25,7 @@ class Job(NamedTuple):
 
 
 def jobs(sequences: Sequences, table: Any) -> Iterator[Job]:
-    """`table` is None for a linear cache; it is read when keys are, not now."""
+    """Yield the attention calls. `table` is None for a linear cache; it is read when the keys are, not now."""
     if sequences.alike:
         batch = len(sequences.q)
         whole = slice(0, batch)
@@ -43,17 +43,20 @@ def _keys(sequences: Sequences, table: Any, which: slice) -> Callable[[Any], Any
         return lambda cache: cache[which, :, :kv]
     pages = sequences.pages[which.start]
 
-    def gathered(cache: Any) -> Any:
+    def gather_pages(cache: Any) -> Any:
         _, heads, block, dim = cache.shape
         picked = cache.index_select(0, table[which, :pages].reshape(-1)).view(batch, pages, heads, block, dim)
         return picked.transpose(1, 2).reshape(batch, heads, pages * block, dim)[:, :, :kv]
 
-    return gathered
+    return gather_pages
 
 
 def torch_attention(sequences: Sequences, q: Any, table: Any, inner: Any, fetch: Any) -> Launch:
-    """Queries are packed, [token, head, element]. `inner(q, k, v, mask)` attends, `fetch(keys)` gets keys and
-    values by a job's `keys`; a mask is None where every query sees every key."""
+    """Return a launch of attention over packed queries, [token, head, element].
+
+    `inner(q, k, v, mask)` computes attention, `fetch(keys)` returns keys and values by a job's `keys`. The mask is None
+    if every query sees every key.
+    """
     import torch
 
     todo = [(job, _mask(job, q.device)) for job in jobs(sequences, table)]
@@ -80,7 +83,7 @@ def sdpa(scale: float) -> Callable[..., Any]:
     def inner(q: Any, k: Any, v: Any, mask: Any) -> Any:
         from torch.nn.functional import scaled_dot_product_attention
 
-        if mask is None and q.shape[1] != k.shape[1]:  # heads that share keys as rows: keys are read once for all
+        if mask is None and q.shape[1] != k.shape[1]:  # heads that share keys become rows, so that keys are read once
             rows = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])
             return scaled_dot_product_attention(rows, k, v, scale=scale).reshape(*q.shape[:3], -1)
         if mask is not None and q.shape[2] == k.shape[2]:
@@ -93,7 +96,7 @@ def sdpa(scale: float) -> Callable[..., Any]:
 
 
 def _flash_takes(q: Any, v: Any) -> bool:
-    """Where torch has a kernel that needs no mask in memory for queries that follow a cache."""
+    """Return whether torch has a kernel that needs no mask in memory for queries that follow a cache."""
     return bool(q.is_cuda and q.dtype.itemsize == 2 and q.shape[-1] == v.shape[-1] <= 256)
 
 
@@ -105,7 +108,7 @@ def _lower_right(q_len: int, kv_len: int) -> Any:
 
 
 def matmul_chain(scale: float) -> Callable[..., Any]:
-    """Two products and a softmax between them, each a call of its own; heads that share keys are taken together."""
+    """Return attention as two products and a softmax, each a call of its own; heads that share keys form one batch."""
 
     def inner(q: Any, k: Any, v: Any, mask: Any) -> Any:
         import torch
@@ -120,7 +123,7 @@ def matmul_chain(scale: float) -> Callable[..., Any]:
 
 
 def keys_of(sequences: Sequences, row: int, cache: Any, table: Any) -> Any:
-    """NumPy: what one sequence has in the cache, [head, token, element]."""
+    """Return one sequence's part of a NumPy cache, [head, token, element]."""
     if not sequences.block_size:
         return cache[row, :, : sequences.kv[row]]
     pages = cache[table[row, : sequences.pages[row]]]
@@ -128,7 +131,7 @@ def keys_of(sequences: Sequences, row: int, cache: Any, table: Any) -> Any:
 
 
 def numpy_attention(sequences: Sequences, q: Any, keys: Any, values: Any, scale: float) -> Any:
-    """The reference. `keys(row)` and `values(row)` are [head, token, element]."""
+    """Compute the reference. `keys(row)` and `values(row)` are [head, token, element]."""
     outputs, start = [], 0
     for row, (count, kv) in enumerate(zip(sequences.q, sequences.kv, strict=True)):
         of_row = np.swapaxes(q[start : start + count], 0, 1)
@@ -138,18 +141,20 @@ def numpy_attention(sequences: Sequences, q: Any, keys: Any, values: Any, scale:
     return np.concatenate(outputs)
 
 
-def by_keys_seen(attention: Any) -> tuple[Any, Any]:
-    """(reference, observe) of an attention in NumPy: each result times the root of the number of keys that it is a
-    mean of. Results, and their errors, are then alike in size: the first of a prompt are far larger than the last."""
+def scale_by_keys_seen(attention: Any) -> tuple[Any, Any]:
+    """Return (reference, observe), which multiply each result of an attention by the root of the number of its keys.
 
-    def weighed(p: Any, output: Any) -> Any:
+    Results and their errors are then of similar size: without it, the first tokens of a prompt have far larger ones.
+    """
+
+    def weigh(p: Any, output: Any) -> Any:
         seen = Sequences.of(p).positions()[1] + 1.0
         return output * np.sqrt(seen)[:, None, None]
 
     def reference(p: Any, **inputs: Any) -> Any:
-        return weighed(p, attention(p, **inputs))
+        return weigh(p, attention(p, **inputs))
 
     def observe(p: Any, output: Any, **inputs: Any) -> Any:
-        return weighed(p, output)
+        return weigh(p, output)
 
     return reference, observe

@@ -1,4 +1,4 @@
-"""What operators along one axis have in common: parameters, rules, data, and how results with indices are judged."""
+"""Common parts of operators along one axis: parameters, rules, data, and how results with indices are compared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opmark.schema.param import dtype, flag, integer, shape
 
 INDEX_BYTES = sizeof("int64")
 EXACT = Tolerance(factor=0.0)
-"""For what only moves or finds values: nothing is rounded, so nothing may be off."""
+"""For operators that only move or find values: nothing is rounded, so results must be exact."""
 ORDERED = (*FLOATS, "int64", "int32")
 
 PRESETS = {
@@ -23,7 +23,7 @@ PRESETS = {
     "large": {"shape": [8192, 8192]},
 }
 SHAPE = shape("shape", "shape of x")
-AXIS = integer("axis", "axis that is worked along; negative counts from the last", -1)
+AXIS = integer("axis", "axis that the operator works along; negative counts from the last", -1)
 KEEPDIMS = flag("keepdims", "the axis stays, with length 1")
 AXIS_EXISTS = Rule("axis", "name an axis of shape {shape} (got {axis})", lambda p: is_axis(p, p["axis"]))
 
@@ -43,28 +43,28 @@ def elements(p: Params) -> int:
 
 
 def rows(p: Params) -> int:
-    """As many as there are results, where each one takes the whole axis."""
+    """Return the number of results, if each one takes the whole axis."""
     return elements(p) // length(p)
 
 
-def signed(p: Params) -> TensorSpec:
+def signed_spec(p: Params) -> TensorSpec:
     bound = 1.0 if is_float(p["dtype"]) else 60
     return TensorSpec(tuple(p["shape"]), p["dtype"], -bound, bound)
 
 
-def around_one(p: Params) -> TensorSpec:
-    """So close to 1 that a product along the axis stays around 1, however long it is."""
+def near_one_spec(p: Params) -> TensorSpec:
+    """Return values so close to 1 that a product along the axis stays around 1, however long it is."""
     width = min(0.5, 2 / length(p) ** 0.5)
     return TensorSpec(tuple(p["shape"]), p["dtype"], 1 - width, 1 + width)
 
 
-def made(low: float, high: float, make: Make) -> Callable[[Params], TensorSpec]:
-    """x filled by make(params, generator)."""
+def custom_spec(low: float, high: float, make: Make) -> Callable[[Params], TensorSpec]:
+    """Return the spec of an x that make(params, generator) fills."""
     return lambda p: TensorSpec(tuple(p["shape"]), p["dtype"], low, high, make=lambda generator: make(p, generator))
 
 
-def keeping_order(axis: Callable[[Params], int] = lambda p: int(p["axis"])) -> Callable[..., Any]:
-    """Larger elements move further, equal ones together: none overtakes another, and each goes its own way."""
+def order_preserving(axis: Callable[[Params], int] = lambda p: int(p["axis"])) -> Callable[..., Any]:
+    """Return a direction in which larger elements move further and equal ones together, so that their order stays."""
 
     def direction(p: Params, name: str, generator: Any, x: Any) -> Any:
         row = list(x.shape)
@@ -74,11 +74,12 @@ def keeping_order(axis: Callable[[Params], int] = lambda p: int(p["axis"])) -> C
     return direction
 
 
-def pointed_at(p: Params, x: Any, indices: Any, *, axis: int | None = None) -> Any:
-    """What indices along the axis point at: equal values may be found at any of their places."""
+def values_at(p: Params, x: Any, indices: Any, *, axis: int | None = None) -> Any:
+    """Return the values that indices along the axis point at; these can be compared even if equal values are
+    swapped."""
     along = p["axis"] if axis is None else axis
     if indices.dtype.kind not in "iu" or (indices < 0).any() or (indices >= x.shape[along]).any():
-        raise IndexError(f"indices that are not places along an axis of length {x.shape[along]}")
+        raise IndexError(f"indices are outside of an axis of length {x.shape[along]}")
     whole = indices if indices.ndim == x.ndim else np.expand_dims(indices, along)
     found = np.take_along_axis(x, whole, axis=along)
     return found if indices.ndim == x.ndim else np.squeeze(found, along)
@@ -86,27 +87,27 @@ def pointed_at(p: Params, x: Any, indices: Any, *, axis: int | None = None) -> A
 
 def values_and_places(p: Params, outputs: Any, x: Any) -> Any:
     values, indices = outputs
-    return values, pointed_at(p, x, indices)
+    return values, values_at(p, x, indices)
 
 
 def places(p: Params, outputs: Any, x: Any) -> Any:
-    return pointed_at(p, x, outputs)
+    return values_at(p, x, outputs)
 
 
-def native(reference: Callable[..., Any]) -> Implementation:
-    """A NumPy implementation out of the reference, for what rounds nothing: every type as it is, float16 too."""
+def reference_in_numpy(reference: Callable[..., Any]) -> Implementation:
+    """Make a NumPy implementation of a reference that does not round: it keeps every element type, float16 too."""
     return numpy(lambda p, **tensors: lambda: reference(p, **tensors))
 
 
 class Work(NamedTuple):
-    """Operations and reads, an element of x and a row (one result) each."""
+    """Operations and reads per element of x, and per row (one result)."""
 
     flops: int = 0
     row_flops: int = 0
     reads: int = 0
     row_reads: int = 1
     indices: int = 0
-    """Indices read for a row."""
+    """Indices read per row."""
 
 
 ADDITION = Work(flops=1)
@@ -122,7 +123,7 @@ def row_cost(work: Work, outputs: tuple[Callable[[Params], str], ...]) -> Callab
 
 
 def row_backward(work: Work) -> Callable[[Params], Cost]:
-    """A gradient as large as x, out of a gradient a row."""
+    """Return the cost of a gradient as large as x, from one incoming gradient per row."""
 
     def cost(p: Params) -> Cost:
         n, m, size = elements(p), rows(p), sizeof(p["dtype"])
@@ -149,7 +150,7 @@ def reduction(
     in_numpy: Implementation | None = None,
     work: Work = ADDITION,
     backward: Work | None = None,
-    spec: Callable[[Params], TensorSpec] = signed,
+    spec: Callable[[Params], TensorSpec] = signed_spec,
     outputs: tuple[Callable[[Params], str], ...] = (same_dtype,),
     dtypes: tuple[str, ...] = FLOATS,
     params: tuple[Param, ...] = (),
@@ -159,13 +160,13 @@ def reduction(
     gradients: bool = True,
     **more: Any,
 ) -> Operator:
-    """A row of the table: one result (or one of each kind in `outputs`) for all elements along an axis.
+    """Make a reduction: one result (or one of each kind in `outputs`) for all elements along an axis.
 
-    `torch` is the path of a function of (x, dim, keepdim), or an implementation; without `in_numpy` the reference's
-    formula is one. `backward` is the work of the gradient, if it is not a view of the incoming one.
+    `torch` is the path of a function of (x, dim, keepdim), or an implementation; without `in_numpy`, the reference
+    becomes the NumPy implementation. `backward` is the work of the gradient, if it is not a view of the incoming one.
     """
     computed = in_numpy or formula(reference, *outputs)
-    launch = torch if isinstance(torch, Implementation) else _called(torch, keepdims)
+    launch = torch if isinstance(torch, Implementation) else _call_along_axis(torch, keepdims)
     return Operator(
         name=name,
         summary=summary,
@@ -186,10 +187,10 @@ def reduction(
     )
 
 
-def _called(path: str, keepdims: bool) -> Implementation:
+def _call_along_axis(path: str, keepdims: bool) -> Implementation:
     return calls(path, "x", dim="axis", keepdim="keepdims") if keepdims else calls(path, "x", dim="axis")
 
 
-def along(p: Params) -> dict[str, Any]:
-    """The keywords that NumPy's reductions take."""
+def axis_keywords(p: Params) -> dict[str, Any]:
+    """Return the keywords of NumPy's reductions."""
     return {"axis": p["axis"], "keepdims": p.get("keepdims", False)}

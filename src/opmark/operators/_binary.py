@@ -1,4 +1,4 @@
-"""Rows of the tables of operators on two tensors, the second of which may be smaller: it is broadcast then."""
+"""Make element-wise operators on two tensors, of which the second may be smaller and is then broadcast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opmark.schema.param import choice, dtype, shape
 X_SHAPE = shape("shape", "shape of x and of the result, such as 1024x1024")
 Y = choice(
     "y",
-    "shape of y: that of x, one row, one column or one element; what is smaller is broadcast",
+    "shape of y: that of x, one row, one column or one element; a smaller y is broadcast",
     ("same", "row", "column", "scalar"),
     "same",
 )
@@ -28,7 +28,7 @@ class Data(NamedTuple):
     floats: Domain = SIGNED
     integers: Domain = (0, 60)
     step: float = 0.0
-    """Floats are whole multiples of it above the lower end, so that two operands may be equal, or never are."""
+    """If not 0, floats are multiples of it above the lower end, so that two operands may be equal, or never are."""
 
     def spec(self, size: tuple[int, ...], dtype: str) -> TensorSpec:
         if not is_float(dtype):
@@ -69,8 +69,8 @@ def binary(
     tolerance: Tolerance | None = None,
     **more: Any,
 ) -> Operator:
-    """One row. `torch`, `numpy`, `reference`, `flops`, `gradients` and `result_dtype` are as in `pointwise`;
-    `backward_needs` are the inputs that are read backwards beside the incoming gradient."""
+    """Make an operator. `torch`, `numpy`, `reference`, `flops`, `gradients` and `result_dtype` are as in `pointwise`;
+    `backward_needs` names the inputs that the backward pass reads beside the incoming gradient."""
     default = "float32" if "float32" in dtypes else dtypes[0]
 
     def inputs(p: Params) -> dict[str, TensorSpec]:
@@ -81,7 +81,7 @@ def binary(
         return Cost(flops * n, (n + prod(y_shape(p))) * size, n * sizeof(result_dtype or p["dtype"]))
 
     def backward_cost(p: Params) -> Cost:
-        """A broadcast operand's gradient adds up the elements that it was used for."""
+        """The gradient of a broadcast operand is the sum over the elements that it was used for."""
         n, small, size = prod(p["shape"]), prod(y_shape(p)), sizeof(p["dtype"])
         read = n + n * ("x" in backward_needs) + small * ("y" in backward_needs)
         written = n * ("x" in gradients) + small * ("y" in gradients)

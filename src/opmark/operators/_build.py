@@ -1,4 +1,4 @@
-"""The common ways to make an implementation: out of a function that a framework has, or out of the reference."""
+"""Make implementations from a function of a framework or from the reference."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from opmark.schema import Implementation, Launch, Params
 
 
 def calls(path: str, *inputs: str, fixed: Mapping[str, Any] | None = None, **params: str) -> Implementation:
-    """An implementation that calls the function at `path` with these inputs, and with keywords from parameters.
+    """Make an implementation that calls the function at `path` with these inputs and keywords from parameters.
 
-    `calls("torch.softmax", "x", dim="axis")` launches `torch.softmax(x, dim=p["axis"])`. `fixed` are keywords that
-    are always the same.
+    `calls("torch.softmax", "x", dim="axis")` launches `torch.softmax(x, dim=p["axis"])`. `fixed` holds
+    keywords with constant values.
     """
     framework = path.split(".", 1)[0]
     always = dict(fixed or {})
@@ -28,7 +28,7 @@ def calls(path: str, *inputs: str, fixed: Mapping[str, Any] | None = None, **par
 
 
 def torch(build: Callable[..., Launch], path: str = "", name: str = "") -> Implementation:
-    """A torch implementation of one's own; `path` is the function that it is about, if there is one."""
+    """Make a torch implementation from a builder; `path` is the function that it calls, if it is a single one."""
     return Implementation("torch", build, name, path)
 
 
@@ -37,26 +37,26 @@ def numpy(build: Callable[..., Launch], path: str = "") -> Implementation:
 
 
 def formula(reference: Callable[..., Any], *dtypes: Callable[[Params], str]) -> Implementation:
-    """A NumPy implementation out of the reference: the same formula on inputs of their own type.
+    """Make a NumPy implementation of the reference: the same formula on inputs of their own type.
 
-    float16 is computed in float32 and rounded at the end, as frameworks do. Outputs come in the element types that
-    `dtypes` say, by default all in that of parameter `dtype`.
+    float16 is computed in float32 and rounded at the end, as frameworks do. `dtypes` gives the element types of the
+    outputs; by default it is parameter `dtype` for all of them.
     """
 
     def build(p: Params, **tensors: Any) -> Launch:
-        wide = {name: _at_least_single(tensor) for name, tensor in tensors.items()}
+        wide = {name: _widen_float16(tensor) for name, tensor in tensors.items()}
         if any(wide[name] is not tensors[name] for name in wide):
-            return lambda: _typed(p, reference(p, **{n: _at_least_single(t) for n, t in tensors.items()}), dtypes)
-        return lambda: _typed(p, reference(p, **tensors), dtypes)
+            return lambda: _cast_outputs(p, reference(p, **{n: _widen_float16(t) for n, t in tensors.items()}), dtypes)
+        return lambda: _cast_outputs(p, reference(p, **tensors), dtypes)
 
     return Implementation("numpy", build)
 
 
-def _at_least_single(array: Any) -> Any:
+def _widen_float16(array: Any) -> Any:
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
-def _typed(p: Params, outputs: Any, dtypes: tuple[Callable[[Params], str], ...]) -> Any:
+def _cast_outputs(p: Params, outputs: Any, dtypes: tuple[Callable[[Params], str], ...]) -> Any:
     if not isinstance(outputs, tuple):
         return np.asarray(outputs).astype(dtypes[0](p) if dtypes else p["dtype"], copy=False)
     named = [dtype(p) for dtype in dtypes] or [p["dtype"]] * len(outputs)

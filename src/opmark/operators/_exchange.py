@@ -1,4 +1,4 @@
-"""What communication operators share: how a size is stated, what of it each rank holds, what has to cross a link."""
+"""Common parts of communication operators: how a size is stated, each rank's part of it, bytes that cross a link."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from opmark.schema.param import choice, dtype, flag, integer, nbytes, real
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64")
 REDUCTIONS = ("sum", "max", "min", "prod", "avg")
 
-SIZE = nbytes("size", "bytes of the whole buffer, as nccl-tests states it: of a gather what all ranks bring together")
-RANKS = integer("ranks", "processes, one a device", 2, kind="rank")
-GROUP = integer("group", "ranks that take part in one; all groups of that size at once; 0: all ranks", 0, kind="rank")
+SIZE = nbytes("size", "bytes of the whole buffer, as nccl-tests states it: for a gather, over all ranks")
+RANKS = integer("ranks", "processes, one per device", 2, kind="rank")
+GROUP = integer("group", "ranks of one group; all groups of that size run at once; 0: all ranks", 0, kind="rank")
 DTYPE = dtype(*DTYPES)
 ROOT = integer("root", "the rank of the group that sends to all, or gets from all", 0, kind="rank")
-OP = choice("op", "what the buffers come to", REDUCTIONS, "sum")
-OVERWRITES = flag("in_place", "the result replaces the input; otherwise it is copied first", default=True)
-WITHIN = flag("in_place", "the part of a rank lies where it belongs in the whole buffer; otherwise it is another one")
-LISTS = flag("lists", "a tensor for each rank instead of one for all")
-IMBALANCE = real("imbalance", "parts differ by up to so much of their mean; 0: all the same", 0.0, kind="amount")
-ASYNCHRONOUS = flag("asynchronous", "begun, then waited for: also tells what hides behind computation")
-PINNED = flag("pinned", "host memory that stays where it is, so that the device fetches it by itself", default=True)
+OP = choice("op", "how the buffers are reduced", REDUCTIONS, "sum")
+OVERWRITES = flag("in_place", "the result replaces the input; otherwise it is written to another buffer", default=True)
+WITHIN = flag("in_place", "the part of a rank lies at its place in the whole buffer; otherwise in a buffer of its own")
+LISTS = flag("lists", "one tensor per rank instead of one for all")
+IMBALANCE = real("imbalance", "parts differ from their mean by up to this fraction; 0: all equal", 0.0, kind="amount")
+ASYNCHRONOUS = flag("asynchronous", "started, then waited for: also measures how much hides behind computation")
+PINNED = flag("pinned", "page-locked host memory, which the device reads by itself", default=True)
 
 COMMON: tuple[Param, ...] = (SIZE, DTYPE, RANKS, GROUP)
 
 PRESETS = {name: {"size": n} for name, n in (("small", 1 << 10), ("typical", 1 << 20), ("large", 1 << 26))}
 
 _DOUBLINGS = {"float16": 16, "bfloat16": 127, "float32": 127, "float64": 1023}
-"""Of a 1, before it is infinite."""
+"""How often a 1 can be doubled before it is infinite."""
 
 
 def group_size(p: Params) -> int:
@@ -58,13 +58,13 @@ _RULES: dict[str, Rule] = {
     "imbalance": Rule("imbalance", "be at most 1 (got {imbalance})", lambda p: p["imbalance"] <= 1),
     "lists": Rule(
         "lists",
-        "be false where in_place is true: parts of a whole buffer are no tensors of their own",
+        "be false if in_place is true: parts of a whole buffer are not separate tensors",
         lambda p: not (p["lists"] and p.get("in_place")),
     ),
 }
-"""By the parameter that brings them along."""
+"""Rules by the parameter that they come with."""
 
-OTHERS = Rule("ranks", "be at least 2 in a group, for there is nobody else", lambda p: group_size(p) >= 2)
+OTHERS = Rule("ranks", "be at least 2 in a group: a single rank has no partner", lambda p: group_size(p) >= 2)
 
 
 def rules_of(params: Sequence[Param]) -> tuple[Rule, ...]:
@@ -84,7 +84,7 @@ def communication(
     rules: tuple[Rule, ...] = (),
     **rest: Any,
 ) -> Operator:
-    """An operator of several ranks, with what all of them have in common."""
+    """Make an operator of several ranks."""
     usual: dict[str, Any] = {"category": "communication", "presets": PRESETS, "ranks": True}
     return Operator(
         name=name,
@@ -100,27 +100,27 @@ def communication(
 
 
 def elements(p: Params, *, shared: bool) -> int:
-    """Of the whole buffer; where ranks `share` it, rounded up to as many for each."""
+    """Return the elements of the whole buffer; if ranks share it, rounded up to a multiple of their number."""
     among = group_size(p) if shared else 1
     return -(-int(p["size"]) // (sizeof(p["dtype"]) * among)) * among
 
 
 def parts(p: Params, row: int = 0) -> tuple[int, ...]:
-    """Elements of the buffer that belong to each rank of the group; `row` is for another draw of an imbalance."""
-    return divided(elements(p, shared=True), group_size(p), float(p.get("imbalance", 0.0)), row)
+    """Return the elements of the buffer that belong to each rank of the group; `row` selects another imbalance."""
+    return divide(elements(p, shared=True), group_size(p), float(p.get("imbalance", 0.0)), row)
 
 
-def exchanged(p: Params) -> tuple[tuple[int, ...], ...]:
-    """[from][to]: elements that a rank sends to another. Each sends the whole buffer; what it gets is what comes."""
+def exchange_sizes(p: Params) -> tuple[tuple[int, ...], ...]:
+    """Return [from][to], the elements that a rank sends to another. Each rank sends the whole buffer."""
     return tuple(parts(p, row) for row in range(group_size(p)))
 
 
 @lru_cache(maxsize=1024)
-def divided(
+def divide(
     total: int, among: int, imbalance: float, row: int = 0, least: int = 1, most: int | None = None
 ) -> tuple[int, ...]:
-    """`total` in so many parts between `least` and `most`, the farthest from their mean by `imbalance` times it. Drawn
-    from the arguments alone, so that every rank finds the same."""
+    """Divide `total` into `among` parts between `least` and `most`; the part farthest from the mean is off by
+    `imbalance` times the mean. The result depends on the arguments alone, so every rank computes the same."""
     drawn = [random.Random(f"{among}/{row}/{i}").uniform(-1, 1) for i in range(among)]
     mean = sum(drawn) / among
     farthest = max(abs(one - mean) for one in drawn) or 1.0
@@ -136,20 +136,23 @@ def divided(
 
 
 def spans(sizes: Sequence[int]) -> list[slice]:
-    """Where parts lie that follow each other."""
+    """Return the slices of consecutive parts of these sizes."""
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
     return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
 
 _EXACT = {"float64": 1 << 53, "float32": 1 << 24, "float16": 1 << 11, "bfloat16": 1 << 8}
-"""Whole numbers up to here are exact in an element type, in whatever order they are added up."""
+"""Integers up to this are exact in an element type, so their sum does not depend on the order."""
 LARGEST = 2
-"""Of the whole numbers that are reduced."""
+"""Largest of the integers that are reduced."""
 
 
 def spec(p: Params, count: int, *, reduced: bool | None = None, **more: Any) -> TensorSpec:
-    """Integers stay small: sums of them over many ranks have to fit. What is `reduced` (by default, where there is an
-    operation) holds whole numbers also in floating point, where these come to the same in whatever order."""
+    """Return the spec of a buffer. Integers stay small, so that sums over many ranks fit.
+
+    A buffer that is `reduced` (by default, if the operator has `op`) holds integers also in floating point, so that the
+    result does not depend on the order.
+    """
     if not is_float(p["dtype"]):
         return TensorSpec((count,), p["dtype"], 0, 4, **more)
     if ("op" in p if reduced is None else reduced) and p.get("op", "sum") in ("sum", "max", "min"):
@@ -172,7 +175,7 @@ def whole_buffer(p: Params) -> dict[str, TensorSpec]:
 
 
 def reduced_buffer(p: Params) -> dict[str, TensorSpec]:
-    """Of an operator that adds up without saying so."""
+    """Return the buffer of an operator that always sums and has no parameter `op`."""
     return {"x": spec(p, elements(p, shared=False), reduced=True)}
 
 
@@ -181,7 +184,7 @@ def shared_buffer(p: Params) -> dict[str, TensorSpec]:
 
 
 def own_part(p: Params) -> dict[str, TensorSpec]:
-    """As large as the largest: which of them a rank has, only the rank knows."""
+    """Return a buffer as large as the largest part: the rank itself takes as much of it as it has."""
     return {"x": spec(p, max(parts(p)))}
 
 
@@ -191,8 +194,8 @@ def own_part(p: Params) -> dict[str, TensorSpec]:
 def cost(
     factor: Callable[[int], float], *, shared: bool, holds: tuple[Callable[[int], float], Callable[[int], float]]
 ) -> Callable[[Params], Cost]:
-    """`factor`: of the number of ranks, as nccl-tests has it. `holds`: the part of the buffer that a rank takes in and
-    that it gets out; of one with a root, what the root does."""
+    """Return a cost function. `factor` is nccl-tests' bus factor for a number of ranks; `holds` are the parts of the
+    buffer that a rank reads and writes (the root, if there is one)."""
 
     def of(p: Params) -> Cost:
         n, nbytes = group_size(p), elements(p, shared=shared) * sizeof(p["dtype"])
@@ -211,17 +214,17 @@ def share(n: int) -> float:
 
 
 def once(n: int) -> float:
-    """Of what goes from one to others as it is: every link carries it once."""
+    """Bus factor of data that goes from one rank to others unchanged: every link carries it once."""
     return 1.0
 
 
 def twice_others(n: int) -> float:
-    """Of all_reduce: what a rank has to send of its own and to pass on of the others'."""
+    """Bus factor of all_reduce: a rank sends its own parts and passes on those of others."""
     return 2 * (n - 1) / n
 
 
 def others(n: int) -> float:
-    """Of what is divided among the ranks: all but one's own part."""
+    """Bus factor of data that is divided among the ranks: all but a rank's own part."""
     return (n - 1) / n
 
 
@@ -229,8 +232,8 @@ def others(n: int) -> float:
 
 
 class Reducing(Tolerance):
-    """None for what whole numbers come to exactly: a rank that is missing from a sum of many would else be no larger
-    than the rounding of 16 bits. Products and means are rounded on their way from rank to rank."""
+    """Exact where integers are reduced exactly: otherwise a rank that is missing from a long sum would be within the
+    rounding of 16 bits. Products and means are rounded on their way from rank to rank."""
 
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
         n, op = group_size(params), params.get("op", "sum")
@@ -246,8 +249,8 @@ def by_rank(inputs: Sequence[dict[str, Any]], name: str = "x") -> list[Any]:
     return [one[name] for one in inputs]
 
 
-def reduced(p: Params, arrays: Sequence[Any]) -> Any:
-    """What arrays come to; whole numbers wrap around at the end of their type, as they do on the way."""
+def reduce_arrays(p: Params, arrays: Sequence[Any]) -> Any:
+    """Reduce arrays; integers wrap around in their own type, as they do in a reduction from rank to rank."""
     from opmark.operators import _numpy as np
 
     reduce = {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod, "avg": np.mean}[p.get("op", "sum")]
@@ -264,7 +267,7 @@ def exchange(
     restore: Launch | None = None,
     most_calls: int | None = None,
 ) -> Exchange:
-    """`begin(asynchronous)` returns what there is to wait for: nothing, one, or a list of them."""
+    """Make an Exchange. `begin(asynchronous)` returns what to wait for: nothing, one work handle, or a list of them."""
     if not p.get("asynchronous"):
 
         def do() -> None:
@@ -280,7 +283,7 @@ def exchange(
             _wait(pending.pop())
 
     def start() -> None:
-        """The buffers are in use until the call before is done: an engine with several threads would mix them up."""
+        """Finish the call before, which still uses the buffers: an engine with several threads would mix them up."""
         finish()
         pending.append(begin(True))
 
@@ -293,8 +296,8 @@ def _wait(begun: Any) -> None:
             work.wait()
 
 
-def overwritten(p: Params, x: Any) -> tuple[Any, Launch | None]:
-    """Where the result comes to lie, and what puts the input back if that is there too."""
+def prepare_output(p: Params, x: Any) -> tuple[Any, Launch | None]:
+    """Return the tensor for the result, and a function that restores the input if the result overwrites it."""
     import torch
 
     if not p["in_place"]:
@@ -304,7 +307,7 @@ def overwritten(p: Params, x: Any) -> tuple[Any, Launch | None]:
 
 
 def finite_calls(p: Params) -> int | None:
-    """How often n ranks can add up in place what was small at first before it is infinite; integers wrap around."""
+    """Return how often n ranks can sum in place before values are infinite; None if they stay finite or wrap around."""
     if not p.get("in_place", True) or p.get("op", "sum") != "sum" or not is_float(p["dtype"]):
         return None
     doublings = max(1, (group_size(p) - 1).bit_length())
@@ -320,7 +323,7 @@ def torch_op(p: Params) -> Any:
 def point_to_point(
     peers: Peers, sends: Sequence[tuple[int, Any]], receives: Sequence[tuple[int, Any]]
 ) -> Callable[[], Any]:
-    """Begins messages to and from (rank of the group, tensor), all of them as one; none to oneself."""
+    """Return a function that starts all messages to and from (rank of the group, tensor) at once, none to itself."""
     import torch.distributed as dist
 
     messages = [

@@ -1,4 +1,4 @@
-"""Formulas in NumPy that operators of several families are made of."""
+"""NumPy formulas that operators of several families use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gelu(x: Any, approximate: str = "none") -> Any:
 
 
 def swiglu(x: Any) -> Any:
-    """silu of the first half of a row (gate), times the second half (value)."""
+    """Return silu of the first half of a row (gate) times the second half (value)."""
     gate, value = halves(x)
     return silu(gate) * value
 
@@ -37,16 +37,16 @@ def halves(x: Any) -> tuple[Any, Any]:
 
 
 def softmax(x: Any, axis: int = -1) -> Any:
-    """With a sum that keeps at least 24 bits: NumPy would add up float16 in float16."""
+    """Compute softmax with a sum in at least float32: NumPy would sum float16 in float16."""
     shifted = np.exp(x - x.max(axis=axis, keepdims=True))
     total = shifted.sum(axis=axis, keepdims=True, dtype=np.promote_types(x.dtype, np.float32))
     return (shifted / total).astype(x.dtype, copy=False)
 
 
 def attention(q: Any, k: Any, v: Any, scale: float, seen: Any = None) -> Any:
-    """softmax(q k' scale) v of [..., head, token, element]; a head of keys and values may serve several of queries.
+    """Return softmax(q k' scale) v of [..., head, token, element]; several heads of q may share a head of k and v.
 
-    `seen` [query, key]: which keys a query sees, all of them by default.
+    `seen` [query, key] says which keys a query sees, by default all.
     """
     shared = q.shape[-3] // k.shape[-3]
     if shared > 1:
@@ -58,7 +58,7 @@ def attention(q: Any, k: Any, v: Any, scale: float, seen: Any = None) -> Any:
 
 
 def rms(p: Params, x: Any) -> Any:
-    """x with unit root mean square along the last axis."""
+    """Return x with unit root mean square along the last axis."""
     return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + x.dtype.type(p["eps"]))
 
 

@@ -1,4 +1,4 @@
-"""For launches that make torch tensors without an input to go by."""
+"""Keywords of new torch tensors, for launches without inputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opmark.schema import Params
 
 
 def fresh(p: Params) -> dict[str, Any]:
-    """Element type and device of a new tensor: the device is torch's default one while the launch is being built."""
+    """Return element type and device of a new tensor: torch's default device at the time of building the launch."""
     import torch
 
     return {"dtype": getattr(torch, p["dtype"]), "device": torch.get_default_device()}

@@ -1,8 +1,8 @@
-"""Patterns of operators that frameworks fuse, with the chain that they replace beside them.
+"""Patterns of operators that frameworks fuse, together with the chain of calls that they replace.
 
-A chain is a function of the inputs, in eager torch calls. `unfused` launches it as it is, `compiled` hands it to
-torch.compile; a native kernel for all of it is an implementation named `fused`. The cost is that of the fused work:
-what the chain writes and reads in between is what fusing saves.
+A chain is a function of the inputs that makes eager torch calls. `unfused` launches it as it is, `compiled` passes it
+to torch.compile; a native kernel for all of it is an implementation named `fused`. The cost is that of the fused
+kernel: fusing saves what the chain writes and reads in between.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from opmark.operators._build import torch as by_torch
 from opmark.schema import Implementation, Launch, Params
 
 Chain = Callable[[Params], Callable[..., Any]]
-"""chain(params) -> a function of the inputs, in their order; torch is imported inside."""
+"""chain(params) returns a function of the inputs in their order; torch is imported inside."""
 
-# What torch says where a backend that compiles everything itself has set it to compile nothing else.
-_COMPILING_IS_LEFT_TO_THE_BACKEND = "stance is 'fail_on_recompile'"
+# Part of torch's message if a backend that compiles whole operators has forbidden further compilation.
+_COMPILATION_FORBIDDEN = "stance is 'fail_on_recompile'"
 
 
 def unfused(chain: Chain) -> Implementation:
@@ -31,20 +31,20 @@ def unfused(chain: Chain) -> Implementation:
 
 
 def compiled(chain: Chain) -> Implementation:
-    """Compiled while it is built, for exactly these shapes and types."""
+    """Make an implementation that is compiled while it is built, for exactly these shapes and types."""
 
     def build(p: Params, **tensors: Any) -> Launch:
         import torch
 
-        call = torch.compile(_with_code_of_its_own(chain(p)), dynamic=False, fullgraph=True)
+        call = torch.compile(_copy_code(chain(p)), dynamic=False, fullgraph=True)
         try:
             call(*tensors.values())
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, OSError, ImportError) as error:
-            if _COMPILING_IS_LEFT_TO_THE_BACKEND in str(error):
+            if _COMPILATION_FORBIDDEN in str(error):
                 raise Unsupported(
-                    "it is compiled already: measure it on an eager backend (torch-cpu, torch-cuda)"
+                    "this backend compiles it already: measure it on an eager backend (torch-cpu, torch-cuda)"
                 ) from None
             raise Unsupported(f"torch.compile fails here: {_first_line(error)}") from error
         return partial(call, *tensors.values())
@@ -53,9 +53,10 @@ def compiled(chain: Chain) -> Implementation:
 
 
 def fused(build: Callable[..., Launch], name: str = "fused") -> Implementation:
-    """A native kernel, tried once while it is built: what a device does not have, torch tells only then."""
+    """Make an implementation of a native kernel. It is called once while it is built, as torch only then reports that a
+    device lacks it."""
 
-    def tried(p: Params, **tensors: Any) -> Launch:
+    def build_and_try(p: Params, **tensors: Any) -> Launch:
         import torch
 
         launch = build(p, **tensors)
@@ -68,12 +69,11 @@ def fused(build: Callable[..., Launch], name: str = "fused") -> Implementation:
             raise Unsupported(f"torch has no fused kernel for {kind} on {device}: {_first_line(error)}") from error
         return launch
 
-    return by_torch(tried, name=name)
+    return by_torch(build_and_try, name=name)
 
 
-def _with_code_of_its_own(function: Any) -> Any:
-    """torch.compile counts how often it has compiled a piece of code, and after a few shapes it refuses; a worker
-    measures many."""
+def _copy_code(function: Any) -> Any:
+    """Copy a function with its code: torch.compile refuses to compile the same code for more than a few shapes."""
     code = function.__code__.replace()
     return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
 
@@ -88,6 +88,6 @@ def on_cpu(tensor: Any) -> bool:
 
 
 def refuse_device(tensor: Any, what: str) -> None:
-    """For kernels that are there for CPUs and for NVIDIA GPUs only."""
+    """Raise Unsupported on other devices than CPUs and NVIDIA GPUs."""
     if tensor.device.type not in ("cpu", "cuda"):
         raise Unsupported(f"torch has no fused {what} on {tensor.device.type}")

@@ -1,4 +1,4 @@
-"""One step of a recurrent network: what rnn, lstm and gru, as layers and as cells, have in common."""
+"""One step of a recurrent network, which the layers and cells of rnn, lstm and gru share."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from opmark.schema import Params, TensorSpec
 
 State = tuple[Any, ...]
 Step = Callable[[Params, Any, State, Any, Any], State]
-"""step(params, x_part, state, w_hh, b_hh): the next state. x_part is x w_ih' + b_ih; a state is (h,), or (h, c)."""
+"""step(params, x_part, state, w_hh, b_hh) returns the next state. x_part is x w_ih' + b_ih; a state is (h,) or (h,
+c)."""
 
 
 class Gates(NamedTuple):
-    """A kind of recurrent network. Weights of its gates lie below each other, in the order that torch has."""
+    """A kind of recurrent network. The weights of its gates are stacked in torch's order."""
 
     number: int
     states: tuple[str, ...]
     step: Step
     flops: Callable[[Params], int]
-    """For one hidden unit in one step, beside the products with both matrices: adding both parts and both biases,
-    the gates (a sigmoid is an exponential, a sum and a quotient), the new state."""
+    """Flops of one hidden unit in one step, without both matrix products: adding both parts and both biases, the gates
+    (a sigmoid is an exponential, a sum and a quotient), the new state."""
     backward_flops: Callable[[Params], int]
-    """The same backwards, with what the gates were at hand; both biases have the same gradient."""
+    """The same for the backward pass, which has the values of the gates; both biases have the same gradient."""
 
 
 def _rnn(p: Params, x_part: Any, state: State, w_hh: Any, b_hh: Any) -> State:
@@ -40,7 +41,7 @@ def _lstm(p: Params, x_part: Any, state: State, w_hh: Any, b_hh: Any) -> State:
 
 
 def _gru(p: Params, x_part: Any, state: State, w_hh: Any, b_hh: Any) -> State:
-    """As in cuDNN and torch: the reset gate works on the product with the weights, not before it."""
+    """Compute a step as cuDNN and torch do: the reset gate is applied after the product with the weights."""
     (h,) = state
     x_r, x_z, x_n = np.split(x_part, 3, axis=-1)
     h_r, h_z, h_n = np.split(h @ w_hh.T + b_hh, 3, axis=-1)
@@ -48,24 +49,24 @@ def _gru(p: Params, x_part: Any, state: State, w_hh: Any, b_hh: Any) -> State:
     return (n + sigmoid(x_z + h_z) * (h - n),)
 
 
-# rnn: 1 + 2 biases + tanh; back: sum of what comes in, tanh' 3, bias. relu costs nothing.
+# rnn: a sum, 2 biases, tanh. Backward: sum of both incoming gradients, tanh' 3, bias. relu costs nothing.
 RNN = Gates(1, ("h",), _rnn, lambda p: 4 if p["nonlinearity"] == "tanh" else 3,
             lambda p: 5 if p["nonlinearity"] == "tanh" else 2)  # fmt: skip
-# lstm: 4 gates with 3 sums each, 3 sigmoids, tanh, the cell 3, the output 2. Back: h 1, o 4, c 5, i, f and g 4 each,
-# the cell before 1, biases 4.
+# lstm: 4 gates with 3 sums each, 3 sigmoids, tanh, the cell 3, the output 2. Backward: h 1, o 4, c 5, i, f and g 4
+# each, the cell before 1, biases 4.
 LSTM = Gates(4, ("h", "c"), _lstm, lambda p: 27, lambda p: 27)
-# gru: 2 gates with 3 sums and a sigmoid each, the new value 5, the output 3. Back: h 1, z 5, n 5, r 4, its product 1,
-# the state before 2, biases 4.
+# gru: 2 gates with 3 sums and a sigmoid each, the new value 5, the output 3. Backward: h 1, z 5, n 5, r 4, its product
+# 1, the state before 2, biases 4.
 GRU = Gates(3, ("h",), _gru, lambda p: 20, lambda p: 22)
 
 
 def products(p: Params, gates: Gates, width: int) -> int:
-    """Flops of both products of one step, with inputs of this width."""
+    """Return the flops of both products of one step, with inputs of this width."""
     return int(2 * gates.number * p["hidden_size"] * (width + p["hidden_size"]) * p["batch"])
 
 
 def unit_flops(p: Params, gates: Gates, *, backward: bool = False) -> int:
-    """Flops of all that is not a product, in one step."""
+    """Return the flops of one step without its products."""
     per_unit = gates.backward_flops(p) if backward else gates.flops(p)
     return int(per_unit * p["batch"] * p["hidden_size"])
 
@@ -75,16 +76,16 @@ def is_relu(p: Params) -> bool:
 
 
 def matrix(p: Params, shape: tuple[int, int]) -> TensorSpec:
-    """As networks are initialised. With relu much smaller, see `bias`."""
+    """Return weights as networks are initialised; much smaller with relu, see `bias`."""
     bound = 0.1 * max(p["hidden_size"], shape[1]) ** -0.5 if is_relu(p) else p["hidden_size"] ** -0.5
     return TensorSpec(shape, p["dtype"], -bound, bound)
 
 
 def bias(p: Params, length: int) -> TensorSpec:
-    """As networks are initialised; with relu so large that the sign of its argument does not hang on the rest.
+    """Return biases as networks are initialised; with relu, so large that they alone decide the sign of its argument.
 
-    One unit is on, the next one off. Among as many arguments as a layer has, some would otherwise lie so near to
-    zero that no difference of the reference could tell the gradient.
+    One unit is on, the next one off. Otherwise some of the many arguments of a layer would lie so near to zero that a
+    finite difference of the reference could not determine the gradient.
     """
     if not is_relu(p):
         return TensorSpec((length,), p["dtype"], *(sign * p["hidden_size"] ** -0.5 for sign in (-1, 1)))

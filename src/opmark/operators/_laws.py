@@ -1,4 +1,4 @@
-"""The distributions that values are drawn from: parameters, distribution function, and how each framework draws."""
+"""Random distributions: their parameters, their distribution functions, and how each framework draws from them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from opmark.schema import Launch, Param, Params, Rule
 from opmark.schema.dtype import FLOATS
 from opmark.schema.param import real
 
-# Torch draws these in no shorter type on the CPU.
+# On the CPU, torch draws some distributions only in these types.
 WIDE = ("float64", "float32")
-# Up to here a type tells whole numbers apart.
+# Largest range of consecutive integers that an element type represents exactly.
 EXACT = {"float64": 2**53, "float32": 2**24, "float16": 2**11, "bfloat16": 2**8}
 
 
@@ -25,7 +25,7 @@ class Argument(NamedTuple):
     doc: str
     default: float
     low: float
-    """Domain, where it is a tensor."""
+    """Domain, if the argument is a tensor."""
     high: float
 
     @property
@@ -38,7 +38,7 @@ class Law(NamedTuple):
     summary: str
     arguments: tuple[Argument, ...]
     cdf: Callable[..., Any]
-    """cdf(x, *arguments): the probability of at most x."""
+    """cdf(x, *arguments) returns the probability of at most x."""
     numpy: Callable[..., Any]
     """numpy(generator, size, *arguments)"""
     torch: Callable[..., Launch]
@@ -54,7 +54,7 @@ class Law(NamedTuple):
 
 
 def _in_place(method: str) -> Callable[..., Launch]:
-    """A tensor's method that fills it."""
+    """Return a builder for a tensor method that fills the tensor in place."""
 
     def launch(size: Any, new: Any, *numbers: float) -> Launch:
         import torch
@@ -91,7 +91,7 @@ def _gamma(known: Any, alpha: Any, scale: Any) -> Any:
 
 
 def _negative_binomial(known: Any, k: Any, prob: Any) -> Any:
-    """Torch counts successes with the probability that is ours of a failure."""
+    """Torch's `probs` is the probability of what we call a failure."""
     return known.NegativeBinomial(k, 1 - prob, validate_args=False)
 
 
@@ -135,7 +135,7 @@ def _numpy_gamma(generator: Any, size: Any, alpha: Any, scale: Any) -> Any:
     return generator.gamma(alpha, scale, size)
 
 
-def _positive(*names: str) -> tuple[Rule, ...]:
+def _require_positive(*names: str) -> tuple[Rule, ...]:
     return tuple(Rule(name, f"be above 0 (got {{{name}}})", _above_zero(name)) for name in names)
 
 
@@ -143,8 +143,8 @@ def _above_zero(name: str) -> Callable[[Params], bool]:
     return lambda p: bool(p[name] > 0)
 
 
-def _countable(name: str, largest: Callable[[Params], float]) -> Rule:
-    """Counts that a type rounds are no longer drawn from the distribution that was asked for."""
+def _require_exact_counts(name: str, largest: Callable[[Params], float]) -> Rule:
+    """Rounded counts would no longer come from the requested distribution."""
     return Rule(
         name,
         f"keep counts within what {{dtype}} holds exactly (got {{{name}}})",
@@ -152,8 +152,8 @@ def _countable(name: str, largest: Callable[[Params], float]) -> Rule:
     )
 
 
-def _varied(name: str, mean: Callable[[Params], float]) -> Rule:
-    """Almost all would be zero, and two calls might draw the same."""
+def _require_variety(name: str, mean: Callable[[Params], float]) -> Rule:
+    """With a smaller mean almost all values would be zero, and two calls might draw the same."""
     return Rule(name, f"make the mean at least 0.1 (got {{{name}}})", lambda p: mean(p) >= 0.1)
 
 
@@ -187,7 +187,7 @@ LAWS = (
         numpy=lambda generator, size, mean, std: generator.normal(mean, std, size),
         torch=_torch_normal,
         distribution=lambda known, mean, std: known.Normal(mean, std, validate_args=False),
-        rules=_positive("std"), support=lambda *_: (-inf, inf),
+        rules=_require_positive("std"), support=lambda *_: (-inf, inf),
         path="torch.normal", aliases=("normal", "normal_", "randn", "randn_like", "random_randn"),
     ),
     Law(
@@ -196,13 +196,13 @@ LAWS = (
         numpy=lambda generator, size, rate: generator.exponential(1 / rate, size),
         torch=_in_place("exponential_"),
         distribution=lambda known, rate: known.Exponential(rate, validate_args=False),
-        rules=_positive("rate"),
+        rules=_require_positive("rate"),
         path="torch.Tensor.exponential_", aliases=("exponential", "exponential_"),
     ),
     Law(
         "gamma", "the gamma distribution", (ALPHA, SCALE),
         cdf=_gamma_cdf, numpy=_numpy_gamma, torch=_by_distribution(_gamma), distribution=_gamma,
-        rules=_positive("alpha", "scale"), dtypes=WIDE, path="torch.distributions.Gamma",
+        rules=_require_positive("alpha", "scale"), dtypes=WIDE, path="torch.distributions.Gamma",
     ),
     Law(
         "poisson", "the Poisson distribution", (Argument("rate", "mean of the distribution", 4.0, 1.0, 8.0),),
@@ -210,8 +210,8 @@ LAWS = (
         numpy=lambda generator, size, rate: generator.poisson(rate, size),
         torch=_torch_poisson,
         distribution=lambda known, rate: known.Poisson(rate, validate_args=False),
-        rules=(*_positive("rate"), _varied("rate", lambda p: float(p["rate"])),
-               _countable("rate", lambda p: _far_out(p["rate"], p["rate"]))),
+        rules=(*_require_positive("rate"), _require_variety("rate", lambda p: float(p["rate"])),
+               _require_exact_counts("rate", lambda p: _far_out(p["rate"], p["rate"]))),
         discrete=True, path="torch.poisson", aliases=("poisson",),
     ),
     Law(
@@ -221,19 +221,19 @@ LAWS = (
         cdf=_negative_binomial_cdf,
         numpy=lambda generator, size, k, prob: generator.negative_binomial(k, prob, size),
         torch=_by_distribution(_negative_binomial), distribution=_negative_binomial,
-        rules=(*_positive("k", "prob"), Rule("prob", "be below 1 (got {prob})", lambda p: p["prob"] < 1),
-               _varied("k", lambda p: p["k"] * (1 / p["prob"] - 1)),
-               _countable("k", lambda p: _far_out(p["k"] / p["prob"], p["k"] / p["prob"] ** 2))),
+        rules=(*_require_positive("k", "prob"), Rule("prob", "be below 1 (got {prob})", lambda p: p["prob"] < 1),
+               _require_variety("k", lambda p: p["k"] * (1 / p["prob"] - 1)),
+               _require_exact_counts("k", lambda p: _far_out(p["k"] / p["prob"], p["k"] / p["prob"] ** 2))),
         discrete=True, dtypes=WIDE, path="torch.distributions.NegativeBinomial",
     ),
     Law(
         "generalized_negative_binomial", "the negative binomial distribution of mean mu, variance mu + alpha mu²",
         (Argument("mu", "mean of the distribution", 2.0, 1.0, 4.0),
-         Argument("alpha", "how much more than a Poisson distribution it varies", 0.5, 0.25, 1.0)),
+         Argument("alpha", "variance beyond that of a Poisson distribution, relative to mu²", 0.5, 0.25, 1.0)),
         cdf=_generalized_cdf, numpy=_numpy_generalized,
         torch=_by_distribution(_generalized), distribution=_generalized,
-        rules=(*_positive("mu", "alpha"), _varied("mu", lambda p: float(p["mu"])),
-               _countable("mu", lambda p: _far_out(p["mu"], p["mu"] + p["alpha"] * p["mu"] ** 2))),
+        rules=(*_require_positive("mu", "alpha"), _require_variety("mu", lambda p: float(p["mu"])),
+               _require_exact_counts("mu", lambda p: _far_out(p["mu"], p["mu"] + p["alpha"] * p["mu"] ** 2))),
         discrete=True, dtypes=WIDE, path="torch.distributions.NegativeBinomial",
     ),
 )  # fmt: skip

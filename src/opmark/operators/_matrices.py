@@ -1,4 +1,4 @@
-"""Matrices that linear algebra is well defined for, and what operators on them have in common."""
+"""Well-conditioned matrices for linear algebra, and common parts of the operators on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opmark.schema.cost import nbytes
 from opmark.schema.dtype import sizeof
 from opmark.schema.param import dtype, size
 
-# Factorisations exist in these only: frameworks have none of 16 bits.
+# Frameworks have no factorisations in 16 bits.
 DTYPES = ("float64", "float32")
 BATCH = size("batch", "number of independent matrices", 1)
 N = size("n", "rows and columns of a")
@@ -33,7 +33,7 @@ Specs = Callable[[Params], dict[str, TensorSpec]]
 
 
 def rectangle(p: Params, rows: int, columns: int, make: Callable[[Any, tuple[int, ...]], Any]) -> TensorSpec:
-    """A batch of matrices by make(generator, shape), with elements between -4 and 4."""
+    """Return a batch of matrices that make(generator, shape) fills, with elements between -4 and 4."""
     dims = (p["batch"], rows, columns)
     return TensorSpec(dims, p["dtype"], -4.0, 4.0, make=lambda generator: make(generator, dims))
 
@@ -43,7 +43,7 @@ def uniform(p: Params, rows: int, columns: int) -> TensorSpec:
 
 
 def near_identity(generator: Any, dims: tuple[int, ...]) -> Any:
-    """Ones on the diagonal and a perturbation of norm 0.3: determinants and powers stay around 1."""
+    """Return the identity plus a perturbation of norm 0.3: determinants and powers stay around 1."""
     *_, rows, columns = dims
     return np.eye(rows, columns) + generator.uniform(-0.5, 0.5, dims) / max(rows, columns) ** 0.5
 
@@ -53,20 +53,20 @@ def lower_triangular(generator: Any, dims: tuple[int, ...]) -> Any:
 
 
 def positive_definite(generator: Any, dims: tuple[int, ...]) -> Any:
-    """A product with its own transpose, plus the identity: a condition number of about 2."""
+    """Return a matrix times its transpose plus the identity, which has a condition number of about 2."""
     root = generator.uniform(-1.0, 1.0, dims)
     return root @ np.swapaxes(root, -1, -2) / dims[-1] + np.eye(dims[-1])
 
 
-def of_either_sign(generator: Any, dims: tuple[int, ...]) -> Any:
-    """Near the identity, half of them with a negative determinant."""
+def mixed_determinants(generator: Any, dims: tuple[int, ...]) -> Any:
+    """Return matrices near the identity, half of them with a negative determinant."""
     matrices = near_identity(generator, dims)
     matrices[..., 0, :] *= generator.choice((-1.0, 1.0), (*dims[:-2], 1))
     return matrices
 
 
-def spread(generator: Any, dims: tuple[int, ...], *, symmetric: bool = False) -> Any:
-    """Singular values between 1 and 3 that are well apart: those of equal ones have no derivative."""
+def spread_spectrum(generator: Any, dims: tuple[int, ...], *, symmetric: bool = False) -> Any:
+    """Return matrices with well separated singular values between 1 and 3: equal ones would have no derivative."""
     *batch, rows, columns = dims
     least = min(rows, columns)
     steps = (np.arange(least) + generator.uniform(0.0, 0.4, (*batch, least))) / least
@@ -75,17 +75,17 @@ def spread(generator: Any, dims: tuple[int, ...], *, symmetric: bool = False) ->
     return (left * (1 + 2 * steps)[..., None, :]) @ np.swapaxes(right, -1, -2)
 
 
-def symmetric_spread(generator: Any, dims: tuple[int, ...]) -> Any:
-    return spread(generator, dims, symmetric=True)
+def symmetric_spread_spectrum(generator: Any, dims: tuple[int, ...]) -> Any:
+    return spread_spectrum(generator, dims, symmetric=True)
 
 
-def symmetric(a: Any) -> Any:
-    """What is computed of a matrix of which only one half is looked at: no direction leads out of the symmetric."""
+def make_symmetric(a: Any) -> Any:
+    """Make a matrix symmetric, for functions that read one half of it: changes of either half then count alike."""
     return (a + np.swapaxes(a, -1, -2)) / 2
 
 
-def each(function: Callable[..., Any], *batches: Any) -> Any:
-    """The function of every matrix of a batch."""
+def map_matrices(function: Callable[..., Any], *batches: Any) -> Any:
+    """Apply the function to every matrix of a batch."""
     return np.stack([function(*matrices) for matrices in zip(*batches, strict=True)])
 
 
@@ -106,9 +106,9 @@ def on_matrices(
     factor: float = 1.0,
     **more: Any,
 ) -> Operator:
-    """A row. `out`, `flops` and `backward_flops` are of one matrix; all inputs have gradients if the last is known.
+    """Make an operator on matrices. `out`, `flops` and `backward_flops` are those of one matrix.
 
-    Backwards the inputs, the outputs (which most formulas use) and their gradients are read.
+    The backward pass reads the inputs, the outputs (which most formulas use) and their gradients.
     """
 
     def cost(p: Params) -> Cost:

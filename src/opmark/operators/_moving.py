@@ -1,4 +1,4 @@
-"""What operators that only move data, or only look at it in another way, have in common."""
+"""Common parts of operators that only move data or return a view of it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from opmark.operators._axis import EXACT, SHAPE, elements
-from opmark.operators._build import numpy
+from opmark.operators._axis import EXACT, SHAPE, elements, reference_in_numpy
 from opmark.registry import resolve
 from opmark.schema import Cost, Implementation, Launch, Operator, Param, Params, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, INTS, is_float, sizeof
@@ -15,7 +14,7 @@ from opmark.schema.param import dtype, integer
 
 ANY = (*FLOATS, *INTS, "bool")
 ADDED_UP = Tolerance()
-"""Forwards nothing is rounded; backwards what went to several places is added up."""
+"""Nothing is rounded forwards; backwards, gradients of an element that went to several places are added up."""
 PRESETS = {
     "small": {"shape": [256, 256]},
     "typical": {"shape": [2048, 2048]},
@@ -27,14 +26,14 @@ IMAGES = {
     "large": {"shape": [32, 256, 64, 64]},
 }
 """Presets of shape N, C, H, W."""
-AXIS = integer("axis", "axis that it is about; negative counts from the last", -1)
+AXIS = integer("axis", "axis that the operator works on; negative counts from the last", -1)
 NOTHING = Cost(0, 0, 0)
 
 Count = Callable[[Params], int]
 
 
 def data(dims: Any, name: str) -> TensorSpec:
-    """Values of every kind that an element type has."""
+    """Return a tensor with positive and negative values, as far as the element type has them."""
     if is_float(name):
         return TensorSpec(tuple(dims), name)
     low, high = {"bool": (0, 2), "uint8": (0, 200)}.get(name, (-100, 100))
@@ -45,8 +44,9 @@ def x_only(p: Params) -> dict[str, TensorSpec]:
     return {"x": data(p["shape"], p["dtype"])}
 
 
-def called(path: str, arguments: Callable[[Params], tuple[Any, ...]] = lambda _: ()) -> Implementation:
-    """path(x, *arguments(params)), for functions whose arguments are no parameters as they stand."""
+def call_with(path: str, arguments: Callable[[Params], tuple[Any, ...]] = lambda _: ()) -> Implementation:
+    """Return an implementation that calls path(*inputs, *arguments(params)), for arguments that are not simply
+    parameters."""
 
     def build(p: Params, **inputs: Any) -> Launch:
         return partial(resolve(path), *inputs.values(), *arguments(p))
@@ -54,12 +54,7 @@ def called(path: str, arguments: Callable[[Params], tuple[Any, ...]] = lambda _:
     return Implementation(path.split(".", 1)[0], build, path=path)
 
 
-def as_written(reference: Callable[..., Any]) -> Implementation:
-    """The reference as NumPy's implementation: what is only moved keeps its element type."""
-    return numpy(lambda p, **inputs: partial(reference, p, **inputs))
-
-
-def _moved(read: Count, written: Count, flops: Count) -> Callable[[Params], Cost]:
+def _move_cost(read: Count, written: Count, flops: Count) -> Callable[[Params], Cost]:
     def cost(p: Params) -> Cost:
         size = sizeof(p["dtype"])
         return Cost(flops(p), read(p) * size, written(p) * size)
@@ -70,7 +65,7 @@ def _moved(read: Count, written: Count, flops: Count) -> Callable[[Params], Cost
 _COMMON: dict[str, Any] = {"category": "shaping", "inputs": x_only, "tolerance": EXACT, "gradients": ("x",)}
 
 
-def moving(
+def moving_operator(
     name: str,
     summary: str,
     *,
@@ -86,29 +81,29 @@ def moving(
     gradient_view: bool = False,
     **more: Any,
 ) -> Operator:
-    """A row: x of some shape is copied to other places.
+    """Make an operator that copies the elements of x to other places.
 
-    `out` counts the elements of the result, `reads` those of x that are looked at. Backwards the gradient of the
-    result is read (or as many elements of it as `backward_reads` says), and one as large as x written, for which
+    `out` counts the elements of the result, `reads` the elements of x that are read. Backwards, the gradient of the
+    result is read (or `backward_reads` elements of it) and a gradient as large as x is written, for which
     `backward_adds` elements are added up.
     """
-    backward = _moved(backward_reads or out, elements, backward_adds)
+    backward = _move_cost(backward_reads or out, elements, backward_adds)
     settings = {**_COMMON, **more}
     return Operator(
         name=name,
         summary=summary,
         params=(SHAPE, *params, dtype(*dtypes)),
-        cost=_moved(reads, out, lambda _: 0),
+        cost=_move_cost(reads, out, lambda _: 0),
         backward_cost=backward if settings["gradients"] and not gradient_view else None,
         reference=reference,
         presets=presets,
         gradient_view=gradient_view,
-        implementations=(as_written(reference), torch),
+        implementations=(reference_in_numpy(reference), torch),
         **settings,
     )
 
 
-def looking(
+def view_operator(
     name: str,
     summary: str,
     *,
@@ -121,12 +116,13 @@ def looking(
     whole: Callable[[Params], bool] = lambda _: False,
     **more: Any,
 ) -> Operator:
-    """A row: the result is a view of x, and nothing is moved.
+    """Make an operator whose result is a view of x: no data moves.
 
-    So is the gradient, unless `gradient_reads` says how many elements of the incoming one have to be read for a
-    gradient as large as x, for which `gradient_adds` are added up; and unless the view is x as a `whole`.
+    The gradient is a view too, unless `gradient_reads` is given: then that many elements of the incoming gradient are
+    read for a gradient as large as x, and `gradient_adds` elements are added up. If the view is x as a `whole`, the
+    gradient costs nothing either.
     """
-    written = _moved(gradient_reads, elements, gradient_adds) if gradient_reads else None
+    written = _move_cost(gradient_reads, elements, gradient_adds) if gradient_reads else None
     backward = (lambda p: NOTHING if whole(p) else written(p)) if written else None
     settings = {**_COMMON, **more}
     return Operator(
@@ -139,6 +135,6 @@ def looking(
         presets=presets,
         view=True,
         gradient_view=backward is None,
-        implementations=(as_written(reference), torch),
+        implementations=(reference_in_numpy(reference), torch),
         **settings,
     )

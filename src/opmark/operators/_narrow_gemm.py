@@ -1,4 +1,4 @@
-"""Products of matrices of 8 bits with a scale a row of each: what torch has for them, and where."""
+"""Products of 8-bit matrices with one scale per row, as torch offers them on each device."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from opmark.errors import Unsupported
 from opmark.schema import Params, Tolerance
 
 FP8 = "float8_e4m3fn"
-# torch._int_mm on CUDA: more than 16 rows, and other sizes that are multiples of 8.
+# torch._int_mm on CUDA needs more than 16 rows; its other sizes have to be multiples of 8.
 _FEWEST_ROWS, _MULTIPLE = 17, 8
 
 
 class Exact8(Tolerance):
-    """Numbers of 8 bits are only read here, and exact: what is rounded is the result.
+    """8-bit inputs are exact, so only the rounding of the result counts.
 
-    Matrix units add up products of 8-bit floats with fewer bits than a float32 has, though with more than a float16.
+    Matrix units sum products of 8-bit floats with fewer bits than float32 has, but with more than float16.
     """
 
     def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
@@ -24,25 +24,25 @@ class Exact8(Tolerance):
 
 
 def domain(dtype: str) -> tuple[float, float]:
-    """Not all zeros, nor all positive: such operands let a device run faster than real ones."""
+    """Return bounds of the values. Zeros or only positive values would let a device run faster than real data."""
     return (-127, 128) if dtype == "int8" else (-1.0, 1.0)
 
 
 def multiply(p: Params, x: Any, weight: Any) -> Callable[..., Any]:
-    """A function f(x, x_scale, weight, w_scale) -> x weight' in float32 or parameter `out_dtype`; operands like these.
+    """Return a function f(x, x_scale, weight, w_scale) -> x weight' in parameter `out_dtype`, for operands like these.
 
-    Unsupported where the device has no such product.
+    Raises Unsupported if the device has no such product.
     """
     import torch
 
     out = getattr(torch, p["out_dtype"])
     if p["dtype"] == FP8:
-        return _of_floats(x, weight, out)
-    product = _whole_product(x, weight)
+        return _scaled_product(x, weight, out)
+    product = _integer_product(x, weight)
     return lambda x, xs, w, ws: (product(x, w) * xs.unsqueeze(1) * ws).to(out)
 
 
-def _whole_product(x: Any, weight: Any) -> Callable[[Any, Any], Any]:
+def _integer_product(x: Any, weight: Any) -> Callable[[Any, Any], Any]:
     import torch
 
     def product(x: Any, weight: Any) -> Any:
@@ -51,8 +51,8 @@ def _whole_product(x: Any, weight: Any) -> Callable[[Any, Any], Any]:
     if x.device.type == "cpu":
         return product
     if weight.shape[0] % _MULTIPLE or weight.shape[1] % _MULTIPLE:
-        raise Unsupported(f"torch._int_mm on {x.device.type} needs sizes that are multiples of {_MULTIPLE}, and there "
-                          f"are {weight.shape[1]} products a sum and {weight.shape[0]} columns")  # fmt: skip
+        raise Unsupported(f"torch._int_mm on {x.device.type} needs sizes that are multiples of {_MULTIPLE}, got "
+                          f"K={weight.shape[1]} and N={weight.shape[0]}")  # fmt: skip
 
     def padded(x: Any, weight: Any) -> Any:
         rows = len(x)
@@ -63,7 +63,7 @@ def _whole_product(x: Any, weight: Any) -> Callable[[Any, Any], Any]:
     return padded
 
 
-def _of_floats(x: Any, weight: Any, out: Any) -> Callable[..., Any]:
+def _scaled_product(x: Any, weight: Any, out: Any) -> Callable[..., Any]:
     import torch
 
     one = torch.ones((), device=x.device)
@@ -77,7 +77,7 @@ def _of_floats(x: Any, weight: Any, out: Any) -> Callable[..., Any]:
 
     scales = torch.ones(len(x), device=x.device), torch.ones(len(weight), device=x.device)
     reasons = []
-    # A GPU has scales a row for one type of output only; for others the scales come after the product.
+    # A GPU takes one scale per row for one output type only; for others the scales are applied after the product.
     for way in (by_rows, by_tensor):
         try:
             way(x, scales[0], weight, scales[1])

@@ -1,4 +1,4 @@
-"""NumPy, imported at its first use: listing the catalogue takes none of it.
+"""NumPy, imported at its first use: listing the catalogue does not need it.
 
 `from opmark.operators import _numpy as np` then reads like `import numpy as np`.
 """
@@ -12,5 +12,5 @@ def __getattr__(name: str) -> Any:
     import numpy
 
     value = getattr(numpy, name)
-    globals()[name] = value  # found at once the next time: launches are timed
+    globals()[name] = value  # so that the next access costs nothing: launches are timed
     return value

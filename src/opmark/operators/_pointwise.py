@@ -1,4 +1,4 @@
-"""Rows of the tables of operators that compute each output element from the same element of each input."""
+"""Make operators that compute each output element from the same element of each input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ SIGNED_INTS = tuple(name for name in INTS if not name.startswith("u"))
 Domain = tuple[float, float]
 SIGNED: Domain = (-1.0, 1.0)
 POSITIVE: Domain = (0.125, 2.0)
-"""For what is not defined, or not smooth, at zero. Ends that every float has: no value is rounded out of the domain."""
+"""For functions that are not defined or not smooth at zero. Both ends are exact in every float type, so that rounding
+does not leave the domain."""
 
 
 Kinks = Sequence[float] | Callable[[Params], Sequence[float]]
@@ -55,14 +56,15 @@ def pointwise(
     tolerance: Tolerance | None = None,
     **more: Any,
 ) -> Operator:
-    """One row.
+    """Make an element-wise operator.
 
-    `torch` and `numpy` are paths of functions that take the inputs in order, or implementations; without `numpy` the
-    reference's formula is one. `reference(p, **inputs)` by default calls the function at `numpy`. `domains`: one for
-    all inputs or one each, of floats; `integers` is that of whole numbers. Backwards, `backward_reads` tensors are
-    read (the incoming gradient, and what the formula needs) and a gradient an input is written. `gradients` are by
-    default all inputs; () for none. `result_dtype`: where it is not that of the inputs. `kinks`: points at which the
-    function has no derivative, or how to tell them from the parameters; gradients are not judged right there.
+    `torch` and `numpy` are paths of functions that take the inputs in order, or implementations; without `numpy`, the
+    reference becomes the NumPy implementation. `reference(p, **inputs)` by default calls the function at `numpy`.
+    `domains` holds the domain of floats, one for all inputs or one each; `integers` is the domain of integers. The
+    backward pass reads `backward_reads` tensors (the incoming gradient, and what the formula needs) and writes one
+    gradient per input. `gradients` names the inputs that have one, by default all; () for none. `result_dtype` is given
+    if it is not that of the inputs. `kinks` are points without a derivative, or a function of the parameters that
+    returns them; gradients are not checked there.
     """
     computed = reference or _by_path(str(numpy))
     specs = _inputs(inputs, domains if len(domains) > 1 else tuple(domains) * len(inputs), integers)
@@ -91,7 +93,7 @@ def pointwise(
 
 
 def away_from(kinks: Kinks, width: float = 1e-3) -> Any:
-    """A direction that leaves alone what lies next to a point without a derivative."""
+    """Return a direction that does not move elements next to a point without a derivative."""
 
     def direction(p: Params, name: str, generator: Any, array: Any) -> Any:
         at = kinks(p) if callable(kinks) else kinks
@@ -124,7 +126,7 @@ def _inputs(names: Sequence[str], domains: Sequence[Domain], integers: Domain) -
 
 
 def _cost(reads: int, flops: int, *, writes: int = 1, result_dtype: str | None = None) -> Any:
-    """So many tensors in and out, and so many operations an element."""
+    """Return a cost function for that many tensors read and written, and that many flops per element."""
 
     def cost(p: Params) -> Cost:
         n, size = prod(p["shape"]), sizeof(p["dtype"])

@@ -1,4 +1,4 @@
-"""What all pools have in common: one value out of each window of an image."""
+"""Common parts of all pools, which compute one value from each window of an image."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IMAGES: dict[str, dict[int, tuple[int, int, list[int]]]] = {
     "typical": {1: (16, 64, [2048]), 2: (8, 64, [56, 56]), 3: (2, 32, [16, 28, 28])},
     "large": {1: (64, 256, [4096]), 2: (64, 64, [112, 112]), 3: (8, 64, [16, 56, 56])},
 }
-"""batch, channels and image by size and number of axes."""
+"""Batch, channels and image by preset and number of axes."""
 
 
 def presets(dims: int, **more: Any) -> dict[str, dict[str, Any]]:
@@ -36,32 +36,33 @@ def planes(p: Params) -> int:
     return int(p["batch"] * p["channels"])
 
 
-def keeping_order(p: Params, name: str, generator: Any, x: Any) -> Any:
-    """Larger elements of a channel move further, equal ones together: none overtakes another."""
+def order_preserving(p: Params, name: str, generator: Any, x: Any) -> Any:
+    """Return a direction in which larger elements of a channel move further and equal ones together: their order
+    stays."""
     plane = (*x.shape[:2], *(1,) * (x.ndim - 2))
     return generator.choice((-1.0, 1.0), size=plane) * np.exp(generator.uniform(0.5, 2.0, size=plane) * x)
 
 
 def spans(image: int, out: int) -> list[slice]:
-    """Windows along one axis: as equal as whole numbers allow, overlapping where they have to."""
+    """Return windows along one axis that are as equal as integers allow, overlapping where necessary."""
     return [slice(i * image // out, -(-(i + 1) * image // out)) for i in range(out)]
 
 
 Windows = Callable[[float, Callable[..., Any]], Any]
-"""windows(padding, function): `function` of each window of an image that is padded with this value."""
+"""windows(padding, function) applies `function` to each window of an image that is padded with this value."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What becomes of the values in a window."""
+    """How the values in a window are pooled."""
 
     says: str
     pooled: Callable[[Params, Windows], Any]
     flops: tuple[int, int]
-    """Operations for each value in a window, and for each window."""
+    """Flops per value in a window, and per window."""
     backward_flops: tuple[int, int]
     backward_reads: Callable[[int, int, int], int]
-    """Bytes by elements of the input, elements of the output, bytes of an element."""
+    """Bytes read backwards, from elements of the input, elements of the output, and bytes per element."""
     domain: tuple[float, float] = (-1.0, 1.0)
     smooth: bool = True
     exact: bool = False
@@ -72,13 +73,13 @@ def _norm(p: Params, windows: Windows) -> Any:
     return windows(0.0, lambda values, axis: np.sum(values**power, axis=axis) ** (1 / power))
 
 
-# Backwards the incoming gradient goes to the largest value, which frameworks remember by its index.
+# Backwards, the incoming gradient goes to the largest value, whose index frameworks keep.
 MAX = Kind("largest value", lambda p, windows: windows(-np.inf, np.max), (0, 0), (0, 1),
            lambda x, out, nbytes: out * (nbytes + INDEX_BYTES), smooth=False, exact=True)  # fmt: skip
-# Backwards the divided gradient is added to each value of the window; likewise without the division.
+# Backwards, the (for the mean: divided) gradient is added to each value of the window.
 AVG = Kind("mean", lambda p, windows: windows(0.0, np.mean), (1, 0), (1, 1), lambda x, out, nbytes: out * nbytes)
 SUM = Kind("sum", lambda p, windows: windows(0.0, np.sum), (1, -1), (1, 0), lambda x, out, nbytes: out * nbytes)
-# Backwards (value / norm) to the power p - 1, times the incoming gradient, is added to each value.
+# Backwards, (value / norm) to the power p - 1, times the incoming gradient, is added to each value.
 NORM = Kind("p-norm", _norm, (2, 0), (4, 0), lambda x, out, nbytes: (x + 2 * out) * nbytes, domain=(0.125, 2.0))
 
 
@@ -98,7 +99,8 @@ def pool(
     dtypes: Sequence[str] = FLOATS,
     aliases: Sequence[str] = (),
 ) -> Operator:
-    """`out`: sizes of the output's image; `values`: how many values all windows of one image have together."""
+    """Make a pool. `out` returns the sizes of the output image, `values` the number of values in all windows of an
+    image."""
 
     def flops(p: Params, each: tuple[int, int]) -> int:
         return int(planes(p) * (each[0] * values(p) + each[1] * prod(out(p))))
@@ -126,7 +128,7 @@ def pool(
         presets=presets(dims, **(preset or {})),
         rules=(has_axes("image", dims), *rules),
         gradients=("x",),
-        direction=None if kind.smooth else keeping_order,
+        direction=None if kind.smooth else order_preserving,
         implementations=(formula(reference), *implementations),
         aliases=tuple(aliases),
     )

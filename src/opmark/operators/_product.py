@@ -1,4 +1,4 @@
-"""What products of tensors have in common: uniform inputs, all with gradients."""
+"""Common parts of products of tensors, whose inputs are uniform and have gradients."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def product(
     gradients: tuple[str, ...],
     **more: Any,
 ) -> Operator:
-    """An operator whose inputs are uniform; `out` counts the elements of the result. An input whose gradient is the
-    incoming one is left out of `gradients`: there is nothing to compute."""
+    """Make a product; `out` counts the elements of the result. `gradients` leaves out an input whose gradient is the
+    incoming one, as there is nothing to compute."""
 
     def inputs(p: Params) -> dict[str, TensorSpec]:
         return {name: TensorSpec(tuple(dims), p["dtype"]) for name, dims in shapes(p).items()}
@@ -37,7 +37,7 @@ def product(
         return Cost(flops(p), nbytes(inputs(p).values()), out(p) * sizeof(p["dtype"]))
 
     def backward(p: Params) -> Cost:
-        """Reads the inputs and the gradient of the result, writes one for each input."""
+        """The inputs and the gradient of the result are read, a gradient per input is written."""
         read = nbytes(inputs(p)[name] for name in gradients)
         return Cost(backward_flops(p), read + out(p) * sizeof(p["dtype"]), read)
 

@@ -1,4 +1,4 @@
-"""Large tensors out of a block of values, for inputs that make their own."""
+"""Fill large tensors by repeating a block of values, for inputs that make their own values."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 
-# Drawing every value of a large tensor would take long, and several times its memory; the backends repeat likewise.
-# A prime, so that rows and blocks never fall together.
+# Drawing every value of a large tensor would take long, and several times its memory; the backends repeat blocks too.
+# The length is prime, so that rows and blocks never align.
 BLOCK = 1_048_573
 
 
-def filled(shape: Sequence[int], draw: Callable[[int], Any]) -> Any:
-    """Values of `draw(how many)` in that shape."""
+def fill_by_block(shape: Sequence[int], draw: Callable[[int], Any]) -> Any:
+    """Return an array of that shape filled with the values of `draw(count)`."""
     return np.resize(draw(min(prod(shape), BLOCK)), tuple(shape))
 
 
-def repeated(shape: tuple[int, ...], dtype: str, draw: Callable[[Any, int], Any]) -> Callable[[Any], Any]:
-    """A `make` of a TensorSpec: values of `draw(generator, how many)` in that shape."""
+def repeat_block(shape: tuple[int, ...], dtype: str, draw: Callable[[Any, int], Any]) -> Callable[[Any], Any]:
+    """Return a `make` for TensorSpec that fills that shape with the values of `draw(generator, count)`."""
     wide = "float64" if dtype == "float64" else "float32"
 
     def make(generator: Any) -> Any:
-        return filled(shape, lambda n: draw(generator, n).astype(wide))
+        return fill_by_block(shape, lambda n: draw(generator, n).astype(wide))
 
     return make

@@ -1,4 +1,4 @@
-"""Values rounded to 8 bits: how rows of them are made, and how they are judged."""
+"""Values rounded to 8 bits: how rows of them are made and compared."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from opmark.operators import _numpy as np
 from opmark.schema import Params
 
 LARGEST = 127
-# Values between -1 and 1 nearly fill 8 bits with steps of these sizes, and none is cut off: none is above MOST.
+# With steps of these sizes, values between -1 and 1 nearly fill 8 bits and none is clipped: none is above MOST.
 STEPS = (1 / 120, 1 / 100)
 MOST = 120
-# Of a step: what rounding before the last one, in float32, may move a value.
+# How far rounding in float32, before the final rounding, may move a value, as a fraction of a step.
 _SLACK = 0.01
 
 
-def either_side(reference: Callable[..., Any], *rounded: int) -> Callable[..., Any]:
-    """An `observe` for operators whose outputs with these numbers (by default the first) are whole numbers.
+def accept_either_neighbour(reference: Callable[..., Any], *rounded: int) -> Callable[..., Any]:
+    """Return an `observe` for operators whose outputs at these indices (by default the first) are integers.
 
-    The reference leaves them unrounded. One of the two whole numbers around counts as the reference's own, if it is
-    not further than half a step away and what earlier rounding explains; any other shows as it is.
+    The reference does not round. An integer that is at most half a step, plus what earlier rounding explains, from the
+    reference is replaced by the reference; any other stays as it is.
     """
 
     def observe(p: Params, outputs: Any, **inputs: Any) -> Any:
@@ -37,13 +37,13 @@ def either_side(reference: Callable[..., Any], *rounded: int) -> Callable[..., A
 
 
 def numpy_rows(values: Any) -> tuple[Any, Any]:
-    """Whole numbers and a scale a row, such that the largest of a row is 127."""
+    """Return integers and one scale per row, such that the largest of a row is 127."""
     numbers, scale = exact_rows(values)
     return np.rint(numbers).astype(np.int8), scale.astype(np.float32)
 
 
 def exact_rows(values: Any) -> tuple[Any, Any]:
-    """The same before it is rounded."""
+    """Return the unrounded numbers and one scale per row."""
     scale = np.abs(values).max(axis=-1) / LARGEST
     return values / scale[..., None], scale
 
@@ -56,5 +56,5 @@ def torch_rows(values: Any) -> tuple[Any, Any]:
 
 
 def first_in_int8(outputs: Sequence[Any], dtype: Any) -> tuple[Any, ...]:
-    """Numbers and scale as `numpy_rows` makes them, whatever else there is in `dtype`."""
+    """Return the first output as integers with scales, by `numpy_rows`, and the other outputs in `dtype`."""
     return (*numpy_rows(outputs[0]), *(np.asarray(output).astype(dtype, copy=False) for output in outputs[1:]))

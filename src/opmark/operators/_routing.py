@@ -1,7 +1,7 @@
-"""Which token goes to which expert: known from the parameters, so that the cost is exact.
+"""Routing of tokens to experts. The parameters determine the load of each expert, so that the cost is exact.
 
-Each token goes to `topk` different experts. How many tokens an expert gets is decided here, without data; which ones
-is drawn. The ranks of an expert-parallel group hold num_experts / ep_size neighbouring experts each.
+Each token goes to `topk` different experts. How many tokens an expert gets does not depend on data; which tokens is
+random. Each rank of an expert-parallel group holds num_experts / ep_size neighbouring experts.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from opmark.schema.param import choice, integer, size
 ROUTING_PARAMS = (
     size("num_tokens", "tokens of all ranks"),
     size("num_experts", "experts of all ranks"),
-    size("topk", "experts a token goes to"),
-    size("ep_size", "ranks that share the experts; this is the work of one of them", 1),
-    integer("ep_rank", "which of the ranks this is", 0, kind="count"),
-    choice("routing", "balanced: as many tokens for each expert; zipf: the n-th favourite gets 1/n of what the first "
-           "gets; favourites are dealt out to the ranks in turn", ("balanced", "zipf"), "balanced"),
+    size("topk", "experts per token"),
+    size("ep_size", "ranks that share the experts; one rank's work is measured", 1),
+    integer("ep_rank", "the rank that is measured", 0, kind="count"),
+    choice("routing", "balanced: equally many tokens for each expert; zipf: the n-th favourite gets 1/n of what the "
+           "first gets; favourites are distributed over the ranks in turn", ("balanced", "zipf"), "balanced"),
 )  # fmt: skip
 
 
 def _has_work(p: Params) -> bool:
-    return not _sound(p) or dispatched(p) > 0
+    return not _sizes_fit(p) or dispatched_rows(p) > 0
 
 
-def _sound(p: Params) -> bool:
+def _sizes_fit(p: Params) -> bool:
     return all(rule.holds(p) for rule in _SIZES_FIT)
 
 
@@ -41,14 +41,14 @@ _SIZES_FIT = (
 )  # fmt: skip
 ROUTING_RULES = (
     *_SIZES_FIT,
-    Rule("ep_rank", "be a rank that gets a token; with num_tokens={num_tokens} and topk={topk}, rank {ep_rank} gets "
+    Rule("ep_rank", "be a rank with tokens; with num_tokens={num_tokens} and topk={topk}, rank {ep_rank} gets "
          "none", _has_work),
 )  # fmt: skip
 
 
 @lru_cache(maxsize=64)
 def _loads(tokens: int, experts: int, topk: int, ep_size: int, routing: str) -> tuple[int, ...]:
-    """Tokens of each expert: tokens x topk in all, none more than `tokens`."""
+    """Return the tokens of each expert: tokens x topk in all, at most `tokens` each."""
     total = tokens * topk
     if routing == "balanced":
         by_favour = [total // experts + (i < total % experts) for i in range(experts)]
@@ -62,7 +62,7 @@ def _loads(tokens: int, experts: int, topk: int, ep_size: int, routing: str) -> 
 
 
 def _shares(total: int, most: int, weights: Sequence[float]) -> list[int]:
-    """`total` shared out by falling weights, whole numbers of at most `most` each."""
+    """Divide `total` by decreasing weights into integers of at most `most`."""
     shares: list[int] = []
     left, weight = total, sum(weights)
     for i, own in enumerate(weights):
@@ -78,39 +78,39 @@ def all_loads(p: Params) -> tuple[int, ...]:
     return _loads(p["num_tokens"], p["num_experts"], p["topk"], p["ep_size"], p["routing"])
 
 
-def local(p: Params) -> slice:
-    """The experts of this rank."""
+def local_experts(p: Params) -> slice:
+    """Return the experts of this rank."""
     each = p["num_experts"] // p["ep_size"]
     return slice(p["ep_rank"] * each, (p["ep_rank"] + 1) * each)
 
 
 def loads(p: Params) -> tuple[int, ...]:
-    """Tokens of each expert of this rank."""
-    return all_loads(p)[local(p)]
+    """Return the tokens of each expert of this rank."""
+    return all_loads(p)[local_experts(p)]
 
 
 def experts(p: Params) -> int:
-    """Of this rank."""
+    """Return the number of experts of this rank."""
     return len(loads(p))
 
 
-def dispatched(p: Params) -> int:
-    """Rows that this rank computes: a token counts once for each of its experts here."""
+def dispatched_rows(p: Params) -> int:
+    """Return the rows that this rank computes: a token counts once for each of its experts here."""
     return sum(loads(p))
 
 
-def before(p: Params) -> int:
-    """Rows of the experts of lower ranks."""
-    return sum(all_loads(p)[: local(p).start])
+def rows_before(p: Params) -> int:
+    """Return the rows of the experts of lower ranks."""
+    return sum(all_loads(p)[: local_experts(p).start])
 
 
-def busy(p: Params) -> int:
-    """Experts of this rank with a token; the weights of others are not read."""
+def busy_experts(p: Params) -> int:
+    """Return the number of experts of this rank that have tokens; the weights of others are not read."""
     return sum(load > 0 for load in loads(p))
 
 
 def spans(p: Params) -> list[tuple[int, slice]]:
-    """(expert of this rank, its rows) for each expert with a token; rows lie in the order of experts."""
+    """Return (expert of this rank, its rows) for each expert with tokens; rows are in the order of experts."""
     found, start = [], 0
     for expert, load in enumerate(loads(p)):
         if load:
@@ -120,45 +120,45 @@ def spans(p: Params) -> list[tuple[int, slice]]:
 
 
 def distinct_tokens(p: Params) -> int:
-    """Tokens with an expert on this rank. Rows of neighbouring experts go to one token after the other (see
-    `_by_slots`), so that no token comes twice before each has come once."""
-    return int(min(p["num_tokens"], dispatched(p)))
+    """Return the number of tokens with an expert on this rank. Rows of neighbouring experts go to one token after the
+    other (see `_by_slots`), so that no token comes twice before each has come once."""
+    return int(min(p["num_tokens"], dispatched_rows(p)))
 
 
 def _by_slots(p: Params) -> Any:
-    """experts[token, choice]: row after row of the experts goes to token after token, round and round. An expert has
-    at most as many rows as there are tokens, so that no token meets an expert twice."""
+    """Return experts[token, choice]: the experts' rows are dealt to the tokens in turn. An expert has at most as many
+    rows as there are tokens, so that no token gets an expert twice."""
     slots = np.repeat(np.arange(p["num_experts"]), all_loads(p))
     return slots.reshape(p["topk"], p["num_tokens"]).T
 
 
-def _drawn(p: Params, generator: Any) -> Any:
-    """Which token, and which choice of a token it is, is drawn."""
+def _draw_choices(p: Params, generator: Any) -> Any:
+    """Shuffle the tokens, and the choices of each token."""
     return generator.permuted(generator.permutation(_by_slots(p)), axis=1)
 
 
 def choices_spec(p: Params) -> TensorSpec:
-    """[token, choice] -> expert."""
-    return TensorSpec((p["num_tokens"], p["topk"]), "int32", 0, max(2, p["num_experts"]), partial(_drawn, p))
+    """Return the spec of experts[token, choice]."""
+    return TensorSpec((p["num_tokens"], p["topk"]), "int32", 0, max(2, p["num_experts"]), partial(_draw_choices, p))
 
 
 def _token_ids(p: Params, generator: Any) -> Any:
-    """Of each row of this rank; within an expert in rising order."""
-    chosen = _drawn(p, generator)
+    """Return the token of each row of this rank, in rising order within an expert."""
+    chosen = _draw_choices(p, generator)
     order = np.argsort(chosen.reshape(-1), kind="stable") // p["topk"]
-    return order[before(p) : before(p) + dispatched(p)]
+    return order[rows_before(p) : rows_before(p) + dispatched_rows(p)]
 
 
 def ids_spec(p: Params) -> TensorSpec:
-    """The token of each row of this rank."""
-    return TensorSpec((dispatched(p),), "int32", 0, max(2, p["num_tokens"]), partial(_token_ids, p))
+    """Return the spec of the token of each row of this rank."""
+    return TensorSpec((dispatched_rows(p),), "int32", 0, max(2, p["num_tokens"]), partial(_token_ids, p))
 
 
 def expert_of_rows(p: Params) -> Any:
-    return _repeated(loads(p))
+    return _repeat_indices(loads(p))
 
 
 @lru_cache(maxsize=16)
-def _repeated(counts: tuple[int, ...]) -> Any:
-    """Remembered: what a launch needs of the routing is no part of its work."""
+def _repeat_indices(counts: tuple[int, ...]) -> Any:
+    """Cached: a launch that needs it should not be timed computing it."""
     return np.repeat(np.arange(len(counts)), counts)

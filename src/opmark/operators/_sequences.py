@@ -1,4 +1,4 @@
-"""Sequences of different lengths in a batch, and the cache that holds what they have seen: linear, or in pages."""
+"""Sequences of different lengths in a batch, and the cache of their keys and values: linear or paged."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from opmark.schema import Params, Rule, TensorSpec
 from opmark.schema.dtype import sizeof
 from opmark.schema.param import choice, counts, integer, size
 
-# More new tokens at once than anybody guesses ahead: that is a prefill.
-_MOST_GUESSED = 16
+# Largest number of speculative tokens per step; more new tokens are a prefill.
+_MOST_GUESSES = 16
 
 
 def sequence_params(mode: str = "prefill") -> tuple[Any, ...]:
     return (
-        choice("mode", "prefill: a prompt, or a part of one; decode: one new token a sequence, or a few that are "
-               "guessed", ("prefill", "decode"), mode),
+        choice("mode", "prefill: a prompt, or a part of one; decode: one new token per sequence, or a few "
+               "speculative ones", ("prefill", "decode"), mode),
         size("batch", "sequences"),
-        size("q_len", "new tokens a sequence", 1),
-        integer("cache_len", "tokens a sequence that came before", 0, kind="count"),
-        counts("q_lens", "new tokens of each sequence, where they differ; then q_len does not matter", []),
-        counts("cache_lens", "earlier tokens of each sequence, where they differ; then cache_len does not matter", []),
+        size("q_len", "new tokens per sequence", 1),
+        integer("cache_len", "earlier tokens per sequence", 0, kind="count"),
+        counts("q_lens", "new tokens of each sequence, if they differ; q_len is then ignored", []),
+        counts("cache_lens", "earlier tokens of each sequence, if they differ; cache_len is then ignored", []),
     )  # fmt: skip
 
 
-BLOCK_SIZE = integer("block_size", "tokens a page of the cache; 0: a linear cache", 0, kind="count")
+BLOCK_SIZE = integer("block_size", "tokens per page of the cache; 0: a linear cache", 0, kind="count")
 
 
 def _one_each(name: str) -> Rule:
@@ -35,22 +35,26 @@ def _one_each(name: str) -> Rule:
                 lambda p: not p[name] or len(p[name]) == p["batch"])  # fmt: skip
 
 
-def _few(p: Params) -> bool:
+def _decodes_few(p: Params) -> bool:
     q = Sequences.of(p).q
-    return p["mode"] == "prefill" or (len(set(q)) == 1 and q[0] <= _MOST_GUESSED)
+    return p["mode"] == "prefill" or (len(set(q)) == 1 and q[0] <= _MOST_GUESSES)
 
 
 SEQUENCE_RULES = (
     _one_each("q_lens"),
     _one_each("cache_lens"),
     Rule("q_lens", "be at least 1 for every sequence (got {q_lens})", lambda p: all(n >= 1 for n in p["q_lens"])),
-    Rule("mode", f"be prefill unless every sequence has the same number of new tokens, at most {_MOST_GUESSED}", _few),
+    Rule(
+        "mode",
+        f"be prefill unless every sequence has the same number of new tokens, at most {_MOST_GUESSES}",
+        _decodes_few,
+    ),
 )
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """How many tokens of each sequence are new (`q`) and how many were there before (`cache`)."""
+    """The numbers of new (`q`) and earlier (`cache`) tokens of each sequence."""
 
     q: tuple[int, ...]
     cache: tuple[int, ...]
@@ -66,17 +70,17 @@ class Sequences:
 
     @property
     def kv(self) -> tuple[int, ...]:
-        """Keys that each sequence has once the new tokens are in the cache."""
+        """Number of keys of each sequence, with the new tokens in the cache."""
         return tuple(q + cache for q, cache in zip(self.q, self.cache, strict=True))
 
     @property
     def tokens(self) -> int:
-        """New ones."""
+        """Number of new tokens."""
         return sum(self.q)
 
     @property
     def pairs(self) -> int:
-        """Pairs of a query and a key that it sees: what was there before, and new keys up to its own."""
+        """Number of pairs of a query and a key that it sees: earlier keys, and new ones up to its own."""
         return sum(q * cache + q * (q + 1) // 2 for q, cache in zip(self.q, self.cache, strict=True))
 
     @property
@@ -85,26 +89,27 @@ class Sequences:
 
     @property
     def pages(self) -> tuple[int, ...]:
-        """Pages of each sequence; the last may be filled in part."""
+        """Number of pages of each sequence; the last page may be partly filled."""
         return tuple(-(-n // self.block_size) for n in self.kv)
 
     @property
     def new_pages(self) -> int:
-        """Pages that new tokens lie in."""
+        """Number of pages that hold new tokens."""
         filled = (cache // self.block_size for cache in self.cache)
         return sum(pages - before for pages, before in zip(self.pages, filled, strict=True))
 
     def cache_spec(self, heads: int, dim: int, dtype: str, low: float = -1.0, high: float = 1.0) -> TensorSpec:
-        """[sequence, head, token, element], or [page, head, token of the page, element]."""
+        """Return a cache [sequence, head, token, element], or [page, head, token of the page, element]."""
         first, tokens = (sum(self.pages), self.block_size) if self.block_size else (len(self.kv), max(self.kv))
         return TensorSpec((first, heads, tokens, dim), dtype, low, high)
 
     def table_spec(self) -> TensorSpec:
-        """Which pages hold a sequence, in order; rows of short sequences end in zeros that nobody reads."""
+        """Return the table of the pages of each sequence, in order; rows of short sequences end in zeros that are not
+        read."""
         return TensorSpec((len(self.q), max(self.pages)), "int32", 0, max(2, sum(self.pages)), self._table)
 
     def _table(self, generator: Any) -> Any:
-        """Pages lie anywhere, as in a cache that has been in use for a while."""
+        """Shuffle the pages, as in a cache that has been in use for a while."""
         order = generator.permutation(sum(self.pages))
         table = np.zeros((len(self.q), max(self.pages)), np.int32)
         start = 0
@@ -117,11 +122,11 @@ class Sequences:
         return pages * sizeof("int32") if self.block_size else 0
 
     def positions(self) -> tuple[Any, Any]:
-        """Of each new token: its sequence, and where in that it stands."""
+        """Return the sequence of each new token, and its position there."""
         return _positions(self.q, self.cache)
 
     def places_used(self) -> int:
-        """Different positions that new tokens have."""
+        """Return the number of different positions of new tokens."""
         spans = sorted((cache, cache + q) for q, cache in zip(self.q, self.cache, strict=True))
         used, end = 0, 0
         for start, stop in spans:
@@ -132,7 +137,7 @@ class Sequences:
 
 @lru_cache(maxsize=16)
 def _positions(q: tuple[int, ...], cache: tuple[int, ...]) -> tuple[Any, Any]:
-    """Remembered: what a launch needs of the lengths is no part of its work."""
+    """Cached: a launch that needs it should not be timed computing it."""
     rows = np.repeat(np.arange(len(q)), q)
     places = np.concatenate([np.arange(start, start + count) for count, start in zip(q, cache, strict=True)])
     return rows, places

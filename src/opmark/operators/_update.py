@@ -1,8 +1,8 @@
-"""Rows of the tables of optimizers' update steps: weights and states that are changed in place.
+"""Make operators of optimizers' update steps, which change weights and states in place.
 
-The formulas are MXNet's where the name is: the gradient is rescaled, clipped, and joined by the weight decay. A launch
-repeats the same step with the same gradient: data and defaults are such that weights stay finite, and states away from
-zero, for a million steps.
+Operators with MXNet's names use MXNet's formulas: the gradient is rescaled and clipped, and weight decay is added. A
+launch repeats the same step with the same gradient: data and defaults keep weights finite and states away from zero for
+a million steps.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ PRESETS = {
 WD = real("wd", "weight decay", 1e-4, kind="amount")
 GRADIENT = (
     real("rescale_grad", "factor of the gradient", 1.0),
-    real("clip_gradient", "the gradient is clipped to [-this, this]; negative: it is not", -1.0),
+    real("clip_gradient", "the gradient is clipped to [-this, this]; negative: no clipping", -1.0),
 )
 LR_POSITIVE = Rule("lr", "be above 0 (got {lr})", lambda p: p["lr"] > 0)
 # Bounds that every element type can hold.
 SIGNED, POSITIVE = (-1.0, 1.0), (0.125, 1.0)
 
-WAYS = ("plain", "fused")  # the plain one first: gains are told against it
+WAYS = ("plain", "fused")  # the plain one first: speedups are relative to it
 
 Step = Callable[..., Callable[[], Any]]
-"""step(params, weight, grad, **states) -> a call that changes weight and states in place."""
+"""step(params, weight, grad, **states) returns a call that changes weight and states in place."""
 
 
 def lr(default: float) -> Param:
@@ -62,11 +62,11 @@ def update(
     tolerance: Tolerance | None = None,
     observe: Callable[..., Any] | None = None,
 ) -> Operator:
-    """One row.
+    """Make an operator.
 
-    `reference(p, weight, grad, **states)` returns the new weight and the new states. `master`: weight and gradient are
-    of a 16-bit type, the step is done on a float32 copy of the weight, which is then rounded. `ways`: how else torch
-    does the step, each an implementation; the step then gets `way` too.
+    `reference(p, weight, grad, **states)` returns the new weight and the new states. With `master`, weight and gradient
+    are of a 16-bit type; the step is done on a float32 copy of the weight, which is then rounded. `ways` names several
+    ways in which torch does the step; each is an implementation, and the step gets `way` too.
     """
     domains = dict(states or {})
     changed = (*domains, "weight32") if master else ("weight", *domains)
@@ -106,14 +106,14 @@ def update_inputs(
 
 
 def update_cost(p: Params, n: int, states: int, flops: int, master: bool) -> Cost:
-    """Weight and states are read and written, the gradient is read."""
+    """Return the cost: weight and states are read and written, the gradient is read."""
     narrow, wide = sizeof(p["dtype"]), 4 if master else sizeof(p["dtype"])
     held = n * (states + 1) * wide
     return Cost(flops * n, held + n * narrow, held + (n * narrow if master else 0))
 
 
 def with_master(reference: Callable[..., Any]) -> Callable[..., Any]:
-    """The outputs of a row with a float32 copy: the rounded weight, the states, the copy."""
+    """Return the reference of a step with a float32 copy: it returns the weight, the states and the copy."""
 
     def computed(p: Params, grad: Any, weight32: Any, **states: Any) -> Any:
         weight, *held = as_tuple(reference(p, weight=weight32, grad=grad, **states))
@@ -127,7 +127,7 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def numpy_update(reference: Callable[..., Any], changed: Sequence[str], master: bool) -> Implementation:
-    """The reference's formula, written back into what it changes; float16 is computed in float32."""
+    """Make a NumPy implementation that writes the reference's results back in place; float16 is computed in float32."""
 
     def build(p: Params, **arrays: Any) -> Launch:
         rounded = (np.empty(arrays["weight32"].shape, p["dtype"]),) if master else ()
@@ -175,22 +175,22 @@ def _with_master(p: Params, step: Step, held: tuple[Any, ...], grad: Any, weight
     return launch
 
 
-def clipped(p: Params, g: Any) -> Any:
+def clip(p: Params, g: Any) -> Any:
     return np.clip(g, -p["clip_gradient"], p["clip_gradient"]) if p["clip_gradient"] >= 0 else g
 
 
 def gradient(p: Params, grad: Any) -> Any:
-    """Rescaled and clipped."""
-    return clipped(p, p["rescale_grad"] * grad)
+    """Return the rescaled and clipped gradient."""
+    return clip(p, p["rescale_grad"] * grad)
 
 
 def decayed_gradient(p: Params, grad: Any, weight: Any) -> Any:
-    """Rescaled, joined by the weight decay, and clipped only then."""
-    return clipped(p, p["rescale_grad"] * grad + p["wd"] * weight)
+    """Return the rescaled gradient plus weight decay, clipped after that."""
+    return clip(p, p["rescale_grad"] * grad + p["wd"] * weight)
 
 
 def torch_gradient(p: Params, grad: Any) -> Callable[[], Any]:
-    """The same for torch; without an operation where there is nothing to do."""
+    """Return a function for torch's rescaled and clipped gradient; without any operation if there is nothing to do."""
     factor, limit = p["rescale_grad"], p["clip_gradient"]
     if limit >= 0:
         return lambda: (grad * factor).clamp_(-limit, limit)
@@ -208,14 +208,14 @@ def torch_decayed_gradient(p: Params, grad: Any, weight: Any) -> Callable[[], An
 
 
 def keywords_of(way: str, optimizer: str, tensor: Any) -> dict[str, bool]:
-    """Keywords of torch's functional optimizers, where torch has that way for such a tensor."""
+    """Return the keywords of torch's functional optimizers; Unsupported if torch lacks this way for such a tensor."""
     if way == "fused":
         require_fused(optimizer, tensor)
     return {"foreach": way == "foreach", "fused": way == "fused"}
 
 
 def require_fused(optimizer: str, tensor: Any) -> None:
-    """A step of a tensor that is long enough for vector instructions, to see whether torch has it and it works."""
+    """Try a fused step on a tensor that is long enough for vector instructions; Unsupported if it does not work."""
     import torch
 
     about = f"fused {optimizer} for {tensor.dtype} on {tensor.device.type}"
@@ -225,12 +225,12 @@ def require_fused(optimizer: str, tensor: Any) -> None:
         getattr(torch.optim, optimizer)([probe], lr=0.1, fused=True).step()
     except RuntimeError as error:
         raise Unsupported(f"torch has no {about}: {str(error).splitlines()[0]}") from None
-    if bool((probe == 1).any()):  # of 16-bit tensors on a CPU, up to torch 2.13
-        raise Unsupported(f"torch's {about} leaves weights as they are (pytorch issue 191763)")
+    if bool((probe == 1).any()):  # happens with 16-bit tensors on a CPU, up to torch 2.13
+        raise Unsupported(f"torch's {about} does not change weights (pytorch issue 191763)")
 
 
 def step_counter(way: str, tensor: Any, steps: float) -> Any:
-    """Where torch keeps it: beside the weight if fused, else on the host."""
+    """Return a step counter where torch keeps it: beside the weight if fused, else on the host."""
     import torch
 
     return torch.tensor(steps, device=tensor.device if way == "fused" else "cpu")

@@ -1,4 +1,4 @@
-"""Activations: one number in, one number out. relu and its kin, gelu, silu, sigmoid and its kin, shrinks; prelu."""
+"""Activations: functions of one element, such as relu, gelu, silu, sigmoid and shrinks; and prelu."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import choice, dtype, real
 
 WIDE = (-5.0, 5.0)
-"""Far enough on both sides for every branch of these functions to be taken."""
+"""Wide enough to reach every branch of these functions."""
 
 _row = partial(pointwise, category="activation", domains=(WIDE,))
 
@@ -26,7 +26,7 @@ def _functional(name: str, **params: str) -> Any:
     return calls(f"torch.nn.functional.{name}", "x", fixed=None, **params)
 
 
-# -- relu and its kin: a comparison is no floating-point work.
+# -- relu and similar functions. A comparison does not count as a flop.
 
 ALPHA = real("alpha", "scale of the negative part", 1.0, kind="amount")
 POSITIVE_ALPHA = Rule("alpha", "be above 0", lambda p: p["alpha"] > 0)
@@ -44,7 +44,7 @@ RELU = _row(
     flops=0, backward_flops=0, kinks=(0.0,), aliases=("Activation", "ReLU"),
 )  # fmt: skip
 RELU6 = _row(
-    "relu6", "x kept between 0 and 6",
+    "relu6", "x clipped to 0..6",
     torch="torch.nn.functional.relu6", reference=lambda p, x: np.clip(x, 0, 6), domains=((-3.0, 9.0),),
     flops=0, backward_flops=0, kinks=(0.0, 6.0), aliases=("ReLU6",),
 )  # fmt: skip
@@ -92,9 +92,9 @@ MISH = _row(
     torch="torch.nn.functional.mish", reference=lambda p, x: x * np.tanh(np.log1p(np.exp(x))),
     flops=4, backward_flops=11, aliases=("Mish",),
 )  # fmt: skip
-# Slope 1/6, as everywhere but in MXNet, where it is 0.2: the same work.
+# The slope is 1/6 as in all frameworks but MXNet, where it is 0.2: the work is the same.
 HARD_SIGMOID = _row(
-    "hard_sigmoid", "x / 6 + 1/2 kept between 0 and 1: a sigmoid out of straight lines",
+    "hard_sigmoid", "x / 6 + 1/2 clipped to 0..1: a piecewise linear sigmoid",
     torch="torch.nn.functional.hardsigmoid", reference=lambda p, x: np.clip(x + 3, 0, 6) / 6,
     flops=2, kinks=(-3.0, 3.0), aliases=("hardsigmoid", "HardSigmoid", "Hardsigmoid"),
 )  # fmt: skip
@@ -104,11 +104,11 @@ HARDSWISH = _row(
     flops=3, backward_flops=3, kinks=(-3.0, 3.0), aliases=("hard_swish", "Hardswish"),
 )  # fmt: skip
 
-# -- sigmoid and its kin.
+# -- sigmoid and similar functions.
 
 BETA = real("beta", "sharpness: the larger, the closer to relu", 1.0, kind="amount")
 LINEAR_FROM = 20.0
-"""Where beta x is larger, torch takes softplus(x) for x."""
+"""For larger beta x, torch returns x instead of softplus(x)."""
 
 
 def _softplus(p: Params, x: Any) -> Any:
@@ -143,27 +143,27 @@ TANHSHRINK = _row(
     flops=2, backward_flops=3, aliases=("Tanhshrink",),
 )  # fmt: skip
 
-# -- cut off: hardtanh, shrinks, threshold.
+# -- functions with kinks at parameters: hardtanh, shrinks, threshold.
 
-LAMBDA = real("lambd", "what is not further from zero becomes zero", 0.5, kind="amount")
+LAMBDA = real("lambd", "values no further from zero than this become zero", 0.5, kind="amount")
 
 
-def _cut(operator: Operator, kinks: Callable[[Params], Sequence[float]]) -> Operator:
-    """For functions that bend or jump where parameters say, with data on both sides of that and clear of it.
+def _with_kinks(operator: Operator, kinks: Callable[[Params], Sequence[float]]) -> Operator:
+    """Give an operator whose parameters place its kinks data on both sides of them and away from them.
 
-    Right there frameworks differ, since some round the parameter to the type of x before they compare.
+    At a kink frameworks differ, since some round the parameter to the type of x before they compare.
     """
 
     def inputs(p: Params) -> dict[str, TensorSpec]:
         bound = max(WIDE[1], *(2 * abs(kink) for kink in kinks(p)))
-        make = partial(_clear_of, kinks(p), bound, tuple(p["shape"]))
+        make = partial(_avoid_kinks, kinks(p), bound, tuple(p["shape"]))
         return {"x": TensorSpec(tuple(p["shape"]), p["dtype"], -bound, bound, make=make)}
 
     return replace(operator, inputs=inputs, direction=away_from(kinks))
 
 
-def _clear_of(kinks: Sequence[float], bound: float, shape: tuple[int, ...], generator: Any) -> Any:
-    """Uniform, but what would be within 2 % of a kink lies a little nearer to zero."""
+def _avoid_kinks(kinks: Sequence[float], bound: float, shape: tuple[int, ...], generator: Any) -> Any:
+    """Return uniform values, but move those within 2 % of a kink a little towards zero."""
     x = generator.uniform(-bound, bound, shape)
     for kink in kinks:
         margin = 0.02 * max(abs(kink), 0.1)
@@ -171,35 +171,35 @@ def _clear_of(kinks: Sequence[float], bound: float, shape: tuple[int, ...], gene
     return x
 
 
-HARDTANH = _cut(_row(
-    "hardtanh", "x kept between two values",
+HARDTANH = _with_kinks(_row(
+    "hardtanh", "x clipped to an interval",
     params=(real("min_val", "the lower value", -1.0), real("max_val", "the upper value", 1.0)),
     rules=(Rule("max_val", "be above min_val={min_val} (got {max_val})", lambda p: p["max_val"] > p["min_val"]),),
     torch=_functional("hardtanh", min_val="min_val", max_val="max_val"),
     reference=lambda p, x: np.clip(x, p["min_val"], p["max_val"]),
     flops=0, backward_flops=0, aliases=("Hardtanh",),
 ), lambda p: (p["min_val"], p["max_val"]))  # fmt: skip
-SOFTSHRINK = _cut(_row(
+SOFTSHRINK = _with_kinks(_row(
     "softshrink", "x moved towards zero by lambd, and zero within",
     params=(LAMBDA,), torch=_functional("softshrink", lambd="lambd"),
     reference=lambda p, x: np.sign(x) * np.maximum(np.abs(x) - p["lambd"], 0),
     backward_flops=0, aliases=("Softshrink",),
 ), lambda p: (-p["lambd"], p["lambd"]))  # fmt: skip
-HARDSHRINK = _cut(_row(
+HARDSHRINK = _with_kinks(_row(
     "hardshrink", "x where it is further from zero than lambd, else zero",
     params=(LAMBDA,), torch=_functional("hardshrink", lambd="lambd"),
     reference=lambda p, x: np.where(np.abs(x) > p["lambd"], x, 0),
     flops=0, backward_flops=0, aliases=("Hardshrink",),
 ), lambda p: (-p["lambd"], p["lambd"]))  # fmt: skip
-THRESHOLD = _cut(_row(
+THRESHOLD = _with_kinks(_row(
     "threshold", "x where it is above a threshold, else a fixed value",
-    params=(real("threshold", "the threshold", 0.5), real("value", "what replaces the rest", -1.0)),
+    params=(real("threshold", "the threshold", 0.5), real("value", "replacement for the other values", -1.0)),
     torch=_functional("threshold", threshold="threshold", value="value"),
     reference=lambda p, x: np.where(x > p["threshold"], x, p["value"]),
     flops=0, backward_flops=0, aliases=("Threshold",),
 ), lambda p: (p["threshold"],))  # fmt: skip
 
-# -- prelu: a slope for each channel.
+# -- prelu has one slope per channel.
 
 
 def _slope(x: Any, weight: Any) -> Any:
@@ -217,7 +217,7 @@ def _prelu_cost(p: Params) -> Cost:
 
 
 def _prelu_backward(p: Params) -> Cost:
-    """Of x: the slope times the gradient. Of the slope: x times the gradient, added up."""
+    """The gradient of x is the slope times the incoming one, that of the slope the sum of x times the incoming one."""
     n, slopes, nbytes = prod(p["shape"]), p["shape"][1], sizeof(p["dtype"])
     return Cost(3 * n, (2 * n + slopes) * nbytes, (n + slopes) * nbytes)
 
@@ -228,7 +228,7 @@ def _prelu(p: Params, x: Any, weight: Any) -> Any:
 
 PRELU = Operator(
     name="prelu",
-    summary="x where it is positive, else x times a slope that each channel has for itself",
+    summary="x where it is positive, else x times the slope of its channel",
     category="activation",
     params=(replace(SHAPE, doc="shape of x; channels are the second axis"), dtype(*FLOATS)),
     inputs=_prelu_inputs,

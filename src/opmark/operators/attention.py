@@ -28,19 +28,19 @@ def _inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _pairs(p: Params) -> int:
-    """Pairs of a query and a key that see each other."""
+    """Return the number of pairs of a query and a key that it sees."""
     seen = p["q_len"] * (p["q_len"] + 1) // 2 if p["causal"] else p["q_len"] * p["kv_len"]
     return int(p["batch"] * p["heads"] * seen)
 
 
 def _cost(p: Params) -> Cost:
-    """Two products of head_dim multiply-adds a pair; the softmax between them is not counted, as is the custom."""
+    """Count two products of head_dim multiply-adds per pair; the softmax is by convention not counted."""
     specs = _inputs(p)
     return Cost(4 * _pairs(p) * p["head_dim"], nbytes(specs.values()), specs["q"].nbytes)
 
 
 def _backward_cost(p: Params) -> Cost:
-    """Four products for the gradients and one to compute the scores again; the output and its gradient are read."""
+    """Count four products for the gradients and one to recompute the scores; the output and its gradient are read."""
     specs = _inputs(p)
     read = nbytes(specs.values()) + 2 * specs["q"].nbytes
     return Cost(10 * _pairs(p) * p["head_dim"], read, nbytes(specs.values()))
@@ -69,8 +69,8 @@ SDPA = Operator(
     params=(
         size("batch", "sequences"),
         size("heads", "heads of the queries"),
-        size("q_len", "queries a sequence"),
-        size("kv_len", "keys and values a sequence"),
+        size("q_len", "queries per sequence"),
+        size("kv_len", "keys and values per sequence"),
         size("head_dim", "elements of a head"),
         integer("kv_heads", "heads of keys and values, each shared by a group of query heads; 0: as many as heads",
                 0, kind="count"),

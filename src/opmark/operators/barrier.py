@@ -1,4 +1,4 @@
-"""barrier: nobody goes on before everybody is there. It moves nothing: its time is the latency of a group."""
+"""barrier: every rank waits for all others. It moves no data, so its time is the latency of the group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _barrier(p: Params, peers: Peers) -> Exchange:
 OPERATORS = [
     communication(
         "barrier",
-        "every rank waits until all have come",
+        "every rank waits until all have arrived",
         _barrier,
         "torch.distributed.barrier",
         params=(RANKS, GROUP),

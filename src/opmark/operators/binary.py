@@ -1,4 +1,4 @@
-"""One output element from one element of each of two or three tensors, and sums of many tensors."""
+"""Element-wise operators on two or three tensors, and sums of many tensors."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from opmark.schema.param import dtype, real, size
 
 NUMBERS = (*FLOATS, *INTS)
 UPPER = Data(integers=(60, 120))
-"""Whole numbers that no sum makes overflow, nor any difference negative."""
-# Quotients between -2.97 and -2.12: never whole, where the remainder jumps.
+"""Integers whose sums do not overflow and whose differences are not negative."""
+# Quotients lie between -2.97 and -2.12, never at an integer, where the remainder jumps.
 DIVIDEND, DIVISOR = Data((-2.875, -2.1875)), Data((0.96875, 1.03125), integers=(1, 12))
-# Two grids that never meet: where x and y are nearly equal, a maximum has no slope to compare with.
+# Two grids without common points: where x and y are nearly equal, a maximum has no gradient to compare.
 EVEN, ODD = Data((-1.0, 1.0), step=1 / 64), Data((-127 / 128, 1 + 1 / 128), step=1 / 64)
 DOMAIN = Data(POSITIVE)
 
 ARITHMETIC = (
-    # Where gradients are the incoming one, there is nothing to compute; of a difference, one is negated only.
+    # The gradients of a sum are the incoming one, so there is nothing to compute; a difference only negates one of
+    # them.
     binary("add", "x + y", torch="torch.add", numpy="numpy.add", dtypes=NUMBERS, gradient_view=True,
            aliases=("Add", "broadcast_add", "broadcast_plus", "elemwise_add")),
     binary("sub", "x - y", torch="torch.sub", numpy="numpy.subtract", dtypes=NUMBERS, x=UPPER, gradient_view=True,
@@ -36,10 +37,10 @@ ARITHMETIC = (
            aliases=("divide", "true_divide", "Divide", "broadcast_div", "elemwise_div")),
     binary("floor_divide", "x / y, rounded down", torch="torch.floor_divide", numpy="numpy.floor_divide",
            dtypes=NUMBERS, x=Data((-10.0, 10.0)), y=Data(POSITIVE, integers=(1, 12)), gradients=()),
-    binary("mod", "what is left of x after whole multiples of y, with the sign of y", torch="torch.remainder",
+    binary("mod", "remainder of x / y, with the sign of y", torch="torch.remainder",
            numpy="numpy.remainder", dtypes=NUMBERS, x=DIVIDEND, y=DIVISOR, gradients=("y",),
            aliases=("remainder", "Modulo", "broadcast_mod")),
-    binary("fmod", "what is left of x after whole multiples of y, with the sign of x", torch="torch.fmod",
+    binary("fmod", "remainder of x / y, with the sign of x", torch="torch.fmod",
            numpy="numpy.fmod", dtypes=NUMBERS, x=DIVIDEND, y=DIVISOR, gradients=("y",)),
     binary("power", "x to the power of y", torch="torch.pow", numpy="numpy.power", x=Data((0.5, 2.0)),
            y=Data((-2.0, 2.0)), backward_flops=7, aliases=("pow", "Power", "broadcast_power")),
@@ -71,7 +72,7 @@ TERNARY = (
 
 
 def _terms(p: Params) -> dict[str, TensorSpec]:
-    """As many as no sum of 8-bit numbers overflows with."""
+    """Return the terms, with integers so small that their sum fits into 8 bits."""
     domain = (-1.0, 1.0) if is_float(p["dtype"]) else (0, max(2, 120 // p["n"]))
     return {f"x{i}": TensorSpec(tuple(p["shape"]), p["dtype"], *domain) for i in range(p["n"])}
 

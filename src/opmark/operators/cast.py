@@ -14,7 +14,7 @@ from opmark.schema.param import dtype
 
 
 def _inputs(p: Params) -> dict[str, TensorSpec]:
-    """Values that exist in both types, but for their fraction."""
+    """Return values that both types can hold, apart from their fraction."""
     low, high = (-1.0, 1.0) if is_float(p["dtype"]) and is_float(p["to"]) else (0, 60)
     return {"x": TensorSpec(tuple(p["shape"]), p["dtype"], low, high)}
 
@@ -53,7 +53,7 @@ CAST = Operator(
     inputs=_inputs,
     cost=_cost,
     backward_cost=_backward_cost,
-    # Towards an integer the fraction is cut off; towards a shorter float the tolerance allows for the rounding.
+    # An integer drops the fraction; the tolerance covers the rounding of a shorter float.
     reference=lambda p, x: x if is_float(p["to"]) else np.trunc(x),
     result_dtype=lambda p: str(p["to"]),
     presets=PRESETS,

@@ -14,7 +14,7 @@ from opmark.schema.cost import nbytes
 from opmark.schema.dtype import FLOATS
 from opmark.schema.param import dtype, flag, real, shape, size
 
-SHAPE = shape("shape", "shape of x: batch, channels, and as many axes more as one likes")
+SHAPE = shape("shape", "shape of x: batch, channels, and any number of further axes")
 EPS = real("eps", "added to the variance before the root", 1e-5, kind="amount")
 HAS_CHANNELS = Rule("shape", "have at least 2 axes, of which the second is the channels (got {shape})",
                     lambda p: len(p["shape"]) >= 2)  # fmt: skip
@@ -31,25 +31,24 @@ def _inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _cost(p: Params) -> Cost:
-    """An element: mean 1, difference 1, variance 2, quotient 1, scale and shift 2. What is done once a channel is not
-    counted."""
+    """Count flops per element: mean 1, difference 1, variance 2, quotient 1, scale and shift 2; none per channel."""
     specs = _inputs(p)
     return Cost(7 * specs["x"].elements, nbytes(specs.values()), specs["x"].nbytes)
 
 
 def _backward_cost(p: Params) -> Cost:
-    """An element: normalised again 2, sums for both vectors 3, and 4 for the gradient of x, in which the sums
-    occur. In: x, the gradient, the weight."""
+    """Count flops per element: normalising again 2, sums for both vectors 3, and the gradient of x, which uses the
+    sums, 4. Inputs are x, the gradient and the weight."""
     x, weight, bias = _inputs(p).values()
     return Cost(9 * x.elements, 2 * x.nbytes + weight.nbytes, nbytes((x, weight, bias)))
 
 
-def _spread(vector: Any, x: Any) -> Any:
-    """One value a channel, so that it can be multiplied with x."""
+def _per_channel(vector: Any, x: Any) -> Any:
+    """Reshape one value per channel so that it broadcasts over x."""
     return vector.reshape(-1, *[1] * (x.ndim - 2))
 
 
-# -- batch_norm: statistics over the batch (training), or given ones (inference).
+# -- batch_norm uses the statistics of the batch (training) or given ones (inference).
 
 
 def _batch_inputs(p: Params) -> dict[str, TensorSpec]:
@@ -59,14 +58,14 @@ def _batch_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _batch_cost(p: Params) -> Cost:
-    """With given statistics two an element: all the rest is done once a channel."""
+    """With given statistics count two flops per element: everything else is done once per channel."""
     specs, updated = _batch_inputs(p), 2 if p["training"] else 0
     flops = (7 if p["training"] else 2) * specs["x"].elements
     return Cost(flops, nbytes(specs.values()), specs["x"].nbytes + updated * specs["weight"].nbytes)
 
 
 def _batch_backward(p: Params) -> Cost:
-    """With given statistics, which then are read too, nothing but a product leads back to x."""
+    """With given statistics, which are then read too, the gradient of x is a single product."""
     if p["training"]:
         return _backward_cost(p)
     x, weight, bias = _inputs(p).values()
@@ -74,13 +73,13 @@ def _batch_backward(p: Params) -> Cost:
 
 
 def _batch_norm(p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any) -> Any:
-    """In training also what the running statistics become; the variance among them is that of a sample."""
+    """In training, return the updated running statistics too; the running variance is the sample variance."""
     mean, var = running_mean, running_var
     if p["training"]:
         others = (0, *range(2, x.ndim))
         mean, var = x.mean(axis=others), x.var(axis=others)
     scale = weight / np.sqrt(var + p["eps"])
-    y = (x - _spread(mean, x)) * _spread(scale, x) + _spread(bias, x)
+    y = (x - _per_channel(mean, x)) * _per_channel(scale, x) + _per_channel(bias, x)
     if not p["training"]:
         return y
     n, momentum = x.size // x.shape[1], p["momentum"]
@@ -117,9 +116,9 @@ BATCH_NORM = Operator(
     category="normalization",
     params=(
         SHAPE,
-        flag("training", "with the statistics of this batch, which update the running ones; false: with those",
+        flag("training", "use the statistics of this batch and update the running ones; false: use the running ones",
              default=True),
-        real("momentum", "weight of this batch in the running statistics (MXNet: one minus that)", 0.1, kind="amount"),
+        real("momentum", "weight of this batch in the running statistics (MXNet: 1 - this)", 0.1, kind="amount"),
         EPS,
         dtype(*FLOATS),
     ),
@@ -130,7 +129,7 @@ BATCH_NORM = Operator(
     presets=IMAGES,
     rules=(
         HAS_CHANNELS,
-        Rule("shape", "have at least 4 elements a channel (got {shape})",
+        Rule("shape", "have at least 4 elements per channel (got {shape})",
              lambda p: prod(p["shape"]) // p["shape"][1] >= 4),
         Rule("momentum", "be at most 1", lambda p: p["momentum"] <= 1),
     ),
@@ -140,16 +139,16 @@ BATCH_NORM = Operator(
     aliases=("BatchNorm", "batchnorm"),
 )  # fmt: skip
 
-# -- group_norm and instance_norm: statistics over some channels of one image, or over one.
+# -- group_norm and instance_norm use statistics over a group of channels of one image, or over one channel.
 
 
-def _grouped(groups: Callable[[Params], int]) -> Callable[..., Any]:
+def _group_reference(groups: Callable[[Params], int]) -> Callable[..., Any]:
     def reference(p: Params, x: Any, weight: Any, bias: Any) -> Any:
         rows = x.reshape(x.shape[0], groups(p), -1)
         centred = rows - rows.mean(axis=-1, keepdims=True)
         variance = np.square(centred).mean(axis=-1, keepdims=True)
         normal = (centred / np.sqrt(variance + p["eps"])).reshape(x.shape)
-        return normal * _spread(weight, x) + _spread(bias, x)
+        return normal * _per_channel(weight, x) + _per_channel(bias, x)
 
     return reference
 
@@ -186,14 +185,14 @@ GROUP_NORM = _row(
     "group_norm",
     "each group of channels of each image with zero mean and unit variance, then scaled and shifted by channel",
     (SHAPE, size("groups", "groups of channels"), EPS, dtype(*FLOATS)),
-    _grouped(lambda p: int(p["groups"])),
+    _group_reference(lambda p: int(p["groups"])),
     torch(_torch_group_norm, "torch.nn.functional.group_norm"),
     presets={name: {**IMAGES[name], "groups": n} for name, n in (("small", 4), ("typical", 8), ("large", 32))},
     rules=(
         HAS_CHANNELS,
         Rule("groups", "divide the channels of {shape} (got {groups})", lambda p: p["shape"][1] % p["groups"] == 0),
-        # With fewer, what is left after normalising is all rounding.
-        Rule("groups", "leave at least 4 elements of {shape} a group (got {groups})",
+        # With fewer elements, the result of normalising would be mostly rounding errors.
+        Rule("groups", "leave at least 4 elements of {shape} per group (got {groups})",
              lambda p: prod(p["shape"][1:]) // p["groups"] >= 4),
     ),
     aliases=("GroupNorm", "groupnorm"),
@@ -202,11 +201,11 @@ INSTANCE_NORM = _row(
     "instance_norm",
     "each channel of each image with zero mean and unit variance, then scaled and shifted",
     (SHAPE, EPS, dtype(*FLOATS)),
-    _grouped(lambda p: int(p["shape"][1])),
+    _group_reference(lambda p: int(p["shape"][1])),
     torch(_torch_instance_norm, "torch.nn.functional.instance_norm"),
     presets=IMAGES,
     rules=(
-        Rule("shape", "have at least 3 axes, and 4 elements behind the second (got {shape})",
+        Rule("shape", "have at least 3 axes, and 4 elements after the second (got {shape})",
              lambda p: len(p["shape"]) >= 3 and prod(p["shape"][2:]) >= 4),
     ),
     aliases=("InstanceNorm", "instancenorm"),

@@ -1,4 +1,4 @@
-"""Losses of a row of scores against the class that is right: cross_entropy, nll_loss, margins, embeddings."""
+"""Losses of rows of scores against the right class, and of pairs of vectors: cross_entropy, nll_loss, margins."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import calls, formula
-from opmark.operators._losses import DTYPES, REDUCTION, loss_backward, loss_cost, reduced, signs, within
-from opmark.operators._repeated import repeated
+from opmark.operators._losses import DTYPES, REDUCTION, loss_backward, loss_cost, reduce_losses, signs, uniform_between
+from opmark.operators._repeated import repeat_block
 from opmark.schema import Cost, Operator, Param, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import sizeof
 from opmark.schema.param import dtype, real, size
 
 FUNCTIONAL = "torch.nn.functional"
-BATCH = size("batch", "rows, each with a loss of its own")
+BATCH = size("batch", "rows; each has its own loss")
 CLASSES = size("classes", "scores of a row")
 DIM = size("dim", "elements of a row")
 CLASS_PRESETS = {
@@ -48,10 +48,10 @@ def _row_loss(
     aliases: Sequence[str] = (),
     **more: Any,
 ) -> Operator:
-    """One row of the table: `losses(p, *inputs)`, one a row of data; operations are counted an element."""
+    """Make a loss. `losses(p, *inputs)` returns one loss per row of data; flops are counted per element."""
 
     def reference(p: Params, **tensors: Any) -> Any:
-        return reduced(p, losses(p, *tensors.values()))
+        return reduce_losses(p, losses(p, *tensors.values()))
 
     def elements(p: Params) -> int:
         return int(p["batch"] * p[width.name])
@@ -79,12 +79,12 @@ def _row_loss(
     )
 
 
-# Parameters by which the names of inputs are asked for.
+# Parameters that are used to find out the names of the inputs.
 _ONE: Mapping[str, Any] = {"batch": 1, "classes": 1, "dim": 1, "dtype": "float32"}
 
 
 def _scores(make: Callable[[tuple[int, ...], str], TensorSpec]) -> Specs:
-    """Scores of each class, and the class that is right."""
+    """Return the scores of each class, and the right class."""
     return lambda p: {
         "x": make((p["batch"], p["classes"]), p["dtype"]),
         "target": TensorSpec((p["batch"],), "int64", 0, p["classes"]),
@@ -102,13 +102,13 @@ def _cross_entropy(p: Params, x: Any, target: Any) -> Any:
     return total - (1 - smooth) * _at(x, target) - smooth * x.mean(axis=1)
 
 
-def _stepped(shape: tuple[int, ...], dtype: str) -> TensorSpec:
-    """Multiples of 0.4 and a little more: two of them never differ by 1, where the loss has its kink."""
+def _step_spec(shape: tuple[int, ...], dtype: str) -> TensorSpec:
+    """Return multiples of 0.4 plus at most 0.1: two of them never differ by 1, where the loss has its kink."""
 
     def draw(generator: Any, n: int) -> Any:
         return 0.4 * generator.integers(-4, 5, n) + generator.uniform(0.0, 0.1, n)
 
-    return TensorSpec(shape, dtype, -2.0, 2.0, repeated(shape, dtype, draw))
+    return TensorSpec(shape, dtype, -2.0, 2.0, repeat_block(shape, dtype, draw))
 
 
 def _multi_margin(p: Params, x: Any, target: Any) -> Any:
@@ -123,14 +123,14 @@ def _multilabel(p: Params, x: Any, target: Any) -> Any:
 
 
 def _nll_cost(p: Params) -> Cost:
-    """One score a row is touched."""
+    """Only one score per row is read."""
     losses = 0 if p["reduction"] == "none" else p["batch"]
     written = 1 if losses else p["batch"]
     return Cost(p["batch"] + losses, p["batch"] * (sizeof(p["dtype"]) + sizeof("int64")), written * sizeof(p["dtype"]))
 
 
 def _nll_backward(p: Params) -> Cost:
-    """Zeros, and one value a row."""
+    """The gradient is zero but for one value per row."""
     incoming = p["batch"] if p["reduction"] == "none" else 1
     nbytes = sizeof(p["dtype"])
     read = p["batch"] * sizeof("int64") + incoming * nbytes
@@ -138,41 +138,41 @@ def _nll_backward(p: Params) -> Cost:
 
 
 def _pair(p: Params) -> dict[str, TensorSpec]:
-    """Mostly positive elements: vectors are about 60 degrees apart, away from the right angle where the loss of unlike
-    ones has its kink, and from 0, where nothing is left of that of like ones."""
+    """Return vectors of mostly positive elements, about 60 degrees apart: far from 90 degrees, where the loss of unlike
+    vectors has its kink, and from 0 degrees, where the loss of like vectors vanishes."""
     full = (p["batch"], p["dim"])
-    row = within(-0.25, 1.0)
+    row = uniform_between(-0.25, 1.0)
     return {"x": row(full, p["dtype"]), "other": row(full, p["dtype"]), "target": signs((p["batch"],), p["dtype"])}
 
 
 def _cosine(p: Params, x: Any, other: Any, target: Any) -> Any:
-    lengths = np.sqrt((np.square(x).sum(axis=1) + 1e-12) * (np.square(other).sum(axis=1) + 1e-12))  # as torch does
+    lengths = np.sqrt((np.square(x).sum(axis=1) + 1e-12) * (np.square(other).sum(axis=1) + 1e-12))  # as in torch
     cosine = (x * other).sum(axis=1) / lengths
     return np.where(target > 0, 1 - cosine, np.maximum(0, cosine - p["margin"]))
 
 
 def _triplet_inputs(p: Params) -> dict[str, TensorSpec]:
-    """The positive ones lie aside, so that every row has something to lose: a row right at the kink, where that
-    ends, may be on either side of it after rounding."""
+    """Return positives that are far from the anchors, so that every row has a loss: a row near the kink at 0 could be
+    on either side of it after rounding."""
     full = (p["batch"], p["dim"])
-    near, aside = within(-0.5, 0.5)(full, p["dtype"]), within(0.5, 1.5)(full, p["dtype"])
+    near, aside = uniform_between(-0.5, 0.5)(full, p["dtype"]), uniform_between(0.5, 1.5)(full, p["dtype"])
     return {"anchor": near, "positive": aside, "negative": near}
 
 
 def _triplet(p: Params, anchor: Any, positive: Any, negative: Any) -> Any:
     def distance(one: Any, other: Any) -> Any:
-        return np.sqrt(np.square(one - other + 1e-6).sum(axis=1))  # as torch does, against a root of zero
+        return np.sqrt(np.square(one - other + 1e-6).sum(axis=1))  # torch adds this too, to avoid the root of zero
 
     return np.maximum(0, distance(anchor, positive) - distance(anchor, negative) + p["margin"])
 
 
-MARGIN = real("margin", "by how much the right score has to be larger", 1.0)
+MARGIN = real("margin", "margin by which the right score has to be larger", 1.0)
 
 OPERATORS = (
     _row_loss(
-        "cross_entropy", "negative logarithm of the softmax of the right class", _cross_entropy,
-        f"{FUNCTIONAL}.cross_entropy", _scores(within(-4.0, 4.0)), CLASSES,
-        params=(real("label_smoothing", "probability that is shared among all classes", 0.0, kind="amount"),),
+        "cross_entropy", "negative logarithm of the right class's softmax", _cross_entropy,
+        f"{FUNCTIONAL}.cross_entropy", _scores(uniform_between(-4.0, 4.0)), CLASSES,
+        params=(real("label_smoothing", "probability that is distributed over all classes", 0.0, kind="amount"),),
         rules=(Rule("label_smoothing", "be at most 1 (got {label_smoothing})", lambda p: p["label_smoothing"] <= 1),),
         # Difference, exponential, sum; backwards also the quotient.
         flops=3, backward_flops=4,
@@ -180,35 +180,35 @@ OPERATORS = (
     ),
     _row_loss(
         "nll_loss", "minus the score of the right class", lambda p, x, target: -_at(x, target),
-        f"{FUNCTIONAL}.nll_loss", _scores(within(-4.0, -0.125)), CLASSES,
+        f"{FUNCTIONAL}.nll_loss", _scores(uniform_between(-4.0, -0.125)), CLASSES,
         flops=1, backward_flops=1, cost=_nll_cost, backward_cost=_nll_backward, partial=True,
         tolerance=Tolerance(), aliases=("NLLLoss",),
     ),
     _row_loss(
         "multi_margin_loss", "mean of max(0, margin - right score + score) over the classes", _multi_margin,
-        f"{FUNCTIONAL}.multi_margin_loss", _scores(_stepped), CLASSES, params=(MARGIN,),
-        # Torch has it in no shorter type on the CPU.
+        f"{FUNCTIONAL}.multi_margin_loss", _scores(_step_spec), CLASSES, params=(MARGIN,),
+        # Torch has it only in these types on the CPU.
         dtypes=("float64", "float32"), flops=3, backward_flops=3, aliases=("MultiMarginLoss",),
     ),
     _row_loss(
         "multilabel_soft_margin_loss", "mean over the classes of the binary cross entropy of their logits", _multilabel,
         f"{FUNCTIONAL}.multilabel_soft_margin_loss",
-        lambda p: {"x": within(-4.0, 4.0)((p["batch"], p["classes"]), p["dtype"]),
-                   "target": within(0.0, 1.0)((p["batch"], p["classes"]), p["dtype"])},
+        lambda p: {"x": uniform_between(-4.0, 4.0)((p["batch"], p["classes"]), p["dtype"]),
+                   "target": uniform_between(0.0, 1.0)((p["batch"], p["classes"]), p["dtype"])},
         CLASSES, flops=7, backward_flops=6, aliases=("MultiLabelSoftMarginLoss",),
     ),
     _row_loss(
         "cosine_embedding_loss", "1 - cosine of like vectors (target 1), max(0, cosine - margin) of others (-1)",
         _cosine, f"{FUNCTIONAL}.cosine_embedding_loss", _pair, DIM,
-        params=(real("margin", "cosine that is allowed of unlike vectors", 0.0),),
-        # Cosines are about 0.5: half of the 1 is left, and of the gradients likewise.
+        params=(real("margin", "cosine that unlike vectors may have", 0.0),),
+        # Cosines are about 0.5, so that the difference from 1 loses a digit, and so do the gradients.
         tolerance=Tolerance(terms=lambda p: int(p["dim"]), factor=2.0),
         flops=6, backward_flops=8, gradients=("x", "other"), aliases=("CosineEmbeddingLoss",),
     ),
     _row_loss(
         "triplet_margin_loss", "max(0, distance to the positive - distance to the negative + margin)", _triplet,
         f"{FUNCTIONAL}.triplet_margin_loss", _triplet_inputs, DIM,
-        params=(real("margin", "by how much the negative has to be farther away", 1.0),),
+        params=(real("margin", "margin by which the negative has to be farther away", 1.0),),
         flops=8, backward_flops=6, gradients=("anchor", "positive", "negative"),
         aliases=("TripletMarginLoss", "TripletLoss"),
     ),

@@ -1,4 +1,4 @@
-"""Collectives in which all ranks do the same: all_reduce, reduce_scatter, all_gather, all_to_all."""
+"""Collectives without a root: all_reduce, reduce_scatter, all_gather, all_to_all."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from opmark.operators._exchange import (
     communication,
     cost,
     exchange,
-    exchanged,
+    exchange_sizes,
     finite_calls,
     others,
-    overwritten,
     own_part,
     parts,
     point_to_point,
-    reduced,
+    prepare_output,
+    reduce_arrays,
     share,
     shared_buffer,
     spans,
@@ -44,14 +44,14 @@ Inputs = Sequence[dict[str, Any]]
 
 
 def all_reduced(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
-    return (reduced(p, by_rank(inputs)),)
+    return (reduce_arrays(p, by_rank(inputs)),)
 
 
 def all_reduce(p: Params, peers: Peers, x: Any) -> Exchange:
     import torch.distributed as dist
 
     op, group = torch_op(p), peers.group
-    out, restore = overwritten(p, x)
+    out, restore = prepare_output(p, x)
 
     def begin(later: bool) -> Any:
         if out is not x:
@@ -64,8 +64,8 @@ def all_reduce(p: Params, peers: Peers, x: Any) -> Exchange:
 # reduce_scatter
 
 
-def _reduce_scattered(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
-    return (reduced(p, by_rank(inputs))[spans(parts(p))[rank]],)
+def _reduce_scatter_reference(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+    return (reduce_arrays(p, by_rank(inputs))[spans(parts(p))[rank]],)
 
 
 def _reduce_scatter(p: Params, peers: Peers, x: Any) -> Exchange:
@@ -97,26 +97,26 @@ def _reduce_scatter(p: Params, peers: Peers, x: Any) -> Exchange:
 # all_gather
 
 
-def _brought(p: Params, rank: int) -> slice:
-    """Of a rank's input: in place it is the whole buffer, in which its part lies where it belongs."""
+def _own_slice(p: Params, rank: int) -> slice:
+    """Return the part of a rank's input that it contributes: in place, the input is the whole buffer."""
     return spans(parts(p))[rank] if p["in_place"] else slice(parts(p)[rank])
 
 
-def _all_gathered(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
-    brought = [x[_brought(p, sender)] for sender, x in enumerate(by_rank(inputs))]
+def _all_gather_reference(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+    brought = [x[_own_slice(p, sender)] for sender, x in enumerate(by_rank(inputs))]
     return tuple(brought) if p["lists"] else (np.concatenate(brought),)
 
 
 def _all_gather(p: Params, peers: Peers, x: Any) -> Exchange:
     import torch
 
-    sizes, mine = parts(p), x[_brought(p, peers.rank)]
+    sizes, mine = parts(p), x[_own_slice(p, peers.rank)]
     full = x if p["in_place"] else torch.empty(sum(sizes), dtype=x.dtype, device=x.device)
     pieces = [torch.empty_like(part) if p["lists"] else part for part in full.split(sizes)]
-    return exchange(p, _gathering(p, peers, full, pieces, mine), lambda: pieces if p["lists"] else (full,))
+    return exchange(p, _choose_gather(p, peers, full, pieces, mine), lambda: pieces if p["lists"] else (full,))
 
 
-def _gathering(p: Params, peers: Peers, full: Any, pieces: list[Any], mine: Any) -> Callable[[bool], Any]:
+def _choose_gather(p: Params, peers: Peers, full: Any, pieces: list[Any], mine: Any) -> Callable[[bool], Any]:
     import torch.distributed as dist
 
     group, place = peers.group, pieces[peers.rank]
@@ -129,7 +129,7 @@ def _gathering(p: Params, peers: Peers, full: Any, pieces: list[Any], mine: Any)
         return dist.all_gather(pieces, mine, group=group, async_op=later)
 
     def begin_each(later: bool) -> Any:
-        """What NCCL makes of parts that differ; gloo refuses them."""
+        """Broadcast part by part, as NCCL does with unequal parts; gloo refuses them in one call."""
         if not p["in_place"]:
             place.copy_(mine)
         roots = [(peers.world_rank(rank), piece) for rank, piece in enumerate(pieces)]
@@ -143,8 +143,8 @@ def _gathering(p: Params, peers: Peers, full: Any, pieces: list[Any], mine: Any)
 # all_to_all
 
 
-def _all_exchanged(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
-    got = [x[spans(sent)[rank]] for x, sent in zip(by_rank(inputs), exchanged(p), strict=True)]
+def _all_to_all_reference(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+    got = [x[spans(sent)[rank]] for x, sent in zip(by_rank(inputs), exchange_sizes(p), strict=True)]
     return tuple(got) if p["lists"] else (np.concatenate(got),)
 
 
@@ -152,7 +152,7 @@ def _all_to_all(p: Params, peers: Peers, x: Any) -> Exchange:
     import torch
     import torch.distributed as dist
 
-    table, group = exchanged(p), peers.group
+    table, group = exchange_sizes(p), peers.group
     sent, due = list(table[peers.rank]), [row[peers.rank] for row in table]
     if p["lists"]:
         return _all_to_all_lists(p, peers, list(x.split(sent)), due)
@@ -175,7 +175,7 @@ def _all_to_all_lists(p: Params, peers: Peers, pieces: list[Any], due: list[int]
         return dist.all_to_all(got, pieces, group=peers.group, async_op=later)
 
     def begin_messages(later: bool) -> Any:
-        """What NCCL makes of it anyway; gloo refuses parts that differ."""
+        """Send messages, as NCCL does internally; gloo refuses unequal parts in one call."""
         got[peers.rank].copy_(pieces[peers.rank])
         return begin_each()
 
@@ -208,7 +208,7 @@ OPERATORS = [
         params=(*COMMON, OP, WITHIN, LISTS, IMBALANCE, ASYNCHRONOUS),
         inputs=shared_buffer,
         cost=cost(others, shared=True, holds=(whole, share)),
-        reference=_reduce_scattered,
+        reference=_reduce_scatter_reference,
         tolerance=ADDING_UP,
         aliases=("reducescatter", "reduce_scatter_base", "reduce_scatter_tensor"),
     ),
@@ -220,7 +220,7 @@ OPERATORS = [
         params=(*COMMON, WITHIN, LISTS, IMBALANCE, ASYNCHRONOUS),
         inputs=lambda p: shared_buffer(p) if p["in_place"] else own_part(p),
         cost=cost(others, shared=True, holds=(share, whole)),
-        reference=_all_gathered,
+        reference=_all_gather_reference,
         aliases=("allgather", "all_gather_base", "all_gather_into_tensor"),
     ),
     communication(
@@ -231,7 +231,7 @@ OPERATORS = [
         params=(*COMMON, LISTS, IMBALANCE, ASYNCHRONOUS),
         inputs=shared_buffer,
         cost=cost(others, shared=True, holds=(whole, whole)),
-        reference=_all_exchanged,
+        reference=_all_to_all_reference,
         aliases=("alltoall", "all_to_all_single"),
     ),
 ]

@@ -17,7 +17,7 @@ from opmark.schema.param import dtype, integer, shape, size
 
 
 def _full_sizes(p: Params) -> tuple[int, ...]:
-    """Of the output before `padding` is cut off on both sides."""
+    """Return the sizes of the output before `padding` is cut off on both sides."""
     stride, dilation, more = p["stride"], p["dilation"], p["output_padding"]
     return tuple(
         int((n - 1) * stride + dilation * (k - 1) + 1 + more) for n, k in zip(p["image"], p["kernel"], strict=True)
@@ -36,7 +36,7 @@ def _inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _flops(p: Params) -> int:
-    """Each input element times each weight of its channel, added to the output."""
+    """Each input element is multiplied with each weight of its channel and added to the output."""
     return int(2 * p["batch"] * prod(p["image"]) * p["in_channels"] * p["out_channels"] // p["groups"]
                * prod(p["kernel"]))  # fmt: skip
 
@@ -47,19 +47,19 @@ def _cost(p: Params) -> Cost:
 
 
 def _backward_cost(p: Params) -> Cost:
-    """A product for each of the two gradients, as large as the forward one."""
+    """Each of the two gradients takes as many flops as the forward pass."""
     forward = _cost(p)
     return Cost(2 * _flops(p), forward.bytes_read + forward.bytes_written, forward.bytes_read)
 
 
 def _terms(p: Params) -> int:
-    """Products that meet in one output element: of neighbours `stride` apart, as far as the kernel reaches."""
+    """Return the products that are added up in one output element: kernel elements `stride` apart in the output."""
     apart = max(1, p["stride"] // p["dilation"])
     return int(p["in_channels"] // p["groups"] * prod(-(-k // apart) for k in p["kernel"]))
 
 
 def _reference(p: Params, x: Any, weight: Any) -> Any:
-    """Spreads the image by one kernel element at a time, then cuts off the padding."""
+    """Add the image, times one kernel element at a time, to the output, then cut off the padding."""
     batch, groups, image = p["batch"], p["groups"], p["image"]
     stride, cut = p["stride"], p["padding"]
     out = np.zeros((batch, groups, p["out_channels"] // groups, *_full_sizes(p)), x.dtype)
@@ -81,7 +81,7 @@ RULES = (
          lambda p: p["out_channels"] % p["groups"] == 0),
     Rule("output_padding", "be less than stride={stride} or dilation={dilation} (got {output_padding})",
          lambda p: p["output_padding"] < max(p["stride"], p["dilation"])),
-    Rule("padding", "leave something of the output of {image} with kernel {kernel} (got {padding})",
+    Rule("padding", "leave at least one element of the output of {image} with kernel {kernel} (got {padding})",
          lambda p: min(out_sizes(p)) >= 1),
 )  # fmt: skip
 
@@ -105,7 +105,7 @@ def _operator(dims: int, presets: dict[str, dict[str, Any]], aliases: tuple[str,
             shape("kernel", f"{AXES[dims]} of the kernel", [3] * dims),
             size("stride", "step in the output between two elements of the input", 2),
             integer("padding", "elements cut off on each side of the output", 1, kind="count"),
-            integer("output_padding", "elements more on one side of the output", 0, kind="count"),
+            integer("output_padding", "additional elements on one side of the output", 0, kind="count"),
             size("dilation", "step between two elements of the kernel", 1),
             size("groups", "independent groups of channels", 1),
             dtype(*FLOATS),

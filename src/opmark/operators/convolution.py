@@ -1,4 +1,4 @@
-"""Convolutions: conv1d, conv2d, conv3d, and those of two axes that have names of their own."""
+"""Convolutions: conv1d, conv2d, conv3d, and the grouped, depthwise and pointwise ones over two axes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, torch
-from opmark.operators._windows import AXES, FITS, columns, has_axes, out_sizes, padded, seen, torch_function
+from opmark.operators._windows import AXES, FITS, columns, has_axes, out_sizes, pad_image, torch_function, window_values
 from opmark.schema import Cost, Launch, Operator, Param, Params, Rule, TensorSpec
 from opmark.schema.cost import nbytes
 from opmark.schema.dtype import FLOATS, sizeof
@@ -26,7 +26,7 @@ def _inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _terms(p: Params) -> int:
-    """Products that are added up for one output element."""
+    """Return the number of products that are added up for one output element."""
     return int(p["in_channels"] // p["groups"] * prod(p["kernel"]))
 
 
@@ -40,28 +40,28 @@ def _cost(p: Params) -> Cost:
 
 
 def _backward_cost(p: Params) -> Cost:
-    """A product for each of the two gradients, as large as the forward one."""
+    """Each of the two gradients takes as many flops as the forward pass."""
     forward = _cost(p)
     return Cost(4 * _outputs(p) * _terms(p), forward.bytes_read + forward.bytes_written, forward.bytes_read)
 
 
 def _reference(p: Params, x: Any, weight: Any) -> Any:
-    """Adds up one kernel element at a time; slow and plain on purpose."""
+    """Add up one kernel element at a time: slow, but simple."""
     batch, groups, sizes = p["batch"], p["groups"], out_sizes(p)
     out = np.zeros((batch, groups, p["out_channels"] // groups, prod(sizes)))
-    x = padded(p, x)
+    x = pad_image(p, x)
     weight = weight.reshape(groups, p["out_channels"] // groups, -1, *p["kernel"])
     for at in np.ndindex(*p["kernel"]):
         element = (..., *at)
-        out += weight[element] @ seen(p, x, at, sizes).reshape(batch, groups, -1, prod(sizes))
+        out += weight[element] @ window_values(p, x, at, sizes).reshape(batch, groups, -1, prod(sizes))
     return out.reshape(batch, p["out_channels"], *sizes)
 
 
 def _by_columns(p: Params, x: Any, weight: Any) -> Any:
-    """Unfolds the image into columns, then one matrix product a group."""
+    """Unfold the image into columns, then compute one matrix product per group."""
     groups, sizes = p["groups"], out_sizes(p)
     rows = weight.reshape(groups, p["out_channels"] // groups, -1)
-    unfolded = columns(p, padded(p, x)).reshape(p["batch"], groups, rows.shape[2], -1)
+    unfolded = columns(p, pad_image(p, x)).reshape(p["batch"], groups, rows.shape[2], -1)
     return (rows @ unfolded).reshape(p["batch"], p["out_channels"], *sizes)
 
 
@@ -74,15 +74,15 @@ class _Row:
     presets: Mapping[str, Mapping[str, Any]]
     aliases: tuple[str, ...]
     rules: tuple[Rule, ...]
-    filled: Callable[[Params], Params] = lambda p: p
-    """The parameters of the general convolution that this one is a case of."""
+    general: Callable[[Params], Params] = lambda p: p
+    """Returns the parameters of the general convolution that equals this one."""
 
 
 def _operator(row: _Row) -> Operator:
-    function, filled = f"conv{row.dims}d", row.filled
+    function, general = f"conv{row.dims}d", row.general
 
     def build(p: Params, x: Any, weight: Any) -> Launch:
-        options = {key: filled(p)[key] for key in ("stride", "padding", "dilation", "groups")}
+        options = {key: general(p)[key] for key in ("stride", "padding", "dilation", "groups")}
         return partial(torch_function(function), x, weight, None, **options)
 
     return Operator(
@@ -90,16 +90,16 @@ def _operator(row: _Row) -> Operator:
         summary=row.summary,
         category="convolution",
         params=row.params,
-        inputs=lambda p: _inputs(filled(p)),
-        cost=lambda p: _cost(filled(p)),
-        backward_cost=lambda p: _backward_cost(filled(p)),
-        reference=lambda p, x, weight: _reference(filled(p), x, weight),
-        tolerance=sum_of_products(lambda p: _terms(filled(p))),
+        inputs=lambda p: _inputs(general(p)),
+        cost=lambda p: _cost(general(p)),
+        backward_cost=lambda p: _backward_cost(general(p)),
+        reference=lambda p, x, weight: _reference(general(p), x, weight),
+        tolerance=sum_of_products(lambda p: _terms(general(p))),
         presets=row.presets,
         rules=row.rules,
         gradients=("x", "weight"),
         implementations=(
-            formula(lambda p, x, weight: _by_columns(filled(p), x, weight)),
+            formula(lambda p, x, weight: _by_columns(general(p), x, weight)),
             torch(build, f"torch.nn.functional.{function}"),
         ),
         aliases=row.aliases,
@@ -114,7 +114,7 @@ def _window(dims: int) -> tuple[Param, ...]:
     return (
         shape("kernel", f"{AXES[dims]} of the kernel", [3] * dims),
         size("stride", "step between two windows", 1),
-        integer("padding", "zeros around the image", 1, kind="count"),
+        integer("padding", "zeros on each side of the image", 1, kind="count"),
         size("dilation", "step between two elements of the kernel", 1),
     )
 

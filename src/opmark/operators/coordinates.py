@@ -1,4 +1,4 @@
-"""Indices of several axes: gather_nd, one_hot, and from many coordinates to one index and back."""
+"""Indices over several axes: gather_nd, one_hot, and conversions between coordinates and flat indices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._axis import EXACT, INDEX_BYTES, SHAPE, elements, native, signed
+from opmark.operators._axis import EXACT, INDEX_BYTES, SHAPE, elements, reference_in_numpy, signed_spec
 from opmark.operators._build import torch
 from opmark.operators.indexing import MOVED, lookup
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
@@ -16,7 +16,7 @@ WHOLE = dtype("int64", default="int64")
 
 
 def _coordinates(sizes: Any, n: int) -> TensorSpec:
-    """[axes, n] coordinates, each below the size of its axis."""
+    """Return [axes, n] coordinates, each below the size of its axis."""
     bounds = list(sizes)
 
     def make(generator: Any) -> Any:
@@ -48,7 +48,7 @@ GATHER_ND = lookup(
         size("indices", "number of slices that are picked"),
         dtype(*MOVED),
     ),
-    inputs=lambda p: {"x": signed(p), "index": _coordinates(_depth(p), p["indices"])},
+    inputs=lambda p: {"x": signed_spec(p), "index": _coordinates(_depth(p), p["indices"])},
     reference=lambda p, x, index: x[tuple(index)],
     presets={
         "small": {"shape": [32, 32, 64], "indices": 256},
@@ -59,7 +59,7 @@ GATHER_ND = lookup(
                 lambda p: p["depth"] <= len(p["shape"])),),
     gradients=("x",),
     implementations=(
-        native(lambda p, x, index: x[tuple(index)]),
+        reference_in_numpy(lambda p, x, index: x[tuple(index)]),
         torch(_torch_gather_nd, "torch.Tensor.__getitem__"),
     ),
 )  # fmt: skip
@@ -90,7 +90,7 @@ ONE_HOT = Operator(
         "typical": {"indices": 4096, "depth": 256},
         "large": {"indices": 65536, "depth": 1024},
     },
-    implementations=(native(_one_hot),
+    implementations=(reference_in_numpy(_one_hot),
                      torch(_torch_one_hot, "torch.nn.functional.one_hot")),
 )  # fmt: skip
 
@@ -117,10 +117,10 @@ def _torch_ravel(p: Params, index: Any) -> Launch:
     return lambda: (index * weights).sum(0)
 
 
-# Whole numbers are multiplied: no floating-point work.
+# Integer products do not count as flops.
 RAVEL_MULTI_INDEX = Operator(
     name="ravel_multi_index",
-    summary="coordinates to indices as if the tensor were one long row",
+    summary="flat indices from coordinates",
     category="indexing",
     params=RAVEL_PARAMS,
     inputs=lambda p: {"index": _coordinates(p["shape"], p["indices"])},
@@ -130,7 +130,7 @@ RAVEL_MULTI_INDEX = Operator(
     presets=RAVEL_PRESETS,
     rules=(FITS,),
     implementations=(
-        native(lambda p, index: np.ravel_multi_index(tuple(index), tuple(p["shape"]))),
+        reference_in_numpy(lambda p, index: np.ravel_multi_index(tuple(index), tuple(p["shape"]))),
         torch(_torch_ravel),
     ),
 )  # fmt: skip
@@ -145,7 +145,7 @@ def _torch_unravel(p: Params, index: Any) -> Launch:
 
 UNRAVEL_INDEX = Operator(
     name="unravel_index",
-    summary="indices of a tensor as one long row to coordinates",
+    summary="coordinates from flat indices",
     category="indexing",
     params=RAVEL_PARAMS,
     inputs=lambda p: {"index": TensorSpec((p["indices"],), "int64", 0, elements(p))},
@@ -155,7 +155,7 @@ UNRAVEL_INDEX = Operator(
     presets=RAVEL_PRESETS,
     rules=(FITS,),
     implementations=(
-        native(lambda p, index: np.unravel_index(index, tuple(p["shape"]))),
+        reference_in_numpy(lambda p, index: np.unravel_index(index, tuple(p["shape"]))),
         torch(_torch_unravel, "torch.unravel_index"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Correlation of two images, as in FlowNet: how well each patch of one fits to patches near it in the other."""
+"""Correlation of two images, as in FlowNet: how similar each patch of one is to nearby patches of the other."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from opmark.schema.param import dtype, integer, shape, size
 
 
 def _shifts(p: Params) -> list[int]:
-    """Displacements along an axis."""
+    """Return the displacements along an axis."""
     most, step = p["max_displacement"], p["displacement_stride"]
     return [step * i for i in range(-(most // step), most // step + 1)]
 
 
 def _out_sizes(p: Params) -> tuple[int, ...]:
-    """Patches of the first image that stay inside of the padded second one however they are displaced."""
+    """Return the number of patches along each axis that stay inside the padded image under every displacement."""
     less = 2 * p["padding"] - 2 * p["max_displacement"] - p["kernel"]
     return tuple(int((n + less) // p["stride"] + 1) for n in p["image"])
 
@@ -44,14 +44,14 @@ def _cost(p: Params) -> Cost:
 
 
 def _backward_cost(p: Params) -> Cost:
-    """For each of the two gradients as much as forwards."""
+    """Each of the two gradients takes as many flops as the forward pass."""
     forward = _cost(p)
     flops = 4 * _terms(p) * _outputs(p)
     return Cost(flops, forward.bytes_read + forward.bytes_written, forward.bytes_read)
 
 
 def _reference(p: Params, x: Any, y: Any) -> Any:
-    """One displacement, and one pixel of the patch, at a time."""
+    """Compute one displacement and one pixel of the patch at a time."""
     pad, first, step, (height, width) = p["padding"], p["max_displacement"], p["stride"], _out_sizes(p)
     x, y = (np.pad(image, ((0, 0), (0, 0), (pad, pad), (pad, pad))) for image in (x, y))
 
@@ -67,7 +67,7 @@ def _reference(p: Params, x: Any, y: Any) -> Any:
 
 
 def _torch(p: Params, x: Any, y: Any) -> Launch:
-    """A product of images and a mean for each displacement."""
+    """Compute a product of images and a mean for each displacement."""
     import torch as framework
 
     pad, mean = torch_function("pad"), torch_function("avg_pool2d")
@@ -75,12 +75,12 @@ def _torch(p: Params, x: Any, y: Any) -> Launch:
     height, width = (step * (n - 1) + kernel for n in _out_sizes(p))
     shifts = _shifts(p)
 
-    def moved(image: Any, down: int, across: int) -> Any:
+    def crop(image: Any, down: int, across: int) -> Any:
         return image[:, :, first + down : first + down + height, first + across : first + across + width]
 
     def launch() -> Any:
-        base, other = moved(pad(x, around), 0, 0), pad(y, around)
-        found = [(base * moved(other, down, across)).mean(1) for down in shifts for across in shifts]
+        base, other = crop(pad(x, around), 0, 0), pad(y, around)
+        found = [(base * crop(other, down, across)).mean(1) for down in shifts for across in shifts]
         stacked = framework.stack(found, dim=1)
         return mean(stacked, kernel, step) if kernel > 1 or step > 1 else stacked
 
@@ -105,14 +105,14 @@ CORRELATION = Operator(
         size("stride", "step between two patches", 1),
         size("displacement_stride", "step between two displacements", 1),
         integer("padding", "zeros around both images", 0, kind="count"),
-        # Not in 16 bits: torch adds up the gradients of all displacements one by one in the type that they have.
+        # Not in 16 bits: torch adds up the gradients of all displacements in their own type.
         dtype(*FULL_PRECISION),
     ),
     inputs=_inputs,
     cost=_cost,
     backward_cost=_backward_cost,
     reference=_reference,
-    # A mean of products of inputs whose mean square is 1/3.
+    # The result is a mean of products of inputs, whose mean square is 1/3.
     tolerance=Tolerance(_terms, magnitude=lambda p: 1 / (3 * _terms(p) ** 0.5)),
     presets={
         "small": _preset(1, 8, 24, 2),

@@ -1,4 +1,4 @@
-"""Truth values and counts of elements: any, all, count_nonzero, all_finite; and sums over several tensors at once."""
+"""Truth values and counts of elements: any, all, count_nonzero, all_finite; and sums of squares of several tensors."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from opmark.operators._axis import (
     PRESETS,
     SHAPE,
     Work,
-    along,
+    axis_keywords,
+    custom_spec,
     elements,
     index_dtype,
     length,
-    made,
-    native,
     reduction,
-    signed,
+    reference_in_numpy,
+    signed_spec,
 )
 from opmark.operators._build import formula, torch
-from opmark.operators._repeated import filled
+from opmark.operators._repeated import fill_by_block
 from opmark.schema import Cost, Launch, Operator, Params, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, shape, size
 
 ANYTHING = (*FLOATS, "int64", "int32", "int8", "bool")
-"""Not uint8: torch answers in uint8 there, for the sake of old programs."""
+"""Without uint8, for which torch returns uint8 instead of bool for compatibility."""
 
 
 def _truth(p: Params) -> str:
@@ -35,30 +35,30 @@ def _truth(p: Params) -> str:
 
 
 def _rarely(p: Params, generator: Any) -> Any:
-    """Ones so rare that half of the rows have none."""
-    return filled(p["shape"], lambda n: generator.random(n) < log(2) / length(p)).astype(np.float64)
+    """Return ones so rare that half of the rows have none."""
+    return fill_by_block(p["shape"], lambda n: generator.random(n) < log(2) / length(p)).astype(np.float64)
 
 
 def _zeros_and_ones(p: Params, generator: Any) -> Any:
-    return filled(p["shape"], lambda n: generator.integers(0, 2, n)).astype(np.float64)
+    return fill_by_block(p["shape"], lambda n: generator.integers(0, 2, n)).astype(np.float64)
 
 
 def _spec(make: Any) -> Any:
-    """Zeros and ones; the bound of whole numbers is not one of them."""
+    """Return a spec of zeros and ones; the upper bound of integers is exclusive."""
 
     def spec(p: Params) -> TensorSpec:
-        return made(0, 1 if p["dtype"] in FLOATS else 2, make)(p)
+        return custom_spec(0, 1 if p["dtype"] in FLOATS else 2, make)(p)
 
     return spec
 
 
-# A search may end at the first hit, but half of the rows have none: those have to be read in full.
+# A search may end at the first hit, but half of the rows have none and must be read in full.
 ANY = reduction(
     "any",
     "whether any element along an axis is not zero (in half of the rows none is)",
     torch="torch.any",
-    reference=lambda p, x: np.any(x, **along(p)),
-    in_numpy=native(lambda p, x: np.any(x, **along(p))),
+    reference=lambda p, x: np.any(x, **axis_keywords(p)),
+    in_numpy=reference_in_numpy(lambda p, x: np.any(x, **axis_keywords(p))),
     outputs=(_truth,),
     dtypes=ANYTHING,
     spec=_spec(_rarely),
@@ -70,8 +70,8 @@ ALL = reduction(
     "all",
     "whether all elements along an axis are not zero (in half of the rows one is zero)",
     torch="torch.all",
-    reference=lambda p, x: np.all(x, **along(p)),
-    in_numpy=native(lambda p, x: np.all(x, **along(p))),
+    reference=lambda p, x: np.all(x, **axis_keywords(p)),
+    in_numpy=reference_in_numpy(lambda p, x: np.all(x, **axis_keywords(p))),
     outputs=(_truth,),
     dtypes=ANYTHING,
     spec=_spec(lambda p, generator: 1 - _rarely(p, generator)),
@@ -84,7 +84,7 @@ COUNT_NONZERO = reduction(
     "how many elements along an axis are not zero",
     torch="torch.count_nonzero",
     reference=lambda p, x: np.count_nonzero(x, axis=p["axis"]),
-    in_numpy=native(lambda p, x: np.count_nonzero(x, axis=p["axis"])),
+    in_numpy=reference_in_numpy(lambda p, x: np.count_nonzero(x, axis=p["axis"])),
     outputs=(index_dtype,),
     dtypes=ANYTHING,
     spec=_spec(_zeros_and_ones),
@@ -113,13 +113,13 @@ ALL_FINITE = Operator(
     summary="whether no element is infinite or NaN, as one truth value",
     category="reduction",
     params=(SHAPE, dtype(*FLOATS)),
-    inputs=lambda p: {"x": signed(p)},
+    inputs=lambda p: {"x": signed_spec(p)},
     cost=lambda p: Cost(0, elements(p) * sizeof(p["dtype"]), sizeof("bool")),
     reference=_all_finite,
     result="constant",
     result_dtype=_truth,
     presets=PRESETS,
-    implementations=(native(_all_finite), torch(_torch_all_finite)),
+    implementations=(reference_in_numpy(_all_finite), torch(_torch_all_finite)),
 )
 
 SEVERAL = (
@@ -135,7 +135,7 @@ SEVERAL_PRESETS = {
 
 
 def _several(p: Params) -> dict[str, TensorSpec]:
-    return {f"x{i}": signed(p) for i in range(p["tensors"])}
+    return {f"x{i}": signed_spec(p) for i in range(p["tensors"])}
 
 
 MULTI_ALL_FINITE = Operator(
@@ -149,12 +149,12 @@ MULTI_ALL_FINITE = Operator(
     result="constant",
     result_dtype=_truth,
     presets=SEVERAL_PRESETS,
-    implementations=(native(_all_finite), torch(_torch_all_finite)),
+    implementations=(reference_in_numpy(_all_finite), torch(_torch_all_finite)),
 )
 
 
-def _at_least_single(p: Params) -> str:
-    """A sum of a few hundred thousand squares does not fit into float16."""
+def _sum_dtype(p: Params) -> str:
+    """Return the type of the sums: a sum of a few hundred thousand squares does not fit into float16."""
     return "float64" if p["dtype"] == "float64" else "float32"
 
 
@@ -165,15 +165,15 @@ def _sum_sq(p: Params, **tensors: Any) -> Any:
 def _torch_sum_sq(p: Params, **tensors: Any) -> Launch:
     import torch
 
-    wide, norm = getattr(torch, _at_least_single(p)), torch.linalg.vector_norm
+    wide, norm = getattr(torch, _sum_dtype(p)), torch.linalg.vector_norm
     return lambda: torch.stack([norm(x, dtype=wide) for x in tensors.values()]).square()
 
 
 def _torch_foreach(p: Params, **tensors: Any) -> Launch:
-    """As torch.nn.utils.clip_grad_norm_ does it."""
+    """Compute it as torch.nn.utils.clip_grad_norm_ does."""
     import torch
 
-    wide, several = getattr(torch, _at_least_single(p)), list(tensors.values())
+    wide, several = getattr(torch, _sum_dtype(p)), list(tensors.values())
     return lambda: torch.stack(torch._foreach_norm(several, 2, dtype=wide)).square()
 
 
@@ -186,14 +186,14 @@ MULTI_SUM_SQ = Operator(
     cost=lambda p: Cost(
         2 * p["tensors"] * elements(p),
         p["tensors"] * elements(p) * sizeof(p["dtype"]),
-        p["tensors"] * sizeof(_at_least_single(p)),
+        p["tensors"] * sizeof(_sum_dtype(p)),
     ),
     reference=_sum_sq,
     tolerance=Tolerance(terms=elements),
-    result_dtype=_at_least_single,
+    result_dtype=_sum_dtype,
     presets=SEVERAL_PRESETS,
     implementations=(
-        formula(_sum_sq, _at_least_single),
+        formula(_sum_sq, _sum_dtype),
         torch(_torch_sum_sq),
         torch(_torch_foreach, "torch._foreach_norm", "torch-foreach"),
     ),

@@ -1,6 +1,6 @@
-"""New tensors whose values do not depend on data: zeros, ones, full, arange, linspace, eye, fill and their kin.
+"""New tensors whose values do not depend on data: zeros, ones, full, arange, linspace, eye, fill and similar ones.
 
-There is no `empty`: it promises no values, so there is nothing to verify, and it moves nothing.
+There is no `empty`: its values are undefined, so there is nothing to verify, and it moves no data.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Value = Callable[[Params], float]
 
 
 def fits(name: str, value: float) -> bool:
-    """Whether an element of that type can be `value`, but for rounding."""
+    """Return whether an element of that type can hold `value`, up to rounding."""
     if is_float(name):
         return abs(value) <= _LARGEST_FLOAT[name]
     bits = 8 * sizeof(name)
@@ -39,16 +39,16 @@ def fits(name: str, value: float) -> bool:
 VALUE_FITS = Rule("value", "be a value of {dtype} (got {value})", lambda p: fits(p["dtype"], p["value"]))
 
 
-def _written(elements: Callable[[Params], int]) -> Callable[[Params], Cost]:
-    """Nothing is computed and nothing read: the input of `zeros_like` only tells the shape."""
+def _write_cost(elements: Callable[[Params], int]) -> Callable[[Params], Cost]:
+    """Return a cost function without flops and reads: the input of `zeros_like` only provides the shape."""
     return lambda p: Cost(0, 0, elements(p) * sizeof(p["dtype"]))
 
 
-def _typed(p: Params, value: float) -> float | int:
+def _as_element(p: Params, value: float) -> float | int:
     return value if is_float(p["dtype"]) else int(value)
 
 
-def _filled(
+def _fill_operator(
     name: str,
     summary: str,
     value: Value,
@@ -58,16 +58,16 @@ def _filled(
     inputs: Sequence[str] = (),
     **more: Any,
 ) -> Operator:
-    """One row: a tensor that is `value` everywhere; torch has a function of the operator's name for it."""
+    """Make an operator that fills a tensor with `value`; torch's function has the operator's name."""
     rows = tuple(inputs)
 
-    # Not np.zeros: it gets pages from the system that are zeroed only when somebody looks.
+    # Not np.zeros, whose pages the system zeroes only on first access.
     def numpy_full(p: Params, **tensors: Any) -> Launch:
-        return partial(np.full, tuple(p["shape"]), _typed(p, value(p)), p["dtype"])
+        return partial(np.full, tuple(p["shape"]), _as_element(p, value(p)), p["dtype"])
 
     def torch_new(p: Params, **tensors: Any) -> Launch:
         given = (tensors["x"],) if rows else (tuple(p["shape"]),)
-        values = (_typed(p, value(p)),) if params else ()
+        values = (_as_element(p, value(p)),) if params else ()
         return partial(resolve(f"torch.{name}"), *given, *values, **({} if rows else fresh(p)))
 
     return Operator(
@@ -76,7 +76,7 @@ def _filled(
         category="creation",
         params=(SHAPE, dtype(*ALL), *params),
         inputs=_spec(rows),
-        cost=_written(lambda p: prod(p["shape"])),
+        cost=_write_cost(lambda p: prod(p["shape"])),
         reference=lambda p, **tensors: np.full(tuple(p["shape"]), float(value(p))),
         presets=PRESETS,
         rules=(VALUE_FITS,) if params else (),
@@ -97,7 +97,7 @@ def _spec(names: Sequence[str]) -> Any:
 
 
 def _numpy_fill(p: Params, x: Any) -> Launch:
-    value = _typed(p, p["value"])
+    value = _as_element(p, p["value"])
 
     def launch() -> Any:
         x.fill(value)
@@ -109,29 +109,29 @@ def _numpy_fill(p: Params, x: Any) -> Launch:
 VALUE = real("value", "what every element becomes", 1.0)
 
 FILLED = (
-    _filled("zeros", "a new tensor of zeros", lambda p: 0.0, ("Zeros",)),
-    _filled("ones", "a new tensor of ones", lambda p: 1.0, ("Ones",)),
-    _filled("full", "a new tensor of one value", lambda p: float(p["value"]), ("Full",), params=(VALUE,)),
-    _filled("zeros_like", "a tensor of zeros as large as x", lambda p: 0.0, ("ZerosLike",), inputs=("x",)),
-    _filled("ones_like", "a tensor of ones as large as x", lambda p: 1.0, ("OnesLike",), inputs=("x",)),
-    _filled(
+    _fill_operator("zeros", "a new tensor of zeros", lambda p: 0.0, ("Zeros",)),
+    _fill_operator("ones", "a new tensor of ones", lambda p: 1.0, ("Ones",)),
+    _fill_operator("full", "a new tensor of one value", lambda p: float(p["value"]), ("Full",), params=(VALUE,)),
+    _fill_operator("zeros_like", "a tensor of zeros as large as x", lambda p: 0.0, ("ZerosLike",), inputs=("x",)),
+    _fill_operator("ones_like", "a tensor of ones as large as x", lambda p: 1.0, ("OnesLike",), inputs=("x",)),
+    _fill_operator(
         "full_like", "a tensor of one value, as large as x", lambda p: float(p["value"]), (),
         params=(VALUE,), inputs=("x",),
     ),
-    _filled(
+    _fill_operator(
         "fill", "x, overwritten with one value", lambda p: float(p["value"]),
         ("fill_", "zero_", "reset_arrays"),
         params=(real("value", "what every element becomes", 0.0),), inputs=("x",), mutates=("x",),
         implementations=(
             in_numpy(_numpy_fill, "numpy.ndarray.fill"),
-            in_torch(lambda p, x: partial(x.fill_, _typed(p, p["value"])), "torch.Tensor.fill_"),
+            in_torch(lambda p, x: partial(x.fill_, _as_element(p, p["value"])), "torch.Tensor.fill_"),
         ),
     ),
 )  # fmt: skip
 
 
 def _new(function: str, arguments: Callable[[Params], tuple[Any, ...]]) -> Implementation:
-    """The torch function with these arguments, and with element type and device."""
+    """Make an implementation that calls a torch function with these arguments, element type and device."""
 
     def build(p: Params) -> Launch:
         return partial(resolve(function), *arguments(p), **fresh(p))
@@ -150,7 +150,7 @@ def _sequence(
     dtypes: Sequence[str] = FLOATS,
     **more: Any,
 ) -> Operator:
-    """One row: a vector of so many elements, each from its index."""
+    """Make an operator that computes each element of a vector from its index."""
     return Operator(
         name=name,
         summary=summary,
@@ -175,7 +175,7 @@ def _last(p: Params) -> float:
 
 
 def _arange_arguments(p: Params) -> tuple[Any, ...]:
-    """Up to half a step beyond the last element: rounding then cannot make it one more or one less."""
+    """End half a step after the last element, so that rounding cannot add or drop an element."""
     if is_float(p["dtype"]):
         return p["start"], _last(p) + p["step"] / 2, p["step"]
     step = int(p["step"])
@@ -191,7 +191,7 @@ STEP_RULES = (
 )  # fmt: skip
 
 
-def _fitting(name: str, says: str, value: Value) -> Rule:
+def _require_fit(name: str, says: str, value: Value) -> Rule:
     return Rule(name, f"be {says} (got {{{name}}})", lambda p: fits(p["dtype"], value(p)))
 
 
@@ -200,7 +200,7 @@ def _at(name: str) -> Value:
 
 
 def _power(name: str) -> Value:
-    """Of 10; infinite where not even a float64 holds it."""
+    """Return a power of 10; infinite if float64 cannot hold it."""
     return lambda p: float(10.0 ** p[name]) if abs(p[name]) <= 300 else inf
 
 
@@ -214,7 +214,7 @@ SEQUENCES = (
     _sequence(
         "arange", "start, start + step, start + 2 step, ...", _arange, _new("torch.arange", _arange_arguments),
         params=(real("start", "first value", 0.0), real("step", "from each value to the next", 1.0)),
-        # 8 bits hold too few steps for a sequence worth measuring.
+        # 8-bit types have too few values for a sequence worth measuring.
         flops=2, dtypes=(*FLOATS, "int64", "int32", "int16"), rules=STEP_RULES, aliases=("Arange", "range"),
     ),
     _sequence(
@@ -222,7 +222,7 @@ SEQUENCES = (
         lambda p: np.linspace(p["start"], p["stop"], p["elements"]),
         _new("torch.linspace", lambda p: (p["start"], p["stop"], p["elements"])),
         params=(real("start", "first value", 0.0), real("stop", "last value", 1.0)),
-        flops=2, rules=tuple(_fitting(end, "a value of {dtype}", _at(end)) for end in ENDS),
+        flops=2, rules=tuple(_require_fit(end, "a value of {dtype}", _at(end)) for end in ENDS),
     ),
     _sequence(
         "logspace", "powers of 10 with exponents from start to stop, evenly spaced",
@@ -230,13 +230,13 @@ SEQUENCES = (
         _new("torch.logspace", lambda p: (p["start"], p["stop"], p["elements"])),
         params=(real("start", "exponent of the first value", -1.0), real("stop", "exponent of the last value", 1.0)),
         flops=3,
-        rules=tuple(_fitting(end, "an exponent whose power of 10 {dtype} can hold", _power(end)) for end in ENDS),
+        rules=tuple(_require_fit(end, "an exponent whose power of 10 {dtype} can hold", _power(end)) for end in ENDS),
     ),
 )  # fmt: skip
 
 
 def _numpy_eye(p: Params) -> Launch:
-    """Written out: np.eye starts from np.zeros, which leaves pages to be zeroed when somebody looks."""
+    """Avoid np.eye, which starts from np.zeros, whose pages the system zeroes only on first access."""
 
     def launch() -> Any:
         made = np.full((p["rows"], p["columns"]), 0, p["dtype"])
@@ -252,7 +252,7 @@ EYE = Operator(
     category="creation",
     params=(size("rows", "rows of the matrix"), size("columns", "columns of the matrix"), dtype(*ALL)),
     inputs=lambda p: {},
-    cost=_written(lambda p: int(p["rows"] * p["columns"])),
+    cost=_write_cost(lambda p: int(p["rows"] * p["columns"])),
     reference=lambda p: np.eye(p["rows"], p["columns"]),
     presets={
         "small": {"rows": 256, "columns": 256},

@@ -1,4 +1,4 @@
-"""ctc_loss: how unlikely a sequence of labels is, over all ways to spread it over time."""
+"""ctc_loss: the negative log-likelihood of a sequence of labels over all its alignments in time."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def _inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _with_blanks(targets: Any) -> Any:
-    """A blank (class 0) before, between and after the labels."""
+    """Insert a blank (class 0) before, between and after the labels."""
     extended = np.zeros((len(targets), 2 * targets.shape[1] + 1), np.int64)
     extended[:, 1::2] = targets
     return extended
 
 
 def _reference(p: Params, log_probs: Any, targets: Any) -> Any:
-    """The forward algorithm: the probability of having come to each place after each step."""
+    """Compute the forward algorithm: the probability of being at each place after each step."""
     extended = _with_blanks(targets)
     emitted = np.take_along_axis(log_probs, np.broadcast_to(extended, (p["steps"], *extended.shape)), axis=2)
     skips = np.zeros(extended.shape, bool)
@@ -47,7 +47,7 @@ def _reference(p: Params, log_probs: Any, targets: Any) -> Any:
         moved = np.logaddexp(reached, before[:, 1:-1])
         reached = np.logaddexp(moved, np.where(skips, before[:, :-2], -np.inf)) + now
     losses = -np.logaddexp(reached[:, -1], reached[:, -2])
-    if p["reduction"] == "mean":  # by label first, as torch does
+    if p["reduction"] == "mean":  # divided by the number of labels first, as in torch
         return np.asarray((losses / p["labels"]).mean())
     return losses if p["reduction"] == "none" else np.asarray(losses.sum())
 
@@ -55,7 +55,7 @@ def _reference(p: Params, log_probs: Any, targets: Any) -> Any:
 def _torch(p: Params, log_probs: Any, targets: Any) -> Launch:
     import torch
 
-    # Lengths on the host, wherever the data is: that is where they are read.
+    # torch reads the lengths on the host, wherever the data is.
     lengths = (torch.full((p["batch"],), p[n], dtype=torch.int64, device="cpu") for n in ("steps", "labels"))
     return partial(torch.nn.functional.ctc_loss, log_probs, targets, *lengths, reduction=p["reduction"])
 
@@ -70,28 +70,28 @@ def _read(p: Params) -> int:
 
 
 def _cost(p: Params) -> Cost:
-    """For each place and step a logarithm of three exponentials' sum, and the score: 3 differences, 3 exponentials,
-    2 sums, a logarithm and 2 sums."""
+    """Count, for each place and step, the logarithm of a sum of three exponentials, and the score: 3 differences,
+    3 exponentials, 2 sums, a logarithm and 2 sums."""
     return Cost(11 * _places(p), _read(p), outputs(p, p["batch"]) * sizeof(p["dtype"]))
 
 
 def _backward_cost(p: Params) -> Cost:
-    """The same way back, and an exponential and a difference for every score."""
+    """Count the backward algorithm, and an exponential and a difference for every score."""
     scores = p["steps"] * p["batch"] * p["classes"]
     read = _read(p) + outputs(p, p["batch"]) * sizeof(p["dtype"])
     return Cost(11 * _places(p) + 2 * scores, read, scores * sizeof(p["dtype"]))
 
 
-def _keeping_sums(p: Params, name: str, generator: Any, log_probs: Any) -> Any:
-    """A change that keeps probabilities adding up to 1: frameworks return the gradient towards the scores before
-    log_softmax, which is the same along such a change and another one elsewhere."""
+def _sum_preserving(p: Params, name: str, generator: Any, log_probs: Any) -> Any:
+    """Return a change that keeps the sum of probabilities at 1: frameworks return the gradient of the scores before
+    log_softmax, which agrees with ours only along such a change."""
     way = generator.choice((-1.0, 1.0), size=log_probs.shape)
     return way - (np.exp(log_probs) * way).sum(axis=-1, keepdims=True)
 
 
 CTC_LOSS = Operator(
     name="ctc_loss",
-    summary="connectionist temporal classification: minus the log-probability of the labels, in any alignment",
+    summary="connectionist temporal classification: negative log-probability of the labels over all alignments",
     category="loss",
     params=(
         size("steps", "length of the input sequences"),
@@ -117,7 +117,7 @@ CTC_LOSS = Operator(
              lambda p: p["steps"] >= 2 * p["labels"] - 1),
     ),
     gradients=("log_probs",),
-    direction=_keeping_sums,
+    direction=_sum_preserving,
     implementations=(formula(_reference), in_torch(_torch, "torch.nn.functional.ctc_loss")),
     aliases=("CTCLoss",),
 )  # fmt: skip

@@ -9,13 +9,13 @@ from opmark.operators import _numpy as np
 from opmark.operators._build import calls, torch
 from opmark.operators._matrices import (
     SQUARES,
-    each,
+    make_symmetric,
+    map_matrices,
     near_identity,
     on_matrices,
     rectangle,
-    spread,
-    symmetric,
-    symmetric_spread,
+    spread_spectrum,
+    symmetric_spread_spectrum,
     uniform,
 )
 from opmark.schema import Launch, Params, Rule
@@ -30,33 +30,34 @@ TALL_PRESETS = {
     "large": {"batch": 16, "m": 2048, "n": 512},
 }
 
-# Gradients are made of singular vectors, which are as much further off than the values as these are closer to each
-# other than large: 30 to 100 times at the sizes that are verified, for the worst of them.
+# Gradients consist of singular vectors, whose relative errors are larger than those of the values by the ratio of a
+# value to the gap to the next one: at the verified sizes 30 to 100 times for the worst of them.
 VECTORS = 16.0
 
 
 def geqrf(m: int, n: int) -> int:
-    """Householder's factors, m >= n: 2 m n² - 2/3 n³ + m n + n² + 14/3 n."""
+    """Flops of Householder's factors, m >= n: 2 m n² - 2/3 n³ + m n + n² + 14/3 n."""
     return 2 * m * n**2 + m * n + n**2 + (14 * n - 2 * n**3) // 3
 
 
 def orgqr(m: int, n: int) -> int:
-    """The first n columns of Q out of them: 2 m n² - 2/3 n³ + 2 n² - m n - 4/3 n."""
+    """Flops of the first n columns of Q from the factors: 2 m n² - 2/3 n³ + 2 n² - m n - 4/3 n."""
     return 2 * m * n**2 + 2 * n**2 - m * n - (2 * n**3 + 4 * n) // 3
 
 
 def gebrd(m: int, n: int) -> int:
-    """Reduction to two diagonals, m >= n: 4 m n² - 4/3 n³, and lower powers that the iteration is as large as."""
+    """Flops of the reduction to two diagonals, m >= n: 4 m n² - 4/3 n³. Lower powers, and the iteration, are left
+    out."""
     return 4 * m * n**2 - 4 * n**3 // 3
 
 
 def sytrd(n: int) -> int:
-    """Reduction of a symmetric matrix to three diagonals: 4/3 n³, and lower powers."""
+    """Flops of the reduction of a symmetric matrix to three diagonals: 4/3 n³, without lower powers."""
     return -(-4 * n**3 // 3)
 
 
 def _qr_backward(p: Params) -> int:
-    """Q'dQ and R dR' (2 m n² + n³), Q times their triangle (2 m n²), a triangular system (m n²)."""
+    """Count Q'dQ and R dR' (2 m n² + n³), Q times their triangle (2 m n²), a triangular system (m n²)."""
     return int(5 * p["m"] * p["n"] ** 2 + p["n"] ** 3)
 
 
@@ -120,7 +121,7 @@ SVDVALS = on_matrices(
     params=(M, COLUMNS),
     presets=TALL_PRESETS,
     rules=(TALL,),
-    inputs=lambda p: {"a": rectangle(p, p["m"], p["n"], spread)},
+    inputs=lambda p: {"a": rectangle(p, p["m"], p["n"], spread_spectrum)},
     out=lambda p: p["n"],
     flops=lambda p: gebrd(p["m"], p["n"]),
     backward_flops=lambda p: 2 * p["m"] * p["n"] ** 2 + p["m"] * p["n"],  # both sets of vectors, one of them scaled
@@ -136,11 +137,11 @@ EIGVALSH = on_matrices(
     "eigvalsh",
     "eigenvalues of each symmetric matrix, the smallest first",
     presets=SQUARES,
-    inputs=lambda p: {"a": rectangle(p, p["n"], p["n"], symmetric_spread)},
+    inputs=lambda p: {"a": rectangle(p, p["n"], p["n"], symmetric_spread_spectrum)},
     out=lambda p: p["n"],
     flops=lambda p: sytrd(p["n"]),
     backward_flops=lambda p: 2 * p["n"] ** 3 + p["n"] ** 2,
-    reference=lambda p, a: np.linalg.eigvalsh(symmetric(a)),
+    reference=lambda p, a: np.linalg.eigvalsh(make_symmetric(a)),
     gradients=("a",),
     factor=VECTORS,
     numpy=calls("numpy.linalg.eigvalsh", "a"),
@@ -156,24 +157,24 @@ def _one_lstsq(a: Any, b: Any) -> Any:
 def _torch_lstsq(p: Params, a: Any, b: Any) -> Launch:
     from torch.linalg import lstsq
 
-    # Of full rank, so that the QR decomposition will do: it is what every device has.
+    # The matrices have full rank, so the QR decomposition suffices, which every device has.
     solve = partial(lstsq, a, b, driver="gels")
     return lambda: solve().solution
 
 
 LSTSQ = on_matrices(
     "lstsq",
-    "x[n,k] that makes a[m,n] x - b[m,k] smallest, for each pair",
+    "x[n,k] that minimizes |a[m,n] x - b[m,k]|, for each pair",
     params=(M, COLUMNS, size("k", "columns of b")),
     presets={name: {**sizes, "k": sizes["n"] // 4} for name, sizes in TALL_PRESETS.items()},
     rules=(TALL,),
-    inputs=lambda p: {"a": rectangle(p, p["m"], p["n"], spread), "b": uniform(p, p["m"], p["k"])},
+    inputs=lambda p: {"a": rectangle(p, p["m"], p["n"], spread_spectrum), "b": uniform(p, p["m"], p["k"])},
     out=lambda p: p["n"] * p["k"],
-    # Q and R; Q' b, 4 m n k - 2 n² k; a triangular system, n² k.
+    # Flops of Q and R, of Q' b (4 m n k - 2 n² k), and of a triangular system (n² k).
     flops=lambda p: geqrf(p["m"], p["n"]) + p["k"] * (4 * p["m"] * p["n"] - p["n"] ** 2),
     backward_flops=None,
     terms=lambda p: int(p["m"]),
-    reference=lambda p, a, b: each(_one_lstsq, a, b),
+    reference=lambda p, a, b: map_matrices(_one_lstsq, a, b),
     torch=torch(_torch_lstsq, "torch.linalg.lstsq"),
     aliases=("linalg_lstsq", "gels"),
 )

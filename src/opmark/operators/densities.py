@@ -10,37 +10,37 @@ from typing import Any, NamedTuple
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula
 from opmark.operators._build import torch as in_torch
-from opmark.operators._repeated import repeated
+from opmark.operators._repeated import repeat_block
 from opmark.schema import Cost, Launch, Operator, Params, TensorSpec, Tolerance
 from opmark.schema.dtype import sizeof
 from opmark.schema.param import dtype, flag, size
 
-# Shorter types lose what is to be computed: a logarithm of 5 is known to 1 % in bfloat16, its density then to 5 %.
+# 16-bit types are too imprecise: a logarithm of 5 is known to 1 % in bfloat16, so the density only to 5 %.
 WIDE = ("float64", "float32")
 LOG = flag("log", "the logarithm of the density, as training needs it")
 
 
 class Density(NamedTuple):
-    """One row."""
+    """A distribution whose density is computed."""
 
     name: str
     summary: str
     parameters: dict[str, tuple[float, float]]
-    """Domains. Each distribution has its own; all of its points share them."""
+    """Domain of each parameter. Parameters differ by distribution; all points of a distribution share them."""
     log_density: Callable[..., Any]
-    """log_density(points, *parameters) by SciPy."""
+    """log_density(points, *parameters), computed by SciPy."""
     distribution: Callable[..., Any]
     """distribution(torch.distributions, *parameters)"""
     path: str
     flops: int
-    """Of a point, for the logarithm."""
+    """Flops per point, for the logarithm."""
     setup: int
-    """Of a distribution, whatever the number of points."""
+    """Flops per distribution, independent of the number of points."""
     points: Callable[..., Any] | None = None
-    """points(generator, how many), where the domain alone does not say it."""
+    """points(generator, count), if uniform values from the domain do not suffice."""
     domain: tuple[float, float] = (0.125, 3.0)
     smooth: bool = True
-    """Whether there is a gradient towards the points: counts have none."""
+    """Whether the points have a gradient: counts have none."""
     factor: float = 1.0
 
 
@@ -55,7 +55,7 @@ def _counts(high: int) -> Callable[..., Any]:
 def _inputs(row: Density) -> Callable[[Params], dict[str, TensorSpec]]:
     def inputs(p: Params) -> dict[str, TensorSpec]:
         full = (p["distributions"], p["points"])
-        make = repeated(full, p["dtype"], row.points) if row.points else None
+        make = repeat_block(full, p["dtype"], row.points) if row.points else None
         sample = TensorSpec(full, p["dtype"], *row.domain, make=make)
         given = {
             name: TensorSpec((p["distributions"], 1), p["dtype"], *domain) for name, domain in row.parameters.items()
@@ -84,8 +84,8 @@ def _cost(row: Density, p: Params) -> Cost:
 
 
 def _backward_cost(row: Density, p: Params) -> Cost:
-    """Points, parameters and the incoming gradient are read. Each gradient takes about as many operations as the
-    density; those of the parameters are added up over the points."""
+    """Points, parameters and the incoming gradient are read. Each gradient takes about as many flops as the density;
+    gradients of the parameters are added up over the points."""
     n, given, nbytes = p["distributions"] * p["points"], p["distributions"] * len(row.parameters), sizeof(p["dtype"])
     flops = row.flops * n * (len(row.parameters) + row.smooth) + len(row.parameters) * n
     return Cost(flops, (2 * n + given) * nbytes, (row.smooth * n + given) * nbytes)
@@ -100,8 +100,8 @@ def _density(row: Density) -> Operator:
         summary=row.summary,
         category="density",
         params=(
-            size("distributions", "number of distributions, each with parameters of its own"),
-            size("points", "points at which each density is asked for"),
+            size("distributions", "number of distributions with different parameters"),
+            size("points", "points at which each density is computed"),
             LOG,
             dtype(*WIDE),
         ),
@@ -147,7 +147,7 @@ def _generalized(x: Any, mu: Any, alpha: Any) -> Any:
     return _negative_binomial(x, 1 / alpha, 1 / (1 + mu * alpha))
 
 
-# Logarithms of the gamma function that nearly cancel: up to 20 from which about 3 is left.
+# Logarithms of the gamma function nearly cancel: terms of up to 20 leave about 3.
 _CANCELS = 8.0
 
 ROWS = (
@@ -173,7 +173,7 @@ ROWS = (
         flops=5, setup=1, points=_counts(16), domain=(0, 16), smooth=False, factor=_CANCELS,
     ),
     Density(
-        "negative_binomial", "probability of so many failures before the k-th success",
+        "negative_binomial", "probability of a number of failures before the k-th success",
         {"k": (2.0, 8.0), "prob": (0.375, 0.75)}, _negative_binomial,
         lambda known, k, prob: known.NegativeBinomial(k, 1 - prob, validate_args=False),
         "torch.distributions.NegativeBinomial",
@@ -188,7 +188,7 @@ ROWS = (
         flops=9, setup=8, points=_counts(16), domain=(0, 16), smooth=False, factor=_CANCELS,
     ),
     Density(
-        # Points inside of all of them: at its ends, the density jumps.
+        # Points lie inside all intervals: at the ends, the density jumps.
         "uniform", "density of the uniform distribution", {"low": (-1.0, 0.0), "high": (2.0, 3.0)},
         lambda x, low, high: np.where((x >= low) & (x < high), -np.log(high - low), -np.inf),
         lambda known, low, high: known.Uniform(low, high, validate_args=False), "torch.distributions.Uniform",
@@ -206,10 +206,10 @@ def _dirichlet_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _shares(full: tuple[int, ...], name: str) -> Callable[[Any], Any]:
-    """Positive numbers that add up to 1, none of them so small that a logarithm runs away."""
+    """Return positive numbers that add up to 1, none so small that its logarithm becomes extreme."""
 
     def make(generator: Any) -> Any:
-        weights = repeated(full, name, lambda g, n: g.uniform(0.2, 1.0, n))(generator)
+        weights = repeat_block(full, name, lambda g, n: g.uniform(0.2, 1.0, n))(generator)
         weights /= weights.sum(axis=-1, keepdims=True)
         return weights
 
@@ -233,7 +233,7 @@ def _torch_dirichlet(p: Params, sample: Any, alpha: Any) -> Launch:
 
 
 def _dirichlet_cost(p: Params) -> Cost:
-    """A logarithm, a difference, a product and a sum a number; the gamma functions are those of the parameters."""
+    """Count a logarithm, a difference, a product and a sum per number; gamma functions only occur per parameter."""
     n, given = p["distributions"] * p["points"], p["distributions"] * p["categories"]
     nbytes = sizeof(p["dtype"])
     flops = 4 * n * p["categories"] + 3 * given + (2 + (not p["log"])) * n
@@ -252,10 +252,10 @@ DIRICHLET = Operator(
     summary="density of the Dirichlet distribution",
     category="density",
     params=(
-        size("distributions", "number of distributions, each with parameters of its own"),
-        size("points", "points at which each density is asked for"),
-        size("categories", "numbers that make a point; they add up to 1"),
-        # Of a few dozen categories, the density itself is beyond float32.
+        size("distributions", "number of distributions with different parameters"),
+        size("points", "points at which each density is computed"),
+        size("categories", "numbers of a point; they add up to 1"),
+        # For a few dozen categories, the density itself is beyond the range of float32.
         flag("log", "the logarithm of the density, as training needs it", default=True),
         dtype(*WIDE),
     ),

@@ -1,7 +1,7 @@
 """Dropout in its variants: elements or whole channels; set to zero, or to the negative saturation of SELU.
 
-Which elements a call drops is drawn. What is compared is the rest: what is kept has the right value, what is dropped
-too, as many are dropped as should be, and neighbours are dropped independently.
+A call drops random elements. Therefore the check is that kept and dropped elements have the right values, that the
+right share of elements is dropped, and that neighbours are dropped independently.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Any, NamedTuple
 from opmark.operators import _numpy as np
 from opmark.operators._build import numpy as in_numpy
 from opmark.operators._build import torch as in_torch
-from opmark.operators._drawn import alternation, generator, share_error, snapped
+from opmark.operators._drawn import alternation, generator, share_error, snap
 from opmark.registry import resolve
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, real, shape
 
-# The value that SELU never falls below.
+# The lower limit of SELU.
 SATURATION = -1.7580993408473766
-# Of x: away from zero, so that what is dropped can be told from what is kept.
+# Values of x are away from zero, so that dropped elements differ from kept ones.
 LOWEST = 0.5
 
 
 class Kind(NamedTuple):
     alpha: bool
-    """What is dropped becomes SELU's saturation, and the result is scaled to keep mean 0 and variance 1."""
+    """Dropped elements become SELU's saturation, and the result is scaled to keep mean 0 and variance 1."""
     channels: bool
     """Whole channels are dropped, not elements."""
 
     def affine(self, p: Params) -> tuple[float, float, float]:
-        """(factor, shift, value of what is dropped): a kept x becomes factor x + shift."""
+        """Return (factor, shift, value of a dropped element): a kept x becomes factor x + shift."""
         keep = 1.0 - p["p"]
         if not self.alpha:
             return 1 / keep, 0.0, 0.0
@@ -42,7 +42,7 @@ class Kind(NamedTuple):
         return factor, shift, factor * SATURATION + shift
 
     def decisions(self, p: Params) -> tuple[int, ...]:
-        """The shape of what is decided about: an element each, or a channel each."""
+        """Return the shape of the random decisions: one per element or one per channel."""
         full = tuple(p["shape"])
         return full[:2] + (1,) * (len(full) - 2) if self.channels else full
 
@@ -55,9 +55,9 @@ class Kind(NamedTuple):
             raise ValueError(f"shape {output.shape}, expected {x.shape}")
         factor, shift, other = self.affine(p)
         first = (slice(None), slice(None)) + (slice(0, 1),) * (output.ndim - 2)
-        # Half-way between what is dropped and the least that is kept.
+        # Half-way between the value of dropped elements and the smallest kept one.
         dropped = (output[first] if self.channels else output) < (other + factor * LOWEST + shift) / 2
-        return _judged(p, output, factor * x + shift, other, dropped)
+        return _compare_dropped(p, output, factor * x + shift, other, dropped)
 
     def observe_gradients(self, p: Params, gradients: Any, seeds: Any, x: Any) -> Any:
         found, seed = gradients[0], seeds[0]
@@ -67,16 +67,16 @@ class Kind(NamedTuple):
         dropped = (found == 0) & (seed != 0)
         if self.channels:
             dropped = (found == 0).all(axis=tuple(range(2, found.ndim)), keepdims=True)
-        return list(zip(_judged(p, found, expected, 0.0, dropped), (expected, _expected(p)), strict=True))
+        return list(zip(_compare_dropped(p, found, expected, 0.0, dropped), (expected, _expected(p)), strict=True))
 
     def cost(self, p: Params) -> Cost:
-        """Scale, and for the alpha variant shift; drawing is no floating-point work that could be counted."""
+        """Count the scale, and for the alpha variant the shift; drawing random numbers is not counted."""
         n = prod(p["shape"])
         nbytes = n * sizeof(p["dtype"])
         return Cost((2 if self.alpha else 1) * n, nbytes, nbytes)
 
     def backward_cost(self, p: Params) -> Cost:
-        """The incoming gradient and a truth value for each decision are read."""
+        """The incoming gradient and a bool per decision are read."""
         n = prod(p["shape"])
         nbytes = n * sizeof(p["dtype"])
         return Cost(n, nbytes + prod(self.decisions(p)), nbytes)
@@ -92,10 +92,10 @@ class Kind(NamedTuple):
         return launch
 
 
-def _judged(p: Params, found: Any, kept: Any, other: float, dropped: Any) -> tuple[Any, Any]:
-    """(values with what was dropped put back, statistics of what was dropped)."""
+def _compare_dropped(p: Params, found: Any, kept: Any, other: float, dropped: Any) -> tuple[Any, Any]:
+    """Return (values with dropped elements replaced by the expected ones, statistics of the dropped ones)."""
     restored = np.where(dropped, found - other + kept, found)
-    share = snapped(float(dropped.mean()), p["p"], share_error(p["p"], dropped.size))
+    share = snap(float(dropped.mean()), p["p"], share_error(p["p"], dropped.size))
     return restored, np.array([share, alternation(dropped, p["p"])])
 
 
@@ -104,7 +104,6 @@ def _expected(p: Params) -> Any:
 
 
 def _row(name: str, summary: str, path: str, aliases: Sequence[str], *, alpha: bool, channels: bool) -> Operator:
-    """One row."""
     kind = Kind(alpha, channels)
     return Operator(
         name=name,
@@ -140,7 +139,7 @@ CHANNELS = {
     "typical": {"shape": [32, 64, 32, 32]},
     "large": {"shape": [64, 256, 56, 56]},
 }
-BELOW_ONE = Rule("p", "be below 1: nothing would be left (got {p})", lambda p: p["p"] < 1)
+BELOW_ONE = Rule("p", "be below 1, or all elements would be dropped (got {p})", lambda p: p["p"] < 1)
 RANK = Rule("shape", "have 3 to 5 axes: samples, channels and 1 to 3 of space (got {shape})",
             lambda p: 3 <= len(p["shape"]) <= 5)  # fmt: skip
 

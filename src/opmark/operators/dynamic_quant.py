@@ -1,4 +1,4 @@
-"""Rows rounded to 8 bits with a scale of their own, after something else was done to them: *_dynamic_quant."""
+"""Operators that end by rounding rows to 8 bits, with one scale per row: *_dynamic_quant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from opmark.operators import _numpy as np
 from opmark.operators._build import numpy, torch
 from opmark.operators._formulas import rms, swiglu
-from opmark.operators._rounded import either_side, exact_rows, first_in_int8, torch_rows
+from opmark.operators._rounded import accept_either_neighbour, exact_rows, first_in_int8, torch_rows
 from opmark.operators.gated import torch_gated
 from opmark.operators.llm_norm import ENOUGH_TOKENS, EPS, HIDDEN, TOKENS, long_enough, tokens
 from opmark.schema import Cost, Launch, Operator, Param, Params, Rule, TensorSpec
@@ -26,29 +26,29 @@ PRESETS = {
 
 
 def smooth(*shape: int) -> TensorSpec:
-    """Factors that make the elements of a row alike in size before they share a scale."""
+    """Return factors that bring the elements of a row to a similar size before they share a scale."""
     return TensorSpec(shape, "float32", 0.5, 1.5)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """How the rows that are rounded come about."""
+    """How the rows that are rounded are computed."""
 
     inputs: Callable[[Params], Specs]
     values: Callable[..., Any]
-    """values(p, **inputs): the rows, as a tuple with whatever else is put out."""
+    """values(p, **inputs) returns a tuple: the rows and any other outputs."""
     torch_values: Callable[..., Any]
-    """The same with torch, from float32."""
+    """The same in torch, from float32 inputs."""
     rows: Callable[[Params], tuple[int, int]]
-    """How many there are, and how long."""
+    """Number of rows and their length."""
     flops: Callable[[Params], int]
-    """Operations an element before the last quotient."""
+    """Flops per element before the final quotient."""
     extra: Callable[[Params], int] = lambda _: 0
-    """Other outputs as large as the rows, in the type of the input."""
+    """Names of further outputs, as large as the rows and in the type of the input."""
     read: Callable[[Params], int] | None = None
-    """Bytes, where not all of the inputs are read."""
+    """Bytes read, if not all inputs are read in full."""
     prepare: Callable[[Params, Mapping[str, Any]], Mapping[str, Any]] = lambda p, tensors: {}
-    """What else `torch_values` takes, made before the launch."""
+    """Further arguments of `torch_values`, which are made before the launch."""
 
     def cost(self, p: Params) -> Cost:
         count, length = self.rows(p)
@@ -58,7 +58,7 @@ class Rows:
         return Cost((self.flops(p) + 1) * n, read, written)
 
     def reference(self, p: Params, **arrays: Any) -> Any:
-        """Before they are rounded."""
+        """Return the rows before rounding."""
         first, *others = self.values(p, **arrays)
         return (*exact_rows(first), *others)
 
@@ -102,7 +102,7 @@ def dynamic_quant(
         presets=presets,
         implementations=(numpy(recipe.build_numpy), torch(recipe.build_torch)),
         result_dtype=lambda _: "int8",
-        observe=either_side(recipe.reference),
+        observe=accept_either_neighbour(recipe.reference),
         **more,
     )
 
@@ -117,7 +117,7 @@ def _scale_inputs(p: Params) -> Specs:
 
 SCALE = dynamic_quant(
     "scale_dynamic_quant",
-    "x times a factor an element, rounded to int8 with a scale a token",
+    "x times a factor per element, rounded to int8 with a scale per token",
     (*TOKENS, HIDDEN),
     Rows(
         inputs=_scale_inputs,
@@ -159,12 +159,12 @@ def _torch_add_values(p: Params, x: Any, weight: Any, smooth: Any, residual: Any
 
 ADD_RMS_NORM = dynamic_quant(
     "add_rms_norm_dynamic_quant",
-    "x + residual with unit root mean square and scaled, rounded to int8 with a scale a token",
+    "x + residual with unit root mean square and scaled, rounded to int8 with a scale per token",
     (
         *TOKENS,
         HIDDEN,
-        flag("add_residual", "there is a residual to add", default=True),
-        choice("output_mode", "what else is put out: nothing, the sum, or the norm before it is rounded",
+        flag("add_residual", "a residual is added", default=True),
+        choice("output_mode", "further output: none, the sum, or the norm before rounding",
                ("none", "res", "norm"), "none"),
         EPS,
     ),
@@ -173,7 +173,7 @@ ADD_RMS_NORM = dynamic_quant(
         values=_add_values,
         torch_values=_torch_add_values,
         rows=_rows,
-        # Square and sum 2, quotient 1, scale 1, factor 1; the sum before.
+        # Square and sum 2, quotient 1, scale 1, factor 1; and 1 for the residual.
         flops=lambda p: 5 + p["add_residual"],
         extra=lambda p: p["output_mode"] != "none",
     ),
@@ -181,7 +181,7 @@ ADD_RMS_NORM = dynamic_quant(
     rules=(
         ENOUGH_TOKENS,
         long_enough("hidden_size"),
-        Rule("output_mode", "not be res without a residual to add", lambda p: p["output_mode"] != "res" or
+        Rule("output_mode", "not be res without a residual", lambda p: p["output_mode"] != "res" or
              p["add_residual"]),
     ),
     aliases=("rms_norm_dynamic_quant",),
@@ -208,7 +208,7 @@ def _torch_head_values(p: Params, x: Any, weight: Any, smooth: Any) -> Any:
 
 HEAD_RMS_NORM = dynamic_quant(
     "head_rms_norm_dynamic_quant",
-    "unit root mean square of each head, scaled, rounded to int8 with a scale a token",
+    "unit root mean square of each head, scaled, rounded to int8 with a scale per token",
     (*TOKENS, size("heads", "heads of a token"), size("head_dim", "elements of a head"), EPS),
     Rows(
         inputs=_head_inputs,
@@ -236,7 +236,7 @@ def _swiglu_inputs(p: Params) -> Specs:
 
 SWIGLU = dynamic_quant(
     "swiglu_dynamic_quant",
-    "silu of one half of a token times the other, rounded to int8 with a scale a token",
+    "silu of one half of a token times the other, rounded to int8 with a scale per token",
     (*TOKENS, GATED),
     Rows(
         inputs=_swiglu_inputs,

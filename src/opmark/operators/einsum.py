@@ -1,4 +1,4 @@
-"""einsum: the products of two tensors that models write as equations."""
+"""einsum: products of two tensors, given by an equation."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from opmark.schema.param import choice, dtype, shape
 
 
 def letters(equation: str) -> str:
-    """Each letter once, in the order in which they appear: the order of `sizes`."""
+    """Return each letter once, in the order of appearance, which is the order of `sizes`."""
     return "".join(dict.fromkeys(equation.replace("-", "")))
 
 
 def _terms(p: Params) -> list[str]:
-    """The letters of a, b and the result."""
+    """Return the letters of a, b and the result."""
     return str(p["equation"]).split("-")
 
 
 def _is_equation(p: Params) -> bool:
-    """A letter that only one of the three has would be a sum of its own, and no product."""
+    """Return whether the equation is valid. A letter that only one of the three has would be a sum, not a product."""
     terms = _terms(p)
     return (
         len(terms) == 3
@@ -45,7 +45,7 @@ def _inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _flops(p: Params, out: str) -> int:
-    """A product for every combination of letters, and a sum where a letter is not in the result."""
+    """Count a product for every combination of letters, and a sum if a letter is not in the result."""
     summed = set(letters(p["equation"])) - set(out)
     return prod(p["sizes"]) * (2 if summed else 1)
 
@@ -64,23 +64,23 @@ def _backward(p: Params) -> Cost:
 
 
 def _summed(p: Params) -> int:
-    """Products that are added up for one element of the result."""
+    """Return the number of products that are added up for one element of the result."""
     return prod(p["sizes"]) // prod(_dims(p, _terms(p)[2]))
 
 
-def _spelled(p: Params) -> str:
-    """As frameworks write it."""
+def _framework_equation(p: Params) -> str:
+    """Return the equation as frameworks write it."""
     return "{},{}->{}".format(*_terms(p))
 
 
 def _reference(p: Params, a: Any, b: Any) -> Any:
-    return np.einsum(_spelled(p), a, b, optimize=True)
+    return np.einsum(_framework_equation(p), a, b, optimize=True)
 
 
 def _torch(p: Params, a: Any, b: Any) -> Launch:
     from torch import einsum
 
-    return partial(einsum, _spelled(p), a, b)
+    return partial(einsum, _framework_equation(p), a, b)
 
 
 EINSUM = Operator(

@@ -1,4 +1,4 @@
-"""Embedding tables, as recommendation models have them: embedding_bag, alone, batched, and with its update step."""
+"""Embedding tables of recommendation models: embedding_bag of one table, and of several in one call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tole
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import choice, dtype, flag, size
 
-MODE = choice("mode", "what a bag gives of its rows", ("sum", "mean", "max"), "sum")
+MODE = choice("mode", "how the rows of a bag are pooled", ("sum", "mean", "max"), "sum")
 PRESETS = {
     "small": {"rows": 500, "dim": 64, "bags": 64, "pooling": 8},
     "typical": {"rows": 20000, "dim": 64, "bags": 2048, "pooling": 20},
@@ -34,7 +34,7 @@ _REDUCE = {"sum": "add", "mean": "add", "max": "maximum"}
 
 
 def _terms(p: Params) -> int:
-    """Rows that are added up, in a bag or, backwards, of bags that share a row."""
+    """Return the number of rows that are added up: in a bag or, backwards, over bags that share a row."""
     return longest(p) + lookups(p) // int(p["rows"])
 
 
@@ -50,12 +50,12 @@ def _inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _pooling_flops(n: int, bags: int, dim: int, mode: str, weighted: bool) -> int:
-    """Sums take one operation less than rows, a mean a quotient more; comparisons do not count."""
+    """A sum takes one operation less than it has rows, a mean one quotient more; comparisons do not count."""
     return 0 if mode == "max" else (n - bags + n * weighted + bags * (mode == "mean")) * dim
 
 
 def _cost(p: Params) -> Cost:
-    """Only the rows that are asked for are read, each at most once."""
+    """Only the rows that are looked up are read, each at most once."""
     n, nbytes = lookups(p), sizeof(p["dtype"])
     read = min(n, p["rows"]) * p["dim"] * nbytes + (n + p["bags"]) * INDEX_BYTES + n * nbytes * p["weighted"]
     flops = _pooling_flops(n, p["bags"], p["dim"], p["mode"], p["weighted"])
@@ -63,8 +63,8 @@ def _cost(p: Params) -> Cost:
 
 
 def _backward_cost(p: Params) -> Cost:
-    """A dense gradient: all of the table is written. Of a maximum, one row a bag and element gets the gradient: which
-    one it was, the forward pass has kept."""
+    """The gradient is dense, so the whole table is written. With a maximum, one row per bag and element gets the
+    gradient; the forward pass has stored which one."""
     n, out, nbytes = lookups(p), p["bags"] * p["dim"], sizeof(p["dtype"])
     table = p["rows"] * p["dim"] * nbytes
     if p["mode"] == "max":
@@ -74,7 +74,7 @@ def _backward_cost(p: Params) -> Cost:
     return Cost(added * p["dim"], read, table)
 
 
-def _pooled(p: Params, rows: Any, starts: Any) -> Any:
+def _pool(p: Params, rows: Any, starts: Any) -> Any:
     pooled = getattr(np, _REDUCE[p["mode"]]).reduceat(rows, starts, axis=0)
     if p["mode"] != "mean":
         return pooled
@@ -83,7 +83,7 @@ def _pooled(p: Params, rows: Any, starts: Any) -> Any:
 
 def _reference(p: Params, weight: Any, indices: Any, offsets: Any, per_sample_weights: Any = None) -> Any:
     rows = weight[indices]
-    return _pooled(p, rows if per_sample_weights is None else rows * per_sample_weights[:, None], offsets)
+    return _pool(p, rows if per_sample_weights is None else rows * per_sample_weights[:, None], offsets)
 
 
 def _torch(p: Params, weight: Any, indices: Any, offsets: Any, per_sample_weights: Any = None) -> Launch:
@@ -92,8 +92,8 @@ def _torch(p: Params, weight: Any, indices: Any, offsets: Any, per_sample_weight
     return partial(embedding_bag, indices, weight, offsets, mode=p["mode"], per_sample_weights=per_sample_weights)
 
 
-def _keeping_order(p: Params, name: str, generator: Any, array: Any) -> Any:
-    """A maximum is smooth where nothing overtakes: each column is stretched or shrunk, and moved, as a whole."""
+def _order_preserving(p: Params, name: str, generator: Any, array: Any) -> Any:
+    """Return a direction that stretches and moves each column as a whole: a maximum is smooth if the order stays."""
     if p["mode"] != "max":
         return generator.choice((-1.0, 1.0), size=array.shape)
     stretch, move = generator.choice((-1.0, 1.0), size=(2, array.shape[-1]))
@@ -107,7 +107,7 @@ EMBEDDING_BAG = Operator(
     name="embedding_bag",
     summary="rows of a table by index, pooled by bag",
     category="embedding",
-    params=(*LOOKUPS, MODE, flag("weighted", "each row is multiplied by a weight of its own first"), dtype(*FLOATS)),
+    params=(*LOOKUPS, MODE, flag("weighted", "each row is first multiplied by its own weight"), dtype(*FLOATS)),
     inputs=_inputs,
     cost=_cost,
     backward_cost=_backward_cost,
@@ -116,7 +116,7 @@ EMBEDDING_BAG = Operator(
     presets=PRESETS,
     gradients=("weight",),
     rules=(WEIGHTED, SPREADABLE),
-    direction=_keeping_order,
+    direction=_order_preserving,
     partial=True,
     implementations=(formula(_reference), by_torch(_torch, "torch.nn.functional.embedding_bag")),
     aliases=("EmbeddingBag", "embeddingbag"),
@@ -141,17 +141,17 @@ def _batched_backward_cost(p: Params) -> Cost:
 
 
 def _table_of(p: Params) -> Any:
-    """The table of each lookup."""
+    """Return the table of each lookup."""
     return np.repeat(np.repeat(np.arange(p["tables"]), p["bags"]), lengths(p, p["tables"]))
 
 
 def _batched_reference(p: Params, weight: Any, indices: Any, offsets: Any) -> Any:
-    pooled = _pooled(p, weight[_table_of(p), indices], offsets)
+    pooled = _pool(p, weight[_table_of(p), indices], offsets)
     return pooled.reshape(p["tables"], p["bags"], p["dim"])
 
 
 def _batched_merged(p: Params, weight: Any, indices: Any, offsets: Any) -> Launch:
-    """One call over all tables as one. Indices begin at 0 in each table: each is moved to where its table is."""
+    """Make one call over all tables joined into one; indices are shifted to their table's first row."""
     import torch
     from torch.nn.functional import embedding_bag
 
@@ -177,7 +177,7 @@ BATCHED = Operator(
     summary="embedding_bag of several tables of one size in one call",
     category="embedding",
     params=(size("tables", "tables"), *LOOKUPS,
-            choice("mode", "what a bag gives of its rows", ("sum", "mean"), "sum"), dtype(*FLOATS)),
+            choice("mode", "how the rows of a bag are pooled", ("sum", "mean"), "sum"), dtype(*FLOATS)),
     inputs=_batched_inputs,
     cost=_batched_cost,
     backward_cost=_batched_backward_cost,

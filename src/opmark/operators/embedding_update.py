@@ -1,7 +1,7 @@
 """The backward pass of embedding_bag and the optimizer's step: `dense` makes a dense gradient and updates all of the
 table, `sparse` touches only the rows that were looked up.
 
-Exact: the gradients of all bags that share a row are added up first, and the row is updated once.
+The update is exact: the gradients of all bags that share a row are added up first, and the row is updated once.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, real
 
 
-def _touched(p: Params) -> int:
-    """Rows that can be touched at most; how many exactly, chance decides."""
+def _most_rows(p: Params) -> int:
+    """Return an upper bound on the rows that are looked up; their exact number is random."""
     return min(lookups(p), int(p["rows"]))
 
 
@@ -39,16 +39,16 @@ def _inputs_with_state(p: Params) -> dict[str, TensorSpec]:
 
 
 def _cost(p: Params) -> Cost:
-    """Gradients are added up to rows, and each touched row makes its step: a product and a difference."""
-    n, touched, nbytes = lookups(p), _touched(p), sizeof(p["dtype"])
+    """Count adding up the gradients by row, and a product and a difference for each row that is updated."""
+    n, touched, nbytes = lookups(p), _most_rows(p), sizeof(p["dtype"])
     rows = touched * p["dim"] * nbytes
     read = rows + p["bags"] * p["dim"] * nbytes + (n + p["bags"]) * INDEX_BYTES
     return Cost((n + 2 * touched) * p["dim"], read, rows)
 
 
 def _cost_with_state(p: Params) -> Cost:
-    """Besides, a mean of squares, and a root and a quotient of the row by it."""
-    plain, touched, state = _cost(p), _touched(p), _touched(p) * sizeof(_state_dtype(p))
+    """Count also a mean of squares, a root, and the quotient of the row by it."""
+    plain, touched, state = _cost(p), _most_rows(p), _most_rows(p) * sizeof(_state_dtype(p))
     extra = touched * (3 * p["dim"] + 4)
     return Cost((plain.flops or 0) + extra, plain.bytes_read + state, plain.bytes_written + state)
 
@@ -81,7 +81,7 @@ def _sparse_step_of_sgd(p: Params, weight: Any, grad: Any, indices: Any, offsets
 
 
 def _dense_gradient(p: Params, grad: Any, indices: Any) -> Callable[[], Any]:
-    """What autograd calls for embedding_bag."""
+    """Return the call that autograd makes for embedding_bag."""
     import torch
 
     bags, sizes = _bags(p, indices), torch.from_numpy(lengths(p)).to(indices.device)
@@ -144,7 +144,7 @@ def _update(
         inputs=_inputs_with_state if state else _inputs,
         cost=_cost_with_state if state else _cost,
         reference=reference,
-        # As many gradients are added up as bags share a row; a popular row is in most of them.
+        # A sum has as many gradients as bags share the row; a popular row is in most bags.
         tolerance=Tolerance(terms=lambda p: p["bags"] if p["distribution"] == "zipf" else lookups(p) // p["rows"] + 1),
         presets=PRESETS,
         rules=(SPREADABLE,),
@@ -152,7 +152,7 @@ def _update(
         partial=True,
         implementations=(
             numpy_update(reference, changed, False),
-            by_torch(dense, name="dense"),  # the plain one first: gains are told against it
+            by_torch(dense, name="dense"),  # the plain one first: speedups are relative to it
             by_torch(sparse, name="sparse"),
         ),
         aliases=aliases,
@@ -172,7 +172,7 @@ OPERATORS: tuple[Operator, ...] = (
     ),
     _update(
         "embedding_bag_rowwise_adagrad_update",
-        "gradient of embedding_bag (sum) and a step of Adagrad with one state a row, of all rows or of those looked up",
+        "gradient of embedding_bag (sum) and a step of Adagrad with one state per row, of all or the looked up rows",
         reference=_adagrad,
         sparse=_sparse_step_of_adagrad,
         dense=_dense_step_of_adagrad,

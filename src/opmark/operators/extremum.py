@@ -10,13 +10,13 @@ from opmark.operators._axis import (
     EXACT,
     ORDERED,
     Work,
-    along,
+    axis_keywords,
     index_dtype,
-    keeping_order,
     length,
-    native,
+    order_preserving,
     places,
     reduction,
+    reference_in_numpy,
     same_dtype,
     values_and_places,
 )
@@ -26,21 +26,21 @@ from opmark.schema.dtype import sizeof
 
 
 def _max(p: Params, x: Any) -> Any:
-    return np.max(x, **along(p))
+    return np.max(x, **axis_keywords(p))
 
 
 def _min(p: Params, x: Any) -> Any:
-    return np.min(x, **along(p))
+    return np.min(x, **axis_keywords(p))
 
 
 def _median(p: Params, x: Any) -> Any:
-    """The lower of the two in the middle where their number is even, as in torch: one that is there."""
+    """Return the lower of the two middle elements if their number is even, as torch does."""
     middle = np.take(np.sort(x, axis=p["axis"]), [(length(p) - 1) // 2], axis=p["axis"])
     return middle if p["keepdims"] else np.squeeze(middle, p["axis"])
 
 
 def _value_and_index(find: Callable[[Params, Any], Any]) -> Implementation:
-    """NumPy finds an index; the value is fetched."""
+    """Make a NumPy implementation that finds an index and fetches the value."""
 
     def build(p: Params, x: Any) -> Launch:
         def launch() -> Any:
@@ -56,7 +56,7 @@ def _value_and_index(find: Callable[[Params, Any], Any]) -> Implementation:
 def _with_index(
     name: str, summary: str, reference: Any, torch: str, find: Any, *aliases: str, dtypes: tuple[str, ...] = ORDERED
 ) -> Operator:
-    """Value and index: the index is int64 in every framework's eyes, whatever x is."""
+    """Make an operator that returns value and index; the index is int64 for every type of x."""
     return reduction(
         name,
         summary,
@@ -66,10 +66,10 @@ def _with_index(
         outputs=(same_dtype, index_dtype),
         dtypes=dtypes,
         work=Work(),
-        # Zeros, and the incoming gradient at the place that was found.
+        # The gradient is zero but for the incoming one at the index.
         backward=Work(indices=1),
         observe=values_and_places,
-        direction=keeping_order(),
+        direction=order_preserving(),
         tolerance=EXACT,
         aliases=aliases,
     )
@@ -81,13 +81,13 @@ def _value(name: str, summary: str, reference: Any, torch: str, *aliases: str) -
         summary,
         torch=torch,
         reference=reference,
-        in_numpy=native(reference),
+        in_numpy=reference_in_numpy(reference),
         dtypes=ORDERED,
         work=Work(),
-        # x is compared with the result again; equal ones share the incoming gradient.
+        # x is compared with the result again; equal elements share the incoming gradient.
         backward=Work(row_flops=1, reads=1, row_reads=2),
-        direction=keeping_order(),
-        # Exact but for the gradient, which equal elements share.
+        direction=order_preserving(),
+        # The result is exact, but the gradient is divided among equal elements.
         tolerance=Tolerance(),
         aliases=aliases,
     )
@@ -96,7 +96,7 @@ def _value(name: str, summary: str, reference: Any, torch: str, *aliases: str) -
 def _index(name: str, summary: str, reference: Any, torch: str, numpy_function: str, *aliases: str) -> Operator:
     def build(p: Params, x: Any) -> Launch:
         function = getattr(np, numpy_function)
-        return lambda: function(x, **along(p))
+        return lambda: function(x, **axis_keywords(p))
 
     return reduction(
         name,
@@ -123,8 +123,8 @@ REDUCE_MAX = _with_index("reduce_max", "the largest element along an axis, and w
                          lambda p, x: np.argmax(x, axis=p["axis"], keepdims=True), "max_with_index")  # fmt: skip
 REDUCE_MIN = _with_index("reduce_min", "the smallest element along an axis, and where it is", _min, "torch.min",
                          lambda p, x: np.argmin(x, axis=p["axis"], keepdims=True), "min_with_index")  # fmt: skip
-# Without 16 bits: there several elements equal the middle one, and on a GPU (an H200) it was not always the same one
-# that got the gradient.
+# Not in 16 bits: several elements may equal the median there, and on a GPU (an H200) the gradient did not always go to
+# the same one.
 MEDIAN = _with_index("median", "the middle element along an axis, and where it is", _median, "torch.median",
                      _argmedian, dtypes=tuple(name for name in ORDERED if sizeof(name) > 2))  # fmt: skip
 AMAX = _value("amax", "the largest element along an axis", _max, "torch.amax", "max", "max_axis")

@@ -1,4 +1,4 @@
-"""A fire drill: an operator that fails in a chosen way, to see that a failure costs one record and nothing else."""
+"""A drill: an operator that fails in a chosen way, to show that a failure costs one record and nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _segfault(x: Any) -> Any:
 
 
 def _illegal_instruction(x: Any) -> Any:
-    """As where a virtual machine advertises an instruction that it does not allow: a limit on oneDNN avoids it."""
+    """Fail as on a virtual machine that advertises an instruction but traps on it; a limit on oneDNN avoids it."""
     if "ONEDNN_MAX_CPU_ISA" not in os.environ:
         os.kill(os.getpid(), signal.SIGILL)
     return x + 0
@@ -45,7 +45,7 @@ def _allocate(x: Any) -> Any:
 
 
 def _device_assert(x: Any) -> Any:
-    """The device refuses, and everything after it in this process too."""
+    """Make the device fail, and with it everything later in this process."""
     _needs_cuda(x)
     import torch
 
@@ -53,7 +53,7 @@ def _device_assert(x: Any) -> Any:
 
 
 def _device_hang(x: Any) -> Any:
-    """A kernel that does not end in any time that somebody would wait."""
+    """Start a kernel that runs for longer than any time limit."""
     _needs_cuda(x)
     import torch
 

@@ -1,4 +1,4 @@
-"""A fire drill for several processes: an all_reduce in which one rank fails in a chosen way."""
+"""A drill for several processes: an all_reduce in which one rank fails in a chosen way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from opmark.schema import Params, Rule
 from opmark.schema.param import choice, integer
 
 LATE = 0.005
-"""Seconds: far more than ranks differ by themselves."""
+"""Seconds, far more than the natural differences between ranks."""
 
 
 def _raise() -> None:
@@ -75,10 +75,10 @@ OPERATORS = [
         _build,
         category="diagnostics",
         params=(
-            choice("kind", "what goes wrong: oom while preparing, wrong in the result, the others in a call", KINDS),
+            choice("kind", "what fails: oom in the preparation, wrong in the result, the others in a call", KINDS),
             *COMMON,
-            integer("rank", "of all ranks, the one that fails", 0, kind="rank"),
-            integer("after", "calls of one preparation that go well before", 0, kind="rank"),
+            integer("rank", "the rank that fails, among all ranks", 0, kind="rank"),
+            integer("after", "calls that succeed before it", 0, kind="rank"),
         ),
         rules=(Rule("rank", "be below the number of ranks (got {rank} of {ranks})", lambda p: p["rank"] < p["ranks"]),),
         inputs=reduced_buffer,

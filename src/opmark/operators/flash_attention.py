@@ -1,4 +1,4 @@
-"""Attention over a cache of keys and values: a prompt's (flash_attention) or one token's at a time (flash_decoding)."""
+"""Attention over a cache of keys and values, for a prompt (flash_attention) or for one token (flash_decoding)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def _kv_heads(p: Params) -> int:
     return int(p["kv_heads"] or p["q_heads"])
 
 
-def _whole(p: Params) -> dict[str, Any]:
-    """With the number of key heads filled in."""
+def _fill_kv_heads(p: Params) -> dict[str, Any]:
+    """Return the parameters with the number of key heads filled in."""
     return {**p, "kv_heads": _kv_heads(p)}
 
 
 def _inputs(p: Params) -> dict[str, TensorSpec]:
     shape = (Sequences.of(p).tokens, p["q_heads"], p["head_dim"])
-    return {"q": TensorSpec(shape, p["dtype"]), **cache_specs(_whole(p))}
+    return {"q": TensorSpec(shape, p["dtype"]), **cache_specs(_fill_kv_heads(p))}
 
 
 def _cost(p: Params) -> Cost:
-    """Of the caches what belongs to a sequence: not the end of a short one's row, nor the rest of its last page."""
+    """Count only the cached tokens of each sequence, without unused ends of rows and pages."""
     sequences = Sequences.of(p)
     q = sequences.tokens * p["q_heads"] * p["head_dim"] * sizeof(p["dtype"])
     heads = 2 * _kv_heads(p) * p["head_dim"]
@@ -50,7 +50,7 @@ def _attention(p: Params, q: Any, block_table: Any = None, **rest: Any) -> Any:
     return _attend.numpy_attention(sequences, q, rows_of("k"), rows_of("v"), 1 / sqrt(p["head_dim"]))
 
 
-_REFERENCE, _OBSERVE = _attend.by_keys_seen(_attention)
+_REFERENCE, _OBSERVE = _attend.scale_by_keys_seen(_attention)
 
 
 def _torch(inner: Any) -> Any:
@@ -127,7 +127,7 @@ OPERATORS = (
     ),
     _over_cache(
         "flash_decoding",
-        "attention of one new token a sequence over a linear or paged cache",
+        "attention of one new token per sequence over a linear or paged cache",
         "decode",
         DECODE,
         ("decode_attention", "paged_attention", "flash_attention_decode"),

@@ -59,7 +59,7 @@ def _gelu_chain(p: Params) -> Callable[..., Any]:
 
 
 def _native_linear(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
-    """oneDNN's inner product, or cuBLASLt's, with the activation as an epilogue."""
+    """Build a launch of oneDNN's or cuBLASLt's product with the activation as an epilogue."""
     import torch
 
     refuse_device(x, "linear layer with an activation")
@@ -68,15 +68,15 @@ def _native_linear(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
         call = torch.ops.mkldnn._linear_pointwise
         return partial(call, x, weight, bias, "gelu" if kind else "relu", [], kind or "")
     if kind == "none":
-        raise Unsupported("on cuda, torch's fused linear layer has the tanh approximation of gelu only")
+        raise Unsupported("on cuda, torch's fused linear layer has only the tanh approximation of gelu")
     if kind and x.dtype == torch.float64:
-        raise Unsupported("on cuda, torch's fused linear layer computes gelu with the digits of float32 only")
+        raise Unsupported("on cuda, torch's fused linear layer computes gelu only in float32 precision")
     return partial(torch.ops.aten._addmm_activation, bias, x, weight.t(), use_gelu=bool(kind))
 
 
 def _linear(name: str, summary: str, *, reference: Any, chain: Any, flops: int, params: tuple[Param, ...] = (),
             aliases: tuple[str, ...]) -> Operator:  # fmt: skip
-    """A linear layer with an activation of so many operations an element."""
+    """Make a linear layer with an activation of `flops` operations per element."""
 
     def inputs(p: Params) -> dict[str, TensorSpec]:
         return _linear_inputs(p, (p["N"],), "bias")
@@ -168,7 +168,7 @@ ADD_LAYER_NORM = Operator(
         dtype(*FLOATS),
     ),
     inputs=_norm_inputs,
-    # The sum, and 7 for layer_norm.
+    # 1 for the sum and 7 for layer_norm.
     cost=lambda p: Cost(8 * prod(p["shape"]), nbytes(_norm_inputs(p).values()), prod(p["shape"]) * sizeof(p["dtype"])),
     reference=_add_layer_norm,
     presets=ROW_PRESETS,
@@ -211,19 +211,19 @@ ATTENTION = Operator(
     params=(
         size("batch", "sequences"),
         size("heads", "heads"),
-        size("length", "queries, keys and values a sequence"),
+        size("length", "queries, keys and values per sequence"),
         size("head_dim", "elements of a head"),
         dtype(*FLOATS),
     ),
     inputs=_attention_inputs,
-    # Two products; the softmax between them is not counted, as is the custom.
+    # Two products; the softmax is by convention not counted.
     cost=lambda p: Cost(
         4 * p["batch"] * p["heads"] * p["length"] ** 2 * p["head_dim"],
         nbytes(_attention_inputs(p).values()),
         _attention_inputs(p)["q"].nbytes,
     ),
     reference=_attention,
-    # A result is the mean of so many values between -1 and 1.
+    # A result is the mean of `length` values between -1 and 1.
     tolerance=Tolerance(magnitude=lambda p: (3 * p["length"]) ** -0.5),
     presets={
         "small": _attention_preset(1, 2, 64, 32),

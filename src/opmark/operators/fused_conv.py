@@ -1,8 +1,8 @@
 """Fused patterns around a convolution: conv_relu, conv_bn, conv_bn_relu.
 
 Batch normalisation is that of inference: with known statistics it is a scale and a shift, which `folded` folds into
-the weights of the convolution beforehand, as is done for inference with fixed weights. For this, weights and statistics
-are the same for every seed.
+the weights of the convolution in advance, as inference with fixed weights does. Therefore weights and statistics are
+the same for every seed.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def _out_image(p: Params) -> tuple[int, int]:
 
 
 def _terms(p: Params) -> int:
-    """Products that are added up for one output element."""
+    """Return the number of products that are added up for one output element."""
     return int(p["in_channels"] * prod(p["kernel"]))
 
 
 def _constant(size: tuple[int, ...], p: Params, low: float, high: float, seed: int) -> TensorSpec:
-    """Values that no seed of a task changes."""
+    """Return values that do not depend on the seed of the task."""
     return TensorSpec(size, p["dtype"], low, high, lambda _: np.random.default_rng(seed).uniform(low, high, size))
 
 
@@ -51,7 +51,7 @@ def _inputs(p: Params, norm: bool) -> dict[str, TensorSpec]:
 
 
 def _cost(p: Params, norm: bool) -> Cost:
-    """The products, and a shift of each output; a scale is folded into the weights."""
+    """Count the products and a shift of each output; the scale is folded into the weights."""
     n = p["batch"] * p["out_channels"] * prod(_out_image(p))
     return Cost((2 * _terms(p) + 1) * n, nbytes(_inputs(p, norm).values()), n * sizeof(p["dtype"]))
 
@@ -111,7 +111,7 @@ def _bn_relu_chain(p: Params) -> Callable[..., Any]:
 
 
 def _native_relu(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
-    """oneDNN's convolution, or cuDNN's, that applies relu before it writes."""
+    """Build a launch of oneDNN's or cuDNN's convolution, which applies relu before writing."""
     import torch
 
     refuse_device(x, "convolution with relu")
@@ -122,8 +122,8 @@ def _native_relu(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
     return partial(torch.cudnn_convolution_relu, x, weight, bias, stride, padding, one, 1)
 
 
-def _folded(p: Params, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> tuple[Any, Any]:
-    """Weight and bias of the convolution that does the normalisation as well; folded in float64, then rounded."""
+def _fold(p: Params, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> tuple[Any, Any]:
+    """Fold the normalisation into weight and bias of the convolution, in float64, then round."""
     scale = gamma.double() / (var.double() + p["eps"]).sqrt()
     bias = beta.double() - mean.double() * scale
     return (weight.double() * scale[:, None, None, None]).to(weight.dtype), bias.to(weight.dtype)
@@ -132,11 +132,11 @@ def _folded(p: Params, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) 
 def _native_bn(p: Params, x: Any, **rest: Any) -> Launch:
     from torch.nn.functional import conv2d
 
-    return partial(conv2d, x, *_folded(p, **rest), p["stride"], p["padding"])
+    return partial(conv2d, x, *_fold(p, **rest), p["stride"], p["padding"])
 
 
 def _native_bn_relu(p: Params, x: Any, **rest: Any) -> Launch:
-    return _native_relu(p, x, *_folded(p, **rest))
+    return _native_relu(p, x, *_fold(p, **rest))
 
 
 def _preset(batch: int, channels: int, image: int, out: int) -> dict[str, Any]:
@@ -155,9 +155,9 @@ PARAMS = (
     size("out_channels", "channels of the output"),
     shape("kernel", "height x width of the kernel", [3, 3]),
     size("stride", "step between two windows", 1),
-    integer("padding", "zeros around the image", 1, kind="count"),
+    integer("padding", "zeros on each side of the image", 1, kind="count"),
 )
-INFERENCE = "for inference: with known statistics, which fold into fixed weights beforehand"
+INFERENCE = "for inference: known statistics are folded into the weights in advance"
 EPS = real("eps", "added to the variance before the root", 1e-5, kind="amount")
 
 

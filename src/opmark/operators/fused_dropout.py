@@ -1,6 +1,6 @@
 """Fused patterns with dropout: softmax_dropout, bias_dropout_add.
 
-Which elements a call drops is drawn. What is compared is what was kept, and how much of it.
+A call drops random elements. Therefore the check compares the kept elements and their share.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import numpy as by_numpy
-from opmark.operators._drawn import alternation, generator, share_error, snapped
+from opmark.operators._drawn import alternation, generator, share_error, snap
 from opmark.operators._formulas import softmax
 from opmark.operators._fused import compiled, unfused
 from opmark.operators.fused import ROW_PRESETS
@@ -21,22 +21,22 @@ from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, real, shape
 
 P = real("p", "probability that an element is dropped", 0.1, kind="amount")
-BELOW_ONE = Rule("p", "be below 1: nothing would be left (got {p})", lambda p: p["p"] < 1)
+BELOW_ONE = Rule("p", "be below 1, or all elements would be dropped (got {p})", lambda p: p["p"] < 1)
 
 
 def _statistics(p: Params) -> Any:
     return np.array([p["p"], p["p"] ** 2 + (1 - p["p"]) ** 2])
 
 
-def _found(p: Params, dropped: Any) -> Any:
-    share = snapped(float(dropped.mean()), p["p"], share_error(p["p"], dropped.size))
+def _observe_dropped(p: Params, dropped: Any) -> Any:
+    share = snap(float(dropped.mean()), p["p"], share_error(p["p"], dropped.size))
     return np.array([share, alternation(dropped, p["p"])])
 
 
 def _observe_softmax(p: Params, output: Any, x: Any) -> Any:
     if output.shape != x.shape:
         raise ValueError(f"shape {output.shape}, expected {x.shape}")
-    return np.where(output == 0, softmax(x) / (1 - p["p"]), output), _found(p, output == 0)
+    return np.where(output == 0, softmax(x) / (1 - p["p"]), output), _observe_dropped(p, output == 0)
 
 
 def _numpy_softmax_dropout(p: Params, x: Any) -> Launch:
@@ -67,7 +67,7 @@ SOFTMAX_DROPOUT = Operator(
     category="fused",
     params=(shape("shape", "shape of x"), P, dtype(*FLOATS)),
     inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"])},
-    # 4 for softmax, and the scale.
+    # 4 for softmax and 1 for the scale.
     cost=lambda p: _one_pass(5 * prod(p["shape"]), prod(p["shape"]) * sizeof(p["dtype"])),
     reference=lambda p, x: (softmax(x) / (1 - p["p"]), _statistics(p)),
     observe=_observe_softmax,
@@ -83,13 +83,13 @@ SOFTMAX_DROPOUT = Operator(
 
 
 def _bias_inputs(p: Params) -> dict[str, TensorSpec]:
-    """x and bias are above 0.5: what is dropped can be told from what is kept."""
+    """Return x and bias above 0.5, so that dropped elements differ from kept ones."""
     full, row = tuple(p["shape"]), (p["shape"][-1],)
     high = {name: TensorSpec(size, p["dtype"], 0.5, 1.5) for name, size in (("x", full), ("bias", row))}
     return {**high, "residual": TensorSpec(full, p["dtype"])}
 
 
-def _kept_all(p: Params, x: Any, bias: Any, residual: Any) -> Any:
+def _keep_all(p: Params, x: Any, bias: Any, residual: Any) -> Any:
     return residual + (x + bias) / (1 - p["p"])
 
 
@@ -98,7 +98,7 @@ def _observe_bias(p: Params, output: Any, x: Any, bias: Any, residual: Any) -> A
         raise ValueError(f"shape {output.shape}, expected {x.shape}")
     dropped = output - residual < 0.5
     added = (x + bias) / (1 - p["p"])
-    return np.where(dropped, output + added, output), _found(p, dropped)
+    return np.where(dropped, output + added, output), _observe_dropped(p, dropped)
 
 
 def _numpy_bias_dropout_add(p: Params, x: Any, bias: Any, residual: Any) -> Launch:
@@ -119,9 +119,8 @@ BIAS_DROPOUT_ADD = Operator(
     category="fused",
     params=(shape("shape", "shape of x and residual; the bias is as long as the last axis"), P, dtype(*FLOATS)),
     inputs=_bias_inputs,
-    # Two sums and the scale.
     cost=lambda p: Cost(3 * prod(p["shape"]), nbytes(_bias_inputs(p).values()), prod(p["shape"]) * sizeof(p["dtype"])),
-    reference=lambda p, **inputs: (_kept_all(p, **inputs), _statistics(p)),
+    reference=lambda p, **inputs: (_keep_all(p, **inputs), _statistics(p)),
     observe=_observe_bias,
     presets=ROW_PRESETS,
     rules=(BELOW_ONE,),

@@ -17,7 +17,7 @@ from opmark.schema.param import dtype, shape
 
 
 def _cost(flops: int) -> Callable[[Params], Cost]:
-    """Two elements in and so much work for one out."""
+    """Return a cost function: two elements are read and `flops` computed per output element."""
 
     def cost(p: Params) -> Cost:
         out, size = prod(p["shape"]) // 2, sizeof(p["dtype"])
@@ -27,7 +27,7 @@ def _cost(flops: int) -> Callable[[Params], Cost]:
 
 
 def _backward_cost(flops: int) -> Callable[[Params], Cost]:
-    """x and the gradient in, the gradient of x out."""
+    """Return a cost function: x and the incoming gradient are read, the gradient of x is written."""
 
     def cost(p: Params) -> Cost:
         out, size = prod(p["shape"]) // 2, sizeof(p["dtype"])
@@ -36,7 +36,7 @@ def _backward_cost(flops: int) -> Callable[[Params], Cost]:
     return cost
 
 
-def _gated(activate: Callable[[Any], Any]) -> Callable[..., Any]:
+def _gate_reference(activate: Callable[[Any], Any]) -> Callable[..., Any]:
     def reference(p: Params, x: Any) -> Any:
         gate, value = halves(x)
         return activate(gate) * value
@@ -45,7 +45,7 @@ def _gated(activate: Callable[[Any], Any]) -> Callable[..., Any]:
 
 
 def torch_gated(activation: str) -> Callable[[Any], Any]:
-    """The same with torch's function of that name."""
+    """Return a gated unit with torch's activation of that name."""
     from torch.nn import functional
 
     activate = getattr(functional, activation)
@@ -86,25 +86,25 @@ def _row(name: str, summary: str, reference: Any, torch: Implementation, flops: 
     )  # fmt: skip
 
 
-# The gate is the second half here and the first half in the three below: so do torch's glu, and the fused kernels of
-# language models (`silu_and_mul`). Flops an output: those of the activation and of the product; backwards those of the
-# activation's gradient, and of a product or two for each half.
+# The gate is the second half in glu, as in torch, and the first half in the other three, as in the fused kernels of
+# language models (`silu_and_mul`). Flops per output are those of the activation and of the product; backwards those of
+# the activation's gradient, and of one or two products for each half.
 GLU = _row(
     "glu", "first half times sigmoid of the second half",
     lambda p, x: halves(x)[0] * sigmoid(halves(x)[1]), calls("torch.nn.functional.glu", "x"), 4, 8, ("GLU",),
 )  # fmt: skip
-# ByteMicroPerf's first generation has a `swiglu` that is silu(x) x, of one tensor: not a gated unit, and not this.
+# The `swiglu` of ByteMicroPerf's first generation is silu(x) x of one tensor, so it is not this operator.
 SWIGLU = _row(
     "swiglu", "silu of the first half (gate) times the second half (value)",
     lambda p, x: swiglu(x), _in_torch("silu"), 4, 11, ("SwiGLU", "silu_and_mul"),
 )  # fmt: skip
 GEGLU = _row(
     "geglu", "gelu of the first half (gate) times the second half (value)",
-    _gated(gelu), _in_torch("gelu"), 6, 12, ("GEGLU", "gelu_and_mul"),
+    _gate_reference(gelu), _in_torch("gelu"), 6, 12, ("GEGLU", "gelu_and_mul"),
 )  # fmt: skip
 REGLU = _row(
     "reglu", "relu of the first half (gate) times the second half (value)",
-    _gated(lambda x: np.maximum(x, 0)), _in_torch("relu"), 1, 2, ("ReGLU",), direction=away_from((0.0,)),
+    _gate_reference(lambda x: np.maximum(x, 0)), _in_torch("relu"), 1, 2, ("ReGLU",), direction=away_from((0.0,)),
 )  # fmt: skip
 
 OPERATORS = (GLU, SWIGLU, GEGLU, REGLU)

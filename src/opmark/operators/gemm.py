@@ -1,4 +1,4 @@
-"""Matrix products: matmul, batched_matmul, grouped_gemm, gemv, linear, and those with something added."""
+"""Matrix products: matmul, batched_matmul, grouped_gemm, gemv, linear, and products with an addend."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opmark.schema.operator import sum_of_products
 from opmark.schema.param import dtype, real, shape, size
 
 MNK = (size("M", "rows of a and c"), size("N", "columns of b and c"), size("K", "columns of a, rows of b"))
-FACTORS = (real("alpha", "factor of the product", 1.0), real("beta", "factor of what is added to it", 1.0))
+FACTORS = (real("alpha", "factor of the product", 1.0), real("beta", "factor of the addend", 1.0))
 TERMS = sum_of_products(lambda p: int(p["K"]))
 PRESETS = {
     "small": {"M": 128, "N": 128, "K": 128},
@@ -40,7 +40,7 @@ def _product(p: Params, batch: int = 1) -> Cost:
 
 
 def _product_backward(p: Params, batch: int = 1) -> Cost:
-    """Two products of the same size; reads a, b and the gradient of c, writes the gradients of a and b."""
+    """Count two products of the same size; a, b and the gradient of c are read, the gradients of a and b written."""
     forward, flops = _product(p, batch), 2 * batch * p["M"] * p["N"] * p["K"]
     return Cost(2 * flops, forward.bytes_read + forward.bytes_written, forward.bytes_read)
 
@@ -90,7 +90,7 @@ def _grouped_cost(p: Params) -> Cost:
 
 
 def _grouped_backward(p: Params) -> Cost:
-    """Two products for each, as large as the forward one."""
+    """Count two products for each forward one, of the same size."""
     forward = _grouped_cost(p)
     flops = 2 * sum(p["M"]) * p["N"] * p["K"]
     return Cost(2 * flops, forward.bytes_read + forward.bytes_written, forward.bytes_read)
@@ -143,13 +143,13 @@ def _gemv_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _gemv_cost(p: Params, added: int = 0) -> Cost:
-    """`added`: vectors as long as the result that are added to it."""
+    """Return the cost; `added` is the number of vectors that are added to the result."""
     m, k, size = p["M"], p["K"], sizeof(p["dtype"])
     return Cost((2 * k + added) * m, (m * k + k + added * m) * size, m * size)
 
 
 def _gemv_backward(p: Params) -> Cost:
-    """The outer product of the incoming gradient and x for a; one more product with the matrix for x."""
+    """Count the outer product of the incoming gradient and x for a, and a product with the matrix for x."""
     m, k, size = p["M"], p["K"], sizeof(p["dtype"])
     return Cost(3 * m * k, (m * k + k + m) * size, (m * k + k) * size)
 
@@ -207,7 +207,7 @@ def _linear_cost(p: Params) -> Cost:
 
 
 def _linear_backward(p: Params) -> Cost:
-    """The gradient of the bias adds up the rows of the incoming one."""
+    """The gradient of the bias is the sum over the rows of the incoming one."""
     bias, product = p["N"] * sizeof(p["dtype"]), _product_backward(p)
     return Cost((4 * p["K"] + 1) * p["M"] * p["N"], product.bytes_read, product.bytes_written + bias)
 
@@ -257,25 +257,25 @@ LINEAR_NO_BIAS = Operator(
 )
 
 
-def _added(batch: str | None = None) -> dict[str, Any]:
-    """What operators c + a b have in common; `batch` is the parameter that counts products."""
+def _with_addend(batch: str | None = None) -> dict[str, Any]:
+    """Return the common fields of operators c + a b; `batch` is the parameter that counts products."""
 
-    def several(p: Params) -> tuple[int, ...]:
+    def batch_dims(p: Params) -> tuple[int, ...]:
         return (p[batch],) if batch else ()
 
     def inputs(p: Params) -> dict[str, TensorSpec]:
-        added = TensorSpec((*several(p), p["M"], p["N"]), p["dtype"])
-        return {"c": added, **_matrices(p, *several(p))}
+        added = TensorSpec((*batch_dims(p), p["M"], p["N"]), p["dtype"])
+        return {"c": added, **_matrices(p, *batch_dims(p))}
 
     def cost(p: Params) -> Cost:
-        product, results = _product(p, *several(p)), inputs(p)["c"].elements
+        product, results = _product(p, *batch_dims(p)), inputs(p)["c"].elements
         flops = (2 * p["K"] + 1) * results
         added = product.bytes_written if p["beta"] else 0
         return Cost(flops, product.bytes_read + added, product.bytes_written)
 
     def backward(p: Params) -> Cost:
-        """As of the product. The gradient of c is the incoming one: not asked for."""
-        return _product_backward(p, *several(p))
+        """Return the backward cost of the product: the gradient of c is the incoming one and not computed."""
+        return _product_backward(p, *batch_dims(p))
 
     def reference(p: Params, c: Any, a: Any, b: Any) -> Any:
         return p["beta"] * c + p["alpha"] * (a @ b)
@@ -297,11 +297,11 @@ ADDMM = Operator(
     params=(*MNK, *FACTORS, dtype(*FLOATS)),
     presets=PRESETS,
     implementations=(
-        formula(_added()["reference"]),
+        formula(_with_addend()["reference"]),
         calls("torch.addmm", "c", "a", "b", alpha="alpha", beta="beta"),
     ),
     aliases=("linalg_gemm",),
-    **_added(),
+    **_with_addend(),
 )
 
 BADDBMM = Operator(
@@ -310,10 +310,10 @@ BADDBMM = Operator(
     params=(size("B", "number of products"), *MNK, *FACTORS, dtype(*FLOATS)),
     presets=BATCHED_PRESETS,
     implementations=(
-        formula(_added("B")["reference"]),
+        formula(_with_addend("B")["reference"]),
         calls("torch.baddbmm", "c", "a", "b", alpha="alpha", beta="beta"),
     ),
-    **_added("B"),
+    **_with_addend("B"),
 )
 
 OPERATORS = (MATMUL, BATCHED_MATMUL, GROUPED_GEMM, GEMV, ADDMV, LINEAR, LINEAR_NO_BIAS, ADDMM, BADDBMM)

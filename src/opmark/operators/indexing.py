@@ -1,7 +1,7 @@
 """Operators that pick elements or rows by index: embedding, index_select, gather, gather_rows, take, pick.
 
-Each row is read at most once, however often it is asked for. Backwards a dense gradient is written, all of it, and
-what was picked is added up.
+Each row is read at most once, however often it is looked up. Backwards, a dense gradient is written in full, to which
+the gradients of the picked elements are added.
 """
 
 from __future__ import annotations
@@ -10,7 +10,17 @@ from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._axis import AXIS_EXISTS, INDEX_BYTES, KEEPDIMS, SHAPE, elements, length, native, rows, signed
+from opmark.operators._axis import (
+    AXIS_EXISTS,
+    INDEX_BYTES,
+    KEEPDIMS,
+    SHAPE,
+    elements,
+    length,
+    reference_in_numpy,
+    rows,
+    signed_spec,
+)
 from opmark.operators._build import calls, torch
 from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
@@ -31,14 +41,14 @@ def _lookup_backward(p: Params, picked: int, indices: int, table: int) -> Cost:
 
 
 def lookup(name: str, summary: str, counts: Any, **more: Any) -> Operator:
-    """A row. `counts(p)`: elements picked, indices read, elements of the table."""
+    """Make a lookup. `counts(p)` returns the elements picked, the indices read, and the elements of the table."""
     return Operator(
         name=name,
         summary=summary,
         category="indexing",
         cost=lambda p: _lookup(p, *counts(p)),
         backward_cost=lambda p: _lookup_backward(p, *counts(p)),
-        # Exact forwards; backwards as many gradients are added up as one element was asked for.
+        # Exact forwards; backwards, one gradient is added up for each time that an element is picked.
         tolerance=Tolerance(terms=lambda p: 1 + counts(p)[0] // counts(p)[2]),
         partial=True,
         **more,
@@ -67,7 +77,7 @@ EMBEDDING = lookup(
     },
     gradients=("weight",),
     implementations=(
-        native(lambda p, weight, indices: weight[indices]),
+        reference_in_numpy(lambda p, weight, indices: weight[indices]),
         calls("torch.nn.functional.embedding", "indices", "weight"),
     ),
     aliases=("Embedding",),
@@ -85,7 +95,7 @@ HASH_TABLE = lookup(
         size("entries", "rows of the table"),
         size("dim", "elements of a row"),
         size("batch", "elements of the batch"),
-        size("lookups", "rows that are looked up for each of them"),
+        size("lookups", "rows that are looked up per element of the batch"),
         dtype(*FLOATS),
     ),
     inputs=lambda p: {
@@ -100,7 +110,7 @@ HASH_TABLE = lookup(
     },
     gradients=("table",),
     implementations=(
-        native(lambda p, table, indices: table[indices]),
+        reference_in_numpy(lambda p, table, indices: table[indices]),
         calls("torch.nn.functional.embedding", "indices", "table"),
     ),
     aliases=("hashtable",),
@@ -113,18 +123,18 @@ ROWS_PRESETS = {
 }
 
 
-def _picked_rows(p: Params) -> tuple[int, int, int]:
+def _count_rows(p: Params) -> tuple[int, int, int]:
     return p["indices"] * rows(p), p["indices"], elements(p)
 
 
 def _row_inputs(p: Params) -> dict[str, TensorSpec]:
-    return {"x": signed(p), "index": TensorSpec((p["indices"],), "int64", 0, length(p))}
+    return {"x": signed_spec(p), "index": TensorSpec((p["indices"],), "int64", 0, length(p))}
 
 
 INDEX_SELECT = lookup(
     "index_select",
     "rows (or columns ...) of a tensor, by index",
-    _picked_rows,
+    _count_rows,
     params=(SHAPE, size("indices", "number of rows that are picked"), FIRST_AXIS, dtype(*MOVED)),
     inputs=_row_inputs,
     reference=lambda p, x, index: np.take(x, index, axis=p["axis"]),
@@ -132,14 +142,14 @@ INDEX_SELECT = lookup(
     rules=(AXIS_EXISTS,),
     gradients=("x",),
     implementations=(
-        native(lambda p, x, index: np.take(x, index, axis=p["axis"])),
+        reference_in_numpy(lambda p, x, index: np.take(x, index, axis=p["axis"])),
         torch(lambda p, x, index: lambda: x.index_select(p["axis"], index), "torch.index_select"),
     ),
 )
 
 
 def _take_inputs(p: Params) -> dict[str, TensorSpec]:
-    return {"x": signed(p), "index": TensorSpec(tuple(p["index_shape"]), "int64", 0, length(p))}
+    return {"x": signed_spec(p), "index": TensorSpec(tuple(p["index_shape"]), "int64", 0, length(p))}
 
 
 def _torch_take(p: Params, x: Any, index: Any) -> Launch:
@@ -162,17 +172,17 @@ TAKE = lookup(
     rules=(AXIS_EXISTS,),
     gradients=("x",),
     implementations=(
-        native(lambda p, x, index: np.take(x, index, axis=p["axis"])),
+        reference_in_numpy(lambda p, x, index: np.take(x, index, axis=p["axis"])),
         torch(_torch_take, "torch.Tensor.__getitem__"),
     ),
 )
 
 TAKE_FLAT = lookup(
     "take_flat",
-    "elements of a tensor as if it were one long row, as torch.take does",
+    "elements of a tensor by flat indices, as torch.take does",
     lambda p: (p["indices"], p["indices"], elements(p)),
     params=(SHAPE, size("indices", "number of elements that are picked"), dtype(*MOVED)),
-    inputs=lambda p: {"x": signed(p), "index": TensorSpec((p["indices"],), "int64", 0, elements(p))},
+    inputs=lambda p: {"x": signed_spec(p), "index": TensorSpec((p["indices"],), "int64", 0, elements(p))},
     reference=lambda p, x, index: np.take(x, index),
     presets={
         "small": {"shape": [256, 256], "indices": 4096},
@@ -181,20 +191,20 @@ TAKE_FLAT = lookup(
     },
     gradients=("x",),
     implementations=(
-        native(lambda p, x, index: np.take(x, index)),
+        reference_in_numpy(lambda p, x, index: np.take(x, index)),
         calls("torch.take", "x", "index"),
     ),
 )
 
 
 def index_shape(p: Params) -> tuple[int, ...]:
-    """That of x, but `length` long along the axis."""
+    """Return the shape of x with `length` elements along the axis."""
     axis = p["axis"] % len(p["shape"])
     return tuple(p["length"] if i == axis else n for i, n in enumerate(p["shape"]))
 
 
 def _gather_inputs(p: Params) -> dict[str, TensorSpec]:
-    return {"x": signed(p), "index": TensorSpec(index_shape(p), "int64", 0, length(p))}
+    return {"x": signed_spec(p), "index": TensorSpec(index_shape(p), "int64", 0, length(p))}
 
 
 GATHER_PRESETS = {
@@ -216,7 +226,7 @@ def _gather(name: str, summary: str, implementation: Implementation, *aliases: s
         rules=(AXIS_EXISTS,),
         gradients=("x",),
         implementations=(
-            native(lambda p, x, index: np.take_along_axis(x, index, axis=p["axis"])),
+            reference_in_numpy(lambda p, x, index: np.take_along_axis(x, index, axis=p["axis"])),
             implementation,
         ),
         aliases=aliases,
@@ -225,57 +235,57 @@ def _gather(name: str, summary: str, implementation: Implementation, *aliases: s
 
 GATHER = _gather(
     "gather",
-    "elements along an axis, each by an index of its own",
+    "elements along an axis, each by its own index",
     torch(lambda p, x, index: lambda: x.gather(p["axis"], index), "torch.gather"),
 )
 TAKE_ALONG_AXIS = _gather(
     "take_along_axis",
-    "elements along an axis, each by an index of its own; the index may be broadcast",
+    "elements along an axis, each by its own index; the index may be broadcast",
     calls("torch.take_along_dim", "x", "index", dim="axis"),
     "take_along_dim",
 )
 
 
-def expanded(p: Params) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """An index a row as an index an element without a copy: its shape, and that of what it is expanded to."""
+def expansion_shapes(p: Params) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the shapes that expand one index per row to one per element without a copy: before and after."""
     axis = p["axis"] % len(p["shape"])
     rank = len(p["shape"])
     return tuple(p["indices"] if i == axis else 1 for i in range(rank)), index_shape({**p, "length": p["indices"]})
 
 
 def broadcast(p: Params, index: Any) -> Any:
-    shape, whole = expanded(p)
+    shape, whole = expansion_shapes(p)
     return np.broadcast_to(index.reshape(shape), whole)
 
 
-def _gathered_rows(p: Params, x: Any, index: Any) -> Any:
+def _gather_rows(p: Params, x: Any, index: Any) -> Any:
     return np.take_along_axis(x, broadcast(p, index), axis=p["axis"])
 
 
 def _torch_gather_rows(p: Params, x: Any, index: Any) -> Launch:
-    shape, whole = expanded(p)
+    shape, whole = expansion_shapes(p)
     each = index.view(shape).expand(whole)
     return lambda: x.gather(p["axis"], each)
 
 
 GATHER_ROWS = lookup(
     "gather_rows",
-    "rows (or columns ...) of a tensor: gather with one index a row, expanded along it with stride 0",
-    _picked_rows,
+    "rows (or columns ...) of a tensor: gather with one index per row, expanded along it with stride 0",
+    _count_rows,
     params=(SHAPE, size("indices", "number of rows that are picked"), FIRST_AXIS, dtype(*MOVED)),
     inputs=_row_inputs,
-    reference=_gathered_rows,
+    reference=_gather_rows,
     presets=ROWS_PRESETS,
     rules=(AXIS_EXISTS,),
     gradients=("x",),
-    implementations=(native(_gathered_rows), torch(_torch_gather_rows, "torch.gather")),
+    implementations=(reference_in_numpy(_gather_rows), torch(_torch_gather_rows, "torch.gather")),
 )
 
 
 def _pick_inputs(p: Params) -> dict[str, TensorSpec]:
     axis = p["axis"] % len(p["shape"])
     kept = tuple(n for i, n in enumerate(p["shape"]) if i != axis)
-    return {"x": signed(p), "index": TensorSpec(kept, "int64", 0, length(p))}
+    return {"x": signed_spec(p), "index": TensorSpec(kept, "int64", 0, length(p))}
 
 
 def _pick(p: Params, x: Any, index: Any) -> Any:
@@ -304,7 +314,7 @@ PICK = lookup(
     },
     rules=(AXIS_EXISTS, Rule("shape", "have at least 2 axes (got {shape})", lambda p: len(p["shape"]) > 1)),
     gradients=("x",),
-    implementations=(native(_pick), torch(_torch_pick, "torch.gather")),
+    implementations=(reference_in_numpy(_pick), torch(_torch_pick, "torch.gather")),
     aliases=("choose_element_0index", "batch_take"),
 )
 

@@ -1,4 +1,4 @@
-"""Operators that write their result over x. Data is such that doing it again and again stays finite and normal."""
+"""Operators that write their result over x. With this data, repeated calls keep values finite and normal."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from opmark.registry import resolve
 from opmark.schema import Implementation, Launch, Operator, Params
 from opmark.schema.dtype import FLOATS
 
-# Minus one and one: no power of them grows or fades. Of whole numbers there is zero too.
+# Minus one and one: their powers neither grow nor vanish. Integers include zero.
 UNIT = Data((-1.0, 3.0), integers=(-1, 2), step=2.0)
 
 
-def _into(path: str) -> Implementation:
-    """NumPy's function with x as its output."""
+def _write_to_x(path: str) -> Implementation:
+    """Make an implementation that calls NumPy's function with x as output."""
 
     def build(p: Params, x: Any, **others: Any) -> Launch:
         return partial(resolve(path), x, *others.values(), out=x)
@@ -30,7 +30,7 @@ def _into(path: str) -> Implementation:
     return _build.numpy(build, path)
 
 
-def _assigns(
+def _assign_operator(
     name: str,
     sign: str,
     method: str,
@@ -41,12 +41,12 @@ def _assigns(
     y: Data = PLAIN,
     dtypes: Sequence[str] = FLOATS,
 ) -> Operator:
-    """x = x (sign) y."""
+    """Make an operator x = x (sign) y."""
     return binary(
         name,
         f"x {sign}= y, over x",
         torch=f"torch.Tensor.{method}",
-        numpy=_into(numpy),
+        numpy=_write_to_x(numpy),
         reference=lambda p, x, y: resolve(numpy)(x, y),
         category="in-place",
         x=x,
@@ -59,18 +59,18 @@ def _assigns(
 
 
 ASSIGNMENTS = (
-    # A float that grows comes to where y is too small beside it to change it; a whole number starts again.
-    _assigns("iadd", "+", "add_", "numpy.add", ("IAdd", "torch.add_"), dtypes=NUMBERS),
-    _assigns("isub", "-", "sub_", "numpy.subtract", ("ISub", "subtract_"), x=UPPER, dtypes=NUMBERS),
-    _assigns("imul", "·", "mul_", "numpy.multiply", ("IMul", "multiply_"), x=Data(integers=(-60, 60)), y=UNIT,
+    # A growing float ends where adding y no longer changes it; an integer wraps around.
+    _assign_operator("iadd", "+", "add_", "numpy.add", ("IAdd", "torch.add_"), dtypes=NUMBERS),
+    _assign_operator("isub", "-", "sub_", "numpy.subtract", ("ISub", "subtract_"), x=UPPER, dtypes=NUMBERS),
+    _assign_operator("imul", "·", "mul_", "numpy.multiply", ("IMul", "multiply_"), x=Data(integers=(-60, 60)), y=UNIT,
              dtypes=(*FLOATS, *SIGNED_INTS)),
-    _assigns("idiv", "/", "div_", "numpy.divide", ("IDiv", "divide_"), y=UNIT),
-    _assigns("imod", "mod ", "remainder_", "numpy.remainder", ("IMod",), x=DIVIDEND, y=DIVISOR, dtypes=NUMBERS),
-    _assigns("ipow", "to the power of ", "pow_", "numpy.power", ("IPow",), x=Data((0.5, 2.0)), y=UNIT),
+    _assign_operator("idiv", "/", "div_", "numpy.divide", ("IDiv", "divide_"), y=UNIT),
+    _assign_operator("imod", "mod ", "remainder_", "numpy.remainder", ("IMod",), x=DIVIDEND, y=DIVISOR, dtypes=NUMBERS),
+    _assign_operator("ipow", "to the power of ", "pow_", "numpy.power", ("IPow",), x=Data((0.5, 2.0)), y=UNIT),
 )  # fmt: skip
 
 
-def _replaces(
+def _replace_x(
     name: str,
     summary: str,
     numpy: str | Implementation,
@@ -80,12 +80,12 @@ def _replaces(
     flops: int = 1,
     **more: Any,
 ) -> Operator:
-    """x = f(x). `numpy` is NumPy's function of the same kind, or an implementation."""
+    """Make an operator x = f(x). `numpy` is NumPy's function for it, or an implementation."""
     return pointwise(
         name,
         f"{summary}, over x",
         torch=torch or f"torch.{name}",
-        numpy=_into(numpy) if isinstance(numpy, str) else numpy,
+        numpy=_write_to_x(numpy) if isinstance(numpy, str) else numpy,
         reference=more.pop("reference", None) or (lambda p, x: resolve(str(numpy))(x)),
         category="in-place",
         domains=(domain,),
@@ -105,7 +105,7 @@ def _numpy_clamp(p: Params, x: Any) -> Launch:
 
 
 def _numpy_sigmoid(p: Params, x: Any) -> Launch:
-    """Step by step: there is no function for it that writes to float16."""
+    """Compute it step by step: no single NumPy function writes it to float16."""
     one = x.dtype.type(1)
 
     def launch() -> Any:
@@ -117,22 +117,22 @@ def _numpy_sigmoid(p: Params, x: Any) -> Launch:
     return launch
 
 
-# Maps that, repeated, bring every value to the same one: data that real use does not have, so it is said.
-SETTLES = " (a repeated call works on values that have settled)"
+# Repeated, these functions converge to one value, unlike in real use, so the summary mentions it.
+SETTLES = " (repeated calls work on converged values)"
 
 FUNCTIONS = (
-    _replaces("relu_", "max(x, 0)", _build.numpy(_numpy_relu), reference=lambda p, x: np.maximum(x, 0), flops=0),
-    _replaces("sigmoid_", "1 / (1 + exp(-x))" + SETTLES, _build.numpy(_numpy_sigmoid), flops=3, domain=(-3.0, 3.0),
+    _replace_x("relu_", "max(x, 0)", _build.numpy(_numpy_relu), reference=lambda p, x: np.maximum(x, 0), flops=0),
+    _replace_x("sigmoid_", "1 / (1 + exp(-x))" + SETTLES, _build.numpy(_numpy_sigmoid), flops=3, domain=(-3.0, 3.0),
               reference=lambda p, x: 1 / (1 + np.exp(-x))),
-    _replaces("tanh_", "hyperbolic tangent", "numpy.tanh", domain=(-3.0, 3.0)),
-    _replaces("clamp_", "x, or the end of the range that it is beyond", _build.numpy(_numpy_clamp, "numpy.clip"),
+    _replace_x("tanh_", "hyperbolic tangent", "numpy.tanh", domain=(-3.0, 3.0)),
+    _replace_x("clamp_", "x clipped to a range", _build.numpy(_numpy_clamp, "numpy.clip"),
               torch=calls("torch.clamp_", "x", min="low", max="high"), params=ENDS, rules=ENDS_IN_ORDER, flops=0,
               reference=lambda p, x: np.clip(x, p["low"], p["high"]), aliases=("clip_", "torch.clamp_")),
-    _replaces("abs_", "|x|", "numpy.abs", aliases=("absolute_",)),
-    _replaces("neg_", "-x", "numpy.negative", aliases=("negative_",)),
-    _replaces("sqrt_", "square root of x" + SETTLES, "numpy.sqrt", domain=POSITIVE),
-    _replaces("cos_", "cosine" + SETTLES, "numpy.cos", domain=(-3.0, 3.0)),
-    _replaces("round_", "nearest whole number; of two, the even one", "numpy.rint", domain=(-100.0, 100.0)),
+    _replace_x("abs_", "|x|", "numpy.abs", aliases=("absolute_",)),
+    _replace_x("neg_", "-x", "numpy.negative", aliases=("negative_",)),
+    _replace_x("sqrt_", "square root of x" + SETTLES, "numpy.sqrt", domain=POSITIVE),
+    _replace_x("cos_", "cosine" + SETTLES, "numpy.cos", domain=(-3.0, 3.0)),
+    _replace_x("round_", "nearest integer, halves to even", "numpy.rint", domain=(-100.0, 100.0)),
 )  # fmt: skip
 
 OPERATORS = (*ASSIGNMENTS, *FUNCTIONS)

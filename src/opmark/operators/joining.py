@@ -1,4 +1,4 @@
-"""Several tensors made one, and one made several: concat, stack, split, chunk, unbind, ..."""
+"""Joining and splitting of tensors: concat, stack, split, chunk, unbind, ..."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._axis import AXIS_EXISTS, EXACT, SHAPE, elements
+from opmark.operators._axis import AXIS_EXISTS, EXACT, SHAPE, elements, reference_in_numpy
 from opmark.operators._build import torch
-from opmark.operators._moving import ADDED_UP, ANY, AXIS, NOTHING, as_written, called, data, looking, moving
+from opmark.operators._moving import ADDED_UP, ANY, AXIS, NOTHING, call_with, data, moving_operator, view_operator
 from opmark.registry import resolve
 from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof
@@ -24,12 +24,12 @@ COUNT = size("count", "number of tensors", 3)
 
 
 def _several(p: Params) -> dict[str, TensorSpec]:
-    """Tensors of one shape, by the names x0, x1, ..."""
+    """Return tensors of one shape, named x0, x1, ..."""
     return {f"x{i}": data(p["shape"], p["dtype"]) for i in range(p["count"])}
 
 
-def _listed(path: str, arguments: Callable[[Params], tuple[Any, ...]]) -> Implementation:
-    """path([x0, x1, ...], *arguments)."""
+def _call_list(path: str, arguments: Callable[[Params], tuple[Any, ...]]) -> Implementation:
+    """Make an implementation that calls path([x0, x1, ...], *arguments)."""
 
     def build(p: Params, **inputs: Any) -> Launch:
         return partial(resolve(path), list(inputs.values()), *arguments(p))
@@ -37,8 +37,10 @@ def _listed(path: str, arguments: Callable[[Params], tuple[Any, ...]]) -> Implem
     return Implementation(path.split(".", 1)[0], build, path=path)
 
 
-def _joining(name: str, summary: str, *, reference: Any, written: Callable[[Params], int], **more: Any) -> Operator:
-    """One tensor out of several; their gradients are parts of the incoming one."""
+def _join_operator(
+    name: str, summary: str, *, reference: Any, written: Callable[[Params], int], **more: Any
+) -> Operator:
+    """Make an operator that joins several tensors; their gradients are parts of the incoming one."""
 
     def cost(p: Params) -> Cost:
         nbytes = sizeof(p["dtype"])
@@ -62,32 +64,33 @@ def _all(p: Params) -> int:
     return int(p["count"]) * elements(p)
 
 
-CONCAT = _joining(
+CONCAT = _join_operator(
     "concat",
-    "tensors of one shape, one after the other along an axis that is there",
+    "tensors of one shape, joined along an existing axis",
     params=(SHAPE, COUNT, AXIS, dtype(*ANY)),
     rules=(AXIS_EXISTS,),
     written=_all,
     reference=lambda p, **inputs: np.concatenate(list(inputs.values()), p["axis"]),
     presets=PRESETS,
     implementations=(
-        _listed("numpy.concatenate", lambda p: (p["axis"],)),
-        _listed("torch.cat", lambda p: (p["axis"],)),
+        _call_list("numpy.concatenate", lambda p: (p["axis"],)),
+        _call_list("torch.cat", lambda p: (p["axis"],)),
     ),
     aliases=("cat", "Concat", "concatenate", "hstack", "vstack", "dstack", "column_stack"),
 )
 
-STACK = _joining(
+STACK = _join_operator(
     "stack",
-    "tensors of one shape, one after the other along a new axis",
-    params=(SHAPE, COUNT, integer("axis", "where the new axis is in the result; negative counts from the last", 0),
+    "tensors of one shape, joined along a new axis",
+    params=(SHAPE, COUNT, integer("axis", "position of the new axis in the result; negative counts from the last", 0),
             dtype(*ANY)),
     rules=(Rule("axis", "be at most the number of axes of {shape}, or at least its negative less 1 (got {axis})",
                 lambda p: -len(p["shape"]) - 1 <= p["axis"] <= len(p["shape"])),),
     written=_all,
     reference=lambda p, **inputs: np.stack(list(inputs.values()), p["axis"]),
     presets=PRESETS,
-    implementations=(_listed("numpy.stack", lambda p: (p["axis"],)), _listed("torch.stack", lambda p: (p["axis"],))),
+    implementations=(_call_list("numpy.stack", lambda p: (p["axis"],)),
+                     _call_list("torch.stack", lambda p: (p["axis"],))),
 )  # fmt: skip
 
 
@@ -100,9 +103,9 @@ def _block_diag(p: Params, **inputs: Any) -> Any:
     return out
 
 
-BLOCK_DIAG = _joining(
+BLOCK_DIAG = _join_operator(
     "block_diag",
-    "matrices along the diagonal of a large one that is zero elsewhere",
+    "a matrix with the given matrices on its diagonal and zeros elsewhere",
     params=(SHAPE, COUNT, dtype(*FLOATS)),
     rules=(Rule("shape", "have 2 axes (got {shape})", lambda p: len(p["shape"]) == 2),),
     written=lambda p: p["count"] * _all(p),
@@ -112,7 +115,7 @@ BLOCK_DIAG = _joining(
         "typical": {"shape": [512, 512]},
         "large": {"shape": [2048, 2048], "count": 6},
     },
-    implementations=(as_written(_block_diag), called("torch.block_diag")),
+    implementations=(reference_in_numpy(_block_diag), call_with("torch.block_diag")),
 )
 
 
@@ -121,7 +124,7 @@ def _length(p: Params) -> int:
 
 
 def _share(p: Params) -> int:
-    """Places along the axis for each part; the last one may get fewer."""
+    """Return the length of each part along the axis; the last part may be shorter."""
     return -(-_length(p) // int(p["parts"]))
 
 
@@ -135,7 +138,7 @@ NOT_MORE = Rule("parts", "be at most the length of axis {axis} of {shape} (got {
 DIVIDES = Rule("parts", "divide the length of axis {axis} of {shape} (got {parts})",
                lambda p: p["shape"][p["axis"]] % p["parts"] == 0)  # fmt: skip
 
-SPLIT = looking(
+SPLIT = view_operator(
     "split",
     "equal parts along one axis",
     category="joining",
@@ -143,23 +146,23 @@ SPLIT = looking(
     rules=(AXIS_EXISTS, DIVIDES),
     gradient_reads=elements,
     reference=lambda p, x: tuple(np.split(x, p["parts"], p["axis"])),
-    torch=called("torch.split", lambda p: (_share(p), p["axis"])),
+    torch=call_with("torch.split", lambda p: (_share(p), p["axis"])),
     aliases=("SliceChannel", "hsplit", "vsplit", "dsplit", "split_with_sizes"),
 )
 
-CHUNK = looking(
+CHUNK = view_operator(
     "chunk",
-    "parts along one axis, the last of which may be shorter",
+    "parts along one axis; the last one may be shorter",
     category="joining",
     params=(PARTS, AXIS),
     rules=(AXIS_EXISTS, NOT_MORE),
     gradient_reads=elements,
     reference=_chunks,
-    torch=called("torch.chunk", lambda p: (p["parts"], p["axis"])),
+    torch=call_with("torch.chunk", lambda p: (p["parts"], p["axis"])),
     aliases=("array_split",),
 )
 
-UNBIND = looking(
+UNBIND = view_operator(
     "unbind",
     "one tensor for each place along one axis",
     category="joining",
@@ -172,18 +175,18 @@ UNBIND = looking(
     },
     gradient_reads=elements,
     reference=lambda p, x: tuple(np.moveaxis(x, p["axis"], 0)),
-    torch=called("torch.unbind", lambda p: (p["axis"],)),
+    torch=call_with("torch.unbind", lambda p: (p["axis"],)),
     aliases=("unstack",),
 )
 
-SPLIT_COPY = moving(
+SPLIT_COPY = moving_operator(
     "split_copy",
-    "equal parts along one axis, each written as a tensor of its own",
+    "equal parts along one axis, each copied to a tensor of its own",
     category="joining",
     params=(PARTS, AXIS),
     rules=(AXIS_EXISTS, DIVIDES),
     reference=lambda p, x: tuple(part.copy() for part in np.split(x, p["parts"], p["axis"])),
-    torch=called("torch.split_copy", lambda p: (_share(p), p["axis"])),
+    torch=call_with("torch.split_copy", lambda p: (_share(p), p["axis"])),
 )
 
 
@@ -192,7 +195,7 @@ def _meshgrid(p: Params, x: Any, y: Any) -> Any:
 
 
 def _meshgrid_backward(p: Params) -> Cost:
-    """Each gradient adds up the incoming one along the axis of the other vector."""
+    """Each gradient is the sum of the incoming one along the axis of the other vector."""
     m, n, nbytes = p["M"], p["N"], sizeof(p["dtype"])
     return Cost(2 * m * n - m - n, 2 * m * n * nbytes, (m + n) * nbytes)
 
@@ -220,7 +223,7 @@ MESHGRID = Operator(
     },
     gradients=("x", "y"),
     view=True,
-    implementations=(as_written(_meshgrid), torch(_torch_meshgrid, "torch.meshgrid")),
+    implementations=(reference_in_numpy(_meshgrid), torch(_torch_meshgrid, "torch.meshgrid")),
 )
 
 OPERATORS = (CONCAT, STACK, BLOCK_DIAG, SPLIT, CHUNK, UNBIND, SPLIT_COPY, MESHGRID)

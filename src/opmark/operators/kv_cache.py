@@ -1,4 +1,4 @@
-"""store_kv_cache: the keys and values of new tokens into a linear or paged cache."""
+"""store_kv_cache: write the keys and values of new tokens into a linear or paged cache."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import numpy, torch
-from opmark.operators._rounded import LARGEST, MOST, STEPS, either_side
+from opmark.operators._rounded import LARGEST, MOST, STEPS, accept_either_neighbour
 from opmark.operators._sequences import BLOCK_SIZE, SEQUENCE_RULES, Sequences, sequence_params
 from opmark.schema import Cost, Launch, Operator, Params, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import choice, dtype, size
 
 Names = tuple[str, ...]
-CACHE_DTYPE = choice("cache_dtype", "int8: whole numbers of steps that each element of each head has; same: as dtype",
+CACHE_DTYPE = choice("cache_dtype", "int8: integers with one scale per element of each head; same: as dtype",
                      ("same", "int8"), "same")  # fmt: skip
 
 
@@ -26,7 +26,7 @@ def cache_dtype(p: Params) -> str:
 
 
 def cache_specs(p: Params) -> dict[str, TensorSpec]:
-    """Both caches, the steps of their numbers where they are int8, and the table of pages where there are some."""
+    """Return both caches, the scales of int8 ones, and the table of pages of paged ones."""
     sequences, heads, dim = Sequences.of(p), p["kv_heads"], p["head_dim"]
     low, high = (-MOST, MOST + 1) if narrow(p) else (-1.0, 1.0)
     cache = sequences.cache_spec(heads, dim, cache_dtype(p), low, high)
@@ -41,15 +41,15 @@ def _inputs(p: Params) -> dict[str, TensorSpec]:
     return {"packed_qkv": TensorSpec(shape, p["dtype"]), **cache_specs(p)}
 
 
-def _stored(p: Params) -> Names:
+def _stored_names(p: Params) -> Names:
     return ("k", "v") if p["store_mode"] == "both" else (p["store_mode"],)
 
 
 def _cost(p: Params) -> Cost:
-    """Of the packed tensor what is stored, of the cache the places of new tokens; in int8 a quotient each."""
+    """Count the stored part of the packed tensor and the new tokens' part of the cache; int8 adds a quotient each."""
     sequences, scale = Sequences.of(p), p["kv_heads"] * p["head_dim"]
-    n = len(_stored(p)) * sequences.tokens * scale
-    scales = len(_stored(p)) * scale * sizeof("float32") if narrow(p) else 0
+    n = len(_stored_names(p)) * sequences.tokens * scale
+    scales = len(_stored_names(p)) * scale * sizeof("float32") if narrow(p) else 0
     pages = sequences.new_pages if p["block_size"] else 0
     return Cost(
         n if narrow(p) else 0,
@@ -59,30 +59,30 @@ def _cost(p: Params) -> Cost:
 
 
 def _part(p: Params, name: str, packed: Any) -> Any:
-    """Queries come first, then keys, then values."""
+    """Return the keys or values of the packed tensor: queries come first, then keys, then values."""
     start = p["q_heads"] + (p["kv_heads"] if name == "v" else 0)
     return packed[:, start : start + p["kv_heads"]]
 
 
 def _places(p: Params, block_table: Any, rows: Any, at: Any) -> tuple[Any, Any]:
-    """First and third index into a cache, for each new token."""
+    """Return the first and third index into a cache for each new token."""
     if not p["block_size"]:
         return rows, at
     return block_table[rows, at // p["block_size"]], at % p["block_size"]
 
 
 def _reference(p: Params, packed_qkv: Any, block_table: Any = None, **rest: Any) -> Any:
-    """In 8 bits not yet rounded: half a step away is right, whichever side it is rounded to."""
+    """Return the new caches; 8-bit values are not rounded, as rounding half a step to either side is right."""
     first, third = _places(p, block_table, *Sequences.of(p).positions())
     caches = {name: np.array(rest[f"{name}_cache"], np.float64) for name in ("k", "v")}
-    for name in _stored(p):
+    for name in _stored_names(p):
         part = _part(p, name, packed_qkv)
         caches[name][first, :, third] = part / rest[f"{name}_scale"] if narrow(p) else part
     return caches["k"], caches["v"]
 
 
 def _observe(p: Params, outputs: Any, **inputs: Any) -> Any:
-    return either_side(_reference, 0, 1)(p, outputs, **inputs) if narrow(p) else outputs
+    return accept_either_neighbour(_reference, 0, 1)(p, outputs, **inputs) if narrow(p) else outputs
 
 
 def _numpy(p: Params, packed_qkv: Any, block_table: Any = None, **rest: Any) -> Launch:
@@ -90,7 +90,7 @@ def _numpy(p: Params, packed_qkv: Any, block_table: Any = None, **rest: Any) -> 
 
     def launch() -> Any:
         first, third = _places(p, block_table, rows, at)
-        for name in _stored(p):
+        for name in _stored_names(p):
             part = _part(p, name, packed_qkv)
             if narrow(p):
                 part = np.clip(np.rint(part / rest[f"{name}_scale"]), -LARGEST, LARGEST)
@@ -105,35 +105,37 @@ def _torch(p: Params, packed_qkv: Any, block_table: Any = None, **rest: Any) -> 
 
     sequences = Sequences.of(p)
     rows, at = (torch.tensor(numbers, device=packed_qkv.device) for numbers in sequences.positions())
-    stored = [(_part(p, name, packed_qkv), rest[f"{name}_cache"], rest.get(f"{name}_scale")) for name in _stored(p)]
+    stored = [
+        (_part(p, name, packed_qkv), rest[f"{name}_cache"], rest.get(f"{name}_scale")) for name in _stored_names(p)
+    ]
 
-    def rounded(part: Any, scale: Any) -> Any:
+    def quantize(part: Any, scale: Any) -> Any:
         return part if scale is None else (part / scale).round().clamp(-LARGEST, LARGEST).to(torch.int8)
 
-    def place_by_place() -> Any:
+    def store_by_position() -> Any:
         first, third = _places(p, block_table, rows, at)
         for part, cache, scale in stored:
-            cache[first, :, third] = rounded(part, scale)
+            cache[first, :, third] = quantize(part, scale)
         return rest["k_cache"], rest["v_cache"]
 
-    def as_a_block() -> Any:
+    def store_as_block() -> Any:
         start, count = sequences.cache[0], sequences.q[0]
         for part, cache, scale in stored:
-            block = rounded(part, scale).unflatten(0, (-1, count)).transpose(1, 2)
+            block = quantize(part, scale).unflatten(0, (-1, count)).transpose(1, 2)
             cache[:, :, start : start + count].copy_(block)
         return rest["k_cache"], rest["v_cache"]
 
-    return as_a_block if sequences.alike and not p["block_size"] else place_by_place
+    return store_as_block if sequences.alike and not p["block_size"] else store_by_position
 
 
 STORE = Operator(
     name="store_kv_cache",
-    summary="keys and values of new tokens, out of packed queries, keys and values, into their places in the cache",
+    summary="keys and values of new tokens, from packed queries, keys and values, into the cache",
     category="attention",
     params=(
         *sequence_params(),
         size("q_heads", "heads of the queries, which are not stored"),
-        size("kv_heads", "heads of keys, and as many of values"),
+        size("kv_heads", "heads of keys, and of values"),
         size("head_dim", "elements of a head"),
         BLOCK_SIZE,
         choice("store_mode", "what is stored", ("both", "k", "v"), "both"),

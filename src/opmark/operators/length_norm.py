@@ -1,4 +1,4 @@
-"""Operators that divide by a length: l2_normalize, weight_norm; and lrn, by that of neighbours."""
+"""Operators that divide by a length: l2_normalize, weight_norm, and lrn, which takes neighbouring channels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _plain_cost(flops: int, tensors_read: int) -> Callable[[Params], Cost]:
     return cost
 
 
-# -- l2_normalize: unit length.
+# -- l2_normalize makes vectors of unit length.
 
 MODES: dict[str, Callable[[list[int]], tuple[int, ...]]] = {
     "channel": lambda shape: (1,),
@@ -44,7 +44,7 @@ def _l2_normalize(p: Params, x: Any) -> Any:
 def _torch_l2_normalize(p: Params, x: Any) -> Launch:
     from torch.nn.functional import normalize
 
-    axes: Any = _axes(p)  # several are allowed, though the annotation says one
+    axes: Any = _axes(p)  # torch takes several axes, though its annotation says one
     return partial(normalize, x, dim=axes, eps=p["eps"])
 
 
@@ -54,21 +54,21 @@ L2_NORMALIZE = Operator(
     category="normalization",
     params=(
         SHAPE,
-        choice("mode", "which axes a length is taken over: the channels, all but the batch, or all behind the channels",
+        choice("mode", "axes of a vector: the channels, all but the batch, or all after the channels",
                tuple(MODES), "instance"),
-        real("eps", "the length is taken to be at least this", 1e-12, kind="amount"),
+        real("eps", "lower limit of the length", 1e-12, kind="amount"),
         dtype(*FLOATS),
     ),
     inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"])},
-    # Square and sum 2, quotient 1. Backwards that sum again 2, that of x times the gradient 2, and the result 3.
+    # Square and sum 2, quotient 1. Backwards, that sum again 2, the sum of x times the gradient 2, and the result 3.
     cost=_plain_cost(flops=3, tensors_read=1),
     backward_cost=_plain_cost(flops=7, tensors_read=2),
     reference=_l2_normalize,
     presets=IMAGES,
     rules=(
-        Rule("mode", "leave an axis of {shape} to go along (got {mode})",
+        Rule("mode", "select an existing axis of {shape} (got {mode})",
              lambda p: len(p["shape"]) > (2 if p["mode"] == "spatial" else 1)),
-        # One alone would become 1 or -1.
+        # A single element would become 1 or -1.
         Rule("shape", "have at least 2 elements along the axes of mode={mode} (got {shape})",
              lambda p: prod(p["shape"][axis] for axis in _axes(p)) >= 2),
     ),
@@ -77,11 +77,11 @@ L2_NORMALIZE = Operator(
     aliases=("L2Normalization", "normalize"),
 )  # fmt: skip
 
-# -- lrn: each channel by its neighbours.
+# -- lrn divides each channel by its neighbours.
 
 
 def _lrn(p: Params, x: Any) -> Any:
-    """A window of `size` channels around each; of an even number, one more lies before than behind."""
+    """Take a window of `size` channels around each channel; if it is even, one more lies before than after."""
     size, channels = p["size"], x.shape[1]
     squares = np.zeros((x.shape[0], channels + size - 1, *x.shape[2:]), x.dtype)
     squares[:, size // 2 : size // 2 + channels] = np.square(x)
@@ -95,15 +95,15 @@ LRN = Operator(
     category="normalization",
     params=(
         SHAPE,
-        size("size", "channels that are taken together", 5),
+        size("size", "channels of a window", 5),
         real("alpha", "weight of their mean square", 1e-4, kind="amount"),
         real("beta", "power", 0.75, kind="amount"),
         real("k", "added to the mean square", 1.0, kind="amount"),
-        # torch's is an average pooling over three axes, which it has not for 16-bit types on a CPU.
+        # torch uses average pooling over three axes, which it lacks for 16-bit types on a CPU.
         dtype("float64", "float32"),
     ),
     inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"])},
-    # Square 1, a sliding sum 2, scale and add 2, power 1, quotient 1. Backwards the first six again, three products
+    # Square 1, a sliding sum 2, scale and add 2, power 1, quotient 1. Backwards, the first six again, three products
     # with the gradient, a sliding sum 2, and the result 3.
     cost=_plain_cost(flops=7, tensors_read=1),
     backward_cost=_plain_cost(flops=14, tensors_read=2),
@@ -122,7 +122,7 @@ LRN = Operator(
     aliases=("LRN", "local_response_norm"),
 )  # fmt: skip
 
-# -- weight_norm: length and direction of each row of weights apart.
+# -- weight_norm keeps length and direction of each row of weights separately.
 
 
 def _weight_inputs(p: Params) -> dict[str, TensorSpec]:
@@ -136,7 +136,7 @@ def _weight_cost(p: Params) -> Cost:
 
 
 def _weight_backward(p: Params) -> Cost:
-    """As that of l2_normalize; the gradient of g falls off by the way."""
+    """Count as for l2_normalize; the gradient of g is one of its intermediate results."""
     v, g = _weight_inputs(p).values()
     return Cost(7 * v.elements, 2 * v.nbytes + g.nbytes, v.nbytes + g.nbytes)
 
@@ -147,9 +147,9 @@ def _weight_norm(p: Params, v: Any, g: Any) -> Any:
 
 WEIGHT_NORM = Operator(
     name="weight_norm",
-    summary="rows of weights out of their directions v and their lengths g",
+    summary="rows of weights from their directions v and their lengths g",
     category="normalization",
-    params=(shape("shape", "shape of the weights; a row is what has the same first index"), dtype(*FLOATS)),
+    params=(shape("shape", "shape of the weights; the first axis counts rows"), dtype(*FLOATS)),
     inputs=_weight_inputs,
     cost=_weight_cost,
     backward_cost=_weight_backward,
@@ -159,10 +159,10 @@ WEIGHT_NORM = Operator(
         "typical": {"shape": [1024, 1024]},
         "large": {"shape": [8192, 8192]},
     },
-    rules=(Rule("shape", "have at least 2 axes and 2 elements a row (got {shape})",
+    rules=(Rule("shape", "have at least 2 axes and 2 elements per row (got {shape})",
                 lambda p: prod(p["shape"][1:]) >= 2),),
     gradients=("v", "g"),
-    # Underscored, but what torch's own parametrization calls.
+    # A private function, but torch's own parametrization calls it.
     implementations=(formula(_weight_norm), calls("torch._weight_norm", "v", "g")),
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Linear algebra: determinants, inverses, systems of equations. Operations as LAPACK counts them (Working Note 41)."""
+"""Linear algebra: determinants, inverses, systems of equations. Flops are those of LAPACK (Working Note 41)."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from opmark.operators._matrices import (
     RIGHT_SIDES,
     SQUARES,
     N,
-    each,
     lower_triangular,
+    make_symmetric,
+    map_matrices,
+    mixed_determinants,
     near_identity,
-    of_either_sign,
     on_matrices,
     positive_definite,
     rectangle,
-    symmetric,
     uniform,
 )
 from opmark.schema import Launch, Params, TensorSpec
 from opmark.schema.param import flag, size
 
 K = size("k", "columns of b")
-UPPER = flag("upper", "a is upper triangular; otherwise lower. The other half is not looked at")
+UPPER = flag("upper", "a is upper triangular; otherwise lower. The other half is not read")
 
 
 def getrf(n: int) -> int:
-    """LU factors of n x n: 2/3 n³ - n²/2 - n/6."""
+    """Flops of the LU factors of an n x n matrix: 2/3 n³ - n²/2 - n/6."""
     return (4 * n**3 - 3 * n**2 - n) // 6
 
 
 def getri(n: int) -> int:
-    """The inverse out of them: 4/3 n³ - n² + 5/3 n."""
+    """Flops of the inverse from the LU factors: 4/3 n³ - n² + 5/3 n."""
     return (4 * n**3 - 3 * n**2 + 5 * n) // 3
 
 
 def potrf(n: int) -> int:
-    """Cholesky's factor: n³/3 + n²/2 + n/6."""
+    """Flops of Cholesky's factor: n³/3 + n²/2 + n/6."""
     return (2 * n**3 + 3 * n**2 + n) // 6
 
 
 def potri(n: int) -> int:
-    """The inverse out of it: 2/3 n³ + n²/2 + 5/6 n."""
+    """Flops of the inverse from Cholesky's factor: 2/3 n³ + n²/2 + 5/6 n."""
     return (4 * n**3 + 3 * n**2 + 5 * n) // 6
 
 
 def getrs(n: int, k: int) -> int:
-    """Two triangular systems with k right sides: k (2 n² - n)."""
+    """Flops of two triangular systems with k right sides: k (2 n² - n)."""
     return k * (2 * n**2 - n)
 
 
@@ -78,7 +78,7 @@ DET = on_matrices(
     inputs=_square(near_identity),
     out=lambda _: 1,
     flops=lambda p: getrf(p["n"]) + p["n"] - 1,
-    backward_flops=lambda p: getri(p["n"]) + p["n"] ** 2,  # the inverse out of the factors, times the determinant
+    backward_flops=lambda p: getri(p["n"]) + p["n"] ** 2,  # the inverse from the factors, times the determinant
     reference=lambda p, a: np.linalg.det(a),
     gradients=("a",),
     torch=calls("torch.linalg.det", "a"),
@@ -88,7 +88,7 @@ DET = on_matrices(
 SLOGDET = on_matrices(
     "slogdet",
     "sign of the determinant of each matrix, and logarithm of its magnitude",
-    inputs=_square(of_either_sign),
+    inputs=_square(mixed_determinants),
     out=lambda _: 2,
     flops=lambda p: getrf(p["n"]) + 2 * p["n"] - 1,
     backward_flops=lambda p: getri(p["n"]) + p["n"] ** 2,
@@ -119,7 +119,7 @@ SOLVE = on_matrices(
     inputs=_right_side(near_identity),
     out=lambda p: p["n"] * p["k"],
     flops=lambda p: getrf(p["n"]) + getrs(p["n"], p["k"]),
-    # The transposed system with the factors that are there; its solution times x, for a.
+    # The transposed system with the existing factors; for a, its solution times x.
     backward_flops=lambda p: getrs(p["n"], p["k"]) + 2 * p["n"] ** 2 * p["k"],
     reference=lambda p, a, b: np.linalg.solve(a, b),
     gradients=("a", "b"),
@@ -133,8 +133,8 @@ CHOLESKY = on_matrices(
     inputs=_square(positive_definite),
     out=_elements,
     flops=lambda p: potrf(p["n"]),
-    backward_flops=lambda p: 3 * p["n"] ** 3,  # a product with, and two systems of, triangular matrices
-    reference=lambda p, a: np.linalg.cholesky(symmetric(a)),
+    backward_flops=lambda p: 3 * p["n"] ** 3,  # a product with a triangular matrix and two triangular systems
+    reference=lambda p, a: np.linalg.cholesky(make_symmetric(a)),
     gradients=("a",),
     numpy=calls("numpy.linalg.cholesky", "a"),
     torch=calls("torch.linalg.cholesky", "a"),
@@ -143,17 +143,17 @@ CHOLESKY = on_matrices(
 
 
 def _cholesky_inverse(p: Params, a: Any) -> Any:
-    """Of a as it is, also where a step of a difference has filled its upper half: gradients are meant like that."""
+    """Use a as it is, even if a finite difference has filled its upper half: frameworks' gradients assume that."""
     return np.linalg.inv(a @ np.swapaxes(a, -1, -2))
 
 
 CHOLESKY_INVERSE = on_matrices(
     "cholesky_inverse",
-    "inverse of each symmetric matrix of which the lower triangular factor is given",
+    "inverse of each symmetric matrix, from its lower triangular factor",
     inputs=_square(lower_triangular),
     out=_elements,
     flops=lambda p: potri(p["n"]),
-    backward_flops=lambda p: 6 * p["n"] ** 3 + p["n"] ** 2,  # three products, of a symmetric sum
+    backward_flops=lambda p: 6 * p["n"] ** 3 + p["n"] ** 2,  # three products with a symmetric sum
     reference=_cholesky_inverse,
     gradients=("a",),
     torch=calls("torch.cholesky_inverse", "a"),
@@ -164,7 +164,7 @@ CHOLESKY_INVERSE = on_matrices(
 def _solve_triangular(p: Params, a: Any, b: Any) -> Any:
     from scipy.linalg import solve_triangular
 
-    return each(partial(solve_triangular, lower=not p["upper"]), a, b)
+    return map_matrices(partial(solve_triangular, lower=not p["upper"]), a, b)
 
 
 TRIANGULAR_SOLVE = on_matrices(
@@ -212,7 +212,7 @@ SYRK = on_matrices(
     presets=RIGHT_SIDES,
     inputs=lambda p: {"a": uniform(p, p["n"], p["k"])},
     out=_elements,
-    flops=lambda p: p["k"] * p["n"] * (p["n"] + 1),  # one half; the other is the same
+    flops=lambda p: p["k"] * p["n"] * (p["n"] + 1),  # the result is symmetric, so one half suffices
     backward_flops=lambda p: 2 * p["k"] * p["n"] ** 2 + p["n"] ** 2,
     terms=lambda p: int(p["k"]),
     reference=lambda p, a: a @ np.swapaxes(a, -1, -2),
@@ -223,13 +223,13 @@ SYRK = on_matrices(
 
 
 def products(power: int) -> int:
-    """Multiplications for a power: squarings, and one for every further binary digit that is 1."""
+    """Return the number of multiplications for a power: squarings, and one for every further binary digit that is 1."""
     return power.bit_length() - 1 + power.bit_count() - 1
 
 
 MATRIX_POWER = on_matrices(
     "matrix_power",
-    "a whole power of each matrix",
+    "an integer power of each matrix",
     params=(N, size("power", "the exponent", 5)),
     presets=SQUARES,
     inputs=_square(near_identity),

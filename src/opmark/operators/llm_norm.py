@@ -15,7 +15,7 @@ from opmark.schema.param import dtype, integer, real, size
 EPS = real("eps", "added to the mean square before the root", 1e-5, kind="amount")
 TOKENS = (
     size("num_tokens", "tokens of all ranks"),
-    size("sp_size", "ranks that share the tokens; this is the work of one of them", 1),
+    size("sp_size", "ranks that share the tokens; one rank's work is measured", 1),
 )
 HIDDEN = size("hidden_size", "elements of a token")
 ENOUGH_TOKENS = Rule("sp_size", "be at most num_tokens={num_tokens} (got {sp_size})",
@@ -27,7 +27,7 @@ def tokens(p: Params) -> int:
 
 
 def long_enough(name: str) -> Rule:
-    """With fewer, what is left after normalising is all rounding."""
+    """With fewer elements, the result of normalising would be mostly rounding errors."""
     return Rule(name, f"be at least 4 (got {{{name}}})", lambda p: p[name] >= 4)
 
 
@@ -58,13 +58,13 @@ def _torch_add(p: Params, x: Any, residual: Any, weight: Any) -> Launch:
 
 ADD_RMS_NORM = Operator(
     name="add_rms_norm",
-    summary="x + residual, and that with unit root mean square and scaled: two outputs",
+    summary="two outputs: x + residual, and the same with unit root mean square and scaled",
     category="normalization",
     params=(*TOKENS, HIDDEN, EPS, dtype(*FLOATS)),
     inputs=_add_inputs,
     # Sum 1; square and sum 2, quotient 1, scale 1.
     cost=lambda p: _add_cost(p, flops=5, tensors_read=2),
-    # The gradients of both outputs and the sum are read; the gradient of the norm is added to that of the sum.
+    # The gradients of both outputs and the sum are read; the norm's gradient is added to that of the sum.
     backward_cost=lambda p: _add_cost(p, flops=10, tensors_read=3, vectors_written=1),
     reference=_add_rms_norm,
     presets={
@@ -79,7 +79,7 @@ ADD_RMS_NORM = Operator(
 )
 
 
-def _normed(p: Params) -> int:
+def _norm_heads(p: Params) -> int:
     return int(p["norm_heads"] or p["heads"] - p["norm_start"])
 
 
@@ -91,26 +91,26 @@ def _head_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _head_cost(p: Params) -> Cost:
-    """Only of the heads that are normalised."""
-    n, nbytes = tokens(p) * _normed(p) * p["head_dim"], sizeof(p["dtype"])
+    """Count only the heads that are normalised."""
+    n, nbytes = tokens(p) * _norm_heads(p) * p["head_dim"], sizeof(p["dtype"])
     return Cost(4 * n, (n + p["head_dim"]) * nbytes, n * nbytes)
 
 
 def _head_backward_cost(p: Params) -> Cost:
-    """Those heads and their incoming gradients are read; the gradient of the other heads is zero, but it is written."""
-    n, all_of_x = tokens(p) * _normed(p) * p["head_dim"], _head_inputs(p)["x"].nbytes
+    """Normalised heads and their incoming gradients are read; the zero gradient of the other heads is written too."""
+    n, all_of_x = tokens(p) * _norm_heads(p) * p["head_dim"], _head_inputs(p)["x"].nbytes
     weight = p["head_dim"] * sizeof(p["dtype"])
     return Cost(9 * n, 2 * n * sizeof(p["dtype"]) + weight, all_of_x + weight)
 
 
 def _head_rms_norm(p: Params, x: Any, weight: Any) -> Any:
-    return rms(p, x[:, p["norm_start"] : p["norm_start"] + _normed(p)]) * weight
+    return rms(p, x[:, p["norm_start"] : p["norm_start"] + _norm_heads(p)]) * weight
 
 
 def _torch_head(p: Params, x: Any, weight: Any) -> Launch:
     from torch.nn.functional import rms_norm
 
-    chosen = slice(p["norm_start"], p["norm_start"] + _normed(p))
+    chosen = slice(p["norm_start"], p["norm_start"] + _norm_heads(p))
     return lambda: rms_norm(x[:, chosen], (p["head_dim"],), weight, p["eps"])
 
 
@@ -139,7 +139,7 @@ HEAD_RMS_NORM = Operator(
     rules=(
         ENOUGH_TOKENS,
         Rule("norm_heads", "end within the {heads} heads (got {norm_heads} from {norm_start} on)",
-             lambda p: p["norm_start"] < p["heads"] and p["norm_start"] + _normed(p) <= p["heads"]),
+             lambda p: p["norm_start"] < p["heads"] and p["norm_start"] + _norm_heads(p) <= p["heads"]),
         long_enough("head_dim"),
     ),
     gradients=("x", "weight"),
@@ -150,13 +150,13 @@ HEAD_RMS_NORM = Operator(
 
 def _qk_inputs(p: Params) -> dict[str, TensorSpec]:
     width = (p["q_heads"] + p["kv_heads"]) * p["qk_head_dim"] + p["kv_heads"] * p["v_head_dim"]
-    # Weights of magnitude 1: repeated in place, others would take elements to zero, where denormal numbers are slow.
+    # Weights have magnitude 1: repeated in place, others would take elements to denormal numbers, which are slow.
     weight = TensorSpec((p["qk_head_dim"],), p["dtype"], make=partial(_signs, p["qk_head_dim"]))
     return {"packed_qkv": TensorSpec((tokens(p), width), p["dtype"]), "q_weight": weight, "k_weight": weight}
 
 
 def _signs(n: int, generator: Any) -> Any:
-    """Both of them, in any order."""
+    """Return both signs in random order."""
     return generator.permutation(np.where(np.arange(n) % 2, 1.0, -1.0))
 
 
@@ -166,7 +166,7 @@ def _qk_cost(p: Params) -> Cost:
 
 
 def _parts(p: Params) -> tuple[tuple[slice, str], ...]:
-    """Where queries and keys lie in a token, and their weight."""
+    """Return the slices of queries and keys in a token, and the names of their weights."""
     end = p["q_heads"] * p["qk_head_dim"]
     return (slice(0, end), "q_weight"), (slice(end, end + p["kv_heads"] * p["qk_head_dim"]), "k_weight")
 
@@ -206,12 +206,12 @@ def _torch_qk(p: Params, packed_qkv: Any, **weights: Any) -> Launch:
 
 QK_RMS_NORM = Operator(
     name="qk_rms_norm",
-    summary="unit root mean square of each head of queries and keys, in place; values stay as they are",
+    summary="unit root mean square of each head of queries and keys, in place; values are unchanged",
     category="normalization",
     params=(
         *TOKENS,
         size("q_heads", "heads of the queries"),
-        size("kv_heads", "heads of keys, and as many of values"),
+        size("kv_heads", "heads of keys, and of values"),
         size("qk_head_dim", "elements of a head of queries and keys"),
         size("v_head_dim", "elements of a head of values"),
         EPS,

@@ -1,4 +1,4 @@
-"""Truth values: comparisons, logical operators and tests of a number; and the same bit by bit."""
+"""Operators that return truth values (comparisons, logic, tests of a number), and bitwise operators."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from opmark.operators.unary import with_nan
 from opmark.schema import Operator
 from opmark.schema.dtype import FLOATS, INTS
 
-# Few different values, so that x and y are equal now and then.
+# Few different values, so that x and y are sometimes equal.
 COMPARED = Data((-1.0, 1.0), integers=(0, 16), step=1 / 8)
-# Half of them zero, which is false.
+# Half of the values are zero, which is false.
 TRUTH = Data((0.0, 1.0), integers=(0, 2), step=1 / 2)
 WHOLE = ("int32", *(name for name in INTS if name != "int32"))
-"""The first is the default."""
+"""Element types; the first is the default."""
 
 
-def _compares(name: str, short: str, sign: str, aliases: Sequence[str]) -> Operator:
+def _comparison(name: str, short: str, sign: str, aliases: Sequence[str]) -> Operator:
     return binary(
         name,
         f"whether x {sign} y",
@@ -38,19 +38,19 @@ def _compares(name: str, short: str, sign: str, aliases: Sequence[str]) -> Opera
 
 
 COMPARISON = (
-    _compares("equal", "eq", "=", ("Equal", "broadcast_equal")),
-    _compares("not_equal", "ne", "≠", ("NotEqual", "broadcast_not_equal")),
-    _compares("greater", "gt", ">", ("Greater", "broadcast_greater")),
-    _compares("greater_equal", "ge", "≥", ("GreaterEqual", "broadcast_greater_equal")),
-    _compares("less", "lt", "<", ("lesser", "Lesser", "broadcast_lesser")),
-    _compares("less_equal", "le", "≤", ("lesser_equal", "LesserEqual", "broadcast_lesser_equal")),
+    _comparison("equal", "eq", "=", ("Equal", "broadcast_equal")),
+    _comparison("not_equal", "ne", "≠", ("NotEqual", "broadcast_not_equal")),
+    _comparison("greater", "gt", ">", ("Greater", "broadcast_greater")),
+    _comparison("greater_equal", "ge", "≥", ("GreaterEqual", "broadcast_greater_equal")),
+    _comparison("less", "lt", "<", ("lesser", "Lesser", "broadcast_lesser")),
+    _comparison("less_equal", "le", "≤", ("lesser_equal", "LesserEqual", "broadcast_lesser_equal")),
 )
 
 
-def _decides(word: str, summary: str) -> Operator:
+def _logical(word: str, summary: str) -> Operator:
     return binary(
         f"logical_{word}",
-        f"{summary}; zero is false, all else true",
+        f"{summary}; zero is false, other values are true",
         torch=f"torch.logical_{word}",
         numpy=f"numpy.logical_{word}",
         category="logical",
@@ -64,7 +64,7 @@ def _decides(word: str, summary: str) -> Operator:
     )
 
 
-def _negates() -> Operator:
+def _negation() -> Operator:
     row = pointwise(
         "logical_not",
         "whether x is zero",
@@ -81,14 +81,14 @@ def _negates() -> Operator:
 
 
 LOGICAL = (
-    _decides("and", "whether both x and y are true"),
-    _decides("or", "whether x or y is true"),
-    _decides("xor", "whether exactly one of x and y is true"),
-    _negates(),
+    _logical("and", "whether both x and y are true"),
+    _logical("or", "whether x or y is true"),
+    _logical("xor", "whether exactly one of x and y is true"),
+    _negation(),
 )
 
 
-def _tests(name: str, summary: str, **more: Any) -> Operator:
+def _test(name: str, summary: str, **more: Any) -> Operator:
     return pointwise(
         name,
         summary,
@@ -103,14 +103,14 @@ def _tests(name: str, summary: str, **more: Any) -> Operator:
 
 
 TESTS = (
-    replace(_tests("isnan", "whether x is not a number"), inputs=with_nan),
-    # Data is finite, so that the answer is the same for all of it; the work does not depend on it.
-    _tests("isinf", "whether x is infinite", result="constant"),
-    _tests("isfinite", "whether x is neither infinite nor NaN", result="constant"),
+    replace(_test("isnan", "whether x is not a number"), inputs=with_nan),
+    # All data is finite, so the result is constant; the work does not depend on it.
+    _test("isinf", "whether x is infinite", result="constant"),
+    _test("isfinite", "whether x is neither infinite nor NaN", result="constant"),
 )
 
 
-def _by_bits(name: str, summary: str, *aliases: str, numpy: str = "", y: Data | None = None) -> Operator:
+def _bitwise(name: str, summary: str, *aliases: str, numpy: str = "", y: Data | None = None) -> Operator:
     return binary(
         name,
         summary,
@@ -126,16 +126,16 @@ def _by_bits(name: str, summary: str, *aliases: str, numpy: str = "", y: Data | 
 
 
 SHIFT = Data(integers=(0, 4))
-"""The largest left shift is 14 · 8: inside every type."""
+"""The largest left shift gives 14 · 8, which fits every type."""
 
 BITWISE = (
-    _by_bits("bitwise_and", "bits that both x and y have"),
-    _by_bits("bitwise_or", "bits that x or y has"),
-    _by_bits("bitwise_xor", "bits that exactly one of x and y has"),
+    _bitwise("bitwise_and", "bits that both x and y have"),
+    _bitwise("bitwise_or", "bits that x or y has"),
+    _bitwise("bitwise_xor", "bits that exactly one of x and y has"),
     pointwise("bitwise_not", "bits that x does not have", torch="torch.bitwise_not", numpy="numpy.bitwise_not",
               category="logical", dtypes=WHOLE, gradients=(), aliases=("invert",)),
-    _by_bits("bitwise_left_shift", "x, y bits further up", "left_shift", numpy="left_shift", y=SHIFT),
-    _by_bits("bitwise_right_shift", "x, y bits further down", "right_shift", numpy="right_shift", y=SHIFT),
+    _bitwise("bitwise_left_shift", "x, y bits further up", "left_shift", numpy="left_shift", y=SHIFT),
+    _bitwise("bitwise_right_shift", "x, y bits further down", "right_shift", numpy="right_shift", y=SHIFT),
 )  # fmt: skip
 
 OPERATORS = (*COMPARISON, *LOGICAL, *TESTS, *BITWISE)

@@ -10,7 +10,17 @@ from typing import Any
 from opmark.operators import _numpy as np
 from opmark.operators._build import calls, formula
 from opmark.operators._build import torch as in_torch
-from opmark.operators._losses import DTYPES, REDUCTION, loss_backward, loss_cost, lower, reduced, signs, upper, within
+from opmark.operators._losses import (
+    DTYPES,
+    REDUCTION,
+    loss_backward,
+    loss_cost,
+    lower,
+    reduce_losses,
+    signs,
+    uniform_between,
+    upper,
+)
 from opmark.operators._pointwise import PRESETS
 from opmark.schema import Implementation, Launch, Operator, Param, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.param import choice, dtype, flag, real, shape
@@ -31,11 +41,12 @@ def loss(
     gradients: Sequence[str] = ("x",),
     params: Sequence[Param] = (),
     reduction: Param = REDUCTION,
-    reduce: Callable[[Params, Any], Any] = reduced,
+    reduce: Callable[[Params, Any], Any] = reduce_losses,
     aliases: Sequence[str] = (),
     **more: Any,
 ) -> Operator:
-    """One row: `losses(p, *inputs)`, one an element, and their reduction. Parameters go to torch by their names."""
+    """Make a loss. `losses(p, *inputs)` returns one loss per element, which is reduced. Torch gets parameters by
+    name."""
 
     def reference(p: Params, **tensors: Any) -> Any:
         return reduce(p, losses(p, *tensors.values()))
@@ -93,9 +104,9 @@ def _kl_div(p: Params, x: Any, target: Any) -> Any:
     return target * (np.log(target) - x)
 
 
-def _kl_reduced(p: Params, losses: Any) -> Any:
+def _reduce_kl(p: Params, losses: Any) -> Any:
     batch = p["reduction"] == "batchmean"
-    return np.asarray(losses.sum() / len(losses)) if batch else reduced(p, losses)
+    return np.asarray(losses.sum() / len(losses)) if batch else reduce_losses(p, losses)
 
 
 def _poisson_nll(p: Params, x: Any, target: Any) -> Any:
@@ -110,16 +121,16 @@ def _hinge(p: Params, x: Any, target: Any) -> Any:
     return np.maximum(0, p["margin"] - x * target)
 
 
-def _torch_reduced(build: Callable[..., Launch]) -> Implementation:
-    """For what torch has no function for: the losses, then the reduction."""
+def _reduce_in_torch(build: Callable[..., Launch]) -> Implementation:
+    """Make an implementation for losses without a torch function: the losses, then the reduction."""
 
-    def reducing(p: Params, **tensors: Any) -> Launch:
+    def build_and_reduce(p: Params, **tensors: Any) -> Launch:
         losses = build(p, **tensors)
         if p["reduction"] == "none":
             return losses
         return (lambda: losses().mean()) if p["reduction"] == "mean" else (lambda: losses().sum())
 
-    return in_torch(reducing)
+    return in_torch(build_and_reduce)
 
 
 def _torch_hinge(p: Params, x: Any, target: Any) -> Launch:
@@ -143,7 +154,7 @@ def _hinge_embedding(p: Params, x: Any, target: Any) -> Any:
     return np.where(target > 0, x, np.maximum(0, p["margin"] - x))
 
 
-MARGIN = real("margin", "distance from which on nothing is lost", 1.0)
+MARGIN = real("margin", "distance beyond which the loss is 0", 1.0)
 FUNCTIONAL = "torch.nn.functional"
 
 OPERATORS = (
@@ -163,11 +174,11 @@ OPERATORS = (
         flops=4, backward_flops=3, aliases=("SmoothL1Loss",),
     ),
     loss(
-        "smooth_l1", "|x|, rounded off to a parabola within 1 / sigma²: of a difference that is there already",
-        _smooth_l1_of_one, _torch_reduced(_torch_smooth_l1_of_one), {"x": lower},
+        "smooth_l1", "|x|, rounded off to a parabola within 1 / sigma²; x is already a difference",
+        _smooth_l1_of_one, _reduce_in_torch(_torch_smooth_l1_of_one), {"x": lower},
         params=(real("sigma", "the larger, the narrower the parabola", 1.0),),
         rules=(Rule("sigma", "be above 0 (got {sigma})", lambda p: p["sigma"] > 0),),
-        # MXNet's, which reduces nothing.
+        # MXNet's operator, which does not reduce.
         reduction=replace(REDUCTION, default="none"), flops=3, backward_flops=2,
     ),
     loss(
@@ -179,33 +190,34 @@ OPERATORS = (
     ),
     loss(
         "bce_loss", "binary cross entropy of probabilities", _bce, f"{FUNCTIONAL}.binary_cross_entropy",
-        {"x": within(0.0625, 0.9375), "target": within(0.0, 1.0)},
+        {"x": uniform_between(0.0625, 0.9375), "target": uniform_between(0.0, 1.0)},
         flops=8, backward_flops=5, aliases=("binary_cross_entropy", "BCELoss"),
     ),
     loss(
         "bce_with_logits", "binary cross entropy of logits: their sigmoid is the probability", _bce_with_logits,
-        f"{FUNCTIONAL}.binary_cross_entropy_with_logits", {"x": within(-4.0, 4.0), "target": within(0.0, 1.0)},
+        f"{FUNCTIONAL}.binary_cross_entropy_with_logits",
+        {"x": uniform_between(-4.0, 4.0), "target": uniform_between(0.0, 1.0)},
         flops=6, backward_flops=5,
         aliases=("binary_cross_entropy_with_logits", "BCEWithLogitsLoss", "SigmoidBinaryCrossEntropyLoss",
                  "SigmoidBCELoss"),
     ),
     loss(
         "kl_div", "target (log target - x), where x is a logarithm of probabilities", _kl_div, f"{FUNCTIONAL}.kl_div",
-        {"x": within(-4.0, -0.125), "target": within(0.0625, 1.0)},
-        # Torch warns of a plain mean: the divergence is a sum over classes.
-        reduction=choice("reduction", "of the losses to a number", ("none", "batchmean", "sum"), "batchmean"),
-        reduce=_kl_reduced, flops=3, backward_flops=2, aliases=("KLDivLoss", "kl_div_loss"),
+        {"x": uniform_between(-4.0, -0.125), "target": uniform_between(0.0625, 1.0)},
+        # Torch warns about a plain mean, since the divergence is a sum over classes.
+        reduction=choice("reduction", "how the losses are reduced", ("none", "batchmean", "sum"), "batchmean"),
+        reduce=_reduce_kl, flops=3, backward_flops=2, aliases=("KLDivLoss", "kl_div_loss"),
     ),
     loss(
         "poisson_nll_loss", "negative logarithm of the Poisson probability of a count", _poisson_nll,
-        f"{FUNCTIONAL}.poisson_nll_loss", {"x": within(0.125, 2.0), "target": within(0.0, 4.0)},
+        f"{FUNCTIONAL}.poisson_nll_loss", {"x": uniform_between(0.125, 2.0), "target": uniform_between(0.0, 4.0)},
         params=(flag("log_input", "x is the logarithm of the rate", default=True),),
         flops=3, backward_flops=3, aliases=("PoissonNLLLoss",),
     ),
     loss(
         "gaussian_nll_loss", "negative logarithm of the normal density with variance `var`", _gaussian_nll,
         f"{FUNCTIONAL}.gaussian_nll_loss",
-        {"x": within(-1.0, 1.0), "target": within(-1.0, 1.0), "var": within(0.5, 2.0)},
+        {"x": uniform_between(-1.0, 1.0), "target": uniform_between(-1.0, 1.0), "var": uniform_between(0.5, 2.0)},
         # The gradient of the variance is a difference of terms that may nearly cancel.
         tolerance=Tolerance(factor=2.0),
         flops=6, backward_flops=8, gradients=("x", "var"), aliases=("GaussianNLLLoss",),
@@ -213,11 +225,11 @@ OPERATORS = (
     loss(
         "soft_margin_loss", "log(1 + exp(-target x)), target -1 or 1",
         lambda p, x, target: np.log1p(np.exp(-target * x)), f"{FUNCTIONAL}.soft_margin_loss",
-        {"x": within(-4.0, 4.0), "target": signs},
+        {"x": uniform_between(-4.0, 4.0), "target": signs},
         flops=4, backward_flops=5, aliases=("SoftMarginLoss", "LogisticLoss"),
     ),
     loss(
-        "hinge_loss", "max(0, margin - target x), target -1 or 1", _hinge, _torch_reduced(_torch_hinge),
+        "hinge_loss", "max(0, margin - target x), target -1 or 1", _hinge, _reduce_in_torch(_torch_hinge),
         {"x": lower, "target": signs}, params=(MARGIN,),
         flops=2, backward_flops=2, aliases=("hinge", "HingeLoss"),
     ),
@@ -230,12 +242,12 @@ OPERATORS = (
         "margin_ranking_loss", "max(0, margin - target (x - other)), target -1 or 1",
         lambda p, x, other, target: np.maximum(0, p["margin"] - target * (x - other)),
         f"{FUNCTIONAL}.margin_ranking_loss", {"x": lower, "other": upper, "target": signs},
-        params=(real("margin", "by how much the right one has to be larger", 0.0),),
+        params=(real("margin", "margin by which the right one has to be larger", 0.0),),
         flops=3, backward_flops=2, gradients=("x", "other"), aliases=("MarginRankingLoss",),
     ),
     loss(
         "scaled_loss", "x taken as a loss: its gradient is grad_scale", lambda p, x: p["grad_scale"] * x,
-        _torch_reduced(_torch_scaled), {"x": within(0.5, 1.5)},
+        _reduce_in_torch(_torch_scaled), {"x": uniform_between(0.5, 1.5)},
         params=(real("grad_scale", "factor of the loss, and so of the gradient", 1.0),),
         flops=1, backward_flops=1, aliases=("MakeLoss",),
     ),

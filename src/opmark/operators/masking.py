@@ -1,15 +1,15 @@
-"""A truth value decides about each element: where, masked_fill, masked_select."""
+"""Operators with a mask: where, masked_fill, masked_select."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._axis import EXACT, SHAPE, elements, signed
+from opmark.operators._axis import EXACT, SHAPE, elements, signed_spec
 from opmark.operators._build import calls, numpy, torch
 from opmark.operators._pointwise import PRESETS
 from opmark.operators.indexing import MOVED
-from opmark.operators.searching import DENSITY, DENSITY_IS_A_PART, chosen, density_count
+from opmark.operators.searching import DENSITY, DENSITY_IS_A_PART, density_count, make_mask
 from opmark.schema import Cost, Operator, Params, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, real
@@ -21,8 +21,8 @@ def _mask(p: Params) -> TensorSpec:
     return TensorSpec(tuple(p["shape"]), "bool", 0, 2)
 
 
-def _masked(tensors_read: int, tensors_written: int) -> Any:
-    """So many tensors of the element type in and out, and a mask as large."""
+def _mask_cost(tensors_read: int, tensors_written: int) -> Any:
+    """Return a cost function for that many tensors read and written, and a mask of the same shape."""
 
     def cost(p: Params) -> Cost:
         n, nbytes = elements(p), sizeof(p["dtype"])
@@ -36,9 +36,9 @@ WHERE = Operator(
     summary="elements of x where a condition holds, of y elsewhere",
     category="indexing",
     params=(SHAPE, dtype(*MOVED)),
-    inputs=lambda p: {"condition": _mask(p), "x": signed(p), "y": signed(p)},
-    cost=_masked(2, 1),
-    backward_cost=_masked(1, 2),
+    inputs=lambda p: {"condition": _mask(p), "x": signed_spec(p), "y": signed_spec(p)},
+    cost=_mask_cost(2, 1),
+    backward_cost=_mask_cost(1, 2),
     reference=lambda p, condition, x, y: np.where(condition, x, y),
     tolerance=EXACT,
     presets=PRESETS,
@@ -51,12 +51,12 @@ WHERE = Operator(
 
 MASKED_FILL = Operator(
     name="masked_fill",
-    summary="x, with a value where the mask is true",
+    summary="x with elements replaced by a value where the mask is true",
     category="indexing",
-    params=(SHAPE, real("value", "what is filled in", 1.0), dtype(*FLOATS)),
-    inputs=lambda p: {"x": signed(p), "mask": _mask(p)},
-    cost=_masked(1, 1),
-    backward_cost=_masked(1, 1),
+    params=(SHAPE, real("value", "the value", 1.0), dtype(*FLOATS)),
+    inputs=lambda p: {"x": signed_spec(p), "mask": _mask(p)},
+    cost=_mask_cost(1, 1),
+    backward_cost=_mask_cost(1, 1),
     reference=lambda p, x, mask: np.where(mask, p["value"], x),
     presets=PRESETS,
     gradients=("x",),
@@ -79,12 +79,12 @@ def _select_backward(p: Params) -> Cost:
 
 MASKED_SELECT = Operator(
     name="masked_select",
-    summary="the elements where the mask is true, one after the other",
+    summary="the elements where the mask is true, as a vector",
     category="indexing",
     params=(SHAPE, DENSITY, dtype(*MOVED)),
     inputs=lambda p: {
-        "x": signed(p),
-        "mask": TensorSpec(tuple(p["shape"]), "bool", 0, 2, lambda generator: chosen(p, generator)),
+        "x": signed_spec(p),
+        "mask": TensorSpec(tuple(p["shape"]), "bool", 0, 2, lambda generator: make_mask(p, generator)),
     },
     cost=_select_cost,
     backward_cost=_select_backward,

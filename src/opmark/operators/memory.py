@@ -1,4 +1,4 @@
-"""Nothing but moving data: copy and triad, as STREAM has them. They say what a memory or a cache gives."""
+"""STREAM's copy and triad, which measure the bandwidth of memory or of a cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from opmark.schema.param import dtype, size
 SCALAR = 3.0
 PARAMS = (
     size("n", "elements of each vector"),
-    size("repeats", "passes over the same vectors in one call: for data so small that a call costs more", 1),
+    size(
+        "repeats",
+        "passes over the same vectors in one call, for data that is small compared with the cost of a call",
+        1,
+    ),
     dtype("float32", "float64", "float16", "bfloat16"),
 )
 PRESETS = {name: {"n": n} for name, n in (("small", 1 << 16), ("typical", 1 << 22), ("large", 1 << 26))}
@@ -28,30 +32,30 @@ def _inputs(*names: str) -> Any:
     return inputs
 
 
-def _moved(reads: int, *, computes: bool) -> Any:
+def _move_cost(reads: int, *, computes: bool) -> Any:
     def cost(p: Params) -> Cost:
         passes, nbytes = p["repeats"] * p["n"], sizeof(p["dtype"])
-        # The multiplication is done once, whatever the number of passes.
+        # The multiplication is done once for any number of passes.
         return Cost(passes + p["n"] if computes else 0, reads * passes * nbytes, passes * nbytes)
 
     return cost
 
 
-def _again(p: Params, vector: Any) -> Any:
-    """The vector as a matrix whose rows are all the same memory."""
+def _repeat_rows(p: Params, vector: Any) -> Any:
+    """Return the vector as a matrix whose rows share the same memory."""
     rows = (p["repeats"], p["n"])
     return np.lib.stride_tricks.as_strided(vector, rows, (0, vector.itemsize))
 
 
-def _whole(p: Params, vector: Any) -> Any:
-    """The vector as one element that repeats: NumPy would copy the rows of a matrix column by column."""
-    if p["repeats"] == 1:  # and an element may not be as large as a vector
+def _repeat_element(p: Params, vector: Any) -> Any:
+    """Return the vector as one repeated element: NumPy would copy the rows of a matrix column by column."""
+    if p["repeats"] == 1:  # an element has a maximal size, which a vector may exceed
         return vector
     return np.lib.stride_tricks.as_strided(vector.view(f"V{vector.nbytes}"), (p["repeats"],), (0,))
 
 
-class _Writes:
-    """A launch that writes to memory of its own, the same every time, and returns that."""
+class _WriteLaunch:
+    """A launch that writes to the same memory of its own every time and returns it."""
 
     def __init__(self, write: Launch, out: Any) -> None:
         self._write = write
@@ -64,46 +68,46 @@ class _Writes:
 
 def _numpy_copy(p: Params, x: Any) -> Launch:
     out = np.empty_like(x)
-    return _Writes(partial(np.copyto, _whole(p, out), _whole(p, x)), out)
+    return _WriteLaunch(partial(np.copyto, _repeat_element(p, out), _repeat_element(p, x)), out)
 
 
 def _numpy_triad(p: Params, x: Any, y: Any) -> Launch:
-    """Two passes where there is no fused one; for one of them the product stays in the first cache."""
+    """Multiply and add in two passes, as NumPy has no fused one."""
     out, scaled, factor = np.empty_like(x), np.empty_like(x), x.dtype.type(SCALAR)
 
     def write() -> None:
         np.multiply(y, factor, out=scaled)
-        np.add(_again(p, x), _again(p, scaled), out=_again(p, out))
+        np.add(_repeat_rows(p, x), _repeat_rows(p, scaled), out=_repeat_rows(p, out))
 
-    return _Writes(write, out)
+    return _WriteLaunch(write, out)
 
 
 def _torch_copy(p: Params, x: Any) -> Launch:
     import torch
 
-    _once(p)
+    _require_one_pass(p)
     return partial(torch.empty_like(x).copy_, x)
 
 
 def _torch_triad(p: Params, x: Any, y: Any) -> Launch:
     import torch
 
-    _once(p)
+    _require_one_pass(p)
     return partial(torch.add, x, y, alpha=SCALAR, out=torch.empty_like(x))
 
 
-def _once(p: Params) -> None:
+def _require_one_pass(p: Params) -> None:
     if p["repeats"] != 1:
-        raise Unsupported("torch does not write one place several times in a call; numpy-cpu does")
+        raise Unsupported("torch cannot write the same memory several times in one call; numpy-cpu can")
 
 
 COPY = Operator(
     name="copy",
-    summary="y = x, into memory that is there already",
+    summary="y = x, into existing memory",
     category="memory",
     params=(*PARAMS[:2], dtype("float32", "float64", "float16", "bfloat16", "int8")),
     inputs=_inputs("x"),
-    cost=_moved(reads=1, computes=False),
+    cost=_move_cost(reads=1, computes=False),
     reference=lambda p, x: x,
     presets=PRESETS,
     implementations=(Implementation("numpy", _numpy_copy), Implementation("torch", _torch_copy)),
@@ -112,11 +116,11 @@ COPY = Operator(
 
 TRIAD = Operator(
     name="triad",
-    summary="z = x + 3 y, into memory that is there already",
+    summary="z = x + 3 y, into existing memory",
     category="memory",
     params=PARAMS,
     inputs=_inputs("x", "y"),
-    cost=_moved(reads=2, computes=True),
+    cost=_move_cost(reads=2, computes=True),
     reference=lambda p, x, y: x + SCALAR * y,
     presets=PRESETS,
     implementations=(Implementation("numpy", _numpy_triad), Implementation("torch", _torch_triad)),

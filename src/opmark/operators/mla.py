@@ -1,8 +1,8 @@
-"""Multi-head latent attention (DeepSeek): keys and values of all heads come out of one short vector a token.
+"""Multi-head latent attention (DeepSeek): keys and values of all heads come from one short vector per token.
 
-The cache holds that vector (kv_lora_rank elements) and a part of the key that knows its position (rope_dim). Decoding
-works on the vector itself, with the matrices that would expand it absorbed into queries and output; a prefill expands
-it to keys and values first.
+The cache holds that vector (kv_lora_rank elements) and the positional part of the key (rope_dim). Decoding works on the
+vector itself, with the matrices that would expand it absorbed into queries and output; a prefill expands it to keys and
+values first.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from opmark.schema.param import dtype, size
 _SDPA = "torch.nn.functional.scaled_dot_product_attention"
 SHARED = (
     size("heads", "heads of the queries"),
-    size("kv_lora_rank", "elements of the vector that the cache has for a token"),
-    size("rope_dim", "elements of the part of a key that knows its position; all heads share it"),
+    size("kv_lora_rank", "elements of a token's vector in the cache"),
+    size("rope_dim", "elements of the positional part of a key, which all heads share"),
     size("nope_dim", "elements of the rest of a head's key"),
 )
 
 
 def _latent(p: Params) -> TensorSpec:
-    """[sequence or page, 1, token, vector and positional part]."""
+    """Return the cache [sequence or page, 1, token, vector and positional part]."""
     return Sequences.of(p).cache_spec(1, p["kv_lora_rank"] + p["rope_dim"], p["dtype"])
 
 
@@ -37,12 +37,12 @@ def _table(p: Params) -> dict[str, TensorSpec]:
 
 
 def _scale(p: Params) -> float:
-    """By the length of the keys as they were before the matrices were absorbed."""
+    """Return the scale, by the length of the keys before the matrices were absorbed."""
     return 1 / sqrt(p["nope_dim"] + p["rope_dim"])
 
 
 def _cost(p: Params, flops: int, q_dim: int, out_dim: int, weights: int = 0) -> Cost:
-    """Of the cache what belongs to a sequence, read once for all heads."""
+    """Count the cached tokens of each sequence, read once for all heads."""
     sequences, nbytes = Sequences.of(p), sizeof(p["dtype"])
     queries = sequences.tokens * p["heads"]
     latent = sum(sequences.kv) * (p["kv_lora_rank"] + p["rope_dim"])
@@ -56,7 +56,7 @@ def _decode_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _decode_cost(p: Params) -> Cost:
-    """A score is a product over vector and positional part, a result one over the vector."""
+    """A score is a product over vector and positional part, a result is a product over the vector."""
     rank, key = p["kv_lora_rank"], p["kv_lora_rank"] + p["rope_dim"]
     return _cost(p, 2 * Sequences.of(p).pairs * p["heads"] * (key + rank), key, rank)
 
@@ -70,7 +70,7 @@ def _decode(p: Params, q: Any, kv_cache: Any, block_table: Any = None) -> Any:
     return _attend.numpy_attention(sequences, q, keys, lambda row: keys(row)[..., :rank], _scale(p))
 
 
-_DECODE = _attend.by_keys_seen(_decode)
+_DECODE = _attend.scale_by_keys_seen(_decode)
 
 
 def _torch_decode(inner: Any) -> Any:
@@ -112,7 +112,7 @@ DECODE = Operator(
 )  # fmt: skip
 
 
-def _expanded(p: Params) -> int:
+def _expanded_dim(p: Params) -> int:
     return int(p["heads"] * (p["nope_dim"] + p["v_dim"]))
 
 
@@ -121,16 +121,16 @@ def _prefill_inputs(p: Params) -> dict[str, TensorSpec]:
     return {
         "q": TensorSpec((Sequences.of(p).tokens, p["heads"], p["nope_dim"] + p["rope_dim"]), p["dtype"]),
         "kv_cache": _latent(p),
-        # So that keys and values are as large as the vectors that they are made of.
-        "weight": TensorSpec((_expanded(p), rank), p["dtype"], -(rank**-0.5), rank**-0.5),
+        # With this bound, keys and values are as large as the vectors that they come from.
+        "weight": TensorSpec((_expanded_dim(p), rank), p["dtype"], -(rank**-0.5), rank**-0.5),
         **_table(p),
     }
 
 
 def _prefill_cost(p: Params) -> Cost:
-    """Each vector is expanded once; then a score is a product over a key, a result one over a value."""
+    """Each vector is expanded once; then a score is a product over a key, a result is a product over a value."""
     sequences, key = Sequences.of(p), p["nope_dim"] + p["rope_dim"]
-    weights = _expanded(p) * p["kv_lora_rank"]
+    weights = _expanded_dim(p) * p["kv_lora_rank"]
     flops = 2 * sum(sequences.kv) * weights + 2 * sequences.pairs * p["heads"] * (key + p["v_dim"])
     return _cost(p, flops, key, p["v_dim"], weights)
 
@@ -147,7 +147,7 @@ def _prefill(p: Params, q: Any, kv_cache: Any, weight: Any, block_table: Any = N
     return _attend.numpy_attention(sequences, q, lambda row: expand(row)[0], lambda row: expand(row)[1], _scale(p))
 
 
-_PREFILL = _attend.by_keys_seen(_prefill)
+_PREFILL = _attend.scale_by_keys_seen(_prefill)
 
 
 def _torch_prefill(inner: Any) -> Any:

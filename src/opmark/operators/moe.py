@@ -1,4 +1,4 @@
-"""A mixture of experts: what each expert does to its tokens. Rows lie in the order of the experts."""
+"""Computation of the experts of a mixture of experts. Rows are in the order of the experts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from opmark.operators._formulas import swiglu
 from opmark.operators._routing import (
     ROUTING_PARAMS,
     ROUTING_RULES,
-    busy,
-    dispatched,
+    busy_experts,
+    dispatched_rows,
     expert_of_rows,
     experts,
     loads,
@@ -28,7 +28,7 @@ from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.operator import sum_of_products
 from opmark.schema.param import dtype, size
 
-# What torch's grouped product takes.
+# Element types that torch's grouped product takes.
 GROUPED = ("float32", "float16", "bfloat16")
 NEW_HIDDEN = size("new_hidden_size", "elements of a token in the result")
 MOE = {
@@ -46,22 +46,22 @@ def gemm_presets() -> dict[str, dict[str, Any]]:
 def _gemm_inputs(p: Params) -> dict[str, TensorSpec]:
     k, n = p["hidden_size"], p["new_hidden_size"]
     return {
-        "x": TensorSpec((dispatched(p), k), p["dtype"]),
+        "x": TensorSpec((dispatched_rows(p), k), p["dtype"]),
         "weight": TensorSpec((experts(p), n, k), p["dtype"]),
     }
 
 
 def _gemm_cost(p: Params) -> Cost:
-    d, k, n, nbytes = dispatched(p), p["hidden_size"], p["new_hidden_size"], sizeof(p["dtype"])
-    return Cost(2 * d * k * n, (d * k + busy(p) * n * k) * nbytes, d * n * nbytes)
+    d, k, n, nbytes = dispatched_rows(p), p["hidden_size"], p["new_hidden_size"], sizeof(p["dtype"])
+    return Cost(2 * d * k * n, (d * k + busy_experts(p) * n * k) * nbytes, d * n * nbytes)
 
 
 def _by_expert(p: Params, x: Any, weight: Any) -> Any:
     return np.concatenate([x[rows] @ weight[expert].T for expert, rows in spans(p)])
 
 
-def _looped(p: Params, weight: Any) -> Callable[[Any], Any]:
-    """A product for each expert with a token, into one tensor."""
+def _loop(p: Params, weight: Any) -> Callable[[Any], Any]:
+    """Return a function that computes a product for each expert with tokens, into one tensor."""
     import torch
 
     experts = [(rows, weight[expert].t()) for expert, rows in spans(p)]
@@ -76,8 +76,8 @@ def _looped(p: Params, weight: Any) -> Callable[[Any], Any]:
 
 
 def _grouped(p: Params, x: Any, *weights: Any) -> Any:
-    """torch's one call for all experts, as a function of rows and weights. Unsupported where torch has none for
-    these: they are tried here."""
+    """Return torch's single call for all experts as a function of rows and weights. It is tried here; Unsupported if
+    torch does not take these operands."""
     import torch
 
     function = getattr(torch.nn.functional, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
@@ -117,7 +117,7 @@ GROUP_GEMM = Operator(
     partial=True,
     implementations=(
         formula(_by_expert),
-        torch(lambda p, x, weight: partial(_looped(p, weight), x), name="loop"),
+        torch(lambda p, x, weight: partial(_loop(p, weight), x), name="loop"),
         torch(_torch_grouped, "torch.nn.functional.grouped_mm", "grouped_mm"),
     ),
     aliases=("grouped_mm",),
@@ -126,18 +126,18 @@ GROUP_GEMM = Operator(
 
 def _mlp_inputs(p: Params) -> dict[str, TensorSpec]:
     hidden, inner = p["hidden_size"], p["intermediate_size"]
-    # Small weights, as in models: sums of so many products stay where silu is not yet straight.
+    # Small weights, as in models: sums of products stay in the range where silu is not yet linear.
     return {
-        "x": TensorSpec((dispatched(p), hidden), p["dtype"]),
+        "x": TensorSpec((dispatched_rows(p), hidden), p["dtype"]),
         "gate_up": TensorSpec((experts(p), 2 * inner, hidden), p["dtype"], -(hidden**-0.5), hidden**-0.5),
         "down": TensorSpec((experts(p), hidden, inner), p["dtype"]),
     }
 
 
 def _mlp_cost(p: Params) -> Cost:
-    """Three matrices an expert; silu 3 and a product 1 between them."""
-    d, hidden, inner, nbytes = dispatched(p), p["hidden_size"], p["intermediate_size"], sizeof(p["dtype"])
-    read = d * hidden + busy(p) * 3 * inner * hidden
+    """Count three matrices per expert, and silu 3 and a product 1 between them."""
+    d, hidden, inner, nbytes = dispatched_rows(p), p["hidden_size"], p["intermediate_size"], sizeof(p["dtype"])
+    read = d * hidden + busy_experts(p) * 3 * inner * hidden
     return Cost(6 * d * hidden * inner + 4 * d * inner, read * nbytes, d * hidden * nbytes)
 
 
@@ -146,7 +146,7 @@ def _mlp(p: Params, x: Any, gate_up: Any, down: Any) -> Any:
 
 
 def _torch_mlp(p: Params, x: Any, gate_up: Any, down: Any) -> Launch:
-    first, gated, second = _looped(p, gate_up), torch_gated("silu"), _looped(p, down)
+    first, gated, second = _loop(p, gate_up), torch_gated("silu"), _loop(p, down)
     return lambda: second(gated(first(x)))
 
 
@@ -163,7 +163,7 @@ MLP = Operator(
     inputs=_mlp_inputs,
     cost=_mlp_cost,
     reference=_mlp,
-    # Sums of products with factors that are themselves rounded sums of products.
+    # The factors of the last products are themselves rounded sums of products.
     tolerance=Tolerance(terms=lambda p: int(p["hidden_size"] + p["intermediate_size"])),
     presets={
         "small": {**MOE["small"], "hidden_size": 64, "intermediate_size": 32},
@@ -181,12 +181,12 @@ MLP = Operator(
 
 
 def _halves(p: Params) -> TensorSpec:
-    return TensorSpec((dispatched(p), 2 * p["hidden_size"]), p["dtype"])
+    return TensorSpec((dispatched_rows(p), 2 * p["hidden_size"]), p["dtype"])
 
 
 def _swiglu_cost(p: Params) -> Cost:
-    """silu 3, product 1."""
-    n = dispatched(p) * p["hidden_size"]
+    """Count silu 3 and a product 1 per element."""
+    n = dispatched_rows(p) * p["hidden_size"]
     return Cost(4 * n, _halves(p).nbytes, n * sizeof(p["dtype"]))
 
 
@@ -222,7 +222,7 @@ def _torch_smoothed(p: Params, x: Any, smooth: Any, expert: Any, gated: Any) -> 
     return (gated(x) * smooth.index_select(0, expert),)
 
 
-def _prepared(p: Params, tensors: Any) -> dict[str, Any]:
+def _prepare_factors(p: Params, tensors: Any) -> dict[str, Any]:
     import torch
 
     expert = torch.tensor(expert_of_rows(p), device=tensors["x"].device)
@@ -231,16 +231,16 @@ def _prepared(p: Params, tensors: Any) -> dict[str, Any]:
 
 SWIGLU_DYNAMIC_QUANT = dynamic_quant(
     "moe_swiglu_dynamic_quant",
-    "silu of one half of a row times the other and a factor of its expert, in int8 with a scale a row",
+    "silu of one half of a row times the other and a factor of its expert, in int8 with a scale per row",
     (*ROUTING_PARAMS, GATED),
     Rows(
         inputs=_smoothed_inputs,
         values=lambda p, x, smooth: (swiglu(x) * smooth[expert_of_rows(p)],),
         torch_values=_torch_smoothed,
-        prepare=_prepared,
-        rows=lambda p: (dispatched(p), p["hidden_size"]),
+        prepare=_prepare_factors,
+        rows=lambda p: (dispatched_rows(p), p["hidden_size"]),
         flops=lambda _: 5,
-        read=lambda p: _halves(p).nbytes + busy(p) * p["hidden_size"] * sizeof("float32"),
+        read=lambda p: _halves(p).nbytes + busy_experts(p) * p["hidden_size"] * sizeof("float32"),
     ),
     SWIGLU_PRESETS,
     "moe",

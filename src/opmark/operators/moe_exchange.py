@@ -1,11 +1,11 @@
-"""Tokens to the ranks of their experts, and back: what a mixture of experts adds to a step on several devices.
+"""Exchange of tokens with the ranks of their experts, and back, in a mixture of experts on several devices.
 
-Every rank brings `num_tokens` tokens with `topk` experts each. The experts are spread evenly over the ranks of a group,
-neighbours together. Which token goes where follows from the parameters alone, so that the splits are known beforehand:
-the exchange of counts is no part of it. A token with two experts on a rank is sent there twice.
+Every rank has `num_tokens` tokens with `topk` experts each. The experts are spread evenly over the ranks of a group,
+neighbours together. The parameters determine which token goes where, so the splits are known in advance and exchanging
+counts is not measured. A token with two experts on a rank is sent there twice.
 
-The size is counted as the bytes of the rows that the rank with the most of them gets (or, on the way back, sends),
-its own included; (n-1)/n of them have to cross a link.
+The size is the number of bytes that the rank with most rows gets (or, on the way back, sends), its own rows included;
+(n-1)/n of them cross a link.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from opmark.operators._exchange import (
     RANKS,
     by_rank,
     communication,
-    divided,
+    divide,
     exchange,
     group_size,
     others,
@@ -39,7 +39,7 @@ _SIZES = (
     size("num_tokens", "tokens of each rank"),
     size("hidden_size", "numbers a token"),
     size("num_experts", "experts of all ranks of a group"),
-    size("topk", "experts a token goes to"),
+    size("topk", "experts per token"),
 )
 _PRESETS = {
     name: dict(zip(("num_tokens", "hidden_size", "num_experts", "topk"), sizes, strict=True))
@@ -54,17 +54,17 @@ _RULES = (
     ),
 )
 
-# Who sends how much to whom
+# Number of rows from rank to rank
 
 
 def _loads(p: Params, rank: int) -> tuple[int, ...]:
-    """Rows that a rank has for each expert: none has a token twice."""
+    """Return the rows that a rank has for each expert; no expert gets a token twice."""
     rows = p["num_tokens"] * p["topk"]
-    return divided(rows, p["num_experts"], float(p["imbalance"]), rank, least=0, most=p["num_tokens"])
+    return divide(rows, p["num_experts"], float(p["imbalance"]), rank, least=0, most=p["num_tokens"])
 
 
 def sent_rows(p: Params) -> Table:
-    """[from][to]"""
+    """Return the number of rows by [from][to]."""
     return _sent_rows(p["num_tokens"], p["num_experts"], p["topk"], float(p["imbalance"]), group_size(p))
 
 
@@ -77,7 +77,7 @@ def _sent_rows(tokens: int, experts: int, topk: int, imbalance: float, ranks: in
 
 
 def got_rows(p: Params, rank: int) -> list[int]:
-    """By the rank that they come from."""
+    """Return the number of rows that a rank gets, by the rank that sends them."""
     return [row[rank] for row in sent_rows(p)]
 
 
@@ -86,8 +86,8 @@ def _most_rows(p: Params) -> int:
 
 
 def order(p: Params, rank: int) -> Any:
-    """Places [token, choice], counted through, by their experts: the order in which rows are sent. An expert's rows go
-    to one token after the other, so that no token meets it twice."""
+    """Return flat indices of [token, choice], sorted by expert: the order in which rows are sent. The rows of an expert
+    belong to successive tokens, so that no token gets it twice."""
     slots = np.repeat(np.arange(p["num_experts"]), _loads(p, rank))
     return np.argsort(slots.reshape(p["topk"], p["num_tokens"]).T.reshape(-1), kind="stable")
 
@@ -106,10 +106,10 @@ def _traffic(p: Params) -> Traffic:
     return Traffic(moved, moved * others(n), n)
 
 
-# There
+# Dispatch
 
 
-def _dispatched(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+def _dispatch_reference(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
     got = []
     for sender, x in enumerate(by_rank(inputs)):
         part = spans(sent_rows(p)[sender])[rank]
@@ -133,10 +133,10 @@ def _dispatch(p: Params, peers: Peers, x: Any) -> Exchange:
     return exchange(p, begin, lambda: (out,))
 
 
-# And back
+# Combine
 
 
-def _combined(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+def _combine_reference(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
     back = [x[spans(got_rows(p, holder))[rank]] for holder, x in enumerate(by_rank(inputs))]
     placed = np.empty((p["num_tokens"] * p["topk"], p["hidden_size"]))
     placed[order(p, rank)] = np.concatenate(back)
@@ -172,7 +172,7 @@ OPERATORS = [
         rules=_RULES,
         inputs=lambda p: {"x": _rows(p, p["num_tokens"])},
         cost=lambda p: Cost(None, _nbytes(p, p["num_tokens"]), _nbytes(p, _most_rows(p)), _traffic(p)),
-        reference=_dispatched,
+        reference=_dispatch_reference,
         presets=_PRESETS,
         aliases=("moe_dispatch_tokens",),
     ),
@@ -192,7 +192,7 @@ OPERATORS = [
             _nbytes(p, p["num_tokens"]),
             _traffic(p),
         ),
-        reference=_combined,
+        reference=_combine_reference,
         tolerance=Tolerance(terms=lambda p: 64 * p["topk"]),
         presets=_PRESETS,
     ),

@@ -7,7 +7,7 @@ from typing import Any
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, torch
 from opmark.operators._narrow_gemm import FP8, Exact8, domain, multiply
-from opmark.operators._routing import ROUTING_PARAMS, ROUTING_RULES, busy, dispatched, experts, spans
+from opmark.operators._routing import ROUTING_PARAMS, ROUTING_RULES, busy_experts, dispatched_rows, experts, spans
 from opmark.operators.llm_norm import HIDDEN
 from opmark.operators.moe import NEW_HIDDEN, gemm_presets
 from opmark.operators.moe_routing import (
@@ -28,7 +28,7 @@ NARROW = dtype("int8", FP8, default="int8")
 
 
 def _inputs(p: Params) -> dict[str, TensorSpec]:
-    d, e, k, n = dispatched(p), experts(p), p["hidden_size"], p["new_hidden_size"]
+    d, e, k, n = dispatched_rows(p), experts(p), p["hidden_size"], p["new_hidden_size"]
     return {
         "x": TensorSpec((d, k), p["dtype"], *domain(p["dtype"])),
         "x_scale": TensorSpec((d,), "float32", *SCALES),
@@ -38,18 +38,18 @@ def _inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _read(p: Params) -> int:
-    """Rows, and weights and scales of the experts that have one."""
-    d, k, n = dispatched(p), p["hidden_size"], p["new_hidden_size"]
-    scales = d + busy(p) * n
-    return int((d * k + busy(p) * n * k) * sizeof(p["dtype"]) + scales * sizeof("float32"))
+    """Return the bytes of rows, and of weights and scales of the experts that have rows."""
+    d, k, n = dispatched_rows(p), p["hidden_size"], p["new_hidden_size"]
+    scales = d + busy_experts(p) * n
+    return int((d * k + busy_experts(p) * n * k) * sizeof(p["dtype"]) + scales * sizeof("float32"))
 
 
 def _products(p: Params) -> int:
-    return int(2 * dispatched(p) * p["hidden_size"] * p["new_hidden_size"])
+    return int(2 * dispatched_rows(p) * p["hidden_size"] * p["new_hidden_size"])
 
 
 def _cost(p: Params) -> Cost:
-    return Cost(_products(p), _read(p), dispatched(p) * p["new_hidden_size"] * sizeof(out_dtype(p)))
+    return Cost(_products(p), _read(p), dispatched_rows(p) * p["new_hidden_size"] * sizeof(out_dtype(p)))
 
 
 def _group_gemm(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any) -> Any:
@@ -70,7 +70,7 @@ def _torch(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any) -> Launch
 
 GROUP_GEMM = Operator(
     name="moe_quant_group_gemm",
-    summary="x weight' of 8-bit numbers for the rows of each expert, with a scale a row and a scale a column",
+    summary="x weight' of 8-bit numbers for the rows of each expert, with a scale per row and a scale per column",
     category="moe",
     params=(*ROUTING_PARAMS, HIDDEN, NEW_HIDDEN, NARROW, OUT),
     inputs=_inputs,
@@ -91,7 +91,7 @@ def _combine_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _combine_cost(p: Params) -> Cost:
-    """Every token is written, also one without an expert here."""
+    """Every token is written, even one without an expert on this rank."""
     n = p["new_hidden_size"]
     read = _read(p) + nbytes(combine_inputs(p, n, out_dtype(p)).values())
     return Cost(_products(p) + combine_flops(p, n), read, p["num_tokens"] * n * sizeof(out_dtype(p)))

@@ -1,4 +1,4 @@
-"""A mixture of experts, before and after the experts: who goes where, there and back."""
+"""Routing in a mixture of experts: scores, scattering of tokens to the experts, and gathering them again."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, numpy, torch
-from opmark.operators._rounded import either_side, exact_rows, numpy_rows, torch_rows
+from opmark.operators._rounded import accept_either_neighbour, exact_rows, numpy_rows, torch_rows
 from opmark.operators._routing import (
     ROUTING_PARAMS,
     ROUTING_RULES,
-    before,
-    busy,
+    busy_experts,
     choices_spec,
-    dispatched,
+    dispatched_rows,
     distinct_tokens,
     experts,
     ids_spec,
-    local,
+    local_experts,
+    rows_before,
 )
 from opmark.operators.llm_norm import ENOUGH_TOKENS, HIDDEN, TOKENS, tokens
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
@@ -31,7 +31,7 @@ EXPERTS = size("num_experts", "experts of all ranks")
 
 
 def _gating_inputs(p: Params) -> dict[str, TensorSpec]:
-    """Weights of a gate are kept in float32."""
+    """Return the inputs; ByteMicroPerf keeps the weights of a gate in float32 for every token dtype."""
     hidden = p["hidden_size"]
     return {
         "x": TensorSpec((tokens(p), hidden), p["dtype"]),
@@ -56,7 +56,7 @@ def _gating(p: Params, x: Any, weight: Any) -> Any:
 
 GATING = Operator(
     name="moe_gating_gemm",
-    summary="a score of each token for each expert, in float32 whatever the tokens are",
+    summary="a float32 score of each token for each expert",
     category="moe",
     params=(*TOKENS, HIDDEN, EXPERTS, dtype("float32", "float16", "bfloat16")),
     inputs=_gating_inputs,
@@ -84,34 +84,36 @@ def _scatter_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _scatter_cost(p: Params) -> Cost:
-    """Every choice has to be looked at; of tokens, factors and weights only what has an expert here is read."""
-    d, e, hidden = dispatched(p), experts(p), p["hidden_size"]
-    read = distinct_tokens(p) * hidden * sizeof(p["dtype"]) + (busy(p) * hidden + d) * FOUR
+    """Every choice is read; tokens, factors and weights only if their expert is on this rank."""
+    d, e, hidden = dispatched_rows(p), experts(p), p["hidden_size"]
+    read = distinct_tokens(p) * hidden * sizeof(p["dtype"]) + (busy_experts(p) * hidden + d) * FOUR
     choices = choices_spec(p).nbytes
     return Cost(2 * d * hidden, read + choices, d * hidden + (3 * d + 2 * e + 1) * FOUR)
 
 
 def _rows(p: Params, chosen: Any) -> Any:
-    """The choices that fall on this rank, by expert and then by token."""
-    return np.argsort(chosen.reshape(-1), kind="stable")[before(p) : before(p) + dispatched(p)]
+    """Return the choices that belong to this rank, by expert and then by token."""
+    return np.argsort(chosen.reshape(-1), kind="stable")[rows_before(p) : rows_before(p) + dispatched_rows(p)]
 
 
-def _scattered(p: Params, quantise: Any, x: Any, smooth: Any, chosen: Any, weights: Any) -> Any:
+def _scatter_reference(p: Params, quantise: Any, x: Any, smooth: Any, chosen: Any, weights: Any) -> Any:
     rows = _rows(p, chosen)
     token = rows // p["topk"]
     here = chosen.reshape(-1)[rows]
-    counts = np.bincount(here - local(p).start, minlength=experts(p))
+    counts = np.bincount(here - local_experts(p).start, minlength=experts(p))
     offsets = np.concatenate([[0], np.cumsum(counts)])
     return *quantise(x[token] * smooth[here]), token, weights.reshape(-1)[rows], counts, offsets
 
 
 def _scatter(p: Params, **arrays: Any) -> Any:
-    return _scattered(p, exact_rows, **arrays)
+    return _scatter_reference(p, exact_rows, **arrays)
 
 
 def _numpy_scatter(p: Params, x: Any, **rest: Any) -> Launch:
     def launch() -> Any:
-        numbers, scale, token, weights, counts, offsets = _scattered(p, numpy_rows, x.astype(np.float32), **rest)
+        numbers, scale, token, weights, counts, offsets = _scatter_reference(
+            p, numpy_rows, x.astype(np.float32), **rest
+        )
         return numbers, scale, token.astype(np.int32), weights, counts.astype(np.int32), offsets.astype(np.int32)
 
     return launch
@@ -120,8 +122,8 @@ def _numpy_scatter(p: Params, x: Any, **rest: Any) -> Launch:
 def _torch_scatter(p: Params, x: Any, smooth: Any, chosen: Any, weights: Any) -> Launch:
     import torch
 
-    start, here = before(p), local(p)
-    mine = slice(start, start + dispatched(p))
+    start, here = rows_before(p), local_experts(p)
+    mine = slice(start, start + dispatched_rows(p))
     edges = torch.arange(here.start, here.stop + 1, dtype=chosen.dtype, device=chosen.device)
 
     def launch() -> Any:
@@ -137,14 +139,14 @@ def _torch_scatter(p: Params, x: Any, smooth: Any, chosen: Any, weights: Any) ->
 
 SCATTER = Operator(
     name="moe_scatter_dynamic_quant",
-    summary="tokens by expert, times a factor an element, in int8 with a scale a token; and where they came from",
+    summary="tokens by expert, times a factor per element, in int8 with a scale per token; and their indices",
     category="moe",
     params=(*ROUTING_PARAMS, HIDDEN, dtype("float32", "float16", "bfloat16")),
     inputs=_scatter_inputs,
     cost=_scatter_cost,
     reference=_scatter,
     result_dtype=lambda _: "int8",
-    observe=either_side(_scatter),
+    observe=accept_either_neighbour(_scatter),
     presets={
         "small": {"num_tokens": 64, "num_experts": 8, "topk": 2, "hidden_size": 128},
         "typical": {"num_tokens": 512, "num_experts": 32, "topk": 4, "ep_size": 2, "hidden_size": 1024},
@@ -157,8 +159,8 @@ SCATTER = Operator(
 )
 
 COMBINE_PARAMS = (
-    size("sp_size", "ranks that share the residual; this one adds its part of it", 1),
-    integer("sp_rank", "which of these ranks this is", 0, kind="count"),
+    size("sp_size", "ranks that share the residual; each adds its part", 1),
+    integer("sp_rank", "the rank that is measured", 0, kind="count"),
     real("res_scale", "factor of the residual", 1.0),
 )
 COMBINE_RULES = (
@@ -172,10 +174,10 @@ def residual_rows(p: Params) -> slice:
 
 
 def combine_inputs(p: Params, width: int, kind: str) -> dict[str, TensorSpec]:
-    """What is needed to bring rows back to their tokens."""
+    """Return the inputs for bringing rows back to their tokens."""
     return {
         "ids": ids_spec(p),
-        "weights": TensorSpec((dispatched(p),), "float32", 0.1, 1.0),
+        "weights": TensorSpec((dispatched_rows(p),), "float32", 0.1, 1.0),
         "residual": TensorSpec((tokens(p), width), kind),
     }
 
@@ -188,7 +190,7 @@ def combined(p: Params, rows: Any, ids: Any, weights: Any, residual: Any) -> Any
 
 
 def torch_combined(p: Params, rows: Any, ids: Any, weights: Any, residual: Any, kind: Any) -> Any:
-    """Added up in `kind`: float32 keeps what 16 bits would lose."""
+    """Combine rows, adding up in `kind`: float32 keeps digits that 16 bits would lose."""
     import torch
 
     result = torch.zeros(p["num_tokens"], rows.shape[1], dtype=kind, device=rows.device)
@@ -197,13 +199,13 @@ def torch_combined(p: Params, rows: Any, ids: Any, weights: Any, residual: Any, 
 
 
 def _gather_inputs(p: Params) -> dict[str, TensorSpec]:
-    rows = TensorSpec((dispatched(p), p["hidden_size"]), p["dtype"])
+    rows = TensorSpec((dispatched_rows(p), p["hidden_size"]), p["dtype"])
     return {"x": rows, **combine_inputs(p, p["hidden_size"], p["dtype"])}
 
 
 def combine_flops(p: Params, width: int) -> int:
-    """A product and a sum an element of each row, a product an element of the residual."""
-    return int((2 * dispatched(p) + tokens(p)) * width)
+    """Count a product and a sum per element of each row, and a product per element of the residual."""
+    return int((2 * dispatched_rows(p) + tokens(p)) * width)
 
 
 def _gather_cost(p: Params) -> Cost:
@@ -227,7 +229,7 @@ GATHER = Operator(
     inputs=_gather_inputs,
     cost=_gather_cost,
     reference=_gather,
-    # Added up one by one in the type of the result.
+    # Rows are added up one by one in the type of the result.
     tolerance=Tolerance(terms=lambda p: 64 * (int(p["topk"]) + 1)),
     presets={
         "small": {"num_tokens": 64, "num_experts": 8, "topk": 2, "hidden_size": 128},

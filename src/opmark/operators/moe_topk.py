@@ -1,4 +1,4 @@
-"""Which experts a token goes to: moe_softmax_topk, and group_topk as DeepSeek-V3 has it."""
+"""Choice of the experts of a token: moe_softmax_topk, and DeepSeek-V3's group_topk."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from opmark.schema.dtype import sizeof
 from opmark.schema.param import choice, dtype, real, size
 
 EXPERTS = size("num_experts", "experts, each with a score for each token")
-TOPK = size("topk", "experts a token goes to")
+TOPK = size("topk", "experts per token")
 LOW = dtype("float32", "float16", "bfloat16")
-# Of scores between 0 and 2: so close, either may be taken.
+# Scores lie between 0 and 2: of two that are closer than this, either may be chosen.
 _TIE = 1e-5
 
 
@@ -24,19 +24,19 @@ def _logits(p: Params) -> TensorSpec:
     return TensorSpec((tokens(p), p["num_experts"]), p["dtype"], -4.0, 4.0)
 
 
-def _written(p: Params) -> int:
-    """Weights in float32, and which experts they are for."""
+def _bytes_written(p: Params) -> int:
+    """Return the bytes of the weights in float32 and of the experts' indices."""
     return int(tokens(p) * p["topk"] * (sizeof("float32") + sizeof("int64")))
 
 
 def _softmax_flops(p: Params) -> int:
-    """Difference, exponential, sum and quotient: of all scores, or of those that were chosen."""
+    """Count difference, exponential, sum and quotient, for all scores or for the chosen ones."""
     softened = p["num_experts"] if p["compute_mode"] == "pre-softmax" else p["topk"]
     return int(4 * tokens(p) * softened)
 
 
 def _weights_of(p: Params, logits: Any, indices: Any) -> Any:
-    """What the experts with these numbers get."""
+    """Return the weights of the experts with these indices."""
     if p["compute_mode"] == "pre-softmax":
         return np.take_along_axis(softmax(logits), indices, axis=-1)
     return softmax(np.take_along_axis(logits, indices, axis=-1))
@@ -48,13 +48,13 @@ def _softmax_topk(p: Params, logits: Any) -> Any:
 
 
 def _softmax_reference(p: Params, logits: Any) -> Any:
-    """Weights; the same by index; how many different experts a token has."""
+    """Return the weights, the same weights by index, and the number of different experts of a token."""
     weights, _ = _softmax_topk(p, logits)
     return weights, weights, np.full(len(weights), float(p["topk"]))
 
 
 def _softmax_observe(p: Params, outputs: Any, logits: Any) -> Any:
-    """Indices by the weights that they stand for: of equal scores either may be taken."""
+    """Compare indices by their weights: of equal scores, either may be chosen."""
     weights, indices = outputs
     different = np.array([len(set(row)) for row in indices.tolist()], float)
     return weights, _weights_of(p, logits, indices), different
@@ -81,12 +81,12 @@ SOFTMAX_TOPK = Operator(
         *TOKENS,
         EXPERTS,
         TOPK,
-        choice("compute_mode", "whether the softmax goes over all experts, then some are chosen, or over the chosen",
+        choice("compute_mode", "whether the softmax is over all experts before the choice, or over the chosen ones",
                ("pre-softmax", "post-softmax"), "pre-softmax"),
         LOW,
     ),
     inputs=lambda p: {"logits": _logits(p)},
-    cost=lambda p: Cost(_softmax_flops(p), _logits(p).nbytes, _written(p)),
+    cost=lambda p: Cost(_softmax_flops(p), _logits(p).nbytes, _bytes_written(p)),
     reference=_softmax_reference,
     result_dtype=lambda _: "float32",
     observe=_softmax_observe,
@@ -109,13 +109,13 @@ def _group_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _group_cost(p: Params) -> Cost:
-    """Sigmoid 3 and bias 1 a score; a sum a group; sum, quotient and factor a weight."""
+    """Count sigmoid 3 and bias 1 per score, a sum per group, and sum, quotient and factor per weight."""
     flops = tokens(p) * (4 * p["num_experts"] + p["groups"] + 3 * p["topk"])
-    return Cost(flops, nbytes(_group_inputs(p).values()), _written(p))
+    return Cost(flops, nbytes(_group_inputs(p).values()), _bytes_written(p))
 
 
 def _scores(p: Params, logits: Any, bias: Any) -> tuple[Any, Any, Any]:
-    """Scores, what is chosen by, and the sum of the two highest of each group."""
+    """Return the scores, the biased scores that are compared, and the sum of the two highest of each group."""
     scores = 1 / (1 + np.exp(-logits))
     choosing = scores + bias
     by_group = np.sort(choosing.reshape(len(logits), p["groups"], -1), axis=-1)
@@ -138,16 +138,16 @@ def _group_topk(p: Params, logits: Any, bias: Any) -> Any:
 
 
 def _group_observe(p: Params, outputs: Any, logits: Any, bias: Any) -> Any:
-    """Weights by how far they are from those of the experts that were chosen, where these may be chosen."""
+    """Return the errors of the weights for the chosen experts, if these may be chosen."""
     weights, indices = outputs
     scores, choosing, group_scores = _scores(p, logits, bias)
-    off = np.where(_may_be(p, indices, choosing, group_scores)[:, None],
+    off = np.where(_is_valid_choice(p, indices, choosing, group_scores)[:, None],
                    weights - _group_weights(p, scores, indices), np.nan)  # fmt: skip
     return _group_reference(p, logits, bias) + off
 
 
-def _may_be(p: Params, indices: Any, choosing: Any, group_scores: Any) -> Any:
-    """Whether no better expert was left out, nor a better group; what is as good as equal may go either way."""
+def _is_valid_choice(p: Params, indices: Any, choosing: Any, group_scores: Any) -> Any:
+    """Return whether no better expert or group was left out; of nearly equal ones either may be chosen."""
     taken = np.zeros(choosing.shape, bool)
     np.put_along_axis(taken, indices, True, axis=-1)
     each = p["num_experts"] // p["groups"]
@@ -194,7 +194,7 @@ GROUP_TOPK = Operator(
         TOPK,
         size("groups", "groups of neighbouring experts"),
         size("topk_groups", "groups that experts may be chosen from"),
-        real("scale", "what the weights of a token add up to", 1.0),
+        real("scale", "sum of the weights of a token", 1.0),
         LOW,
     ),
     inputs=_group_inputs,

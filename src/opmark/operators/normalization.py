@@ -1,4 +1,4 @@
-"""Operators that normalise along the last axis: layer_norm, rms_norm; and moments, which they are made of."""
+"""Operators that normalise along the last axis: layer_norm, rms_norm; and moments, which they use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRESETS = {
 
 
 def _row_cost(p: Params, flops: int, tensors_read: int, vectors_read: int = 0, vectors_written: int = 0) -> Cost:
-    """Work on a tensor and on vectors as long as its last axis."""
+    """Return the cost of work on a tensor and on vectors as long as its last axis."""
     n, hidden, nbytes = prod(p["shape"]), p["shape"][-1], sizeof(p["dtype"])
     read = tensors_read * n + vectors_read * hidden
     return Cost(flops * n, read * nbytes, (n + vectors_written * hidden) * nbytes)
@@ -43,7 +43,7 @@ def _torch_rms_norm(p: Params, x: Any, weight: Any) -> Launch:
 
 
 def _in_dtype(formula: Any) -> Any:
-    """A NumPy implementation out of a reference: the same formula, with the result in the type of x."""
+    """Make a NumPy implementation of a reference: the same formula, with the result in the type of x."""
 
     def build(p: Params, x: Any, **rest: Any) -> Launch:
         return lambda: formula(p, x, **rest).astype(x.dtype, copy=False)
@@ -59,7 +59,7 @@ def _norm_inputs(*vectors: str) -> Any:
     return inputs
 
 
-# With fewer, what is left after normalising is all rounding: there is nothing to compute, and nothing to verify.
+# With fewer elements, the result of normalising would be mostly rounding errors, which cannot be verified.
 LONG_ENOUGH = Rule("shape", "have at least 4 elements along the last axis (got {shape})", lambda p: p["shape"][-1] >= 4)
 NORM_PARAMS = (
     shape("shape", "shape of x; the last axis is normalised"),
@@ -101,10 +101,10 @@ RMS_NORM = Operator(
     aliases=("RMSNorm", "rmsnorm"),
 )
 
-# -- moments: mean and variance alone.
+# -- moments are the mean and the variance.
 
 
-def _reduced(p: Params) -> tuple[int, ...]:
+def _reduced_axes(p: Params) -> tuple[int, ...]:
     return tuple(range(-(p["axes"] or len(p["shape"])), 0))
 
 
@@ -114,23 +114,23 @@ def _moments_cost(p: Params) -> Cost:
 
 
 def _moments_backward(p: Params) -> Cost:
-    """An element: difference from the mean, times the one gradient, plus the other."""
+    """Count per element: difference from the mean, times one gradient, plus the other."""
     n, rows, nbytes = prod(p["shape"]), _rows(p), sizeof(p["dtype"])
     return Cost(3 * n, (n + 3 * rows) * nbytes, n * nbytes)
 
 
 def _rows(p: Params) -> int:
-    return int(prod(p["shape"]) // prod(p["shape"][axis] for axis in _reduced(p)))
+    return int(prod(p["shape"]) // prod(p["shape"][axis] for axis in _reduced_axes(p)))
 
 
 def _moments(p: Params, x: Any) -> Any:
-    return x.var(axis=_reduced(p)), x.mean(axis=_reduced(p))
+    return x.var(axis=_reduced_axes(p)), x.mean(axis=_reduced_axes(p))
 
 
 def _torch_moments(p: Params, x: Any) -> Launch:
     from torch import var_mean
 
-    return partial(var_mean, x, dim=_reduced(p), correction=0)
+    return partial(var_mean, x, dim=_reduced_axes(p), correction=0)
 
 
 MOMENTS = Operator(
@@ -139,10 +139,10 @@ MOMENTS = Operator(
     category="reduction",
     params=(
         shape("shape", "shape of x"),
-        integer("axes", "how many axes, counted from the last, go into a variance; 0: all", 0, kind="count"),
+        integer("axes", "number of axes, counted from the last, of a variance; 0: all", 0, kind="count"),
         dtype(*FLOATS),
     ),
-    # Not around zero, where a mean of many numbers would be nothing but their rounding.
+    # Not around zero, where a mean of many numbers would be mostly rounding errors.
     inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"], -1.0, 2.0)},
     # Mean 1, difference 1, variance 2.
     cost=_moments_cost,
@@ -155,7 +155,7 @@ MOMENTS = Operator(
     },
     tolerance=Tolerance(terms=lambda p: prod(p["shape"]) // _rows(p)),
     rules=(
-        Rule("axes", "be at most as many as {shape} has (got {axes})", lambda p: p["axes"] <= len(p["shape"])),
+        Rule("axes", "be at most the number of axes of {shape} (got {axes})", lambda p: p["axes"] <= len(p["shape"])),
         Rule("shape", "have at least 2 elements along those axes (got {shape})",
              lambda p: p["axes"] > len(p["shape"]) or prod(p["shape"]) >= 2 * _rows(p)),
     ),

@@ -1,4 +1,4 @@
-"""Objects of Python from rank to rank: pickled, their lengths told first, then sent as bytes."""
+"""Exchange of Python objects between ranks: they are pickled, their lengths are sent, then their bytes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from opmark.schema import Params
 Inputs = Sequence[dict[str, Any]]
 
 _ITS_BYTES = {"dtype": "uint8"}
-"""An object has no element type; the one here is an array of bytes in the memory of the host."""
+"""An object has no element type; the object here is an array of bytes in host memory."""
 
 
 def _in_bytes(of: Any) -> Any:
-    """A function of sizes, for parameters without an element type."""
+    """Wrap a function of parameters so that it also takes parameters without an element type."""
     return lambda p: of({**p, **_ITS_BYTES})
 
 
@@ -48,7 +48,7 @@ def _tensor(objects: Sequence[Any]) -> Any:
     return torch.from_numpy(np.concatenate(objects))
 
 
-def _gathered(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+def _gather_reference(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
     return (np.concatenate(by_rank(inputs)),)
 
 
@@ -84,7 +84,7 @@ OPERATORS = [
         params=(SIZE, RANKS, GROUP),
         inputs=_on_host(own_part),
         cost=_in_bytes(cost(others, shared=True, holds=(share, whole))),
-        reference=_gathered,
+        reference=_gather_reference,
         result_dtype=lambda p: "uint8",
     ),
     communication(

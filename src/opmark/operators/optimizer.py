@@ -25,14 +25,14 @@ from opmark.operators._update import (
 from opmark.schema import Operator, Params, Tolerance
 from opmark.schema.param import integer, real
 
-MOMENTUM = real("momentum", "share of the last step that is kept", 0.9, kind="amount")
+MOMENTUM = real("momentum", "weight of the last step", 0.9, kind="amount")
 BETAS = (
     real("beta1", "decay of the mean", 0.9, kind="amount"),
     real("beta2", "decay of the mean square", 0.999, kind="amount"),
 )
 EPS = real("eps", "added to the root of the mean square", 1e-8, kind="amount")
 MOMENTS = {"mean": SIGNED, "var": POSITIVE}
-# torch corrects the bias of young means by the number of steps; after so many the correction is 1, to the last bit.
+# torch corrects the bias of new means by the number of steps; after this many the correction is exactly 1.
 OLD = 1e6
 
 
@@ -51,9 +51,9 @@ def sgd_options(p: Params) -> dict[str, Any]:
     plain = {"weight_decay": p["wd"], "nesterov": False, "maximize": False}
     if "momentum" not in p:
         return {**plain, "momentum": 0.0, "lr": p["lr"], "dampening": 0.0}
-    # torch adds up gradients and multiplies by the rate afterwards; MXNet's momentum holds the steps themselves. These
-    # rates make the same kernels compute that: mom <- momentum mom - lr g, weight <- weight + mom. Without a momentum
-    # torch would leave it out: one that vanishes beside anything keeps it.
+    # torch accumulates gradients and multiplies by the rate afterwards; MXNet's momentum holds the steps themselves.
+    # With these rates torch's kernels compute that: mom <- momentum mom - lr g, weight <- weight + mom. With momentum 0
+    # torch would skip the state, so a negligible momentum replaces it.
     return {**plain, "momentum": p["momentum"] or 1e-300, "lr": -1.0, "dampening": 1 + p["lr"]}
 
 
@@ -97,7 +97,7 @@ def adam_options(p: Params) -> dict[str, Any]:
 def _torch_adam(p: Params, weight: Any, grad: Any, mean: Any, var: Any, *, way: str) -> Any:
     from torch.optim.adam import adam
 
-    clips = p["clip_gradient"] >= 0  # after the decay, which torch then must not add again
+    clips = p["clip_gradient"] >= 0  # clipping comes after the decay, which torch must then not add again
     g = torch_decayed_gradient(p, grad, weight) if clips else torch_gradient(p, grad)
     options = adam_options(p) | ({"weight_decay": 0.0} if clips else {}) | keywords_of(way, "Adam", weight)
     steps = step_counter(way, weight, OLD)
@@ -232,7 +232,7 @@ def _torch_signum(p: Params, weight: Any, grad: Any, mom: Any) -> Any:
 
 
 def _away_from_zero(p: Params, outputs: Any, weight: Any, grad: Any, mom: Any) -> Any:
-    """Where the momentum is next to zero, rounding decides about its sign: the weight is not judged there."""
+    """Do not compare weights whose momentum is near zero, as rounding decides its sign."""
     due, known = _signum(p, weight, grad, mom)
     return np.where(np.abs(known) < 0.02, due, outputs[0]), outputs[1]
 
@@ -268,7 +268,7 @@ def _torch_adadelta(p: Params, weight: Any, grad: Any, acc_g: Any, acc_delta: An
     return lambda: adadelta([weight], [g()], [acc_g], [acc_delta], [steps], foreach=False, **rates)
 
 
-# A row is made once, or twice: `mp_` beside it, on a float32 copy of 16-bit weights.
+# Some operators come twice: `mp_` works on a float32 copy of 16-bit weights.
 _SGD = partial(
     update,
     reference=sgd_formula,
@@ -333,25 +333,25 @@ OPERATORS: tuple[Operator, ...] = (
            reference=_ftrl, step=_torch_ftrl, flops=16, states={"z": SIGNED, "n": POSITIVE}, rules=(LR_POSITIVE,),
            params=(lr(0.1), real("lamda1", "L1 regularization", 0.01, kind="amount"),
                    real("beta", "added to the root of the sum of squares", 1.0, kind="amount"), WD, *GRADIENT),
-           # The difference of two roots, in which rounding is left, is divided by lr.
+           # The difference of two roots, which amplifies rounding errors, is divided by lr.
            tolerance=Tolerance(factor=4.0), aliases=("ftrl", "Ftrl")),
     update("ftml_update", "follow the moving leader", reference=_ftml, step=_torch_ftml, flops=19,
            states={"d": POSITIVE, "v": POSITIVE, "z": SIGNED}, rules=(LR_POSITIVE,),
            params=(lr(0.0025), real("beta1", "decay of z", 0.6, kind="amount"),
                    real("beta2", "decay of the mean square", 0.999, kind="amount"), EPS,
-                   integer("t", "number of the step, for the correction of young means", 100, kind="size"),
+                   integer("t", "number of the step, for the bias correction", 100, kind="size"),
                    WD, *GRADIENT),
            aliases=("ftml", "FTML")),
     update("rmsprop_update", "weight - lr grad / sqrt(mean square + eps)", reference=_rmsprop, step=_torch_rmsprop,
-           # torch's RMSprop adds eps to the root: another step.
+           # torch's RMSprop adds eps to the root, which is a different step.
            flops=12, states={"n": POSITIVE}, aliases=("rmsprop",),
            params=(lr(1e-3), real("gamma1", "decay of the mean square", 0.95, kind="amount"), EPS, WD, *GRADIENT)),
     update("rmspropalex_update", "rmsprop with the variance instead of the mean square, and momentum",
            reference=_rmspropalex, step=_torch_rmspropalex, flops=19, aliases=("rmspropalex",),
-           # The variance of a gradient that does not change is zero: rounding must stay below eps, as 16 bits do not.
+           # A constant gradient has variance zero, so that rounding must stay below eps, which 16-bit types do not.
            dtypes=("float64", "float32"), states={"n": (1.0, 2.0), "g": (-0.5, 0.5), "delta": (-0.125, 0.125)},
            params=(lr(1e-5), real("gamma1", "decay of mean and mean square", 0.95, kind="amount"),
-                   real("gamma2", "share of the last step that is kept", 0.9, kind="amount"),
+                   real("gamma2", "weight of the last step", 0.9, kind="amount"),
                    real("eps", "added to the variance", 1e-5, kind="amount"), WD, *GRADIENT)),
     update("signsgd_update", "weight - lr (sign(grad) + wd weight)", reference=_signsgd, step=_torch_signsgd, flops=3,
            params=(lr(0.01), WD), aliases=("signsgd",)),

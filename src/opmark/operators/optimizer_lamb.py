@@ -1,4 +1,4 @@
-"""LAMB: layer-wise adaptive moments, in the two phases that MXNet has and as a whole."""
+"""LAMB (layer-wise adaptive moments), in MXNet's two phases and as a whole."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ PHASE1 = (
     real("beta1", "decay of the mean", 0.9, kind="amount"),
     real("beta2", "decay of the mean square", 0.999, kind="amount"),
     real("eps", "added to the root of the mean square", 1e-6, kind="amount"),
-    integer("t", "number of the step, for the correction of young means", 100, kind="size"),
+    integer("t", "number of the step, for the bias correction", 100, kind="size"),
     flag("bias_correction", "correct young means", default=True),
     real("wd", "weight decay", 0.01, kind="amount"),
     *GRADIENT,
 )
 BOUNDS = (
-    real("lower_bound", "the norm of the weight counts as at least this; negative: no limit", -1.0),
-    real("upper_bound", "the norm of the weight counts as at most this; negative: no limit", -1.0),
+    real("lower_bound", "lower limit of the weight's norm; negative: no limit", -1.0),
+    real("upper_bound", "upper limit of the weight's norm; negative: no limit", -1.0),
 )
 ORDERED = Rule(
     "upper_bound", "be at least lower_bound={lower_bound} (got {upper_bound})",
     lambda p: p["upper_bound"] < 0 or p["lower_bound"] <= p["upper_bound"],
 )  # fmt: skip
 YOUNG = Rule(
-    "beta1", "be below 1, as beta2, where young means are corrected (got {beta1}, beta2={beta2})",
+    "beta1", "be below 1, and beta2 too, for the bias correction (got {beta1}, beta2={beta2})",
     lambda p: not p["bias_correction"] or max(p["beta1"], p["beta2"]) < 1,
 )  # fmt: skip
 
 
 def unbias(p: Params) -> tuple[float, float]:
-    """What mean and mean square are divided by."""
+    """Return the bias corrections, by which mean and mean square are divided."""
     return (1 - p["beta1"] ** p["t"], 1 - p["beta2"] ** p["t"]) if p["bias_correction"] else (1.0, 1.0)
 
 
@@ -73,20 +73,20 @@ def torch_phase1(p: Params, weight: Any, grad: Any, mean: Any, var: Any) -> Call
     return step
 
 
-def bounded(p: Params, r1: Any) -> Any:
+def clamp_norm(p: Params, r1: Any) -> Any:
     low, high = p["lower_bound"], p["upper_bound"]
     r1 = np.maximum(r1, low) if low >= 0 else r1
     return np.minimum(r1, high) if high >= 0 else r1
 
 
 def phase2(p: Params, weight: Any, g: Any, r1: Any, r2: Any) -> Any:
-    r1 = bounded(p, r1)
+    r1 = clamp_norm(p, r1)
     usable = (r1 != 0) & (r2 != 0)
     return weight - p["lr"] * np.where(usable, r1 / np.where(usable, r2, 1), 1.0) * g
 
 
 def torch_ratio(p: Params) -> Callable[[Any, Any], Any]:
-    """The step length from both norms, on their device: nobody waits for it."""
+    """Return a function that computes the step length from both norms on their device, without waiting."""
     import torch
 
     rate, low, high = p["lr"], p["lower_bound"], p["upper_bound"]
@@ -109,7 +109,7 @@ def torch_lamb(p: Params, weight: Any, grad: Any, mean: Any, var: Any) -> Callab
     import torch
 
     first, ratio = torch_phase1(p, weight, grad, mean, var), torch_ratio(p)
-    # A norm of many 16-bit numbers does not fit into 16 bits.
+    # The norm of many 16-bit numbers does not fit into 16 bits.
     wide = torch.float64 if weight.dtype == torch.float64 else torch.float32
     norm = torch.linalg.vector_norm
 
@@ -127,7 +127,7 @@ def _phase1_operator(name: str, master: bool, *aliases: str) -> Operator:
         return {"weight": TensorSpec(size, wide), "grad": TensorSpec(size, p["dtype"]), **held}
 
     def cost(p: Params) -> Cost:
-        """13 operations an element, and two for the correction."""
+        """Count 13 flops per element, and two for the bias correction."""
         n, narrow, wide = prod(p["shape"]), sizeof(p["dtype"]), 4 if master else sizeof(p["dtype"])
         return Cost((13 + 2 * p["bias_correction"]) * n, n * (3 * wide + narrow), 3 * n * wide)
 
@@ -167,7 +167,7 @@ def _torch_phase1_launch(p: Params, master: bool, weight: Any, grad: Any, mean: 
 
 
 def _numpy_phase1(master: bool) -> Implementation:
-    """The direction is new, mean and mean square are changed in place."""
+    """Make an implementation that returns a new direction and changes mean and mean square in place."""
 
     def build(p: Params, **arrays: Any) -> Launch:
         def launch() -> Any:
@@ -191,7 +191,7 @@ def _phase2_operator(name: str, master: bool, *aliases: str) -> Operator:
     changed = ("weight32",) if master else ("weight",)
 
     def cost(p: Params) -> Cost:
-        """A product and a difference an element, and the step length once."""
+        """Count a product and a difference per element, and the step length once."""
         n, narrow, wide = prod(p["shape"]), sizeof(p["dtype"]), 4 if master else sizeof(p["dtype"])
         return Cost(2 * n + 2, (2 * n + 2) * wide, n * wide + (n * narrow if master else 0))
 

@@ -1,6 +1,6 @@
 """Optimizers' update steps of many tensors in one call: in a loop, by torch's foreach functions, or fused.
 
-The tensors have one shape and lie one after the other in memory, as slices of the operator's inputs.
+The tensors have one shape and are consecutive in memory, as slices of the operator's inputs.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ PRESETS = {
     "typical": {"count": 64, "shape": [128, 128]},
     "large": {"count": 160, "shape": [512, 512]},
 }
-WAYS = ("loop", "foreach", "fused")  # the plain one first: gains are told against it
+WAYS = ("loop", "foreach", "fused")  # the plain one first: speedups are relative to it
 
 Slices = Sequence[Any]
 Step = Callable[..., Callable[[], Any]]
-"""step(params, way, weights, grads, *states) -> a call that changes all of them; each is a list of slices."""
+"""step(params, way, weights, grads, *states) returns a call that changes all of them; each is a list of slices."""
 
 
 def _multi(
@@ -127,7 +127,7 @@ def _with_master(
 
     rounded = torch.empty_like(outputs[-1], dtype=grads[0].dtype)
     narrow, wide = list(rounded.unbind()), list(torch.empty_like(outputs[-1]).unbind())
-    run, copy = step(p, way, weights, wide, *states), _copies if way == "loop" else torch._foreach_copy_
+    run, copy = step(p, way, weights, wide, *states), _copy_all if way == "loop" else torch._foreach_copy_
 
     def launch() -> Any:
         copy(wide, grads)
@@ -138,13 +138,13 @@ def _with_master(
     return launch
 
 
-def _copies(targets: Slices, sources: Slices) -> None:
+def _copy_all(targets: Slices, sources: Slices) -> None:
     for target, source in zip(targets, sources, strict=True):
         target.copy_(source)
 
 
 def _gradients(p: Params, way: str, grads: Slices) -> Callable[[], Slices]:
-    """Rescaled and clipped, all of them."""
+    """Return a function that rescales and clips all gradients."""
     import torch
 
     factor, limit = p["rescale_grad"], p["clip_gradient"]
@@ -236,7 +236,7 @@ def _foreach_lamb(p: Params, weights: Slices, grads: Slices, mean: Slices, var: 
 
 
 def _foreach_step_lengths(p: Params, kind: Any) -> Callable[[Slices, Slices], Slices]:
-    """- lr |weight| / |direction| of each tensor; norms are kept in at least 32 bits."""
+    """Return a function for - lr |weight| / |direction| of each tensor; norms have at least 32 bits."""
     import torch
 
     wide, ratio = torch.float64 if kind == torch.float64 else torch.float32, torch_ratio(p)
@@ -285,7 +285,7 @@ LARS = Operator(
         "grads_sum_sq": TensorSpec((p["count"],), p["dtype"], 0.125, 100.0),
         "wds": TensorSpec((p["count"],), p["dtype"], 0.0, 0.125),
     },
-    # Two roots, three factors, the divisor's product and two sums, a quotient.
+    # Two roots, three factors, a product and two sums for the divisor, a quotient.
     cost=lambda p: Cost(9 * p["count"], 4 * p["count"] * sizeof(p["dtype"]), p["count"] * sizeof(p["dtype"])),
     reference=_lars,
     presets={"small": {"count": 64}, "typical": {"count": 1024}, "large": {"count": 65536}},

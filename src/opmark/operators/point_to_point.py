@@ -1,4 +1,4 @@
-"""Messages from one rank to another: a pair, all to one, one to all; by send and recv, begun as one."""
+"""Messages between ranks by send and recv: a pair, all to one, one to all. All messages of a call start together."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _PAIR = (
     DTYPE,
     RANKS,
     integer("src", "the rank that sends", 0, kind="rank"),
-    integer("dst", "the rank that gets it; where it is src, a copy", 1, kind="rank"),
-    choice("pattern", "both_ways: each to the other at once; ping_pong: there, and back again", PATTERNS, "one_way"),
+    integer("dst", "the rank that receives; if it is src, the message is a copy", 1, kind="rank"),
+    choice("pattern", "both_ways: each to the other at once; ping_pong: there and back", PATTERNS, "one_way"),
     size("window", "messages in flight", 1),
     ASYNCHRONOUS,
 )
@@ -51,12 +51,12 @@ _PAIR_RULES = (
     Rule("dst", "be below the number of ranks (got {dst} of {ranks})", lambda p: p["dst"] < p["ranks"]),
     Rule(
         "pattern",
-        "be one_way where src is dst (got {pattern})",
+        "be one_way if src is dst (got {pattern})",
         lambda p: p["src"] != p["dst"] or p["pattern"] == "one_way",
     ),
     Rule(
         "asynchronous",
-        "be false for a ping_pong, which waits for itself",
+        "be false for a ping_pong, which waits for its own messages",
         lambda p: not (p["asynchronous"] and p["pattern"] == "ping_pong"),
     ),
 )
@@ -67,13 +67,14 @@ def _messages(p: Params) -> dict[str, TensorSpec]:
 
 
 def _pair_cost(p: Params) -> Cost:
-    """Of both_ways one direction, as nccl-tests counts it; of a ping_pong both, for they follow each other."""
+    """Count one direction for both_ways, as nccl-tests does, and both for a ping_pong, whose messages are
+    successive."""
     moved = p["window"] * elements(p, shared=False) * sizeof(p["dtype"])
     counted = 2 * moved if p["pattern"] == "ping_pong" else moved
     return Cost(None, moved, moved, Traffic(counted, float(counted), len({p["src"], p["dst"]})))
 
 
-def _got(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+def _p2p_reference(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
     if rank == p["dst"]:
         return (inputs[p["src"]]["x"],)
     if rank != p["src"] or p["pattern"] == "one_way":
@@ -108,7 +109,7 @@ def _p2p(p: Params, peers: Peers, x: Any) -> Exchange:
 
 
 def _steps(p: Params, peers: Peers, x: Any, out: Any) -> list[Callable[[], Any]]:
-    """What this end does, each when the one before is done."""
+    """Return the steps of this rank, each of which waits for the one before."""
     sends, one = peers.rank == p["src"], elements(p, shared=False)
     other = p["dst"] if sends else p["src"]
 
@@ -129,7 +130,7 @@ def _steps(p: Params, peers: Peers, x: Any, out: Any) -> list[Callable[[], Any]]
 
 
 def _senders_share(p: Params) -> int:
-    """Elements that each but the root brings: the whole buffer is what the root takes in."""
+    """Return the elements that each rank but the root sends: the whole buffer is what the root receives."""
     senders = max(1, group_size(p) - 1)
     return -(-int(p["size"]) // (sizeof(p["dtype"]) * senders))
 
@@ -143,7 +144,7 @@ def _others(p: Params) -> list[int]:
     return [rank for rank in range(group_size(p)) if rank != p["root"]]
 
 
-def _taken_in(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+def _incast_reference(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
     brought = by_rank(inputs)
     return (np.concatenate([brought[other] for other in _others(p)]),) if rank == p["root"] else ()
 
@@ -159,7 +160,7 @@ def _incast(p: Params, peers: Peers, x: Any) -> Exchange:
     return exchange(p, lambda later: receive(), lambda: (full,))
 
 
-def _sent_out(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+def _multicast_reference(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
     return () if rank == p["root"] else (inputs[p["root"]]["x"],)
 
 
@@ -177,25 +178,25 @@ def _multicast(p: Params, peers: Peers, x: Any) -> Exchange:
 OPERATORS = [
     communication(
         "p2p",
-        "one rank sends, another gets it; the others look on",
+        "one rank sends, another receives; the others are idle",
         _p2p,
         "torch.distributed.batch_isend_irecv",
         params=_PAIR,
         rules=_PAIR_RULES,
         inputs=_messages,
         cost=_pair_cost,
-        reference=_got,
+        reference=_p2p_reference,
         aliases=("sendrecv", "send_recv"),
     ),
     communication(
         "incast",
-        "all others send to the root at once; the size is what it takes in",
+        "all others send to the root at once; the size is what the root receives",
         _incast,
         params=(*COMMON, ROOT),
         rules=(OTHERS,),
         inputs=lambda p: {"x": spec(p, _senders_share(p))},
         cost=_incast_cost,
-        reference=_taken_in,
+        reference=_incast_reference,
     ),
     communication(
         "multicast",
@@ -205,6 +206,6 @@ OPERATORS = [
         rules=(OTHERS,),
         inputs=whole_buffer,
         cost=cost(once, shared=False, holds=(whole, whole)),
-        reference=_sent_out,
+        reference=_multicast_reference,
     ),
 ]

@@ -18,7 +18,7 @@ from opmark.operators._windows import (
     columns,
     has_axes,
     out_sizes,
-    padded,
+    pad_image,
     torch_function,
 )
 from opmark.schema import Implementation, Launch, Operator, Param, Params, Rule
@@ -28,11 +28,11 @@ from opmark.schema.param import flag, integer, real, shape, size
 
 def _sliding(p: Params, x: Any) -> Windows:
     axes = tuple(range(2, x.ndim))
-    return lambda value, function: function(columns(p, padded(p, x, value)), axis=axes)
+    return lambda value, function: function(columns(p, pad_image(p, x, value)), axis=axes)
 
 
 def _avg_reference(p: Params, x: Any) -> Any:
-    """Padding counts as zeros, or not at all."""
+    """Compute means, in which padding counts as zeros or not at all."""
     total = SUM.pooled(p, _sliding(p, x))
     if p["count_include_pad"]:
         return total / prod(p["kernel"])
@@ -40,7 +40,7 @@ def _avg_reference(p: Params, x: Any) -> Any:
     return total / SUM.pooled(p, _sliding(p, ones))
 
 
-def _slides(
+def _sliding_pool(
     kind: Kind,
     stem: str,
     dims: int,
@@ -61,14 +61,14 @@ def _slides(
         implementations=(implementation,),
         params=(_kernel(dims), STRIDE, *params),
         rules=(has_axes("kernel", dims), *rules),
-        # torch on a CPU has no means over three axes in 16 bits.
+        # On a CPU, torch has no 16-bit means over three axes.
         dtypes=FULL_PRECISION if dims == 3 and kind is not MAX else FLOATS,
         aliases=aliases,
     )
 
 
 def _functional(stem: str, dims: int, *options: str, first: tuple[str, ...] = ()) -> Implementation:
-    """torch's function of that name with the parameters that are called the same there."""
+    """Make an implementation that calls torch's function with the parameters that have the same names there."""
 
     def build(p: Params, x: Any) -> Launch:
         kernel = tuple(p["kernel"]) if dims > 1 else p["kernel"][0]
@@ -79,7 +79,7 @@ def _functional(stem: str, dims: int, *options: str, first: tuple[str, ...] = ()
 
 
 def _torch_sum(dims: int) -> Implementation:
-    """torch has no pool of sums: it is the mean with a divisor of one, which exists from two axes on."""
+    """Make an implementation by a mean with divisor 1, as torch has no sum pool; a divisor needs at least two axes."""
 
     def build(p: Params, x: Any) -> Launch:
         kernel, stride, padding = tuple(p["kernel"]), p["stride"], p["padding"]
@@ -96,36 +96,36 @@ def _kernel(dims: int) -> Param:
 
 
 STRIDE = size("stride", "step between two windows", 2)
-PADDING = integer("padding", "elements around the image that are not there", 0, kind="count")
+PADDING = integer("padding", "elements added on each side of the image", 0, kind="count")
 DILATION = size("dilation", "step between two elements of a window", 1)
-COUNT = flag("count_include_pad", "divide by the size of the kernel, also where it sees padding", default=True)
+COUNT = flag("count_include_pad", "divide by the size of the kernel even where it covers padding", default=True)
 NORM_TYPE = real("norm_type", "p of the p-norm", 2.0)
 
 PADS_HALF = Rule("padding", "be at most half of the kernel {kernel} (got {padding})",
                  lambda p: 2 * p["padding"] <= min(p["kernel"]))  # fmt: skip
-# Otherwise a window may lie in the padding on both sides and see nothing.
+# Otherwise all elements of a window may lie in the padding.
 SEES = Rule("dilation", "be at most the image {image} (got {dilation})", lambda p: p["dilation"] <= min(p["image"]))
 A_NORM = Rule("norm_type", "be at least 1 (got {norm_type})", lambda p: p["norm_type"] >= 1)
 
 
 def _max(dims: int, *aliases: str) -> Operator:
     torch_max = _functional("max_pool", dims, "stride", "padding", "dilation")
-    return _slides(MAX, "max_pool", dims, (PADDING, DILATION), (PADS_HALF, SEES, FITS), torch_max, aliases)
+    return _sliding_pool(MAX, "max_pool", dims, (PADDING, DILATION), (PADS_HALF, SEES, FITS), torch_max, aliases)
 
 
 def _avg(dims: int, *aliases: str) -> Operator:
     torch_avg = _functional("avg_pool", dims, "stride", "padding", "count_include_pad")
     rules = (PADS_HALF, FITS_UNDILATED)
-    return _slides(AVG, "avg_pool", dims, (PADDING, COUNT), rules, torch_avg, aliases, _avg_reference)
+    return _sliding_pool(AVG, "avg_pool", dims, (PADDING, COUNT), rules, torch_avg, aliases, _avg_reference)
 
 
 def _sum(dims: int, *aliases: str) -> Operator:
-    return _slides(SUM, "sum_pool", dims, (PADDING,), (PADS_HALF, FITS_UNDILATED), _torch_sum(dims), aliases)
+    return _sliding_pool(SUM, "sum_pool", dims, (PADDING,), (PADS_HALF, FITS_UNDILATED), _torch_sum(dims), aliases)
 
 
 def _lp(dims: int, *aliases: str) -> Operator:
     torch_lp = _functional("lp_pool", dims, "stride", first=("norm_type",))
-    return _slides(NORM, "lp_pool", dims, (NORM_TYPE,), (A_NORM, FITS_UNDILATED), torch_lp, aliases)
+    return _sliding_pool(NORM, "lp_pool", dims, (NORM_TYPE,), (A_NORM, FITS_UNDILATED), torch_lp, aliases)
 
 
 OPERATORS = (

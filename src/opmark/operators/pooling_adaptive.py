@@ -1,4 +1,4 @@
-"""Pools that are told the size of the output: global ones, with one window an image, and adaptive ones."""
+"""Pools with a given output size: global ones, with one window per image, and adaptive ones."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def _torch_adaptive(stem: str, dims: int, out: Callable[[Params], tuple[int, ...
     return torch(build, f"torch.nn.functional.{name}")
 
 
-def _adapted(p: Params, x: Any) -> Windows:
-    """Axis by axis, which is the same for a maximum and, as windows are rectangles, for a mean."""
+def _adaptive_windows(p: Params, x: Any) -> Windows:
+    """Pool axis by axis, which is exact for a maximum and, as windows are rectangles, for a mean."""
 
     def windows(padding: float, function: Callable[..., Any]) -> Any:
         found = x
@@ -74,17 +74,17 @@ def _values(p: Params) -> int:
 def _adaptive(kind: Kind, stem: str, dims: int, *aliases: str) -> Operator:
     return pool(
         f"adaptive_{stem}_pool{dims}d",
-        f"{kind.says} of each of so many windows of an image of {AXES[dims]}",
+        f"{kind.says} of each window of an image divided into `out` windows, of {AXES[dims]}",
         kind,
         dims,
         out=lambda p: tuple(p["out"]),
         values=_values,
-        reference=lambda p, x: kind.pooled(p, _adapted(p, x)),
+        reference=lambda p, x: kind.pooled(p, _adaptive_windows(p, x)),
         implementations=(_torch_adaptive(stem, dims, lambda p: tuple(p["out"])),),
         params=(shape("out", f"{AXES[dims]} of the output"),),
         preset={"out": [7] * dims},
         rules=(has_axes("out", dims),),
-        # torch on a CPU adds up the mean over three axes in the type of x: no digits are left of it in 16 bits.
+        # On a CPU, torch sums the mean over three axes in the type of x, which loses all digits in 16 bits.
         dtypes=FULL_PRECISION if dims == 3 and kind is AVG else FLOATS,
         aliases=aliases,
     )

@@ -1,4 +1,4 @@
-"""The way back from a max pool: each value to where it was found, zeros elsewhere."""
+"""The inverse of a max pool: each value goes to the index where it was found, zeros elsewhere."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, shape
 
 
-def _pooled(p: Params) -> tuple[int, ...]:
+def _pooled_sizes(p: Params) -> tuple[int, ...]:
     return tuple(n // k for n, k in zip(p["image"], p["kernel"], strict=True))
 
 
-def _found(p: Params, generator: Any) -> Any:
-    """Indices as a max pool gives them: somewhere in each window, counted over the whole image."""
-    sizes = (p["batch"], p["channels"], *_pooled(p))
-    grid = np.meshgrid(*(np.arange(n) * k for n, k in zip(_pooled(p), p["kernel"], strict=True)), indexing="ij")
+def _pool_indices(p: Params, generator: Any) -> Any:
+    """Return indices as a max pool does: a random place in each window, as an index into the whole image."""
+    sizes = (p["batch"], p["channels"], *_pooled_sizes(p))
+    grid = np.meshgrid(*(np.arange(n) * k for n, k in zip(_pooled_sizes(p), p["kernel"], strict=True)), indexing="ij")
     at = [start + generator.integers(0, k, sizes) for start, k in zip(grid, p["kernel"], strict=True)]
     return np.ravel_multi_index(tuple(at), tuple(p["image"]))
 
 
 def _inputs(p: Params) -> dict[str, TensorSpec]:
-    sizes = (p["batch"], p["channels"], *_pooled(p))
+    sizes = (p["batch"], p["channels"], *_pooled_sizes(p))
     return {
         "x": TensorSpec(sizes, p["dtype"]),
-        "indices": TensorSpec(sizes, "int64", 0, prod(p["image"]), make=partial(_found, p)),
+        "indices": TensorSpec(sizes, "int64", 0, prod(p["image"]), make=partial(_pool_indices, p)),
     }
 
 
 def _sizes(p: Params) -> tuple[int, int, int]:
-    return planes(p) * prod(_pooled(p)), planes(p) * prod(p["image"]), sizeof(p["dtype"])
+    return planes(p) * prod(_pooled_sizes(p)), planes(p) * prod(p["image"]), sizeof(p["dtype"])
 
 
 def _cost(p: Params) -> Cost:
@@ -46,7 +46,7 @@ def _cost(p: Params) -> Cost:
 
 
 def _backward_cost(p: Params) -> Cost:
-    """Of the incoming gradient only what the indices point at is read."""
+    """Only the elements of the incoming gradient that the indices point at are read."""
     values, _, nbytes = _sizes(p)
     return Cost(0, values * (nbytes + INDEX_BYTES), values * nbytes)
 
@@ -67,7 +67,7 @@ def _operator(dims: int, *aliases: str) -> Operator:
 
     return Operator(
         name=name,
-        summary=f"the way back from a max pool: values to where they were in an image of {AXES[dims]}, else zeros",
+        summary=f"the inverse of a max pool: values at their indices in an image of {AXES[dims]}, else zeros",
         category="pooling",
         params=(*image_params(dims), shape("kernel", f"{AXES[dims]} of a window", [2] * dims), dtype(*FLOATS)),
         inputs=_inputs,
@@ -78,7 +78,7 @@ def _operator(dims: int, *aliases: str) -> Operator:
         rules=(
             has_axes("image", dims),
             has_axes("kernel", dims),
-            Rule("kernel", "fit into the image {image} (got {kernel})", lambda p: min(_pooled(p)) >= 1),
+            Rule("kernel", "fit into the image {image} (got {kernel})", lambda p: min(_pooled_sizes(p)) >= 1),
         ),
         gradients=("x",),
         implementations=(formula(_reference), torch(build, f"torch.nn.functional.{name}")),

@@ -1,4 +1,4 @@
-"""Products of other kinds: of tensors, of three matrices, of Kronecker's kind."""
+"""Other products: tensordot, Kronecker and Khatri-Rao products, bilinear, and chains of three matrices."""
 
 from __future__ import annotations
 
@@ -108,12 +108,13 @@ def _bilinear(p: Params, x: Any, y: Any, weight: Any, bias: Any) -> Any:
 
 
 def _bilinear_flops(p: Params) -> int:
-    """x with every matrix of the weight, 2 B O I J; the result with y, 2 B O J; the bias, B O."""
+    """Count x times every matrix of the weight (2 B O I J), the result times y (2 B O J), and the bias (B O)."""
     return int(p["B"] * p["O"] * (2 * p["I"] * p["J"] + 2 * p["J"] + 1))
 
 
 def _bilinear_backward_flops(p: Params) -> int:
-    """Three sums of B O I J products, for x, y and the weight, each after B O I or B O J products; and the bias."""
+    """Count three sums of B O I J products for x, y and the weight, each after B O I or B O J products; and the
+    bias."""
     return int(p["B"] * p["O"] * (6 * p["I"] * p["J"] + 2 * p["I"] + p["J"] + 1))
 
 
@@ -145,7 +146,7 @@ BILINEAR = product(
 
 
 def _chain_flops(p: Params) -> int:
-    """In the cheaper of the two orders, which is what both frameworks find."""
+    """Count the cheaper of the two orders, which both frameworks choose."""
     i, j, k, n = p["sizes"]
     return int(2 * min(i * j * k + i * k * n, j * k * n + i * j * n))
 
@@ -171,10 +172,10 @@ MULTI_DOT = product(
     gradients=("a", "b", "c"),
     out=lambda p: p["sizes"][0] * p["sizes"][3],
     flops=_chain_flops,
-    backward_flops=lambda p: 2 * _chain_flops(p),  # two products for each
+    backward_flops=lambda p: 2 * _chain_flops(p),  # two products for each forward one
     reference=lambda p, a, b, c: np.linalg.multi_dot([a, b, c]),
     tolerance=Tolerance(
-        # Of 16-bit types the product in the middle is rounded too.
+        # In 16-bit types the first product is rounded too.
         terms=lambda p: p["sizes"][1] * p["sizes"][2],
         magnitude=lambda p: (p["sizes"][1] * p["sizes"][2] / 27) ** 0.5,
     ),

@@ -36,13 +36,13 @@ def _inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _cost(p: Params) -> Cost:
-    """Products and sums; scales and bias are not counted, as is the custom."""
+    """Count products and sums; scales and bias are by convention not counted."""
     written = tokens(p) * p["new_hidden_size"]
     return Cost(2 * written * p["hidden_size"], nbytes(_inputs(p).values()), written * sizeof(out_dtype(p)))
 
 
 def _quant_matmul(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any, bias: Any = 0) -> Any:
-    """In float64 whatever comes: sums of so many products of 8 bits are exact there."""
+    """Compute in float64, where sums of products of 8-bit numbers are exact."""
     return x.astype(np.float64) @ weight.astype(np.float64).T * x_scale[:, None] * w_scale + bias
 
 
@@ -59,7 +59,7 @@ def _torch(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any, bias: Any
 
 QUANT_MATMUL = Operator(
     name="quant_matmul",
-    summary="x weight' of 8-bit numbers, with a scale a token and a scale a column",
+    summary="x weight' of 8-bit numbers, with a scale per token and a scale per column",
     category="gemm",
     params=(*TOKENS, *SIZES, flag("has_bias", "add a vector in float32"), dtype("int8", FP8, default="int8"), OUT),
     inputs=_inputs,
@@ -116,7 +116,7 @@ def _torch_group(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any) -> 
 
 QUANT_GROUP_GEMM_REDUCE_SUM = Operator(
     name="quant_group_gemm_reduce_sum",
-    summary="the sum over groups of x weight' of 8-bit numbers, each with a scale a token and a scale a column",
+    summary="the sum over groups of x weight' of 8-bit numbers, each with a scale per token and a scale per column",
     category="gemm",
     params=(
         size("num_tokens", "tokens of all ranks"),

@@ -1,4 +1,4 @@
-"""quantize and dequantize: with scales that are known before."""
+"""quantize and dequantize with given scales."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, numpy, torch
 from opmark.operators._pointwise import PRESETS, SHAPE
-from opmark.operators._rounded import STEPS, either_side
+from opmark.operators._rounded import STEPS, accept_either_neighbour
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.cost import nbytes
 from opmark.schema.dtype import sizeof
@@ -17,9 +17,9 @@ from opmark.schema.param import choice, dtype, integer
 LOWEST, HIGHEST = -128, 127
 PARAMS = (
     SHAPE,
-    choice("per", "what has a scale of its own: the tensor, or each channel along the last axis",
+    choice("per", "one scale for the whole tensor, or one per channel along the last axis",
            ("channel", "tensor"), "channel"),
-    integer("zero_point", "the whole number that stands for zero", 0),
+    integer("zero_point", "the integer that stands for zero", 0),
     dtype("float32", "float16", "bfloat16"),
 )  # fmt: skip
 RULES = (
@@ -33,7 +33,7 @@ def _scale(p: Params) -> TensorSpec:
 
 
 def _flops(p: Params) -> int:
-    """A product or quotient; and a sum where zero is not at 0."""
+    """Count a product or quotient per element, and a sum if zero_point is not 0."""
     return prod(p["shape"]) * (2 if p["zero_point"] else 1)
 
 
@@ -42,7 +42,7 @@ def _quantize_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _numbers(p: Params, x: Any, scale: Any) -> Any:
-    """Not yet rounded."""
+    """Return the numbers before rounding."""
     return np.clip(x / scale + p["zero_point"], LOWEST, HIGHEST)
 
 
@@ -77,7 +77,7 @@ QUANTIZE = Operator(
     rules=RULES,
     implementations=(numpy(_numpy_quantize), torch(_torch_quantize)),
     result_dtype=lambda _: "int8",
-    observe=either_side(_numbers),
+    observe=accept_either_neighbour(_numbers),
     aliases=("quantize_per_tensor", "quantize_per_channel", "QuantizeLinear", "quantize_v2"),
 )
 

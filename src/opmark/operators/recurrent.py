@@ -1,9 +1,8 @@
 """Recurrent networks over whole sequences: rnn, lstm, gru; one layer or several, one direction or both.
 
-All weights come in one vector, as in MXNet and cuDNN: for each layer and direction w_ih and w_hh, then for each of them
-b_ih and b_hh. So frameworks that want them in one piece find them so, and the gradient is one tensor whatever the
-number of layers.
-"""
+All weights are in one vector, as in MXNet and cuDNN: w_ih and w_hh for each layer and direction, then b_ih and b_hh for
+each of them. This suits frameworks that want them in one piece, and the gradient is one tensor for any number of
+layers."""
 
 from __future__ import annotations
 
@@ -27,21 +26,21 @@ def _directions(p: Params) -> int:
 
 
 def _widths(p: Params) -> list[int]:
-    """Elements of what goes into each layer and direction."""
+    """Return the input size of each layer and direction."""
     directions = _directions(p)
     first, others = int(p["input_size"]), int(directions * p["hidden_size"])
     return [first] * directions + [others] * (directions * (int(p["layers"]) - 1))
 
 
 def _pieces(p: Params, gates: Gates) -> list[TensorSpec]:
-    """What the vector of weights consists of."""
+    """Return the parts of the vector of weights."""
     rows, widths = gates.number * p["hidden_size"], _widths(p)
     matrices = [matrix(p, (rows, n)) for width in widths for n in (width, p["hidden_size"])]
     return matrices + [bias(p, rows)] * 2 * len(widths)
 
 
 def _split(p: Params, pieces: list[Any]) -> list[tuple[Any, Any, Any, Any]]:
-    """(w_ih, w_hh, b_ih, b_hh) of each layer and direction."""
+    """Return (w_ih, w_hh, b_ih, b_hh) of each layer and direction."""
     half = len(pieces) // 2
     return [(*pieces[i : i + 2], *pieces[half + i : half + i + 2]) for i in range(0, half, 2)]
 
@@ -71,13 +70,13 @@ def _inputs(gates: Gates) -> Callable[[Params], dict[str, TensorSpec]]:
 
 
 def _outputs_bytes(p: Params, gates: Gates) -> int:
-    """The top layer's states of all steps, and all layers' last states."""
+    """Return the bytes of the top layer's states after all steps, and of all layers' last states."""
     steps = p["seq_len"] + p["layers"] * len(gates.states)
     return int(steps * _directions(p) * p["batch"] * p["hidden_size"] * sizeof(p["dtype"]))
 
 
 def _cost(gates: Gates) -> Callable[[Params], Cost]:
-    """Each weight is read once: a network that keeps them at hand from step to step comes near to that."""
+    """Return a cost function in which each weight is read once, as if it stayed in a cache between steps."""
 
     def cost(p: Params) -> Cost:
         flops = sum(products(p, gates, width) + unit_flops(p, gates) for width in _widths(p))
@@ -87,8 +86,8 @@ def _cost(gates: Gates) -> Callable[[Params], Cost]:
 
 
 def _backward_cost(gates: Gates) -> Callable[[Params], Cost]:
-    """Each product twice, for either factor. In: all inputs, the outputs and their gradients; what gates and layers
-    between were is taken as computed again, and not as read."""
+    """Return a cost function with each product counted twice, once for each factor. All inputs, the outputs and their
+    gradients are read; values of gates and inner layers are assumed to be recomputed."""
 
     def cost(p: Params) -> Cost:
         everything = nbytes(_inputs(gates)(p).values())
@@ -122,7 +121,7 @@ def _unpack(weights: Any, pieces: list[TensorSpec]) -> list[Any]:
 
 
 def _run(p: Params, gates: Gates, x: Any, state: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
-    """One direction of one layer: the state h after every step, and all of the state after the last one."""
+    """Run one direction of one layer: return the state h after every step, and the whole state after the last one."""
     outputs = []
     for x_part in x @ w_ih.T + b_ih:
         state = gates.step(p, x_part, state, w_hh, b_hh)
@@ -147,7 +146,7 @@ def _torch(gates: Gates, name: Callable[[Params], str]) -> Callable[..., Launch]
         made = views()
 
         def launch() -> Any:
-            # Where there are gradients, views are made in the call, so that they find their way to the vector.
+            # If gradients are needed, the call itself makes the views, so that autograd reaches the vector.
             train = torch.is_grad_enabled()
             return network(views() if train else made, train=train, batch_first=False, **options)
 
@@ -168,8 +167,8 @@ def _row(gates: Gates, name: str, summary: str, aliases: tuple[str, ...], *param
             size("batch", "sequences"),
             size("input_size", "elements of an input"),
             size("hidden_size", "elements of a state"),
-            size("layers", "layers, each of which reads what the one before has put out", 1),
-            flag("bidirectional", "a second network reads the sequence from its end"),
+            size("layers", "layers; each reads the output of the one before", 1),
+            flag("bidirectional", "a second network reads the sequence backwards"),
             *params,
             dtype(*FLOATS),
         ),
@@ -177,8 +176,8 @@ def _row(gates: Gates, name: str, summary: str, aliases: tuple[str, ...], *param
         cost=_cost(gates),
         backward_cost=_backward_cost(gates),
         reference=reference,
-        # States and their gradients are rounded at every gate of every step, not once: twice the error of one result.
-        # A state may also come out much smaller than those it was blended of; the first ones lie between -1 and 1.
+        # States and their gradients are rounded at every gate of every step, so the error is twice that of one
+        # rounding. A state may also be much smaller than those it was mixed from; the first ones lie between -1 and 1.
         tolerance=Tolerance(
             terms=lambda p: max(_widths(p)) + int(p["hidden_size"]), magnitude=lambda p: 3**-0.5, factor=2.0
         ),

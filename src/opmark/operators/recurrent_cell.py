@@ -14,7 +14,7 @@ from opmark.schema.dtype import FLOATS
 from opmark.schema.param import choice, dtype, size
 
 WEIGHTS = ("w_ih", "w_hh", "b_ih", "b_hh")
-NONLINEARITY = choice("nonlinearity", "what the sum goes through", ("tanh", "relu"), "tanh")
+NONLINEARITY = choice("nonlinearity", "activation of the sum", ("tanh", "relu"), "tanh")
 
 
 def _inputs(gates: Gates) -> Callable[[Params], dict[str, TensorSpec]]:
@@ -42,8 +42,8 @@ def _cost(gates: Gates) -> Callable[[Params], Cost]:
 
 
 def _backward_cost(gates: Gates) -> Callable[[Params], Cost]:
-    """Each product twice, for either factor. In: all inputs, the gradients of the new state; what the gates were is
-    taken as computed again, and not as read."""
+    """Return a cost function with each product counted twice, once for each factor. All inputs and the gradients of the
+    new state are read; values of gates are assumed to be recomputed."""
 
     def cost(p: Params) -> Cost:
         specs = _inputs(gates)(p)

@@ -1,4 +1,4 @@
-"""Regions of an image as small images of one size: roi_pooling, roi_align."""
+"""Pooling of regions of an image to one size: roi_pooling, roi_align."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, torch
-from opmark.operators._pool import keeping_order, spans
+from opmark.operators._pool import order_preserving, spans
 from opmark.operators._windows import AXES, FULL_PRECISION, Positions, has_axes
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof
@@ -24,7 +24,7 @@ def _outputs(p: Params) -> int:
 
 
 def _some_regions(p: Params, generator: Any) -> Any:
-    """Image, left, top, right and bottom: pixels, the last ones included."""
+    """Return random regions: image, left, top, right and bottom in pixels, the last ones included."""
     (height, width), (tall, wide), n = p["image"], p["region"], p["regions"]
     top, left = generator.integers(0, height - tall + 1, n), generator.integers(0, width - wide + 1, n)
     return np.stack([generator.integers(0, p["batch"], n), left, top, left + wide - 1, top + tall - 1], axis=1)
@@ -36,14 +36,14 @@ def _pooling_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _pooling_cost(p: Params) -> Cost:
-    """Comparisons are no floating-point work; of the images only the regions are read, and a pixel at most once."""
+    """Comparisons are not counted; only the regions of the images are read, each pixel at most once."""
     nbytes = sizeof(p["dtype"])
     touched = min(_image(p).elements, p["regions"] * p["channels"] * prod(p["region"]))
     return Cost(0, touched * nbytes + _roi_bytes(p, "int64"), _outputs(p) * nbytes)
 
 
 def _pooling_backward(p: Params) -> Cost:
-    """Incoming gradients are added where the largest values were, which frameworks remember by their index."""
+    """Incoming gradients are added at the largest values, whose indices frameworks store."""
     nbytes = sizeof(p["dtype"]) + sizeof("int64")
     return Cost(_outputs(p), _outputs(p) * nbytes + _roi_bytes(p, "int64"), _image(p).nbytes)
 
@@ -52,7 +52,7 @@ def _roi_bytes(p: Params, kind: str) -> int:
     return int(5 * p["regions"] * sizeof(kind))
 
 
-def _pooled(p: Params, x: Any, rois: Any) -> Any:
+def _pool_reference(p: Params, x: Any, rois: Any) -> Any:
     out = np.empty((p["regions"], p["channels"], *p["out"]), x.dtype)
     for i, (image, left, top, right, bottom) in enumerate(rois):
         region = x[image, :, top : bottom + 1, left : right + 1]
@@ -63,20 +63,20 @@ def _pooled(p: Params, x: Any, rois: Any) -> Any:
 
 
 def _torch_pooling(p: Params, x: Any, rois: Any) -> Launch:
-    """All bins of all regions are gathered at once; a bin that is smaller than the largest repeats its last pixel."""
+    """Gather all bins of all regions at once; a bin that is smaller than the largest repeats its last pixel."""
     import torch as framework
 
-    def counted(n: int) -> Any:
+    def steps(n: int) -> Any:
         return framework.arange(n, device=x.device)
 
-    bins = [counted(out) for out in p["out"]]
+    bins = [steps(out) for out in p["out"]]
     within = [
-        counted(max(span.stop - span.start for span in spans(n, out)))
+        steps(max(span.stop - span.start for span in spans(n, out)))
         for n, out in zip(p["region"], p["out"], strict=True)
     ]
 
     def pixels(axis: int, first: Any, last: Any) -> Any:
-        """regions x bins x pixels of a bin"""
+        """Return indices [regions, bins, pixels of a bin]."""
         n, out, i = (last - first + 1)[:, None], p["out"][axis], bins[axis]
         start, stop = i * n // out, -(-(i + 1) * n // out)
         return first[:, None, None] + framework.minimum(start[..., None] + within[axis], stop[..., None] - 1)
@@ -124,19 +124,19 @@ ROI_POOLING = Operator(
     inputs=_pooling_inputs,
     cost=_pooling_cost,
     backward_cost=_pooling_backward,
-    reference=_pooled,
+    reference=_pool_reference,
     presets=PRESETS,
     rules=RULES,
     gradients=("x",),
-    direction=keeping_order,
-    implementations=(formula(_pooled), torch(_torch_pooling)),
+    direction=order_preserving,
+    implementations=(formula(_pool_reference), torch(_torch_pooling)),
     partial=True,
     aliases=("ROIPooling", "roi_pool", "RoIPool"),
 )
 
 
 def _some_boxes(p: Params, generator: Any) -> Any:
-    """Image, left, top, right and bottom, anywhere between pixels."""
+    """Return random boxes: image, left, top, right and bottom, anywhere between pixels."""
     (height, width), (tall, wide), n = p["image"], p["region"], p["regions"]
     top, left = generator.uniform(0, height - tall, n), generator.uniform(0, width - wide, n)
     return np.stack([generator.integers(0, p["batch"], n), left, top, left + wide, top + tall], axis=1)
@@ -148,34 +148,34 @@ def _align_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _align_touched(p: Params) -> int:
-    """Bytes of the images: two neighbours of each sample along an axis, at most all pixels that a region overlaps, and
-    a pixel at most once."""
+    """Return the bytes of the images that are read: two neighbours of each sample along an axis, at most all pixels of
+    a region, and each pixel at most once."""
     sides = zip(p["region"], p["out"], strict=True)
     each = prod(min(2 * out * p["samples"], n + 1) for n, out in sides)
     return int(min(_image(p).elements, p["regions"] * p["channels"] * each) * sizeof(p["dtype"]))
 
 
 def _align_cost(p: Params) -> Cost:
-    """For each sample four products and their sum, and the sum of the samples."""
+    """Count four products and their sum for each sample, and the sum of the samples."""
     flops = 9 * p["samples"] ** 2 * _outputs(p)
     return Cost(flops, _align_touched(p) + _roi_bytes(p, p["dtype"]), _outputs(p) * sizeof(p["dtype"]))
 
 
 def _align_backward(p: Params) -> Cost:
-    """A share of each incoming gradient is added to four pixels of each sample."""
+    """Count adding a share of each incoming gradient to the four pixels of each sample."""
     flops = (8 * p["samples"] ** 2 + 1) * _outputs(p)
     return Cost(flops, _outputs(p) * sizeof(p["dtype"]) + _roi_bytes(p, p["dtype"]), _image(p).nbytes)
 
 
 def _share(p: Params, axis: int, first: float, last: float) -> Any:
-    """A matrix of out x image: how much of each row (or column) is in each bin."""
+    """Return a matrix [out, image]: the weight of each row (or column) in each bin."""
     n, out, samples = p["image"][axis], p["out"][axis], p["samples"]
     at = first - 0.5 + (np.arange(out * samples) + 0.5) * (last - first) / (out * samples)
     weights = np.maximum(0.0, 1 - np.abs(np.clip(at, 0, n - 1)[:, None] - np.arange(n)))
     return weights.reshape(out, samples, n).mean(axis=1)
 
 
-def _aligned(p: Params, x: Any, rois: Any) -> Any:
+def _align_reference(p: Params, x: Any, rois: Any) -> Any:
     out = np.empty((p["regions"], p["channels"], *p["out"]), x.dtype)
     for i, (image, left, top, right, bottom) in enumerate(rois):
         out[i] = _share(p, 0, top, bottom) @ x[int(image)] @ _share(p, 1, left, right).T
@@ -183,7 +183,7 @@ def _aligned(p: Params, x: Any, rois: Any) -> Any:
 
 
 def _torch_align(p: Params, x: Any, rois: Any) -> Launch:
-    """The four neighbours of all samples of all regions are gathered, one after the other."""
+    """Gather the four neighbours of all samples of all regions, one neighbour at a time."""
     import torch as framework
 
     samples = p["samples"]
@@ -213,18 +213,18 @@ def _torch_align(p: Params, x: Any, rois: Any) -> Launch:
 
 ROI_ALIGN = Operator(
     name="roi_align",
-    summary="the mean of samples in each bin of each region of an image, bilinear between pixels",
+    summary="mean of samples in each bin of each region of an image, interpolated bilinearly",
     category="pooling",
     params=(*PARAMS, size("samples", "samples of a bin along each axis", 2), dtype(*FULL_PRECISION)),
     inputs=_align_inputs,
     cost=_align_cost,
     backward_cost=_align_backward,
-    reference=_aligned,
+    reference=_align_reference,
     tolerance=Positions(),
     presets=PRESETS,
     rules=RULES,
     gradients=("x",),
-    implementations=(formula(_aligned), torch(_torch_align)),
+    implementations=(formula(_align_reference), torch(_torch_align)),
     partial=True,
     aliases=("ROIAlign", "RoIAlign"),
 )

@@ -1,4 +1,4 @@
-"""Larger images out of smaller ones: nearest, linear and cubic, axis by axis."""
+"""Upsampling of images: nearest, linear and cubic, axis by axis."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, flag, shape, size
 
 Taps = Callable[[int, int, bool], Sequence[tuple[Any, Any]]]
-"""taps(image, out, align_corners): along one axis, indices of elements and their weights in each element of the
-output; added up they make it."""
+"""taps(image, out, align_corners) returns (indices, weights) along one axis: an output element is the sum of the
+elements at these indices times their weights."""
 
 
 def _nearest(image: int, out: int, align_corners: bool) -> Sequence[tuple[Any, Any]]:
@@ -24,7 +24,7 @@ def _nearest(image: int, out: int, align_corners: bool) -> Sequence[tuple[Any, A
 
 
 def _positions(image: int, out: int, align_corners: bool) -> Any:
-    """Where in the input the elements of the output lie: corners on corners, or edges on edges."""
+    """Return the positions of output elements in the input: corners on corners, or edges on edges."""
     if align_corners:
         return np.arange(out) * ((image - 1) / (out - 1) if out > 1 else 0.0)
     return (np.arange(out) + 0.5) * (image / out) - 0.5
@@ -37,14 +37,14 @@ def _linear(image: int, out: int, align_corners: bool) -> Sequence[tuple[Any, An
 
 
 def _cubic(image: int, out: int, align_corners: bool) -> Sequence[tuple[Any, Any]]:
-    """Of what would lie outside, the element at the border is taken."""
+    """Use the border element for indices outside the image."""
     at = _positions(image, out, align_corners)
     low = np.floor(at).astype(int)
     return [(np.clip(low + i, 0, image - 1), _keys(np.abs(at - low - i))) for i in (-1, 0, 1, 2)]
 
 
 def _keys(x: Any, a: float = -0.75) -> Any:
-    """The kernel of Keys with the parameter that frameworks agree on."""
+    """Return Keys' cubic kernel, with the parameter that frameworks use."""
     near = (a + 2) * x**3 - (a + 3) * x**2 + 1
     far = a * (x**3 - 5 * x**2 + 8 * x - 4)
     return np.where(x <= 1, near, far)
@@ -61,10 +61,10 @@ def _sizes(p: Params) -> tuple[int, int, int]:
 
 GROWS = Rule("out", "be at least the image {image} (got {out})",
              lambda p: all(out >= n for out, n in zip(p["out"], p["image"], strict=True)))  # fmt: skip
-# Otherwise an element may lie right between two others, and rounding decides which of them is nearer.
+# Otherwise an element may lie half-way between two others, and rounding decides which is nearer.
 WHOLE = Rule("out", "be a multiple of the image {image} along each axis (got {out})",
              lambda p: all(out % n == 0 for out, n in zip(p["out"], p["image"], strict=True)))  # fmt: skip
-CORNERS = flag("align_corners", "the corners' centres coincide; otherwise their outer edges do")
+CORNERS = flag("align_corners", "the centres of the corner pixels coincide; otherwise their outer edges do")
 
 
 def _params(dims: int, more: tuple[Param, ...]) -> tuple[Param, ...]:
@@ -79,7 +79,7 @@ def _params(dims: int, more: tuple[Param, ...]) -> tuple[Param, ...]:
 
 
 def _operator(mode: str, dims: int, count: int, taps: Taps, *aliases: str) -> Operator:
-    """`count`: elements of the input that one of the output is computed from, along an axis."""
+    """Make an operator; `count` is the number of input elements along an axis that make one output element."""
     nearest = count == 1
 
     def reference(p: Params, x: Any) -> Any:
@@ -94,7 +94,7 @@ def _operator(mode: str, dims: int, count: int, taps: Taps, *aliases: str) -> Op
         return Cost(0 if nearest else 2 * count**dims * written, read * nbytes, written * nbytes)
 
     def backward_cost(p: Params) -> Cost:
-        """Each incoming gradient is added to those elements, times their weights."""
+        """Each incoming gradient is added to its input elements, times their weights."""
         read, written, nbytes = _sizes(p)
         return Cost(written if nearest else 2 * count**dims * written, written * nbytes, read * nbytes)
 

@@ -1,4 +1,4 @@
-"""Collectives around one rank, the root: broadcast, reduce, gather, scatter. What is not said to go there goes out."""
+"""Collectives with a root: broadcast, reduce, gather, scatter."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from opmark.operators._exchange import (
     finite_calls,
     once,
     others,
-    overwritten,
     own_part,
     parts,
-    reduced,
+    prepare_output,
+    reduce_arrays,
     share,
     shared_buffer,
     spans,
@@ -45,7 +45,7 @@ def _broadcast(p: Params, peers: Peers, x: Any) -> Exchange:
     import torch.distributed as dist
 
     root, group = peers.world_rank(p["root"]), peers.group
-    out, restore = overwritten(p, x)
+    out, restore = prepare_output(p, x)
     copies = out is not x and peers.rank == p["root"]
 
     def begin(later: bool) -> Any:
@@ -56,16 +56,16 @@ def _broadcast(p: Params, peers: Peers, x: Any) -> Exchange:
     return exchange(p, begin, lambda: (out,), restore)
 
 
-def _reduced(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
-    return (reduced(p, by_rank(inputs)),) if rank == p["root"] else ()
+def _reduce_reference(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+    return (reduce_arrays(p, by_rank(inputs)),) if rank == p["root"] else ()
 
 
 def _reduce(p: Params, peers: Peers, x: Any) -> Exchange:
-    """Buffers of other ranks may hold anything afterwards (gloo leaves partial sums there): they are put back too."""
+    """Restore the buffers of all ranks: other ranks' may hold anything afterwards (gloo leaves partial sums)."""
     import torch.distributed as dist
 
     root, group, op = peers.world_rank(p["root"]), peers.group, torch_op(p)
-    out, restore = overwritten(p, x)
+    out, restore = prepare_output(p, x)
 
     def begin(later: bool) -> Any:
         if out is not x:
@@ -76,7 +76,7 @@ def _reduce(p: Params, peers: Peers, x: Any) -> Exchange:
     return exchange(p, begin, lambda: outputs, restore, finite_calls(p))
 
 
-def _gathered(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+def _gather_reference(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
     return (np.concatenate(by_rank(inputs)),) if rank == p["root"] else ()
 
 
@@ -94,7 +94,7 @@ def _gather(p: Params, peers: Peers, x: Any) -> Exchange:
     return exchange(p, begin, lambda: (full,) if here else ())
 
 
-def _scattered(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+def _scatter_reference(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
     return (inputs[p["root"]]["x"][spans(parts(p))[rank]],)
 
 
@@ -131,7 +131,7 @@ OPERATORS = [
         params=(*COMMON, ROOT, OP, OVERWRITES, ASYNCHRONOUS),
         inputs=whole_buffer,
         cost=cost(once, shared=False, holds=(whole, whole)),
-        reference=_reduced,
+        reference=_reduce_reference,
         tolerance=ADDING_UP,
     ),
     communication(
@@ -142,7 +142,7 @@ OPERATORS = [
         params=(*COMMON, ROOT, ASYNCHRONOUS),
         inputs=own_part,
         cost=cost(others, shared=True, holds=(share, whole)),
-        reference=_gathered,
+        reference=_gather_reference,
     ),
     communication(
         "scatter_ranks",
@@ -152,6 +152,6 @@ OPERATORS = [
         params=(*COMMON, ROOT, ASYNCHRONOUS),
         inputs=shared_buffer,
         cost=cost(others, shared=True, holds=(whole, share)),
-        reference=_scattered,
+        reference=_scatter_reference,
     ),
 ]

@@ -1,4 +1,4 @@
-"""rotary_embedding: queries and keys turned by an angle that grows with their position."""
+"""rotary_embedding: rotate queries and keys by an angle that grows with their position."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def _rope_dim(p: Params) -> int:
     return int(p["rope_dim"] or p["head_dim"] - p["rope_offset"])
 
 
-def _turned(p: Params) -> int:
-    """Heads of queries and of keys; those of values stay."""
+def _rotated_heads(p: Params) -> int:
+    """Return the number of heads that are rotated: queries and keys, not values."""
     return int(p["q_heads"] + p["kv_heads"])
 
 
 def _table(p: Params, wave: str, generator: Any) -> Any:
-    """cos or sin of position x frequency, each frequency once for either half."""
+    """Return cos or sin of position x frequency, with the frequencies repeated for both halves."""
     half = _rope_dim(p) // 2
     frequencies = _BASE ** (-np.arange(half) / half)
     angles = np.outer(np.arange(max(Sequences.of(p).kv)), frequencies)
@@ -36,27 +36,27 @@ def _inputs(p: Params) -> dict[str, TensorSpec]:
     sequences = Sequences.of(p)
     table = (max(sequences.kv), _rope_dim(p))
     return {
-        "packed_qkv": TensorSpec((sequences.tokens, _turned(p) + p["kv_heads"], p["head_dim"]), p["dtype"]),
+        "packed_qkv": TensorSpec((sequences.tokens, _rotated_heads(p) + p["kv_heads"], p["head_dim"]), p["dtype"]),
         "cos": TensorSpec(table, p["dtype"], make=partial(_table, p, "cos")),
         "sin": TensorSpec(table, p["dtype"], make=partial(_table, p, "sin")),
     }
 
 
 def _traffic(p: Params) -> tuple[int, int]:
-    """Elements of queries and keys, and those of both tables at positions that occur: not the whole tables."""
+    """Return the elements of queries and keys, and of both tables at the positions that occur."""
     sequences = Sequences.of(p)
-    return sequences.tokens * _turned(p) * p["head_dim"], 2 * sequences.places_used() * _rope_dim(p)
+    return sequences.tokens * _rotated_heads(p) * p["head_dim"], 2 * sequences.places_used() * _rope_dim(p)
 
 
 def _cost(p: Params) -> Cost:
-    """Two products and a sum for each element that is turned."""
+    """Count two products and a sum for each rotated element."""
     n, table = _traffic(p)
-    flops = 3 * Sequences.of(p).tokens * _turned(p) * _rope_dim(p)
+    flops = 3 * Sequences.of(p).tokens * _rotated_heads(p) * _rope_dim(p)
     return Cost(flops, (n + table) * sizeof(p["dtype"]), n * sizeof(p["dtype"]))
 
 
 def _backward_cost(p: Params) -> Cost:
-    """The same, turned back; the gradient of the values' part is zero, but it is written."""
+    """Count the inverse rotation; the gradient of the values is zero, but it is written."""
     return Cost(_cost(p).flops, _cost(p).bytes_read, _inputs(p)["packed_qkv"].nbytes)
 
 
@@ -64,7 +64,7 @@ def _rotary(p: Params, packed_qkv: Any, cos: Any, sin: Any) -> Any:
     start, dim = p["rope_offset"], _rope_dim(p)
     places = Sequences.of(p).positions()[1]
     c, s = cos[places][:, None], sin[places][:, None]
-    kept = packed_qkv[:, : _turned(p)]
+    kept = packed_qkv[:, : _rotated_heads(p)]
     x = kept[..., start : start + dim]
     other = np.concatenate([-x[..., dim // 2 :], x[..., : dim // 2]], axis=-1)
     return np.concatenate([kept[..., :start], x * c + other * s, kept[..., start + dim :]], axis=-1)
@@ -73,7 +73,7 @@ def _rotary(p: Params, packed_qkv: Any, cos: Any, sin: Any) -> Any:
 def _torch(p: Params, packed_qkv: Any, cos: Any, sin: Any) -> Launch:
     import torch
 
-    start, dim, heads = p["rope_offset"], _rope_dim(p), _turned(p)
+    start, dim, heads = p["rope_offset"], _rope_dim(p), _rotated_heads(p)
     places = torch.tensor(Sequences.of(p).positions()[1], device=packed_qkv.device)
 
     def turn(x: Any) -> Any:
@@ -94,15 +94,15 @@ def _torch(p: Params, packed_qkv: Any, cos: Any, sin: Any) -> Launch:
 
 ROTARY = Operator(
     name="rotary_embedding",
-    summary="queries and keys turned in the planes of element i and i + rope_dim / 2, by their position",
+    summary="queries and keys rotated in the planes of elements i and i + rope_dim / 2, by their position",
     category="attention",
     params=(
         *sequence_params(),
         size("q_heads", "heads of the queries"),
-        size("kv_heads", "heads of keys, and as many of values, which stay as they are"),
+        size("kv_heads", "heads of keys, and of values, which are unchanged"),
         size("head_dim", "elements of a head"),
-        integer("rope_dim", "elements of a head that are turned; 0: all from rope_offset on", 0, kind="count"),
-        integer("rope_offset", "first element of a head that is turned", 0, kind="count"),
+        integer("rope_dim", "elements of a head that are rotated; 0: all from rope_offset on", 0, kind="count"),
+        integer("rope_offset", "first element of a head that is rotated", 0, kind="count"),
         dtype(*FLOATS),
     ),
     inputs=_inputs,
@@ -118,7 +118,7 @@ ROTARY = Operator(
         *SEQUENCE_RULES,
         Rule("rope_offset", "leave room for rope_dim within head_dim={head_dim} (got {rope_offset} and {rope_dim})",
              lambda p: p["rope_offset"] < p["head_dim"] and p["rope_offset"] + _rope_dim(p) <= p["head_dim"]),
-        Rule("rope_dim", "be even: elements are turned in pairs (got {rope_dim}; head_dim={head_dim})",
+        Rule("rope_dim", "be even: elements are rotated in pairs (got {rope_dim}; head_dim={head_dim})",
              lambda p: _rope_dim(p) % 2 == 0),
     ),
     gradients=("packed_qkv",),

@@ -1,4 +1,4 @@
-"""Whole numbers near x. They are steps: without a gradient that says anything."""
+"""Rounding to integers. These are step functions without a useful gradient."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from opmark.operators._pointwise import Domain, pointwise
 from opmark.schema import Operator
 
 WIDE: Domain = (-100.0, 100.0)
-"""So that there are many whole numbers to choose from; of more, bfloat16 has few that are not whole."""
+"""Wide enough for many integers; in a wider range, most bfloat16 values would already be integers."""
 
 
-def _rounds(name: str, summary: str, aliases: Sequence[str] = (), **implementations: Any) -> Operator:
+def _rounding(name: str, summary: str, aliases: Sequence[str] = (), **implementations: Any) -> Operator:
     return pointwise(
         name,
         summary,
@@ -26,9 +26,9 @@ def _rounds(name: str, summary: str, aliases: Sequence[str] = (), **implementati
 
 
 OPERATORS = (
-    _rounds("ceil", "smallest whole number that is not below x"),
-    _rounds("floor", "largest whole number that is not above x"),
-    _rounds("trunc", "x without its fraction", ("fix",)),
-    _rounds("round", "nearest whole number; of two, the even one", ("rint",)),
-    _rounds("frac", "the fraction of x, with its sign", reference=lambda p, x: x - np.trunc(x)),
+    _rounding("ceil", "smallest integer that is not below x"),
+    _rounding("floor", "largest integer that is not above x"),
+    _rounding("trunc", "x without its fraction", ("fix",)),
+    _rounding("round", "nearest integer, halves to even", ("rint",)),
+    _rounding("frac", "the fraction of x, with its sign", reference=lambda p, x: x - np.trunc(x)),
 )

@@ -1,7 +1,7 @@
 """Random values: `random_*` with numbers as parameters of the distribution, `sample_*` with tensors, bernoulli,
 multinomial.
 
-What a draw costs in operations depends on the generator, and rejection makes it vary; only bytes are counted.
+The flops of a draw depend on the generator, and vary with rejection, so only bytes are counted.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from opmark.operators import _numpy as np
 from opmark.operators._build import numpy as in_numpy
 from opmark.operators._build import torch as in_torch
 from opmark.operators._drawn import (
-    between,
     expected_uniform,
     generator,
+    place_in_step,
     refuse_outside,
     uniformity,
 )
@@ -29,11 +29,11 @@ from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, integer, size
 
-# By how much rounding may move a value over the end of what can be drawn.
+# Relative distance by which rounding may move a value out of the range.
 SLACK = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
-# Values whose distribution is looked at, spread evenly; shape and range are checked of all.
+# Number of values whose distribution is checked, spread evenly; shape and range of all values are checked.
 _MOST = 1 << 18
-# After timing, a second call has to give another result; of a few values it would do so only with luck.
+# The check after timing needs another result from a second call, which is not certain with few values.
 LEAST = 64
 ENOUGH = Rule("shape", f"have at least {LEAST} elements, so that no two calls draw the same (got {{shape}})",
               lambda p: prod(p["shape"]) >= LEAST)  # fmt: skip
@@ -45,7 +45,7 @@ def at_least(name: str, least: int = LEAST) -> Rule:
 
 
 def _uniform(law: Law, p: Params, output: Any, full: tuple[int, ...], values: Sequence[Any]) -> Any:
-    """The outputs through the distribution function that they should come from."""
+    """Return the outputs put through the distribution function that they should come from."""
     low, high = law.support(*values)
     refuse_outside(output, full, low, high, SLACK.get(p["dtype"], 0.0))
     step = max(1, output.size // _MOST)
@@ -54,12 +54,12 @@ def _uniform(law: Law, p: Params, output: Any, full: tuple[int, ...], values: Se
         return uniformity(law.cdf(*thin))
     counts, rest = thin[0], thin[1:]
     if (counts != np.rint(counts)).any():
-        raise ValueError("not whole numbers everywhere")
-    return uniformity(between(law.cdf(counts - 1, *rest), law.cdf(counts, *rest)))
+        raise ValueError("some values are not integers")
+    return uniformity(place_in_step(law.cdf(counts - 1, *rest), law.cdf(counts, *rest)))
 
 
 def _random(law: Law) -> Operator:
-    """One row: so many values of one distribution, whose parameters are numbers."""
+    """Make an operator that draws from one distribution, whose parameters are numbers."""
     names = [argument.name for argument in law.arguments]
 
     def given(p: Params) -> list[float]:
@@ -104,7 +104,7 @@ def _numpy_sample(law: Law, p: Params, **tensors: Any) -> Launch:
 
 
 def _torch_sample(law: Law, p: Params, **tensors: Any) -> Launch:
-    """The distribution is made anew by every call: its parameters are data, and some are computed from it."""
+    """Make the distribution in every call: its parameters are data, and some values are computed from them."""
     import torch.distributions as known
 
     draws = (p["draws"],)
@@ -112,14 +112,14 @@ def _torch_sample(law: Law, p: Params, **tensors: Any) -> Launch:
 
 
 def _sample(law: Law) -> Operator:
-    """One row: so many values of each of several distributions, whose parameters are tensors."""
+    """Make an operator that draws from several distributions, whose parameters are tensors."""
     return Operator(
         name=f"sample_{law.name}",
         summary=f"values drawn from each of several distributions: {law.summary}",
         category="random",
         params=(
-            size("distributions", "number of distributions, each with parameters of its own"),
-            size("draws", "values that are drawn from each"),
+            size("distributions", "number of distributions with different parameters"),
+            size("draws", "values drawn from each distribution"),
             dtype(*law.dtypes),
         ),
         inputs=lambda p: {a.name: TensorSpec((p["distributions"],), p["dtype"], a.low, a.high) for a in law.arguments},
@@ -141,7 +141,7 @@ def _randint_observe(p: Params, output: Any) -> Any:
     refuse_outside(output, tuple(p["shape"]), p["low"], p["high"] - 1, 0.0)
     width = p["high"] - p["low"]
     below = (output - float(p["low"])) / width
-    return uniformity(between(below, below + 1 / width))
+    return uniformity(place_in_step(below, below + 1 / width))
 
 
 def _numpy_randint(p: Params) -> Launch:
@@ -156,7 +156,7 @@ def _torch_randint(p: Params) -> Launch:
 
 RANDINT = Operator(
     name="random_randint",
-    summary="whole numbers of at least `low` and below `high`, all equally likely",
+    summary="integers from `low` to below `high`, all equally likely",
     category="random",
     params=(
         SHAPE,
@@ -171,7 +171,7 @@ RANDINT = Operator(
     presets=PRESETS,
     rules=(
         ENOUGH,
-        Rule("high", "be at least `low` + 2 = {low} + 2: there is no choice otherwise (got {high})",
+        Rule("high", "be at least `low` + 2 = {low} + 2, so that there are two values (got {high})",
              lambda p: p["low"] + 2 <= p["high"]),
         Rule("low", "be a value of {dtype} (got {low})", lambda p: fits(p["dtype"], p["low"])),
         Rule("high", "be at most the largest value of {dtype} plus 1 (got {high})",
@@ -187,7 +187,7 @@ def _bernoulli_observe(p: Params, output: Any, x: Any) -> Any:
     refuse_outside(output, x.shape, 0, 1, SLACK[p["dtype"]])
     if ((output != 0) & (output != 1)).any():
         raise ValueError("neither 0 nor 1 everywhere")
-    return uniformity(between(output * (1 - x), np.where(output == 0, 1 - x, 1.0)))
+    return uniformity(place_in_step(output * (1 - x), np.where(output == 0, 1 - x, 1.0)))
 
 
 def _numpy_bernoulli(p: Params, x: Any) -> Launch:
@@ -203,7 +203,7 @@ def _torch_bernoulli(p: Params, x: Any) -> Launch:
 
 BERNOULLI = Operator(
     name="bernoulli",
-    summary="1 with the probability that x gives, otherwise 0",
+    summary="1 with probability x, otherwise 0",
     category="random",
     params=(SHAPE, dtype(*FLOATS)),
     inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"], 0.0, 1.0)},
@@ -219,11 +219,11 @@ BERNOULLI = Operator(
 
 
 def _multinomial_observe(p: Params, output: Any, weights: Any) -> Any:
-    """The categories of a row, one after the other, share out the way from 0 to 1."""
+    """Map each category to a random place in its interval of the row's cumulative distribution from 0 to 1."""
     refuse_outside(output, (p["rows"], p["draws"]), 0, p["categories"] - 1, 0.0)
     ends = np.cumsum(weights / weights.sum(axis=1, keepdims=True), axis=1)
     starts = np.concatenate((np.zeros((p["rows"], 1)), ends[:, :-1]), axis=1)
-    return uniformity(between(*(np.take_along_axis(at, output, axis=1) for at in (starts, ends))))
+    return uniformity(place_in_step(*(np.take_along_axis(at, output, axis=1) for at in (starts, ends))))
 
 
 def _numpy_multinomial(p: Params, weights: Any) -> Launch:
@@ -250,7 +250,7 @@ MULTINOMIAL = Operator(
     params=(
         size("rows", "distributions"),
         size("categories", "weights of each distribution"),
-        size("draws", "categories that are drawn from each"),
+        size("draws", "categories drawn from each distribution"),
         dtype(*FLOATS, doc="element type of the weights"),
     ),
     inputs=lambda p: {"weights": TensorSpec((p["rows"], p["categories"]), p["dtype"], 0.125, 1.0)},

@@ -1,4 +1,4 @@
-"""Each element with all before it along an axis: cumulative sums, products, extrema; differences."""
+"""Scans along an axis: cumulative sums, products and extrema; and differences."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from opmark.operators._axis import (
     ORDERED,
     PRESETS,
     SHAPE,
-    around_one,
     elements,
-    keeping_order,
     length,
-    native,
-    pointed_at,
+    near_one_spec,
+    order_preserving,
+    reference_in_numpy,
     rows,
-    signed,
+    signed_spec,
+    values_at,
 )
 from opmark.operators._build import calls, formula, numpy
 from opmark.schema import Cost, Implementation, Launch, Operator, Params, Rule, TensorSpec, Tolerance
@@ -38,13 +38,13 @@ def _scan(
     backward_reads: int,
     index: bool = False,
     numpy: Implementation | None = None,
-    spec: Callable[[Params], TensorSpec] = signed,
+    spec: Callable[[Params], TensorSpec] = signed_spec,
     dtypes: tuple[str, ...] = FLOATS,
     tolerance: Tolerance | None = None,
     **more: Any,
 ) -> Operator:
-    """A row: as many results as elements, with `index` also where each was found. `backward_reads`: tensors as large
-    as x, the incoming gradient among them."""
+    """Make a scan: one result per element; with `index`, also the index of each. `backward_reads` counts the tensors as
+    large as x that the backward pass reads, including the incoming gradient."""
 
     def cost(p: Params) -> Cost:
         n, nbytes = elements(p), sizeof(p["dtype"])
@@ -79,8 +79,8 @@ CUMSUM = _scan(
     flops=1,
     backward_flops=1,
     backward_reads=1,
-    # Gradients of float16 on a GPU (an H200) were 1.02 times as far off as rounding once explains; probably it adds
-    # them up in the type that it stores.
+    # float16 gradients on a GPU (an H200) were 1.02 times as far off as one rounding explains; probably it adds them up
+    # in the stored type.
     tolerance=Tolerance(terms=length, magnitude=lambda p: (length(p) / 3) ** 0.5, factor=2),
     aliases=("cumulative_sum",),
 )
@@ -88,12 +88,12 @@ CUMPROD = _scan(
     "cumprod",
     "product of an element and all before it along an axis",
     lambda p, x: np.cumprod(x, axis=p["axis"]),
-    # The incoming gradient times the result, added up from the end, over x.
+    # The incoming gradient times the result, summed from the end, divided by x.
     flops=1,
     backward_flops=3,
     backward_reads=3,
-    spec=around_one,
-    dtypes=("float64", "float32"),  # as prod: 16 bits do not survive a long product
+    spec=near_one_spec,
+    dtypes=("float64", "float32"),  # as for prod: 16 bits are too few for a long product
     aliases=("cumulative_prod",),
 )
 LOGCUMSUMEXP = _scan(
@@ -108,7 +108,7 @@ LOGCUMSUMEXP = _scan(
 
 
 def _extremum(accumulate: str) -> tuple[Callable[..., Any], Implementation]:
-    """(reference, NumPy's implementation): values, and the last place where each one stood."""
+    """Return (reference, NumPy implementation), which return values and the last index of each."""
 
     def values(x: Any, axis: int) -> Any:
         return getattr(np, accumulate).accumulate(x, axis=axis)
@@ -127,18 +127,18 @@ def _extremum(accumulate: str) -> tuple[Callable[..., Any], Implementation]:
 
 
 def _places(x: Any, axis: int) -> Any:
-    """0, 1, 2, ... along the axis, to be broadcast."""
+    """Return 0, 1, 2, ... along the axis, in a shape that broadcasts."""
     shape = [1] * x.ndim
     shape[axis] = -1
     return np.arange(x.shape[axis]).reshape(shape)
 
 
-def _found_before(p: Params, outputs: Any, x: Any) -> Any:
-    """Indices are judged by what they point at, which cannot be further on."""
+def _observe_indices(p: Params, outputs: Any, x: Any) -> Any:
+    """Compare indices by the values that they point at, which must not come later."""
     values, indices = outputs
     if (indices > _places(x, p["axis"])).any():
-        raise IndexError("an element that comes later")
-    return values, pointed_at(p, x, indices)
+        raise IndexError("an index points to a later element")
+    return values, values_at(p, x, indices)
 
 
 def _cumulative_extremum(name: str, what: str, accumulate: str) -> Operator:
@@ -148,17 +148,17 @@ def _cumulative_extremum(name: str, what: str, accumulate: str) -> Operator:
         f"the {what} of an element and all before it along an axis, and where it is",
         reference,
         flops=0,
-        # Gradients of equal results are added up where they came from.
+        # Gradients of equal results are added up at their source.
         backward_flops=1,
         backward_reads=1,
         index=True,
         numpy=implementation,
-        # Without 16 bits: on a GPU (an H200) two calls on the same data gave gradients that differ by more than any
-        # tolerance that would still find a mistake. Probably those of equal results are added up in any order.
+        # Not in 16 bits: on a GPU (an H200) two calls on the same data gave gradients that differ by more than any
+        # useful tolerance. Probably gradients of equal results are added up in varying order.
         dtypes=tuple(name for name in ORDERED if sizeof(name) > 2),
         tolerance=Tolerance(terms=length),
-        observe=_found_before,
-        direction=keeping_order(),
+        observe=_observe_indices,
+        direction=order_preserving(),
     )
 
 
@@ -178,10 +178,10 @@ def _diff_backward(p: Params) -> Cost:
 
 DIFF = Operator(
     name="diff",
-    summary="difference of each two neighbours along an axis",
+    summary="differences of neighbours along an axis",
     category="scan",
     params=(SHAPE, AXIS, dtype(*ORDERED)),
-    inputs=lambda p: {"x": signed(p)},
+    inputs=lambda p: {"x": signed_spec(p)},
     cost=lambda p: Cost(_pairs(p), elements(p) * sizeof(p["dtype"]), _pairs(p) * sizeof(p["dtype"])),
     backward_cost=_diff_backward,
     reference=lambda p, x: np.diff(x, axis=p["axis"]),
@@ -192,7 +192,7 @@ DIFF = Operator(
     ),
     gradients=("x",),
     implementations=(
-        native(lambda p, x: np.diff(x, axis=p["axis"])),
+        reference_in_numpy(lambda p, x: np.diff(x, axis=p["axis"])),
         calls("torch.diff", "x", dim="axis"),
     ),
 )

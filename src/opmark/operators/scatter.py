@@ -1,7 +1,7 @@
-"""Operators that put elements or rows by index: scatter, scatter_add, index_add, index_put, index_fill.
+"""Operators that write elements or rows by index: scatter, scatter_add, index_add, index_put, index_fill.
 
-Most of them return a changed copy, as a model that is trained needs it. Those that change their tensor in place touch
-only what is put.
+Most of them return a changed copy, as training needs it. The operators that change their tensor in place touch only
+the elements that are written.
 """
 
 from __future__ import annotations
@@ -11,29 +11,46 @@ from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._axis import AXIS_EXISTS, INDEX_BYTES, SHAPE, elements, length, native, rows, signed
+from opmark.operators._axis import (
+    AXIS_EXISTS,
+    INDEX_BYTES,
+    SHAPE,
+    elements,
+    length,
+    reference_in_numpy,
+    rows,
+    signed_spec,
+)
 from opmark.operators._build import formula, numpy, torch
-from opmark.operators.indexing import FIRST_AXIS, GATHER_PRESETS, MOVED, ROWS_PRESETS, broadcast, expanded, index_shape
+from opmark.operators.indexing import (
+    FIRST_AXIS,
+    GATHER_PRESETS,
+    MOVED,
+    ROWS_PRESETS,
+    broadcast,
+    expansion_shapes,
+    index_shape,
+)
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, real, size
 
 LENGTH = size("length", "length of index and source along the axis")
-ROWS = size("indices", "number of rows that are put")
-FITS = Rule("length", "be at most the length of axis {axis} of {shape} (got {length}): each place is put once",
+ROWS = size("indices", "number of rows that are written")
+FITS = Rule("length", "be at most the length of axis {axis} of {shape} (got {length}): each place is written once",
             lambda p: p["length"] <= length(p))  # fmt: skip
-ROWS_FIT = Rule("indices", "be at most the length of axis {axis} of {shape} (got {indices}): each row is put once",
+ROWS_FIT = Rule("indices", "be at most the length of axis {axis} of {shape} (got {indices}): each row is written once",
                 lambda p: p["indices"] <= length(p))  # fmt: skip
-ROWS_STAY = Rule("indices", "be less than the length of axis {axis} of {shape} (got {indices}): something has to stay",
+ROWS_STAY = Rule("indices", "be less than the length of axis {axis} of {shape} (got {indices}): one row must stay",
                  lambda p: p["indices"] < length(p))  # fmt: skip
 
 
 def _source(p: Params, shape: tuple[int, ...]) -> TensorSpec:
-    return signed({**p, "shape": shape})
+    return signed_spec({**p, "shape": shape})
 
 
-def _once(p: Params, generator: Any) -> Any:
-    """Places along the axis, each at most once: of two elements put at the same place either may stay."""
+def _unique_indices(p: Params, generator: Any) -> Any:
+    """Return indices along the axis without repeats: of two elements written to the same place, either may win."""
     order = generator.permutation(length(p))
     start = generator.integers(0, length(p), rows(p))
     index = order[(np.arange(p["length"])[:, None] + start) % length(p)]
@@ -45,19 +62,19 @@ def _once(p: Params, generator: Any) -> Any:
 def _scatter_inputs(unique: bool) -> Callable[[Params], dict[str, TensorSpec]]:
     def inputs(p: Params) -> dict[str, TensorSpec]:
         shape = index_shape(p)
-        make = (lambda generator: _once(p, generator)) if unique else None
+        make = (lambda generator: _unique_indices(p, generator)) if unique else None
         index = TensorSpec(shape, "int64", 0, length(p), make)
-        return {"x": signed(p), "index": index, "src": _source(p, shape)}
+        return {"x": signed_spec(p), "index": index, "src": _source(p, shape)}
 
     return inputs
 
 
-def _put(p: Params) -> int:
+def _written_elements(p: Params) -> int:
     return prod(index_shape(p))
 
 
 def _copy_cost(put: Callable[[Params], int], indices: Callable[[Params], int], flops: int = 0) -> Any:
-    """x, the indices and what is put are read, all of the result is written."""
+    """Return a cost function: x, the indices and the source are read, the whole result is written."""
 
     def cost(p: Params) -> Cost:
         n, m, nbytes = elements(p), put(p), sizeof(p["dtype"])
@@ -67,7 +84,7 @@ def _copy_cost(put: Callable[[Params], int], indices: Callable[[Params], int], f
 
 
 def _in_place_cost(put: Callable[[Params], int], indices: Callable[[Params], int], *, adds: bool) -> Any:
-    """What is not put is not touched; what is added to is read, too."""
+    """Return a cost function: only the written elements are touched; if they are added to, they are read too."""
 
     def cost(p: Params) -> Cost:
         m, nbytes = put(p), sizeof(p["dtype"])
@@ -76,8 +93,9 @@ def _in_place_cost(put: Callable[[Params], int], indices: Callable[[Params], int
     return cost
 
 
-def _replaced_backward(put: Callable[[Params], int], indices: Callable[[Params], int]) -> Any:
-    """To x the incoming gradient with zeros where something was put, and to the source what came in there."""
+def _replace_backward(put: Callable[[Params], int], indices: Callable[[Params], int]) -> Any:
+    """Return a cost function: x gets the incoming gradient with zeros at the written places, the source gets the
+    rest."""
 
     def cost(p: Params) -> Cost:
         n, m, nbytes = elements(p), put(p), sizeof(p["dtype"])
@@ -86,9 +104,9 @@ def _replaced_backward(put: Callable[[Params], int], indices: Callable[[Params],
     return cost
 
 
-def _added_backward(put: Callable[[Params], int], indices: Callable[[Params], int]) -> Any:
-    """To the source what came in where it was added. The gradient of x is the incoming one: nothing to compute, and
-    therefore not asked for."""
+def _add_backward(put: Callable[[Params], int], indices: Callable[[Params], int]) -> Any:
+    """Return a cost function: the source gets the incoming gradient at the places where it was added. The gradient of x
+    is the incoming one and not computed."""
 
     def cost(p: Params) -> Cost:
         moved = put(p) * sizeof(p["dtype"])
@@ -97,7 +115,7 @@ def _added_backward(put: Callable[[Params], int], indices: Callable[[Params], in
     return cost
 
 
-def _scattered(p: Params, x: Any, index: Any, src: Any) -> Any:
+def _scatter_reference(p: Params, x: Any, index: Any, src: Any) -> Any:
     out = x.copy()
     np.put_along_axis(out, index, src, axis=p["axis"])
     return out
@@ -113,32 +131,32 @@ def _numpy_scatter_inplace(p: Params, x: Any, index: Any, src: Any) -> Launch:
 
 SCATTER = Operator(
     name="scatter",
-    summary="a copy of x with elements along an axis replaced, each by an index of its own",
+    summary="a copy of x with elements along an axis replaced, each by its own index",
     category="indexing",
     params=(SHAPE, LENGTH, FIRST_AXIS, dtype(*MOVED)),
     inputs=_scatter_inputs(unique=True),
-    cost=_copy_cost(_put, _put),
-    backward_cost=_replaced_backward(_put, _put),
-    reference=_scattered,
+    cost=_copy_cost(_written_elements, _written_elements),
+    backward_cost=_replace_backward(_written_elements, _written_elements),
+    reference=_scatter_reference,
     presets=GATHER_PRESETS,
     rules=(AXIS_EXISTS, FITS),
     gradients=("x", "src"),
     implementations=(
-        native(_scattered),
+        reference_in_numpy(_scatter_reference),
         torch(lambda p, x, index, src: lambda: x.scatter(p["axis"], index, src), "torch.scatter"),
     ),
-    # One element of each row, as MXNet's operator has it: axis 1, length 1.
+    # Axis 1 and length 1 replace one element of each row, as MXNet's operator does.
     aliases=("fill_element_0index",),
 )
 
 SCATTER_INPLACE = Operator(
     name="scatter_inplace",
-    summary="replaces elements of x along an axis, each by an index of its own",
+    summary="replaces elements of x along an axis, each by its own index",
     category="indexing",
     params=(SHAPE, LENGTH, FIRST_AXIS, dtype(*MOVED)),
     inputs=_scatter_inputs(unique=True),
-    cost=_in_place_cost(_put, _put, adds=False),
-    reference=_scattered,
+    cost=_in_place_cost(_written_elements, _written_elements, adds=False),
+    reference=_scatter_reference,
     presets=GATHER_PRESETS,
     rules=(AXIS_EXISTS, FITS),
     mutates=("x",),
@@ -151,7 +169,7 @@ SCATTER_INPLACE = Operator(
 )
 
 
-def _scatter_added(p: Params, x: Any, index: Any, src: Any) -> Any:
+def _scatter_add_reference(p: Params, x: Any, index: Any, src: Any) -> Any:
     out = x.copy()
     places = list(np.indices(index.shape, sparse=True))
     places[p["axis"]] = index
@@ -160,25 +178,25 @@ def _scatter_added(p: Params, x: Any, index: Any, src: Any) -> Any:
 
 
 def _several(count: Callable[[Params], int], size: Callable[[Params], int]) -> Tolerance:
-    """As many terms as are added at one place, on the average, and x itself."""
+    """Tolerance for the average number of terms that are added at one place, plus x itself."""
     return Tolerance(terms=lambda p: 2 + 2 * count(p) // size(p))
 
 
 SCATTER_ADD = Operator(
     name="scatter_add",
-    summary="a copy of x with elements added along an axis, each at an index of its own",
+    summary="a copy of x with elements added along an axis, each at its own index",
     category="indexing",
     params=(SHAPE, LENGTH, FIRST_AXIS, dtype(*FLOATS)),
     inputs=_scatter_inputs(unique=False),
-    cost=_copy_cost(_put, _put, flops=1),
-    backward_cost=_added_backward(_put, _put),
-    reference=_scatter_added,
-    tolerance=_several(_put, elements),
+    cost=_copy_cost(_written_elements, _written_elements, flops=1),
+    backward_cost=_add_backward(_written_elements, _written_elements),
+    reference=_scatter_add_reference,
+    tolerance=_several(_written_elements, elements),
     presets=GATHER_PRESETS,
     rules=(AXIS_EXISTS,),
     gradients=("src",),
     implementations=(
-        formula(_scatter_added),
+        formula(_scatter_add_reference),
         torch(lambda p, x, index, src: lambda: x.scatter_add(p["axis"], index, src), "torch.scatter_add"),
     ),
 )
@@ -188,7 +206,7 @@ def _row_shape(p: Params) -> tuple[int, ...]:
     return index_shape({**p, "length": p["indices"]})
 
 
-def _put_rows(p: Params) -> int:
+def _written_rows(p: Params) -> int:
     return prod(_row_shape(p))
 
 
@@ -198,10 +216,10 @@ def _row_indices(p: Params) -> int:
 
 def _row_inputs(p: Params) -> dict[str, TensorSpec]:
     index = TensorSpec((p["indices"],), "int64", 0, length(p))
-    return {"x": signed(p), "index": index, "src": _source(p, _row_shape(p))}
+    return {"x": signed_spec(p), "index": index, "src": _source(p, _row_shape(p))}
 
 
-def _index_added(p: Params, x: Any, index: Any, src: Any) -> Any:
+def _index_add_reference(p: Params, x: Any, index: Any, src: Any) -> Any:
     return _add_rows(p, x.copy(), index, src)
 
 
@@ -216,29 +234,29 @@ INDEX_ADD = Operator(
     category="indexing",
     params=(SHAPE, ROWS, FIRST_AXIS, dtype(*FLOATS)),
     inputs=_row_inputs,
-    cost=_copy_cost(_put_rows, _row_indices, flops=1),
-    backward_cost=_added_backward(_put_rows, _row_indices),
-    reference=_index_added,
+    cost=_copy_cost(_written_rows, _row_indices, flops=1),
+    backward_cost=_add_backward(_written_rows, _row_indices),
+    reference=_index_add_reference,
     tolerance=_several(_row_indices, length),
     presets=ROWS_PRESETS,
     rules=(AXIS_EXISTS,),
     gradients=("src",),
     implementations=(
-        formula(_index_added),
+        formula(_index_add_reference),
         torch(lambda p, x, index, src: lambda: x.index_add(p["axis"], index, src), "torch.index_add"),
     ),
     aliases=("indexadd",),
 )
 
-# Repeated it grows, but stays finite: in 16 bits what is added soon is less than the last digit.
+# Repeated calls make values grow, but they stay finite: in 16 bits the addend soon is below the last digit.
 INDEX_ADD_INPLACE = Operator(
     name="index_add_inplace",
     summary="adds rows (or columns ...) to x, by index",
     category="indexing",
     params=(SHAPE, ROWS, FIRST_AXIS, dtype(*FLOATS)),
     inputs=_row_inputs,
-    cost=_in_place_cost(_put_rows, _row_indices, adds=True),
-    reference=_index_added,
+    cost=_in_place_cost(_written_rows, _row_indices, adds=True),
+    reference=_index_add_reference,
     tolerance=_several(_row_indices, length),
     presets=ROWS_PRESETS,
     rules=(AXIS_EXISTS,),
@@ -252,30 +270,30 @@ INDEX_ADD_INPLACE = Operator(
 )
 
 
-def _once_a_row(p: Params) -> dict[str, TensorSpec]:
+def _unique_row_inputs(p: Params) -> dict[str, TensorSpec]:
     n, m = length(p), p["indices"]
     index = TensorSpec((m,), "int64", 0, n, lambda generator: generator.permutation(n)[:m])
-    return {"x": signed(p), "index": index, "src": _source(p, _row_shape(p))}
+    return {"x": signed_spec(p), "index": index, "src": _source(p, _row_shape(p))}
 
 
-def _scattered_rows(p: Params, x: Any, index: Any, src: Any) -> Any:
-    return _scattered(p, x, broadcast(p, index), src)
+def _scatter_rows_reference(p: Params, x: Any, index: Any, src: Any) -> Any:
+    return _scatter_reference(p, x, broadcast(p, index), src)
 
 
 def _torch_scatter_rows(p: Params, x: Any, index: Any, src: Any) -> Launch:
-    shape, whole = expanded(p)
+    shape, whole = expansion_shapes(p)
     each = index.view(shape).expand(whole)
     return lambda: x.scatter_(p["axis"], each, src)
 
 
 SCATTER_ROWS_INPLACE = Operator(
     name="scatter_rows_inplace",
-    summary="replaces rows (or columns ...) of x: scatter with one index a row, expanded along it with stride 0",
+    summary="replaces rows (or columns ...) of x: scatter with one index per row, expanded along it with stride 0",
     category="indexing",
     params=(SHAPE, ROWS, FIRST_AXIS, dtype(*MOVED)),
-    inputs=_once_a_row,
-    cost=_in_place_cost(_put_rows, _row_indices, adds=False),
-    reference=_scattered_rows,
+    inputs=_unique_row_inputs,
+    cost=_in_place_cost(_written_rows, _row_indices, adds=False),
+    reference=_scatter_rows_reference,
     presets=ROWS_PRESETS,
     rules=(AXIS_EXISTS, ROWS_FIT),
     mutates=("x",),
@@ -290,7 +308,7 @@ SCATTER_ROWS_INPLACE = Operator(
 def _put_inputs(p: Params) -> dict[str, TensorSpec]:
     n, m = p["shape"][0], p["indices"]
     index = TensorSpec((m,), "int64", 0, n, lambda generator: generator.permutation(n)[:m])
-    return {"x": signed(p), "index": index, "src": _source(p, (m, *p["shape"][1:]))}
+    return {"x": signed_spec(p), "index": index, "src": _source(p, (m, *p["shape"][1:]))}
 
 
 def _first(p: Params) -> int:
@@ -310,14 +328,14 @@ INDEX_PUT = Operator(
     params=(SHAPE, ROWS, dtype(*MOVED)),
     inputs=_put_inputs,
     cost=_copy_cost(_first, _row_indices),
-    backward_cost=_replaced_backward(_first, _row_indices),
+    backward_cost=_replace_backward(_first, _row_indices),
     reference=_index_put,
     presets=ROWS_PRESETS,
-    rules=(Rule("indices", "be at most the number of rows of {shape} (got {indices}): each row is put once",
+    rules=(Rule("indices", "be at most the number of rows of {shape} (got {indices}): each row is written once",
                 lambda p: p["indices"] <= p["shape"][0]),),
     gradients=("x", "src"),
     implementations=(
-        native(_index_put),
+        reference_in_numpy(_index_put),
         torch(lambda p, x, index, src: lambda: x.index_put((index,), src), "torch.index_put"),
     ),
     aliases=("index_copy",),
@@ -326,10 +344,13 @@ INDEX_PUT = Operator(
 
 def _fill_inputs(p: Params) -> dict[str, TensorSpec]:
     n, m = length(p), p["indices"]
-    return {"x": signed(p), "index": TensorSpec((m,), "int64", 0, n, lambda generator: generator.permutation(n)[:m])}
+    return {
+        "x": signed_spec(p),
+        "index": TensorSpec((m,), "int64", 0, n, lambda generator: generator.permutation(n)[:m]),
+    }
 
 
-def _index_filled(p: Params, x: Any, index: Any) -> Any:
+def _index_fill_reference(p: Params, x: Any, index: Any) -> Any:
     out = x.copy()
     np.moveaxis(out, p["axis"], 0)[index] = p["value"]
     return out
@@ -344,17 +365,17 @@ INDEX_FILL = Operator(
     name="index_fill",
     summary="a copy of x with rows (or columns ...) filled with a value, by index",
     category="indexing",
-    params=(SHAPE, ROWS, FIRST_AXIS, real("value", "what they are filled with", 1.0), dtype(*FLOATS)),
+    params=(SHAPE, ROWS, FIRST_AXIS, real("value", "the value", 1.0), dtype(*FLOATS)),
     inputs=_fill_inputs,
     cost=_fill_cost,
-    # To x the incoming gradient, with zeros where it was filled.
+    # x gets the incoming gradient, with zeros at the filled rows.
     backward_cost=_fill_cost,
-    reference=_index_filled,
+    reference=_index_fill_reference,
     presets=ROWS_PRESETS,
     rules=(AXIS_EXISTS, ROWS_STAY),
     gradients=("x",),
     implementations=(
-        native(_index_filled),
+        reference_in_numpy(_index_fill_reference),
         torch(lambda p, x, index: lambda: x.index_fill(p["axis"], index, p["value"]), "torch.index_fill"),
     ),
 )

@@ -1,21 +1,21 @@
-"""Finding: unique, nonzero, searchsorted, bincount, histogram, isin.
+"""Searching: unique, nonzero, searchsorted, bincount, histogram, isin.
 
-The length of some results depends on the data. It is then fixed by a parameter, so that the cost is known."""
+The length of some results depends on the data. A parameter then fixes it, so that the cost is known."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._axis import EXACT, INDEX_BYTES, ORDERED, SHAPE, elements, index_dtype, native
+from opmark.operators._axis import EXACT, INDEX_BYTES, ORDERED, SHAPE, elements, index_dtype, reference_in_numpy
 from opmark.operators._build import calls, formula, numpy, torch
-from opmark.operators._repeated import filled
+from opmark.operators._repeated import fill_by_block
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec
 from opmark.schema.dtype import is_float, sizeof
 from opmark.schema.param import dtype, flag, real, shape, size
 
 COUNTED = ("float64", "float32", "int64", "int32")
-"""Whole numbers up to some millions are exact in each of them."""
+"""Element types in which integers up to some millions are exact."""
 MOST = 1 << 24
 
 
@@ -24,7 +24,7 @@ def _distinct(p: Params) -> int:
 
 
 def _with_repeats(p: Params, generator: Any) -> Any:
-    """As many different whole numbers as the parameters say, each at least once, in any order."""
+    """Return the given number of different integers, each at least once, in random order."""
     values = np.cumsum(generator.integers(1, 4, _distinct(p)))
     return generator.permutation(np.resize(values, elements(p))).reshape(p["shape"])
 
@@ -56,13 +56,13 @@ def _unique_cost(p: Params) -> Cost:
 
 UNIQUE = Operator(
     name="unique",
-    summary="the different elements, in order; each is there several times",
+    summary="the different elements, sorted; each occurs several times",
     category="searching",
     params=(
         SHAPE,
-        size("repeats", "how often each element is there, on the average", 16),
-        flag("inverse", "also where each element of x is in the result"),
-        flag("counts", "also how often each one is there"),
+        size("repeats", "average number of occurrences of an element", 16),
+        flag("inverse", "also return the index of each element of x in the result"),
+        flag("counts", "also return the number of occurrences"),
         dtype(*COUNTED),
     ),
     inputs=lambda p: {
@@ -90,25 +90,25 @@ UNIQUE = Operator(
 
 
 def density_count(p: Params) -> int:
-    """How many elements are chosen: exactly so many, so that the length of the result is known."""
+    """Return the exact number of elements that the mask selects, so that the length of the result is known."""
     return max(1, int(elements(p) * p["density"]))
 
 
-def chosen(p: Params, generator: Any) -> Any:
-    """True at as many places as the parameters say, False elsewhere."""
+def make_mask(p: Params, generator: Any) -> Any:
+    """Return a mask with exactly `density_count` elements that are true."""
     flags = np.zeros(elements(p), bool)
     flags[: density_count(p)] = True
     generator.shuffle(flags)
     return flags.reshape(p["shape"])
 
 
-DENSITY = real("density", "which part of the elements, from 0 to 1", 0.5, kind="amount")
+DENSITY = real("density", "share of the elements, from 0 to 1", 0.5, kind="amount")
 DENSITY_IS_A_PART = Rule("density", "be at most 1 (got {density})", lambda p: p["density"] <= 1)
 
 
 def _mostly_zero(p: Params) -> TensorSpec:
     high = 1 if is_float(p["dtype"]) else 2
-    return TensorSpec(tuple(p["shape"]), p["dtype"], 0, high, lambda g: chosen(p, g).astype(np.float64))
+    return TensorSpec(tuple(p["shape"]), p["dtype"], 0, high, lambda g: make_mask(p, g).astype(np.float64))
 
 
 NONZERO = Operator(
@@ -146,7 +146,7 @@ def _search_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _search_cost(p: Params) -> Cost:
-    """Each value is compared with one entry a halving; the table cannot be read more than in full."""
+    """Each value is compared with one entry per bisection step; the table is read at most in full."""
     touched = min(p["entries"], p["values"] * int(p["entries"]).bit_length())
     return Cost(0, (touched + p["values"]) * sizeof(p["dtype"]), p["values"] * INDEX_BYTES)
 
@@ -157,12 +157,12 @@ def _search(p: Params, table: Any, values: Any) -> Any:
 
 SEARCHSORTED = Operator(
     name="searchsorted",
-    summary="where in a sorted table values belong",
+    summary="positions of values in a sorted table",
     category="searching",
     params=(
         size("entries", "length of the table"),
         size("values", "how many values are looked up"),
-        flag("right", "behind equal entries, not before them"),
+        flag("right", "after equal entries, not before them"),
         dtype(*ORDERED),
     ),
     inputs=_search_inputs,
@@ -176,17 +176,17 @@ SEARCHSORTED = Operator(
         "large": {"entries": 1 << 24, "values": 1 << 20},
     },
     partial=True,
-    implementations=(native(_search), calls("torch.searchsorted", "table", "values", right="right")),
+    implementations=(reference_in_numpy(_search), calls("torch.searchsorted", "table", "values", right="right")),
     aliases=("bucketize",),
 )
 
 BINCOUNT = Operator(
     name="bincount",
-    summary="how often each whole number is there",
+    summary="number of occurrences of each integer",
     category="searching",
     params=(
         size("values", "how many numbers"),
-        size("bins", "the numbers are below this one"),
+        size("bins", "upper bound of the integers"),
         dtype("int64", "int32", default="int64"),
     ),
     inputs=lambda p: {"x": TensorSpec((p["values"],), p["dtype"], 0, p["bins"])},
@@ -206,12 +206,12 @@ BINCOUNT = Operator(
 
 
 def _inside_bins(p: Params, generator: Any) -> Any:
-    """Away from the borders of bins: on which side of one a value falls may be a matter of rounding."""
+    """Return values away from the borders of bins, where rounding may decide the bin."""
 
     def draw(n: int) -> Any:
         return generator.integers(0, p["bins"], n) + generator.uniform(0.1, 0.9, n)
 
-    return filled(p["shape"], draw) * 2 / p["bins"] - 1
+    return fill_by_block(p["shape"], draw) * 2 / p["bins"] - 1
 
 
 def _torch_histogram(p: Params, x: Any) -> Launch:
@@ -222,11 +222,11 @@ def _torch_histogram(p: Params, x: Any) -> Launch:
 
 HISTOGRAM = Operator(
     name="histogram",
-    summary="how many elements lie in each of so many equal parts of [-1, 1]",
+    summary="number of elements in each of several equal parts of [-1, 1]",
     category="searching",
     params=(SHAPE, size("bins", "number of parts", 256), dtype("float64", "float32")),
     inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"], make=lambda g: _inside_bins(p, g))},
-    # Where an element belongs: a difference and a product.
+    # The bin of an element takes a difference and a product.
     cost=lambda p: Cost(2 * elements(p), elements(p) * sizeof(p["dtype"]), p["bins"] * sizeof(p["dtype"])),
     reference=lambda p, x: np.histogram(x, p["bins"], (-1.0, 1.0))[0].astype(np.float64),
     tolerance=EXACT,
@@ -245,11 +245,13 @@ HISTOGRAM = Operator(
 
 
 def _isin_inputs(p: Params) -> dict[str, TensorSpec]:
-    """Whole numbers below twice the number of candidates: some are among them, some are not."""
+    """Return integers below twice the number of candidates, so that some are candidates and some are not."""
     high = 2 * p["candidates"]
 
     def spec(shape: Any) -> TensorSpec:
-        return TensorSpec(tuple(shape), p["dtype"], 0, high, lambda g: filled(shape, lambda n: g.integers(0, high, n)))
+        return TensorSpec(
+            tuple(shape), p["dtype"], 0, high, lambda g: fill_by_block(shape, lambda n: g.integers(0, high, n))
+        )
 
     return {"x": spec(p["shape"]), "candidates": spec([p["candidates"]])}
 
@@ -271,7 +273,7 @@ ISIN = Operator(
     },
     rules=(Rule("candidates", "be at most 8 million (got {candidates})", lambda p: 2 * p["candidates"] <= MOST),),
     implementations=(
-        native(lambda p, x, candidates: np.isin(x, candidates)),
+        reference_in_numpy(lambda p, x, candidates: np.isin(x, candidates)),
         calls("torch.isin", "x", "candidates"),
     ),
 )

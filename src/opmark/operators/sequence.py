@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._axis import EXACT, INDEX_BYTES, native
+from opmark.operators._axis import EXACT, INDEX_BYTES, reference_in_numpy
 from opmark.operators._build import torch
 from opmark.schema import Cost, Launch, Operator, Params, TensorSpec
 from opmark.schema.dtype import FLOATS, sizeof
@@ -31,17 +31,17 @@ def _inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _all(p: Params) -> Cost:
-    """All of it read and written, forwards and backwards."""
+    """The whole tensor is read and written, forwards and backwards."""
     moved = p["steps"] * p["batch"] * p["dim"] * sizeof(p["dtype"])
     return Cost(0, moved + p["batch"] * INDEX_BYTES, moved)
 
 
 def _within(p: Params, lengths: Any) -> Any:
-    """[steps, batch]: whether a step is part of its sequence."""
+    """Return [steps, batch]: whether a step is part of its sequence."""
     return np.arange(p["steps"])[:, None] < lengths
 
 
-def _masked(p: Params, x: Any, lengths: Any) -> Any:
+def _mask_reference(p: Params, x: Any, lengths: Any) -> Any:
     return np.where(_within(p, lengths)[..., None], x, x.dtype.type(p["value"]))
 
 
@@ -54,16 +54,16 @@ def _torch_mask(p: Params, x: Any, lengths: Any) -> Launch:
 
 SEQUENCE_MASK = Operator(
     name="sequence_mask",
-    summary="a value in all steps behind the end of each sequence",
+    summary="x with all steps after the end of each sequence set to a value",
     category="sequence",
-    params=(*PARAMS, real("value", "what is filled in", 0.0), dtype(*FLOATS)),
+    params=(*PARAMS, real("value", "the value", 0.0), dtype(*FLOATS)),
     inputs=_inputs,
     cost=_all,
     backward_cost=_all,
-    reference=_masked,
+    reference=_mask_reference,
     presets=PRESETS,
     gradients=("x",),
-    implementations=(native(_masked), torch(_torch_mask)),
+    implementations=(reference_in_numpy(_mask_reference), torch(_torch_mask)),
     aliases=("SequenceMask",),
 )
 
@@ -80,7 +80,7 @@ def _torch_last(p: Params, x: Any, lengths: Any) -> Launch:
 
 
 def _last_cost(p: Params) -> Cost:
-    """Of each sequence one step is touched."""
+    """One step of each sequence is read."""
     moved = p["batch"] * p["dim"] * sizeof(p["dtype"])
     return Cost(0, moved + p["batch"] * INDEX_BYTES, moved)
 
@@ -107,12 +107,12 @@ SEQUENCE_LAST = Operator(
     },
     gradients=("x",),
     partial=True,
-    implementations=(native(_last), torch(_torch_last)),
+    implementations=(reference_in_numpy(_last), torch(_torch_last)),
     aliases=("SequenceLast",),
 )
 
 
-def _reversed(p: Params, x: Any, lengths: Any) -> Any:
+def _reverse_reference(p: Params, x: Any, lengths: Any) -> Any:
     step = np.arange(p["steps"])[:, None]
     return x[np.where(step < lengths, lengths - 1 - step, step), np.arange(p["batch"])]
 
@@ -127,17 +127,17 @@ def _torch_reverse(p: Params, x: Any, lengths: Any) -> Launch:
 
 SEQUENCE_REVERSE = Operator(
     name="sequence_reverse",
-    summary="the steps of each sequence backwards; what is behind its end stays",
+    summary="the steps of each sequence in reverse order; steps after its end are unchanged",
     category="sequence",
     params=(*PARAMS, dtype(*FLOATS)),
     inputs=_inputs,
     cost=_all,
     backward_cost=_all,
-    reference=_reversed,
+    reference=_reverse_reference,
     tolerance=EXACT,
     presets=PRESETS,
     gradients=("x",),
-    implementations=(native(_reversed), torch(_torch_reverse)),
+    implementations=(reference_in_numpy(_reverse_reference), torch(_torch_reverse)),
     aliases=("SequenceReverse",),
 )
 

@@ -1,4 +1,4 @@
-"""Operators that put the elements of a tensor in other places: transpose, flip, tile, pad, depth_to_space, ..."""
+"""Operators that move the elements of a tensor: transpose, flip, tile, depth_to_space, ..."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._axis import AXIS_EXISTS, EXACT, SHAPE, elements
+from opmark.operators._axis import AXIS_EXISTS, EXACT, SHAPE, elements, reference_in_numpy
 from opmark.operators._build import torch
-from opmark.operators._moving import ADDED_UP, AXIS, IMAGES, NOTHING, as_written, called, moving, x_only
+from opmark.operators._moving import ADDED_UP, AXIS, IMAGES, NOTHING, call_with, moving_operator, x_only
 from opmark.operators.views import (
     AXES,
     AXES_EXIST,
@@ -29,9 +29,9 @@ IMAGE = Rule("shape", "have 4 axes: N, C, H, W (got {shape})", lambda p: len(p["
 
 
 def _moves(p: Params) -> bool:
-    """Whether elements change places; an order in which they do not is no work (a mistake of other systems)."""
+    """Return whether elements change places; otherwise there is no work to measure, which other systems overlook."""
     if not is_order(p):
-        return True  # which another rule refuses
+        return True  # another rule refuses it
     long = [axis for axis in order(p) if p["shape"][axis] > 1]
     return long != sorted(long)
 
@@ -41,9 +41,9 @@ def _torch_transpose(p: Params, x: Any) -> Launch:
     return lambda: x.permute(axes).contiguous()
 
 
-TRANSPOSE = moving(
+TRANSPOSE = moving_operator(
     "transpose",
-    "axes in another order, written as a tensor of its own",
+    "axes in another order, as a copy",
     params=(AXES,),
     rules=(
         AXES_EXIST,
@@ -55,75 +55,75 @@ TRANSPOSE = moving(
     aliases=("contiguous", "permute_copy", "transpose_copy"),
 )
 
-FLIP = moving(
+FLIP = moving_operator(
     "flip",
-    "the other way round along one axis",
+    "elements in reverse order along one axis",
     params=(AXIS,),
     rules=(AXIS_EXISTS,),
     reference=lambda p, x: np.flip(x, p["axis"]).copy(),
-    torch=called("torch.flip", lambda p: ((p["axis"],),)),
+    torch=call_with("torch.flip", lambda p: ((p["axis"],),)),
     aliases=("reverse", "fliplr", "flipud"),
 )
 
-ROLL = moving(
+ROLL = moving_operator(
     "roll",
-    "shifted along one axis; what leaves at one end enters at the other",
-    params=(integer("shift", "by how many places; negative towards the first", 1), AXIS),
+    "elements shifted along one axis, with wrap-around",
+    params=(integer("shift", "number of places; negative: towards the first", 1), AXIS),
     rules=(AXIS_EXISTS,),
     reference=lambda p, x: np.roll(x, p["shift"], p["axis"]),
-    torch=called("torch.roll", lambda p: (p["shift"], p["axis"])),
+    torch=call_with("torch.roll", lambda p: (p["shift"], p["axis"])),
 )
 
-ROT90 = moving(
+ROT90 = moving_operator(
     "rot90",
-    "turned by quarters in the plane of the last two axes",
+    "rotation by 90 degrees in the plane of the last two axes",
     params=(integer("k", "number of quarters", 1),),
     rules=(Rule("shape", "have at least 2 axes (got {shape})", lambda p: len(p["shape"]) >= 2),),
     reference=lambda p, x: np.rot90(x, p["k"], (-2, -1)).copy(),
-    torch=called("torch.rot90", lambda p: (p["k"], (-2, -1))),
+    torch=call_with("torch.rot90", lambda p: (p["k"], (-2, -1))),
 )
 
 
-def _tiled(p: Params) -> int:
+def _tiled_elements(p: Params) -> int:
     return elements(p) * prod(p["reps"])
 
 
-def _repeated(p: Params) -> int:
+def _repeated_elements(p: Params) -> int:
     return elements(p) * int(p["repeats"])
 
 
-TILE = moving(
+TILE = moving_operator(
     "tile",
     "the whole tensor several times along its axes, as torch's Tensor.repeat",
-    params=(shape("reps", "how often, along each axis; more than there are make new ones in front", [2, 2]),),
+    params=(shape("reps", "repetitions along each axis; more than x has axes add new ones in front", [2, 2]),),
     presets={
         "small": {"shape": [128, 128]},
         "typical": {"shape": [1024, 1024]},
         "large": {"shape": [4096, 4096]},
     },
-    out=_tiled,
-    backward_adds=lambda p: _tiled(p) - elements(p),
+    out=_tiled_elements,
+    backward_adds=lambda p: _tiled_elements(p) - elements(p),
     tolerance=ADDED_UP,
     reference=lambda p, x: np.tile(x, p["reps"]),
-    torch=called("torch.tile", lambda p: (tuple(p["reps"]),)),
+    torch=call_with("torch.tile", lambda p: (tuple(p["reps"]),)),
 )
 
-REPEAT = moving(
+REPEAT = moving_operator(
     "repeat",
     "each element several times, one after the other, along one axis",
     params=(size("repeats", "how often", 2), AXIS),
     rules=(AXIS_EXISTS,),
-    out=_repeated,
-    backward_adds=lambda p: _repeated(p) - elements(p),
+    out=_repeated_elements,
+    backward_adds=lambda p: _repeated_elements(p) - elements(p),
     tolerance=ADDED_UP,
     reference=lambda p, x: np.repeat(x, p["repeats"], p["axis"]),
-    torch=called("torch.repeat_interleave", lambda p: (p["repeats"], p["axis"])),
+    torch=call_with("torch.repeat_interleave", lambda p: (p["repeats"], p["axis"])),
     aliases=("repeat_interleave",),
 )
 
-BROADCAST_COPY = moving(
+BROADCAST_COPY = moving_operator(
     "broadcast_copy",
-    "axes of length 1 repeated, written as a tensor of its own; broadcast_to is the view",
+    "axes of length 1 repeated, as a copy; broadcast_to is the view",
     params=(TARGET,),
     rules=(BROADCASTS,),
     presets=BROADCAST_PRESETS,
@@ -131,7 +131,7 @@ BROADCAST_COPY = moving(
     backward_adds=broadcast_adds,
     tolerance=ADDED_UP,
     reference=lambda p, x: np.broadcast_to(x, p["target"]).copy(),
-    torch=called("torch.expand_copy", lambda p: (tuple(p["target"]),)),
+    torch=call_with("torch.expand_copy", lambda p: (tuple(p["target"]),)),
     aliases=("expand_copy",),
 )
 
@@ -145,29 +145,29 @@ def _block_fits(p: Params) -> bool:
 
 
 BLOCK = size("block", "edge of a block", 2)
-ORDER = choice("order", "what the channels count: crd, block positions fastest (PyTorch); dcr, slowest (MXNet, ONNX)",
+ORDER = choice("order", "order of the channels: crd, block positions fastest (PyTorch); dcr, slowest (MXNet, ONNX)",
                ("crd", "dcr"), "crd")  # fmt: skip
 
 
 def _to_space(p: Params, x: Any) -> Any:
-    """By views only, so that it works on arrays of both frameworks; `reshape` at the end copies."""
+    """Use only views, which work on arrays of both frameworks; `reshape` at the end copies."""
     (n, c, h, w), b = x.shape, p["block"]
     left = c // (b * b)
     if p["order"] == "crd":
         apart, axes = x.reshape(n, left, b, b, h, w), (0, 1, 4, 2, 5, 3)
     else:
         apart, axes = x.reshape(n, b, b, left, h, w), (0, 3, 4, 1, 5, 2)
-    return _permuted(apart, axes).reshape(n, left, h * b, w * b)
+    return _permute(apart, axes).reshape(n, left, h * b, w * b)
 
 
 def _to_depth(p: Params, x: Any) -> Any:
     (n, c, h, w), b = x.shape, p["block"]
     apart = x.reshape(n, c, h // b, b, w // b, b)
     axes = (0, 1, 3, 5, 2, 4) if p["order"] == "crd" else (0, 3, 5, 1, 2, 4)
-    return _permuted(apart, axes).reshape(n, c * b * b, h // b, w // b)
+    return _permute(apart, axes).reshape(n, c * b * b, h // b, w // b)
 
 
-def _permuted(x: Any, axes: tuple[int, ...]) -> Any:
+def _permute(x: Any, axes: tuple[int, ...]) -> Any:
     return x.permute(axes) if hasattr(x, "permute") else x.transpose(axes)
 
 
@@ -185,7 +185,7 @@ def _torch_to_depth(p: Params, x: Any) -> Launch:
 
 BIGGER_BLOCK = Rule("block", "be at least 2 (got {block})", lambda p: p["block"] >= 2)
 
-DEPTH_TO_SPACE = moving(
+DEPTH_TO_SPACE = moving_operator(
     "depth_to_space",
     "channels become blocks of an image: [N, C b b, H, W] to [N, C, H b, W b]",
     params=(BLOCK, ORDER),
@@ -197,7 +197,7 @@ DEPTH_TO_SPACE = moving(
     aliases=("pixel_shuffle",),
 )  # fmt: skip
 
-SPACE_TO_DEPTH = moving(
+SPACE_TO_DEPTH = moving_operator(
     "space_to_depth",
     "blocks of an image become channels: [N, C, H b, W b] to [N, C b b, H, W]",
     params=(BLOCK, ORDER),
@@ -209,13 +209,13 @@ SPACE_TO_DEPTH = moving(
 )
 
 
-def _shuffled(p: Params, x: Any) -> Any:
+def _shuffle(p: Params, x: Any) -> Any:
     n, c, *image = x.shape
     apart = x.reshape(n, p["groups"], c // p["groups"], *image)
-    return _permuted(apart, (0, 2, 1, *range(3, apart.ndim))).reshape(x.shape)
+    return _permute(apart, (0, 2, 1, *range(3, apart.ndim))).reshape(x.shape)
 
 
-CHANNEL_SHUFFLE = moving(
+CHANNEL_SHUFFLE = moving_operator(
     "channel_shuffle",
     "channels of groups mixed, as in ShuffleNet: [N, g c, H, W] to [N, c g, H, W]",
     params=(size("groups", "number of groups", 4),),
@@ -226,13 +226,13 @@ CHANNEL_SHUFFLE = moving(
         Rule("groups", "be more than 1 and fewer than the channels of {shape}, or nothing is mixed (got {groups})",
              lambda p: 1 < p["groups"] < p["shape"][1]),
     ),
-    reference=_shuffled,
-    torch=called("torch.nn.functional.channel_shuffle", lambda p: (p["groups"],)),
+    reference=_shuffle,
+    torch=call_with("torch.nn.functional.channel_shuffle", lambda p: (p["groups"],)),
 )  # fmt: skip
 
 
-def _described(name: str, summary: str, reference: Any, tensor: Any) -> Operator:
-    """A number or a few about x, of which no element is read: they are known on the host."""
+def _describe_operator(name: str, summary: str, reference: Any, tensor: Any) -> Operator:
+    """Make an operator that returns facts about x that the host knows: no element is read."""
 
     def build(p: Params, x: Any) -> Launch:
         import torch as framework
@@ -249,23 +249,23 @@ def _described(name: str, summary: str, reference: Any, tensor: Any) -> Operator
         reference=reference,
         presets=IMAGES,
         tolerance=EXACT,
-        implementations=(as_written(reference), torch(build)),
+        implementations=(reference_in_numpy(reference), torch(build)),
         result_dtype=lambda _: "int64",
         result="constant",
         view=True,
     )
 
 
-SHAPE_ARRAY = _described(
+SHAPE_ARRAY = _describe_operator(
     "shape_array",
-    "the shape of a tensor, as a tensor; nothing of it is read",
+    "the shape of a tensor, as a tensor; its elements are not read",
     lambda p, x: np.array(x.shape, np.int64),
     lambda x: x.shape,
 )
 
-SIZE_ARRAY = _described(
+SIZE_ARRAY = _describe_operator(
     "size_array",
-    "the number of elements of a tensor, as a tensor; nothing of it is read",
+    "the number of elements of a tensor, as a tensor; its elements are not read",
     lambda p, x: np.array([x.size], np.int64),
     lambda x: [x.numel()],
 )

@@ -9,7 +9,7 @@ from typing import Any
 from opmark.operators import _numpy as np
 from opmark.operators._build import numpy as in_numpy
 from opmark.operators._build import torch as in_torch
-from opmark.operators._drawn import alternation, generator, refuse_outside, snapped
+from opmark.operators._drawn import alternation, generator, refuse_outside, snap
 from opmark.operators._fresh import fresh
 from opmark.operators.sampling import LEAST, SLACK, at_least
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
@@ -17,21 +17,21 @@ from opmark.schema.dtype import FLOATS, INTS, is_float, sizeof
 from opmark.schema.param import dtype, shape, size
 
 
-def _in_order(found: Any, start: Any) -> Any:
-    """Correlation of where things are with where they were: none after shuffling; and of neighbours."""
+def _correlations(found: Any, start: Any) -> Any:
+    """Return the correlation of new positions with old ones, and of neighbours: zero after shuffling."""
     n = start.size
     if n < 3:
         return np.zeros(2)
     centred = found - found.mean()
     spread = float(np.sqrt(np.square(centred).sum() * np.square(start - start.mean()).sum())) or 1.0
     kept = float((centred * (start - start.mean())).sum()) / spread
-    return np.array([snapped(kept, 0.0, 1 / sqrt(n)), alternation(centred < np.median(centred), 0.5) - 0.5])
+    return np.array([snap(kept, 0.0, 1 / sqrt(n)), alternation(centred < np.median(centred), 0.5) - 0.5])
 
 
 def _randperm_observe(p: Params, output: Any) -> Any:
     n = p["elements"]
     refuse_outside(output, (n,), 0, n - 1, 0.0)
-    return np.sort(output).astype(np.float64), _in_order(output.astype(np.float64), np.arange(n))
+    return np.sort(output).astype(np.float64), _correlations(output.astype(np.float64), np.arange(n))
 
 
 def _numpy_randperm(p: Params) -> Launch:
@@ -47,7 +47,7 @@ def _torch_randperm(p: Params) -> Launch:
 
 RANDPERM = Operator(
     name="randperm",
-    summary="the whole numbers from 0 to elements - 1 in random order",
+    summary="the integers from 0 to elements - 1 in random order",
     category="random",
     params=(size("elements", "how many"), dtype("int64", "int32", default="int64")),
     inputs=lambda p: {},
@@ -63,7 +63,7 @@ RANDPERM = Operator(
 
 
 def _keys(x: Any) -> Any:
-    """A number a row that tells rows apart; added up in the same order wherever the row is."""
+    """Return a number per row that identifies it, summed in an order that does not depend on the row's position."""
     weights = np.cos(np.arange(1, x[0].size + 1))
     return (x.reshape(len(x), -1) * weights).sum(axis=1)
 
@@ -71,7 +71,7 @@ def _keys(x: Any) -> Any:
 def _shuffle_observe(p: Params, output: Any, x: Any) -> Any:
     refuse_outside(output, x.shape, x.min(), x.max(), SLACK.get(p["dtype"], 0.0))
     before, after = _keys(x.astype(np.float64)), _keys(output.astype(np.float64))
-    return np.sort(after), _in_order(after, before)
+    return np.sort(after), _correlations(after, before)
 
 
 def _numpy_shuffle(p: Params, x: Any) -> Launch:
@@ -106,7 +106,7 @@ SHUFFLE = Operator(
     presets={"small": {"shape": [1024, 64]}, "typical": {"shape": [16384, 256]}, "large": {"shape": [65536, 1024]}},
     rules=(Rule("shape", f"have at least {LEAST} rows, so that no two calls give the same (got {{shape}})",
                 lambda p: bool(p["shape"][0] >= LEAST)),),
-    tolerance=Tolerance(factor=1e-3),  # rows only move: nothing is rounded
+    tolerance=Tolerance(factor=1e-3),  # rows are only moved, not rounded
     implementations=(in_numpy(_numpy_shuffle), in_torch(_torch_shuffle)),
     result="random",
     aliases=("random_shuffle",),

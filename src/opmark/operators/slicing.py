@@ -1,4 +1,4 @@
-"""Views of parts of a tensor, without moving any of it: slices, diagonals, windows."""
+"""Views of parts of a tensor: slices, diagonals, windows."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 from opmark.operators import _numpy as np
 from opmark.operators._axis import AXIS_EXISTS, elements
 from opmark.operators._build import torch
-from opmark.operators._moving import ADDED_UP, AXIS, called, looking
+from opmark.operators._moving import ADDED_UP, AXIS, call_with, view_operator
 from opmark.schema import Launch, Params, Rule
 from opmark.schema.param import counts, integer, shape, size
 
 
-def _taken(p: Params) -> Any:
-    """The index of a slice along one axis."""
+def _slices(p: Params) -> Any:
+    """Return the index of a slice along one axis."""
     whole = [slice(None)] * len(p["shape"])
     whole[p["axis"]] = slice(p["begin"], p["end"], p["step"])
     return tuple(whole)
 
 
 def _torch_slice(p: Params, x: Any) -> Launch:
-    index = _taken(p)
+    index = _slices(p)
     return lambda: x[index]
 
 
 def _others(p: Params) -> int:
-    """Elements for one place along the axis."""
+    """Return the number of elements at one place along the axis."""
     return elements(p) // int(p["shape"][p["axis"]])
 
 
@@ -56,14 +56,14 @@ def _as_strided(p: Params, x: Any) -> Any:
     return np.lib.stride_tricks.as_strided(flat, p["size"], strides, writeable=False)
 
 
-SLICE = looking(
+SLICE = view_operator(
     "slice",
-    "a part of one axis, every so many places",
+    "a part of one axis, with a step",
     params=(
         AXIS,
         integer("begin", "first place along the axis", kind="count"),
-        size("end", "the place before which it ends"),
-        size("step", "distance of the places that are taken", 1),
+        size("end", "end, exclusive"),
+        size("step", "distance between places", 1),
     ),
     rules=(
         AXIS_EXISTS,
@@ -78,14 +78,14 @@ SLICE = looking(
     },
     gradient_reads=lambda p: _others(p) * len(range(p["begin"], p["end"], p["step"])),
     whole=lambda p: (p["begin"], p["end"], p["step"]) == (0, p["shape"][p["axis"]], 1),
-    reference=lambda p, x: x[_taken(p)],
+    reference=lambda p, x: x[_slices(p)],
     torch=torch(_torch_slice, "torch.Tensor.__getitem__"),
     aliases=("slice_axis", "slice_like", "getitem"),
 )  # fmt: skip
 
-NARROW = looking(
+NARROW = view_operator(
     "narrow",
-    "a number of places of one axis, from one on",
+    "consecutive places of one axis",
     params=(AXIS, integer("start", "first place", 0, kind="count"), size("length", "how many places")),
     rules=(
         AXIS_EXISTS,
@@ -98,11 +98,11 @@ NARROW = looking(
         "large": {"shape": [8192, 4096], "start": 1024, "length": 2048},
     },
     gradient_reads=lambda p: _others(p) * p["length"],
-    reference=lambda p, x: x[_taken({**p, "begin": p["start"], "end": p["start"] + p["length"], "step": 1})],
-    torch=called("torch.narrow", lambda p: (p["axis"], p["start"], p["length"])),
+    reference=lambda p, x: x[_slices({**p, "begin": p["start"], "end": p["start"] + p["length"], "step": 1})],
+    torch=call_with("torch.narrow", lambda p: (p["axis"], p["start"], p["length"])),
 )  # fmt: skip
 
-SELECT = looking(
+SELECT = view_operator(
     "select",
     "one place of one axis",
     params=(AXIS, integer("index", "the place", 0, kind="count")),
@@ -113,31 +113,31 @@ SELECT = looking(
              lambda p: p["index"] < p["shape"][p["axis"]]),
     ),
     gradient_reads=_others,
-    reference=lambda p, x: x[_taken({**p, "begin": p["index"], "end": p["index"] + 1, "step": 1})].squeeze(p["axis"]),
-    torch=called("torch.select", lambda p: (p["axis"], p["index"])),
+    reference=lambda p, x: x[_slices({**p, "begin": p["index"], "end": p["index"] + 1, "step": 1})].squeeze(p["axis"]),
+    torch=call_with("torch.select", lambda p: (p["axis"], p["index"])),
 )  # fmt: skip
 
-DIAGONAL = looking(
+DIAGONAL = view_operator(
     "diagonal",
     "a diagonal of the last two axes",
-    params=(integer("k", "which one: 0 the main one, above it positive", 0),),
+    params=(integer("k", "0: the main diagonal; positive: above it", 0),),
     rules=(
         Rule("shape", "have at least 2 axes (got {shape})", lambda p: len(p["shape"]) >= 2),
         Rule("k", "name a diagonal of the last two axes of {shape} (got {k})", lambda p: diagonal_length(p) > 0),
     ),
     gradient_reads=lambda p: prod(p["shape"][:-2]) * diagonal_length(p),
     reference=lambda p, x: np.diagonal(x, p["k"], -2, -1),
-    torch=called("torch.diagonal", lambda p: (p["k"], -2, -1)),
+    torch=call_with("torch.diagonal", lambda p: (p["k"], -2, -1)),
     aliases=("linalg_diagonal",),
 )
 
-UNFOLD = looking(
+UNFOLD = view_operator(
     "unfold",
-    "windows along one axis, which becomes their number; their elements are a new last axis",
+    "windows along one axis, whose elements form a new last axis",
     params=(
         AXIS,
         size("length", "elements of a window"),
-        size("step", "from one window to the next", 1),
+        size("step", "distance between windows", 1),
     ),
     rules=(AXIS_EXISTS, Rule("length", "be at most the length of axis {axis} of {shape} (got {length})",
                              lambda p: p["length"] <= p["shape"][p["axis"]])),
@@ -150,17 +150,17 @@ UNFOLD = looking(
     gradient_adds=lambda p: _others(p) * _windows(p) * p["length"],
     tolerance=ADDED_UP,
     reference=_unfold,
-    torch=called("torch.Tensor.unfold", lambda p: (p["axis"], p["length"], p["step"])),
+    torch=call_with("torch.Tensor.unfold", lambda p: (p["axis"], p["length"], p["step"])),
     aliases=("sliding_window_view",),
 )  # fmt: skip
 
-AS_STRIDED = looking(
+AS_STRIDED = view_operator(
     "as_strided",
     "any sizes and strides over the memory of x",
     params=(
         shape("size", "shape of the result"),
-        counts("strides", "elements from one place to the next, along each axis"),
-        integer("offset", "element that it begins with", 0, kind="count"),
+        counts("strides", "elements between two places, along each axis"),
+        integer("offset", "index of the first element", 0, kind="count"),
     ),
     rules=(
         Rule("strides", "have one number for each axis of size {size} (got {strides})",
@@ -176,7 +176,7 @@ AS_STRIDED = looking(
     gradient_adds=lambda p: prod(p["size"]),
     tolerance=ADDED_UP,
     reference=_as_strided,
-    torch=called("torch.as_strided", lambda p: (p["size"], p["strides"], p["offset"])),
+    torch=call_with("torch.as_strided", lambda p: (p["size"], p["strides"], p["offset"])),
 )  # fmt: skip
 
 OPERATORS = (SLICE, NARROW, SELECT, DIAGONAL, UNFOLD, AS_STRIDED)

@@ -1,4 +1,4 @@
-"""softmax and its kin: exponentials over their sum along an axis."""
+"""softmax, log_softmax, softmin and masked_softmax along an axis."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def _row(name: str, summary: str, reference: Any, numpy: Any, path: str, aliases
         category="activation",
         params=PARAMS,
         inputs=lambda p: {"x": TensorSpec(tuple(p["shape"]), p["dtype"])},
-        # Difference, exponential, sum; then a quotient or another difference. The maximum only compares. Backwards with
-        # the output: its product with the gradient, the sum of that, and a difference and a product.
+        # Difference, exponential, sum, and a quotient or another difference; comparisons do not count. Backwards, the
+        # output times the gradient, the sum of that, a difference and a product.
         cost=_cost(flops=4, tensors_read=1),
         backward_cost=_cost(flops=4, tensors_read=2),
         reference=reference,
@@ -75,14 +75,14 @@ LOG_SOFTMAX = _row(
     _log_softmax, formula(_log_softmax), "torch.log_softmax", ("LogSoftmax",),
 )  # fmt: skip
 SOFTMIN = _row(
-    "softmin", "softmax(-x): the smallest element gets the most",
+    "softmin", "softmax(-x): the smallest element gets the largest share",
     lambda p, x: _softmax(p, -x), formula(lambda p, x: _softmax(p, -x)), "torch.nn.functional.softmin", ("Softmin",),
 )  # fmt: skip
 
 
 def _masked_inputs(p: Params) -> dict[str, TensorSpec]:
     def make(generator: Any) -> Any:
-        """Three of four are kept, and in each row the first one: a row without any would have no softmax."""
+        """Keep three of four elements, and the first of each row: a row without any would have no softmax."""
         mask = generator.uniform(size=p["shape"]) < 0.75
         mask[(slice(None),) * (p["axis"] % len(p["shape"])) + (0,)] = True
         return mask
@@ -92,7 +92,7 @@ def _masked_inputs(p: Params) -> dict[str, TensorSpec]:
 
 
 def _masked_cost(p: Params) -> Cost:
-    """As softmax, and the mask is read."""
+    """Count as for softmax; the mask is read too."""
     specs = _masked_inputs(p)
     return Cost(4 * specs["x"].elements, nbytes(specs.values()), specs["x"].nbytes)
 
@@ -115,7 +115,7 @@ MASKED_SOFTMAX = Operator(
     params=PARAMS,
     inputs=_masked_inputs,
     cost=_masked_cost,
-    # What is masked has a softmax of zero, and so a gradient of zero: the mask is not needed.
+    # Masked elements have a softmax of zero and so a gradient of zero: the mask is not needed.
     backward_cost=_cost(flops=4, tensors_read=2),
     reference=_masked_softmax,
     presets=PRESETS,

@@ -1,4 +1,4 @@
-"""Order: sort, argsort, topk, kthvalue."""
+"""Sorting: sort, argsort, topk, kthvalue."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from opmark.operators._axis import (
     ORDERED,
     SHAPE,
     elements,
-    keeping_order,
     length,
-    pointed_at,
+    order_preserving,
     rows,
-    signed,
+    signed_spec,
     values_and_places,
+    values_at,
 )
 from opmark.operators._build import calls, numpy
 from opmark.schema import Cost, Launch, Operator, Params, Rule
@@ -35,7 +35,7 @@ PRESETS = {
 DESCENDING = flag("descending", "the largest first")
 
 
-def _sorted(p: Params, x: Any) -> Any:
+def _sort_reference(p: Params, x: Any) -> Any:
     values = np.sort(x, axis=p["axis"])
     return np.flip(values, p["axis"]) if p["descending"] else values
 
@@ -45,12 +45,12 @@ def _sorting_indices(p: Params, x: Any) -> Any:
     return np.flip(order, p["axis"]) if p["descending"] else order
 
 
-def _each_once(p: Params, x: Any, indices: Any) -> Any:
-    """What indices point at, if they name every place of the axis once."""
-    found = pointed_at(p, x, indices)
+def _observe_permutation(p: Params, x: Any, indices: Any) -> Any:
+    """Return the values that indices point at; IndexError unless they name every place of the axis once."""
+    found = values_at(p, x, indices)
     ordered = np.moveaxis(np.sort(indices, axis=p["axis"]), p["axis"], -1)
     if not (ordered == np.arange(length(p))).all():
-        raise IndexError("an element is named twice")
+        raise IndexError("an index occurs twice")
     return found
 
 
@@ -70,19 +70,19 @@ def _sort_backward(p: Params) -> Cost:
 
 SORT = Operator(
     name="sort",
-    summary="the elements along an axis in order, and where each one was",
+    summary="the elements along an axis in order, and their indices",
     category="sorting",
     params=(SHAPE, AXIS, DESCENDING, dtype(*ORDERED)),
-    inputs=lambda p: {"x": signed(p)},
+    inputs=lambda p: {"x": signed_spec(p)},
     cost=lambda p: Cost(0, elements(p) * sizeof(p["dtype"]), elements(p) * (sizeof(p["dtype"]) + INDEX_BYTES)),
     backward_cost=_sort_backward,
-    reference=lambda p, x: (_sorted(p, x),) * 2,
-    observe=lambda p, outputs, x: (outputs[0], _each_once(p, x, outputs[1])),
+    reference=lambda p, x: (_sort_reference(p, x),) * 2,
+    observe=lambda p, outputs, x: (outputs[0], _observe_permutation(p, x, outputs[1])),
     tolerance=EXACT,
     presets=PRESETS,
     rules=(AXIS_EXISTS,),
     gradients=("x",),
-    direction=keeping_order(),
+    direction=order_preserving(),
     implementations=(numpy(_numpy_sort), calls("torch.sort", "x", dim="axis", descending="descending")),
     aliases=("Sort",),
 )
@@ -92,10 +92,10 @@ ARGSORT = Operator(
     summary="the indices that put the elements along an axis in order",
     category="sorting",
     params=(SHAPE, AXIS, DESCENDING, dtype(*ORDERED)),
-    inputs=lambda p: {"x": signed(p)},
+    inputs=lambda p: {"x": signed_spec(p)},
     cost=lambda p: Cost(0, elements(p) * sizeof(p["dtype"]), elements(p) * INDEX_BYTES),
-    reference=_sorted,
-    observe=lambda p, indices, x: _each_once(p, x, indices),
+    reference=_sort_reference,
+    observe=lambda p, indices, x: _observe_permutation(p, x, indices),
     tolerance=EXACT,
     result_dtype=lambda p: "int64",
     presets=PRESETS,
@@ -108,19 +108,19 @@ ARGSORT = Operator(
 )
 
 
-def _found(p: Params) -> int:
+def _found_elements(p: Params) -> int:
     return int(prod(p["shape"][:-1]) * p["k"])
 
 
 def _topk_cost(p: Params) -> Cost:
-    """Comparisons are no floating-point work worth counting; the data has to be read once."""
+    """Comparisons are not counted; the data has to be read once."""
     nbytes = sizeof(p["dtype"])
-    return Cost(0, elements(p) * nbytes, _found(p) * (nbytes + INDEX_BYTES))
+    return Cost(0, elements(p) * nbytes, _found_elements(p) * (nbytes + INDEX_BYTES))
 
 
 def _topk_backward(p: Params) -> Cost:
     nbytes = sizeof(p["dtype"])
-    return Cost(0, _found(p) * (nbytes + INDEX_BYTES), elements(p) * nbytes)
+    return Cost(0, _found_elements(p) * (nbytes + INDEX_BYTES), elements(p) * nbytes)
 
 
 def _topk_reference(p: Params, x: Any) -> Any:
@@ -129,9 +129,9 @@ def _topk_reference(p: Params, x: Any) -> Any:
 
 
 def _topk_observe(p: Params, outputs: Any, x: Any) -> Any:
-    """Equal values may be found in any order, so indices are judged by what they point at."""
+    """Compare indices by the values that they point at, as equal values may come in any order."""
     values, indices = outputs
-    return values, pointed_at(p, x, indices, axis=-1)
+    return values, values_at(p, x, indices, axis=-1)
 
 
 def _numpy_topk(p: Params, x: Any) -> Launch:
@@ -152,15 +152,15 @@ def _numpy_topk(p: Params, x: Any) -> Launch:
 
 TOPK = Operator(
     name="topk",
-    summary="the k largest (or smallest) elements of each row, sorted, and where they are",
+    summary="the k largest (or smallest) elements of each row, sorted, and their indices",
     category="sorting",
     params=(
         shape("shape", "shape of x; the last axis is searched"),
-        size("k", "how many to find"),
+        size("k", "number of elements to find"),
         flag("largest", "the largest ones; false for the smallest", default=True),
         dtype(*ORDERED),
     ),
-    inputs=lambda p: {"x": signed(p)},
+    inputs=lambda p: {"x": signed_spec(p)},
     cost=_topk_cost,
     backward_cost=_topk_backward,
     reference=lambda p, x: (_topk_reference(p, x),) * 2,
@@ -174,7 +174,7 @@ TOPK = Operator(
     rules=(Rule("k", "be at most the length of the last axis of {shape} (got {k})",
                 lambda p: p["k"] <= p["shape"][-1]),),
     gradients=("x",),
-    direction=keeping_order(lambda p: -1),
+    direction=order_preserving(lambda p: -1),
     implementations=(numpy(_numpy_topk), calls("torch.topk", "x", k="k", largest="largest")),
     aliases=("TopK", "top_k"),
 )  # fmt: skip
@@ -203,10 +203,10 @@ def _kth_backward(p: Params) -> Cost:
 
 KTHVALUE = Operator(
     name="kthvalue",
-    summary="the k-th smallest element along an axis, and where it is",
+    summary="the k-th smallest element along an axis, and its index",
     category="sorting",
     params=(SHAPE, size("k", "1 for the smallest"), AXIS, KEEPDIMS, dtype(*ORDERED)),
-    inputs=lambda p: {"x": signed(p)},
+    inputs=lambda p: {"x": signed_spec(p)},
     cost=lambda p: Cost(0, elements(p) * sizeof(p["dtype"]), rows(p) * (sizeof(p["dtype"]) + INDEX_BYTES)),
     backward_cost=_kth_backward,
     reference=lambda p, x: (_kth(p, x),) * 2,
@@ -216,7 +216,7 @@ KTHVALUE = Operator(
     rules=(AXIS_EXISTS, Rule("k", "be at most the length of axis {axis} of {shape} (got {k})",
                              lambda p: p["k"] <= length(p))),
     gradients=("x",),
-    direction=keeping_order(),
+    direction=order_preserving(),
     implementations=(
         numpy(_numpy_kth),
         calls("torch.kthvalue", "x", k="k", dim="axis", keepdim="keepdims"),

@@ -1,4 +1,4 @@
-"""Between a device and the memory of its host: alone, and beside an all_reduce."""
+"""Copies between a device and the memory of its host, alone and beside an all_reduce."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opmark.operators._exchange import (
     communication,
     elements,
     finite_calls,
-    reduced,
+    reduce_arrays,
     reduced_buffer,
     rules_of,
     spec,
@@ -29,7 +29,7 @@ from opmark.schema.param import integer, nbytes
 _PARAMS = (
     nbytes("size", "bytes"),
     DTYPE,
-    integer("ranks", "devices at once, a process for each", 1, kind="rank"),
+    integer("ranks", "devices at once, one process for each", 1, kind="rank"),
     PINNED,
 )
 
@@ -52,7 +52,7 @@ def _cost(p: Params) -> Cost:
 
 
 def _host2device(p: Params, x: Any) -> Launch:
-    """Only from pinned memory a copy goes on by itself; what waits for a device waits for it too."""
+    """Copies from pinned memory are asynchronous; waiting for the device waits for them too."""
     import torch
 
     out, pinned = torch.empty(x.shape, dtype=x.dtype), p["pinned"]
@@ -84,22 +84,22 @@ def _transfer(name: str, summary: str, build: Any, place: Any, alias: str) -> Op
     )
 
 
-# Both at once
+# A copy beside an all_reduce
 
 
 def _both_cost(p: Params) -> Cost:
-    """The traffic is that of the all_reduce: what is copied beside it goes another way, and a sum of both would be the
-    bandwidth of nothing. How much of one hides behind the other is the record's overlap."""
+    """Count only the traffic of the all_reduce: the copy uses another link, and a sum would be the bandwidth of
+    neither. The record's overlap says how much of one hides behind the other."""
     moved = _nbytes(p)
     return Cost(None, 2 * moved, 2 * moved, Traffic(moved, moved * twice_others(p["ranks"]), p["ranks"]))
 
 
-def _both_due(p: Params, rank: int, inputs: Sequence[dict[str, Any]]) -> tuple[Any, ...]:
-    return reduced(p, by_rank(inputs)), inputs[rank]["host"]
+def _both_reference(p: Params, rank: int, inputs: Sequence[dict[str, Any]]) -> tuple[Any, ...]:
+    return reduce_arrays(p, by_rank(inputs)), inputs[rank]["host"]
 
 
 def _all_reduce_h2d(p: Params, peers: Peers, x: Any, host: Any) -> Exchange:
-    """The all_reduce is begun first and goes on in a queue of its own, while the copy goes through the usual one."""
+    """Start the all_reduce first, in its own queue, while the copy goes through the usual one."""
     import torch
     import torch.distributed as dist
 
@@ -126,16 +126,16 @@ def _all_reduce_h2d(p: Params, peers: Peers, x: Any, host: Any) -> Exchange:
 
 
 OPERATORS = [
-    _transfer("host2device", "from the memory of the host to that of the device", _host2device, _of_host, "h2d"),
-    _transfer("device2host", "from the memory of the device to that of the host", _device2host, _of_device, "d2h"),
+    _transfer("host2device", "copy from host memory to device memory", _host2device, _of_host, "h2d"),
+    _transfer("device2host", "copy from device memory to host memory", _device2host, _of_device, "d2h"),
     communication(
         "all_reduce_h2d",
-        "an all_reduce, and beside it as many bytes from the host to the device",
+        "an all_reduce, and at the same time a copy of as many bytes from host to device",
         _all_reduce_h2d,
         params=(nbytes("size", "bytes of either buffer"), DTYPE, RANKS, PINNED),
         inputs=lambda p: {**reduced_buffer(p), "host": _of_host(p)},
         cost=_both_cost,
-        reference=_both_due,
+        reference=_both_reference,
         tolerance=ADDING_UP,
         device_only=True,
     ),

@@ -1,4 +1,4 @@
-"""Diagonals and triangles of matrices: taken out, put in, kept, added up."""
+"""Diagonals and triangles of matrices: extracting, inserting, masking, summing."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from math import prod
 from typing import Any
 
 from opmark.operators import _numpy as np
-from opmark.operators._axis import EXACT
+from opmark.operators._axis import EXACT, reference_in_numpy
 from opmark.operators._build import calls, formula, torch
 from opmark.operators._matrices import BATCH
-from opmark.operators._moving import ANY, as_written, called, data, moving
+from opmark.operators._moving import ANY, call_with, data, moving_operator
 from opmark.operators.slicing import DIAGONAL, diagonal_length
 from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, flag, integer, size
 
-K = integer("k", "which diagonal: 0 the main one, above it positive", 0)
+K = integer("k", "0: the main diagonal; positive: above it", 0)
 MATRIX = Rule("shape", "have at least 2 axes (got {shape})", lambda p: len(p["shape"]) >= 2)
 
 
@@ -30,9 +30,9 @@ def _torch_diag(p: Params, x: Any) -> Launch:
     return (lambda: diag(x, p["k"])) if x.dim() == 2 else (lambda: diagonal_copy(x, p["k"], -2, -1))
 
 
-DIAG = moving(
+DIAG = moving_operator(
     "diag",
-    "a diagonal of each matrix, written as a tensor of its own",
+    "a diagonal of each matrix, as a copy",
     params=(K,),
     rules=DIAGONAL.rules,
     out=_diagonal_elements,
@@ -44,7 +44,7 @@ DIAG = moving(
 )
 
 
-def _embedded(p: Params) -> int:
+def _embedded_elements(p: Params) -> int:
     return int(prod(p["shape"][:-1]) * (p["shape"][-1] + abs(p["k"])) ** 2)
 
 
@@ -56,7 +56,7 @@ def _diag_embed(p: Params, x: Any) -> Any:
     return out
 
 
-DIAG_EMBED = moving(
+DIAG_EMBED = moving_operator(
     "diag_embed",
     "matrices with the last axis on a diagonal, and zero elsewhere",
     params=(K,),
@@ -65,16 +65,16 @@ DIAG_EMBED = moving(
         "typical": {"shape": [8, 512]},
         "large": {"shape": [32, 2048]},
     },
-    out=_embedded,
+    out=_embedded_elements,
     gradient_view=True,
     reference=_diag_embed,
-    torch=called("torch.diag_embed", lambda p: (p["k"],)),
+    torch=call_with("torch.diag_embed", lambda p: (p["k"],)),
     aliases=("linalg_makediag", "makediag", "diagflat"),
 )
 
 
-def kept(p: Params, *, upper: bool) -> int:
-    """Elements of a triangle, row by row."""
+def triangle_elements(p: Params, *, upper: bool) -> int:
+    """Return the number of elements of a triangle, counted row by row."""
     rows, columns = p["shape"][-2:]
     below = sum(min(max(row + p["k"] + (0 if upper else 1), 0), columns) for row in range(rows))
     return int(prod(p["shape"][:-2]) * (rows * columns - below if upper else below))
@@ -85,9 +85,9 @@ def _triangle(name: str, *, upper: bool) -> Operator:
     take = "triu" if upper else "tril"
 
     def reads(p: Params) -> int:
-        return kept(p, upper=upper)
+        return triangle_elements(p, upper=upper)
 
-    return moving(
+    return moving_operator(
         name,
         f"the {side} triangle of each matrix, and zero elsewhere",
         params=(K,),
@@ -96,7 +96,7 @@ def _triangle(name: str, *, upper: bool) -> Operator:
         backward_reads=reads,
         partial=True,
         reference=lambda p, x: getattr(np, take)(x, p["k"]),
-        torch=called(f"torch.{take}", lambda p: (p["k"],)),
+        torch=call_with(f"torch.{take}", lambda p: (p["k"],)),
     )
 
 
@@ -112,14 +112,14 @@ PRESETS = {
 }
 
 
-def _packed(p: Params) -> int:
-    """Elements of a triangle with its diagonal."""
+def _packed_length(p: Params) -> int:
+    """Return the number of elements of a triangle with its diagonal."""
     return int(p["n"] * (p["n"] + 1) // 2)
 
 
 @lru_cache(maxsize=1)
 def _indices(n: int, *, upper: bool) -> Any:
-    """Kept, so that a launch does not compute them."""
+    """Cached, so that a launch does not compute them."""
     return (np.triu_indices if upper else np.tril_indices)(n)
 
 
@@ -161,7 +161,7 @@ def _torch_make(p: Params, x: Any) -> Launch:
     return launch
 
 
-def _moved(p: Params, read: int, written: int) -> Cost:
+def _move_cost(p: Params, read: int, written: int) -> Cost:
     nbytes = p["batch"] * sizeof(p["dtype"])
     return Cost(0, read * nbytes, written * nbytes)
 
@@ -172,14 +172,14 @@ EXTRACT_TRIANGLE = Operator(
     category="shaping",
     params=(BATCH, N, UPPER, dtype(*ANY)),
     inputs=lambda p: {"x": data((p["batch"], p["n"], p["n"]), p["dtype"])},
-    cost=lambda p: _moved(p, _packed(p), _packed(p)),
-    backward_cost=lambda p: _moved(p, _packed(p), p["n"] ** 2),
+    cost=lambda p: _move_cost(p, _packed_length(p), _packed_length(p)),
+    backward_cost=lambda p: _move_cost(p, _packed_length(p), p["n"] ** 2),
     partial=True,
     reference=_extract_triangle,
     tolerance=EXACT,
     presets=PRESETS,
     gradients=("x",),
-    implementations=(as_written(_extract_triangle), torch(_torch_extract)),
+    implementations=(reference_in_numpy(_extract_triangle), torch(_torch_extract)),
     aliases=("linalg_extracttrian", "extracttrian"),
 )
 
@@ -188,14 +188,14 @@ MAKE_TRIANGLE = Operator(
     summary="matrices with the elements of a vector in a triangle, row by row, and zero elsewhere",
     category="shaping",
     params=(BATCH, N, UPPER, dtype(*ANY)),
-    inputs=lambda p: {"x": data((p["batch"], _packed(p)), p["dtype"])},
-    cost=lambda p: _moved(p, _packed(p), p["n"] ** 2),
-    backward_cost=lambda p: _moved(p, _packed(p), _packed(p)),
+    inputs=lambda p: {"x": data((p["batch"], _packed_length(p)), p["dtype"])},
+    cost=lambda p: _move_cost(p, _packed_length(p), p["n"] ** 2),
+    backward_cost=lambda p: _move_cost(p, _packed_length(p), _packed_length(p)),
     reference=_make_triangle,
     tolerance=EXACT,
     presets=PRESETS,
     gradients=("x",),
-    implementations=(as_written(_make_triangle), torch(_torch_make)),
+    implementations=(reference_in_numpy(_make_triangle), torch(_torch_make)),
     aliases=("linalg_maketrian", "maketrian"),
 )
 
@@ -206,7 +206,7 @@ SQUARE_PRESETS = {
 }
 
 
-def _on_the_diagonal(p: Params, flops: int) -> Cost:
+def _diagonal_cost(p: Params, flops: int) -> Cost:
     return Cost(flops * p["n"], p["batch"] * p["n"] * sizeof(p["dtype"]), p["batch"] * sizeof(p["dtype"]))
 
 
@@ -217,7 +217,7 @@ TRACE = Operator(
     params=(N, dtype(*FLOATS)),
     inputs=lambda p: {"x": TensorSpec((p["n"], p["n"]), p["dtype"])},
     cost=lambda p: Cost(p["n"], p["n"] * sizeof(p["dtype"]), sizeof(p["dtype"])),
-    # One number to every place of the diagonal, zero to all others.
+    # The incoming gradient goes to every place of the diagonal, zero to all others.
     backward_cost=lambda p: Cost(0, sizeof(p["dtype"]), p["n"] ** 2 * sizeof(p["dtype"])),
     partial=True,
     reference=lambda p, x: np.trace(x),
@@ -238,7 +238,7 @@ SUMLOGDIAG = Operator(
     category="reduction",
     params=(BATCH, N, dtype(*FLOATS)),
     inputs=lambda p: {"x": TensorSpec((p["batch"], p["n"], p["n"]), p["dtype"], 0.125, 2.0)},
-    cost=lambda p: _on_the_diagonal(p, 2 * p["batch"]),
+    cost=lambda p: _diagonal_cost(p, 2 * p["batch"]),
     backward_cost=lambda p: Cost(
         p["batch"] * p["n"],
         p["batch"] * (p["n"] + 1) * sizeof(p["dtype"]),

@@ -1,4 +1,4 @@
-"""One output element from one input element: powers, exponentials, trigonometry, special functions."""
+"""Element-wise functions of one tensor: powers, exponentials, trigonometry, special functions."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from opmark.schema.dtype import FLOATS, INTS
 from opmark.schema.param import real
 
 TURN: Domain = (-3.0, 3.0)
-"""Nearly a whole turn."""
+"""Nearly a full period."""
 AROUND_ONE: Domain = (0.5, 2.0)
-"""Where the slopes of negative powers are alike: of 16 bits, a few steep elements would leave nothing of the others."""
+"""Range in which slopes of negative powers are similar: in 16 bits, a few steep elements would dwarf the others."""
 BELOW_ONE: Domain = (-0.875, 0.875)
-"""For what ends at -1 and 1."""
+"""For functions that are defined between -1 and 1."""
 
 
 def _scipy(name: str) -> Any:
-    """A reference out of SciPy, imported when it is called."""
+    """Return a reference by SciPy, which is imported when it is called."""
 
     def reference(p: Params, x: Any) -> Any:
         import scipy.special
@@ -33,7 +33,7 @@ def _scipy(name: str) -> Any:
     return reference
 
 
-# torch has no function for these three; this is how they are written with those that it has.
+# torch has no function for these three, so they are composed of others.
 
 
 def _torch_gamma(p: Params, x: Any) -> Launch:
@@ -53,12 +53,12 @@ ARITHMETIC = (
               kinks=(0.0,), aliases=("absolute",)),
     pointwise("negative", "-x", torch="torch.neg", numpy="numpy.negative", dtypes=(*FLOATS, *SIGNED_INTS),
               integers=(-60, 60), backward_reads=1, aliases=("neg", "Negative")),
-    # Its gradient is zero almost everywhere, and not worth a phase.
+    # The gradient is zero almost everywhere, so there is no backward phase.
     pointwise("sign", "-1, 0 or 1", torch="torch.sign", numpy="numpy.sign", dtypes=(*FLOATS, *SIGNED_INTS),
               integers=(-2, 3), flops=0, gradients=(), aliases=("sgn",)),
     pointwise("identity", "a copy of x in new memory", torch="torch.clone", numpy="numpy.copy",
               dtypes=(*FLOATS, *INTS), flops=0, gradient_view=True,
-              # MXNet's outputs of a regression have their loss in the gradient only: what they compute is a copy.
+              # MXNet's regression outputs have their loss only in the gradient; forwards they are a copy.
               aliases=("clone", "BlockGrad", "stop_gradient", "make_loss", "LinearRegressionOutput",
                        "MAERegressionOutput", "SVMOutput")),
     pointwise("reciprocal", "1 / x", torch="torch.reciprocal", numpy="numpy.reciprocal", domains=(AROUND_ONE,),
@@ -67,7 +67,7 @@ ARITHMETIC = (
               integers=(-11, 12), backward_flops=2, aliases=("Square",)),
     pointwise("sqrt", "square root of x", torch="torch.sqrt", numpy="numpy.sqrt", domains=(POSITIVE,),
               backward_flops=2, aliases=("Sqrt",)),
-    # Its slope is the third power of a result that was rounded.
+    # The derivative is the third power of a rounded result.
     pointwise("rsqrt", "1 / square root of x", torch="torch.rsqrt", reference=lambda p, x: 1 / np.sqrt(x), flops=2,
               domains=(AROUND_ONE,), backward_flops=4, tolerance=Tolerance(factor=1.5)),
     pointwise("cbrt", "cube root of x", torch=_build.torch(_torch_cbrt), numpy="numpy.cbrt", domains=(AROUND_ONE,),
@@ -115,7 +115,8 @@ TRIGONOMETRY = (
               backward_reads=1, aliases=("rad2deg",)),
     pointwise("radians", "degrees to radians", torch="torch.deg2rad", numpy="numpy.radians", domains=((-10.0, 10.0),),
               backward_reads=1, aliases=("deg2rad",)),
-    # Its slope is a difference of terms, each rounded: nearly equal ones next to zero, and of rounded πx far from it.
+    # The derivative is a difference of rounded terms, which nearly cancel close to zero and depend on a rounded πx far
+    # from it.
     pointwise("sinc", "sin(πx) / πx", torch="torch.sinc", numpy="numpy.sinc", domains=((0.3125, 1.0),), flops=3,
               backward_flops=8, tolerance=Tolerance(factor=1.5)),
 )  # fmt: skip
@@ -125,7 +126,7 @@ SPECIAL = (
     pointwise("erfc", "1 minus the error function", torch="torch.erfc", reference=_scipy("erfc"), backward_flops=4),
     pointwise("erfinv", "inverse of the error function", torch="torch.erfinv", reference=_scipy("erfinv"),
               domains=(BELOW_ONE,), backward_flops=4),
-    pointwise("gamma", "gamma function; through its logarithm where a framework has only that",
+    pointwise("gamma", "gamma function; by its logarithm where a framework has only that",
               torch=_build.torch(_torch_gamma), reference=_scipy("gamma"), domains=((0.5, 4.0),), backward_flops=3,
               backward_reads=3),
     pointwise("gammaln", "logarithm of the gamma function", torch="torch.lgamma", reference=_scipy("gammaln"),
@@ -144,7 +145,7 @@ def _numpy_clip(p: Params, x: Any) -> Launch:
 
 
 def with_nan(p: Params) -> dict[str, TensorSpec]:
-    """An eighth of them are not numbers."""
+    """Return x with NaN in an eighth of the elements."""
     size = tuple(p["shape"])
 
     def make(generator: Any) -> Any:
@@ -157,7 +158,7 @@ def with_nan(p: Params) -> dict[str, TensorSpec]:
 
 NAN_TO_NUM = pointwise(
     "nan_to_num",
-    "x, with zero in place of NaN and large numbers in place of infinity",
+    "x with NaN replaced by zero and infinity by large numbers",
     torch="torch.nan_to_num",
     numpy="numpy.nan_to_num",
     flops=0,
@@ -165,7 +166,7 @@ NAN_TO_NUM = pointwise(
 )
 
 REPAIR = (
-    pointwise("clip", "x, or the end of the range that it is beyond",
+    pointwise("clip", "x clipped to a range",
               torch=calls("torch.clamp", "x", min="low", max="high"), numpy=_build.numpy(_numpy_clip, "numpy.clip"),
               reference=lambda p, x: np.clip(x, p["low"], p["high"]), params=ENDS, rules=ENDS_IN_ORDER,
               kinks=lambda p: (p["low"], p["high"]), flops=0, backward_flops=0, aliases=("clamp",)),

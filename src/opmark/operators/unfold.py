@@ -1,4 +1,4 @@
-"""Windows of an image as columns, and back: im2col, col2im."""
+"""Conversion of windows of an image to columns and back: im2col, col2im."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._build import formula, torch
-from opmark.operators._windows import AXES, FITS, columns, has_axes, out_sizes, padded, seen, torch_function
+from opmark.operators._windows import AXES, FITS, columns, has_axes, out_sizes, pad_image, torch_function, window_values
 from opmark.schema import Cost, Launch, Operator, Params, TensorSpec, Tolerance
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import dtype, integer, shape, size
@@ -22,27 +22,27 @@ def _columns(p: Params) -> TensorSpec:
     return TensorSpec((p["batch"], p["channels"] * prod(p["kernel"]), prod(out_sizes(p))), p["dtype"])
 
 
-def _unfolding(p: Params) -> Cost:
-    """Every element of the image is read once, however many windows see it."""
+def _unfold_cost(p: Params) -> Cost:
+    """Every element of the image is read once, however many windows contain it."""
     return Cost(0, _image(p).nbytes, _columns(p).nbytes)
 
 
-def _folding(p: Params) -> Cost:
+def _fold_cost(p: Params) -> Cost:
     """Each element of a column is added to the image."""
     return Cost(_columns(p).nbytes // sizeof(p["dtype"]), _columns(p).nbytes, _image(p).nbytes)
 
 
 def _im2col(p: Params, x: Any) -> Any:
-    return columns(p, padded(p, x)).reshape(_columns(p).shape)
+    return columns(p, pad_image(p, x)).reshape(_columns(p).shape)
 
 
 def _col2im(p: Params, x: Any) -> Any:
-    """Adds one element of the kernel at a time, then cuts off the padding."""
+    """Add one element of the kernel at a time, then cut off the padding."""
     cut, windows, dims = p["padding"], out_sizes(p), len(p["image"])
     out = np.zeros((p["batch"], p["channels"], *(n + 2 * cut for n in p["image"])), x.dtype)
     parts = np.moveaxis(x.reshape(p["batch"], p["channels"], *p["kernel"], *windows), range(2, 2 + dims), range(dims))
     for at in np.ndindex(*p["kernel"]):
-        place = seen(p, out, at, windows)
+        place = window_values(p, out, at, windows)
         place += parts[at]
     inner = (..., *(slice(cut, cut + n) for n in p["image"]))
     return np.ascontiguousarray(out[inner])
@@ -70,7 +70,7 @@ PARAMS = (
     shape("image", f"{AXES[2]} of the image"),
     shape("kernel", f"{AXES[2]} of a window", [3, 3]),
     size("stride", "step between two windows", 1),
-    integer("padding", "zeros around the image", 1, kind="count"),
+    integer("padding", "zeros on each side of the image", 1, kind="count"),
     size("dilation", "step between two elements of a window", 1),
     dtype(*FLOATS),
 )
@@ -83,8 +83,8 @@ IM2COL = Operator(
     category="convolution",
     params=PARAMS,
     inputs=lambda p: {"x": _image(p)},
-    cost=_unfolding,
-    backward_cost=_folding,
+    cost=_unfold_cost,
+    backward_cost=_fold_cost,
     reference=_im2col,
     presets=PRESETS,
     rules=RULES,
@@ -95,16 +95,15 @@ IM2COL = Operator(
 
 COL2IM = Operator(
     name="col2im",
-    summary="an image as the sum of windows that are the columns of a matrix",
+    summary="an image as the sum of windows, the columns of a matrix",
     category="convolution",
     params=PARAMS,
     inputs=lambda p: {"x": _columns(p)},
-    cost=_folding,
-    backward_cost=_unfolding,
+    cost=_fold_cost,
+    backward_cost=_unfold_cost,
     reference=_col2im,
-    # As many windows meet in an element as the kernel has elements. torch adds them up in the type that it stores, so
-    # that the error grows with the root of their number at once: an 8th of it is what Tolerance takes for sums with
-    # more digits.
+    # An element is in as many windows as the kernel has elements. torch adds them up in the stored type, so the error
+    # grows with the root of their number; Tolerance assumes an 8th of that, for sums with more digits.
     tolerance=Tolerance(terms=lambda p: 8**2 * prod(p["kernel"])),
     presets=PRESETS,
     rules=RULES,

@@ -78,7 +78,7 @@ CROSS = product(
     flops=lambda p: 3 * prod(p["shape"]),  # two products and a difference for each element
     backward_flops=lambda p: 6 * prod(p["shape"]),  # two cross products
     reference=lambda p, x, y: np.cross(x, y),
-    # A difference of two products: where they cancel, what is left is off by as much as they are.
+    # In a difference of two products that nearly cancel, their absolute error remains.
     tolerance=Tolerance(magnitude=lambda _: 0.5),
     presets={
         "small": {"shape": [4096, 3]},
@@ -110,12 +110,12 @@ CDIST = product(
     shapes=lambda p: {"x": (p["B"], p["M"], p["K"]), "y": (p["B"], p["N"], p["K"])},
     gradients=("x", "y"),
     out=lambda p: p["B"] * p["M"] * p["N"],
-    # Difference, square, sum of each pair of elements; one root.
+    # Difference, square and sum for each pair of elements, and one root.
     flops=lambda p: p["B"] * p["M"] * p["N"] * (3 * p["K"] + 1),
-    # Difference, scaled by gradient over distance, added to both gradients.
+    # The difference, scaled by gradient over distance, is added to both gradients.
     backward_flops=lambda p: p["B"] * p["M"] * p["N"] * (4 * p["K"] + 1),
     reference=_cdist,
-    # A distance is found from |x|² - 2 x y + |y|², which loses digits where it is small beside |x|.
+    # Frameworks compute |x|² - 2 x y + |y|², which loses digits if the distance is small compared with |x|.
     tolerance=Tolerance(terms=lambda p: int(p["K"]), factor=4.0),
     presets={
         "small": {"M": 64, "N": 64, "K": 32},

@@ -1,4 +1,4 @@
-"""Views of a whole tensor: other shapes and other orders, without moving any of it. Parts are in slicing.py."""
+"""Views of a whole tensor in another shape or order. Views of parts are in slicing.py."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from opmark.operators import _numpy as np
 from opmark.operators._axis import AXIS_EXISTS, elements, is_axis
-from opmark.operators._moving import ADDED_UP, AXIS, called, looking
+from opmark.operators._moving import ADDED_UP, AXIS, call_with, view_operator
 from opmark.schema import Params, Rule
 from opmark.schema.param import counts, integer, shape
 
 
 def is_order(p: Params) -> bool:
-    """Whether `axes` names each axis of `shape` once; none at all means the reverse order."""
+    """Return whether `axes` names each axis of `shape` once; an empty list means the reverse order."""
     return not p["axes"] or sorted(p["axes"]) == list(range(len(p["shape"])))
 
 
@@ -26,7 +26,7 @@ AXES_EXIST = Rule("axes", "name each axis of shape {shape} once (got {axes})", i
 
 
 def _pair(name: str, default: int) -> Any:
-    return integer(name, "axis that changes places; negative counts from the last", default)
+    return integer(name, "axis to swap; negative counts from the last", default)
 
 
 def _broadcasts(p: Params) -> bool:
@@ -48,13 +48,13 @@ def broadcast_elements(p: Params) -> int:
 
 
 def broadcast_adds(p: Params) -> int:
-    """A sum of so many terms for each element of x has one operation less."""
+    """Return the additions of the gradient: a sum of n terms has n - 1 of them."""
     return prod(p["target"]) - elements(p)
 
 
-RESHAPE = looking(
+RESHAPE = view_operator(
     "reshape",
-    "another shape with as many elements",
+    "x in another shape with as many elements",
     params=(TARGET,),
     presets={
         "small": {"shape": [256, 256], "target": [64, 1024]},
@@ -64,13 +64,13 @@ RESHAPE = looking(
     rules=(Rule("target", "have as many elements as shape {shape} (got {target})",
                 lambda p: prod(p["target"]) == elements(p)),),
     reference=lambda p, x: x.reshape(p["target"]),
-    torch=called("torch.reshape", lambda p: (tuple(p["target"]),)),
+    torch=call_with("torch.reshape", lambda p: (tuple(p["target"]),)),
     aliases=("reshape_like", "Reshape", "view", "view_as"),
 )  # fmt: skip
 
-FLATTEN = looking(
+FLATTEN = view_operator(
     "flatten",
-    "all axes but the first made one",
+    "x with all axes but the first joined",
     rules=(Rule("shape", "have at least 2 axes (got {shape})", lambda p: len(p["shape"]) >= 2),),
     presets={
         "small": {"shape": [16, 8, 8, 8]},
@@ -78,24 +78,24 @@ FLATTEN = looking(
         "large": {"shape": [128, 512, 512]},
     },
     reference=lambda p, x: x.reshape(x.shape[0], -1),
-    torch=called("torch.flatten", lambda _: (1,)),
+    torch=call_with("torch.flatten", lambda _: (1,)),
     aliases=("Flatten",),
 )
 
-EXPAND_DIMS = looking(
+EXPAND_DIMS = view_operator(
     "expand_dims",
-    "one more axis, of length 1",
-    params=(integer("axis", "where the new axis is in the result; negative counts from the last", 0),),
+    "x with an additional axis of length 1",
+    params=(integer("axis", "position of the new axis in the result; negative counts from the last", 0),),
     rules=(Rule("axis", "be at most the number of axes of {shape}, or at least its negative less 1 (got {axis})",
                 lambda p: -len(p["shape"]) - 1 <= p["axis"] <= len(p["shape"])),),
     reference=lambda p, x: np.expand_dims(x, p["axis"]),
-    torch=called("torch.unsqueeze", lambda p: (p["axis"],)),
+    torch=call_with("torch.unsqueeze", lambda p: (p["axis"],)),
     aliases=("unsqueeze",),
 )  # fmt: skip
 
-SQUEEZE = looking(
+SQUEEZE = view_operator(
     "squeeze",
-    "one axis of length 1 less",
+    "x without one axis of length 1",
     params=(AXIS,),
     rules=(AXIS_EXISTS, Rule("axis", "name an axis of length 1 of shape {shape} (got {axis})",
                              lambda p: p["shape"][p["axis"]] == 1)),
@@ -105,25 +105,25 @@ SQUEEZE = looking(
         "large": {"shape": [512, 1, 256, 256], "axis": 1},
     },
     reference=lambda p, x: np.squeeze(x, p["axis"]),
-    torch=called("torch.squeeze", lambda p: (p["axis"],)),
+    torch=call_with("torch.squeeze", lambda p: (p["axis"],)),
 )  # fmt: skip
 
-SWAPAXES = looking(
+SWAPAXES = view_operator(
     "swapaxes",
-    "two axes change places",
+    "x with two axes swapped",
     params=(_pair("axis1", -2), _pair("axis2", -1)),
     rules=(
         Rule("axis1", "name an axis of shape {shape} (got {axis1})", lambda p: is_axis(p, p["axis1"])),
         Rule("axis2", "name an axis of shape {shape} (got {axis2})", lambda p: is_axis(p, p["axis2"])),
     ),
     reference=lambda p, x: np.swapaxes(x, p["axis1"], p["axis2"]),
-    torch=called("torch.transpose", lambda p: (p["axis1"], p["axis2"])),
+    torch=call_with("torch.transpose", lambda p: (p["axis1"], p["axis2"])),
     aliases=("SwapAxis", "swapdims", "transpose_view", "t"),
 )
 
-PERMUTE = looking(
+PERMUTE = view_operator(
     "permute",
-    "axes in another order",
+    "x with its axes in another order",
     params=(AXES,),
     rules=(AXES_EXIST,),
     presets={
@@ -132,13 +132,13 @@ PERMUTE = looking(
         "large": {"shape": [16, 2048, 16, 64], "axes": [0, 2, 1, 3]},
     },
     reference=lambda p, x: x.transpose(order(p)),
-    torch=called("torch.permute", lambda p: (order(p),)),
+    torch=call_with("torch.permute", lambda p: (order(p),)),
     aliases=("movedim", "moveaxis"),
 )
 
-BROADCAST_TO = looking(
+BROADCAST_TO = view_operator(
     "broadcast_to",
-    "axes of length 1 repeated",
+    "x with axes of length 1 repeated",
     params=(TARGET,),
     rules=(BROADCASTS,),
     presets=BROADCAST_PRESETS,
@@ -147,7 +147,7 @@ BROADCAST_TO = looking(
     whole=lambda p: p["shape"] == p["target"],
     tolerance=ADDED_UP,
     reference=lambda p, x: np.broadcast_to(x, p["target"]),
-    torch=called("torch.broadcast_to", lambda p: (tuple(p["target"]),)),
+    torch=call_with("torch.broadcast_to", lambda p: (tuple(p["target"]),)),
     aliases=("broadcast_like", "broadcast_axis", "broadcast_axes", "expand", "expand_as"),
 )
 

@@ -13,18 +13,18 @@ from opmark.schema import Cost, Launch, Operator, Params, Rule, TensorSpec, Tole
 from opmark.schema.dtype import FLOATS, sizeof
 from opmark.schema.param import choice, dtype, flag, shape, size
 
-# At each point: position 4, its fraction 2, weights 6. For each value there: four products and their sum.
+# Flops per point: position 4, its fraction 2, weights 6. Flops per value: four products and their sum.
 POINT_FLOPS = 12
 VALUE_FLOPS = 8
-# The same for the gradient of the image, and for those of both coordinates.
+# Flops of the gradient of the image, and of both coordinates.
 BACK_FLOPS = 3 * VALUE_FLOPS
-# Two coordinates a x + b y + c each; backwards a product for each of a and b, and three sums.
+# Two coordinates, each a x + b y + c; backwards, products for a and b, and three sums.
 GRID_FLOPS = 8
 GRID_BACK_FLOPS = 10
 
 
 def _half(n: int, align_corners: bool) -> float:
-    """How many pixels one unit of the grid is: it goes from -1 to 1 over the image."""
+    """Return the pixels per unit of the grid, which goes from -1 to 1 over the image."""
     return (n - 1) / 2 if align_corners else n / 2
 
 
@@ -32,8 +32,8 @@ def _pixel(grid: Any, n: int, align_corners: bool) -> Any:
     return grid * _half(n, align_corners) + (n - 1) / 2
 
 
-def _sampled(p: Params, x: Any, grid: Any) -> Any:
-    """Bilinear, one of the four neighbours at a time."""
+def _sample_reference(p: Params, x: Any, grid: Any) -> Any:
+    """Interpolate bilinearly, adding one of the four neighbours at a time."""
     height, width = p["image"]
     across, down = _pixel(grid[..., 0], width, p["align_corners"]), _pixel(grid[..., 1], height, p["align_corners"])
     if p["padding_mode"] == "border":
@@ -55,7 +55,7 @@ def _image(p: Params) -> TensorSpec:
 
 
 def _between_pixels(p: Params, generator: Any) -> Any:
-    """Anywhere in the image and up to a pixel beside it, but not next to the lines where the slope changes."""
+    """Return points in the image and up to a pixel beside it, but not near the lines where the derivative changes."""
     halves = [_half(n, p["align_corners"]) for n in p["image"]]
     points = (p["batch"], *p["out"])
     at = [generator.integers(-1, n, points) + generator.uniform(0.1, 0.9, points) for n in p["image"]]
@@ -73,15 +73,15 @@ def _points(p: Params) -> int:
     return int(p["batch"] * prod(p["out"]))
 
 
-def _touched(p: Params) -> int:
-    """Bytes of the image: four neighbours of each point, at most all of it."""
+def _bytes_read(p: Params) -> int:
+    """Return the bytes of the image that are read: four neighbours of each point, at most the whole image."""
     return min(_image(p).nbytes, int(4 * _points(p) * p["channels"] * sizeof(p["dtype"])))
 
 
 def _sample_cost(p: Params) -> Cost:
     points, nbytes = _points(p), sizeof(p["dtype"])
     flops = points * (POINT_FLOPS + VALUE_FLOPS * p["channels"])
-    return Cost(flops, _touched(p) + 2 * points * nbytes, points * p["channels"] * nbytes)
+    return Cost(flops, _bytes_read(p) + 2 * points * nbytes, points * p["channels"] * nbytes)
 
 
 def _sample_backward(p: Params) -> Cost:
@@ -90,7 +90,7 @@ def _sample_backward(p: Params) -> Cost:
     return Cost(flops, forward.bytes_read + forward.bytes_written, _image(p).nbytes + 2 * points * nbytes)
 
 
-def _off_the_lines(p: Params, name: str, generator: Any, array: Any) -> Any:
+def _avoid_lines(p: Params, name: str, generator: Any, array: Any) -> Any:
     way = generator.choice((-1.0, 1.0), size=array.shape)
     if name != "grid":
         return way
@@ -110,7 +110,7 @@ def _preset(batch: int, channels: int, image: int) -> dict[str, Any]:
 
 OUT = shape("out", f"{AXES[2]} of the output")
 CORNERS = flag("align_corners", "-1 and 1 are the centres of the corner pixels; otherwise their outer edges")
-PADDING_MODE = choice("padding_mode", "what lies outside of the image", ("zeros", "border"), "zeros")
+PADDING_MODE = choice("padding_mode", "values outside of the image", ("zeros", "border"), "zeros")
 IMAGES = (
     size("batch", "images"),
     size("channels", "channels"),
@@ -119,7 +119,7 @@ IMAGES = (
     CORNERS,
     PADDING_MODE,
 )
-# A grid over a single pixel has no width to be measured in.
+# A grid over a single pixel has no width.
 IMAGE_RULES = (
     has_axes("image", 2),
     Rule("image", "have at least 2 pixels along each axis (got {image})", lambda p: min(p["image"]) >= 2),
@@ -132,25 +132,25 @@ SAMPLE_PRESETS = {"small": _preset(1, 8, 32), "typical": _preset(4, 32, 64), "la
 
 GRID_SAMPLE = Operator(
     name="grid_sample",
-    summary="an image at given points, bilinear between pixels",
+    summary="values of an image at given points, interpolated bilinearly",
     category="sampling",
     params=(*IMAGES, dtype(*FULL_PRECISION)),
     inputs=_grid_inputs,
     cost=_sample_cost,
     backward_cost=_sample_backward,
-    reference=_sampled,
+    reference=_sample_reference,
     tolerance=Positions(),
     presets=SAMPLE_PRESETS,
     rules=(*IMAGE_RULES, has_axes("out", 2)),
     gradients=("x", "grid"),
-    direction=_off_the_lines,
-    implementations=(formula(_sampled), torch(_torch_grid_sample, "torch.nn.functional.grid_sample")),
+    direction=_avoid_lines,
+    implementations=(formula(_sample_reference), torch(_torch_grid_sample, "torch.nn.functional.grid_sample")),
     aliases=("BilinearSampler", "grid_sampler", "grid_sampler_2d"),
 )
 
 
 def _affine_grid(p: Params, theta: Any) -> Any:
-    """x and y of each point of the output, moved by the 2 x 3 matrix of its image."""
+    """Return x and y of each point of the output, mapped by the 2 x 3 matrix of its image."""
     axes = [(np.arange(n) - (n - 1) / 2) / _half(n, p["align_corners"]) for n in p["out"]]
     down, across = np.meshgrid(*axes, indexing="ij")
     points = np.stack([across, down, np.ones_like(across)], axis=-1).astype(theta.dtype)
@@ -168,7 +168,7 @@ def _theta_bytes(p: Params) -> int:
 
 AFFINE_GRID = Operator(
     name="affine_grid",
-    summary="the points of an image, moved by an affine map",
+    summary="the points of an image under an affine map",
     category="sampling",
     params=(size("batch", "maps"), OUT, CORNERS, dtype(*FLOATS)),
     inputs=lambda p: {"theta": TensorSpec((p["batch"], 2, 3), p["dtype"])},
@@ -189,7 +189,7 @@ AFFINE_GRID = Operator(
 
 
 def _warp_parts(p: Params) -> tuple[Any, Any]:
-    """What a flow is multiplied with, and what is added to it."""
+    """Return the factor of a flow, and the grid that is added to it."""
     height, width = p["image"]
     scale = np.array([2 / (width - 1), 2 / (height - 1)]).reshape(1, 2, 1, 1)
     down, across = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
@@ -214,7 +214,7 @@ def _flow(p: Params) -> TensorSpec:
 
 WARP_GRID = Operator(
     name="warp_grid",
-    summary="the points of an image, moved by a flow of pixels: x and y between -1 and 1",
+    summary="the points of an image moved by a flow in pixels, as x and y between -1 and 1",
     category="sampling",
     params=(size("batch", "flows"), shape("image", f"{AXES[2]} of the flow"), dtype(*FLOATS)),
     inputs=lambda p: {"flow": _flow(p)},
@@ -234,8 +234,8 @@ WARP_GRID = Operator(
 
 
 def _whole_steps(p: Params, generator: Any) -> Any:
-    """Maps that turn, flip and shear by whole pixels and shift by a part of one: no point lies on a line between
-    pixels, where the slope changes."""
+    """Return maps that rotate, flip and shear by whole pixels and shift by a fraction of one, so that no point lies on
+    a line between pixels, where the derivative changes."""
     turns = np.array([[[1, 0], [0, 1]], [[-1, 0], [0, 1]], [[0, 1], [-1, 0]], [[1, 1], [0, 1]]])
     steps = turns[generator.integers(0, len(turns), p["batch"])]
     halves = np.array([_half(n, p["align_corners"]) for n in p["image"][::-1]])
@@ -254,17 +254,17 @@ def _transformer_inputs(p: Params) -> dict[str, TensorSpec]:
     }
 
 
-def _transformed(p: Params, x: Any, theta: Any) -> Any:
-    return _sampled(p, x, _affine_grid(p, theta))
+def _transformer_reference(p: Params, x: Any, theta: Any) -> Any:
+    return _sample_reference(p, x, _affine_grid(p, theta))
 
 
 def _transformer_cost(p: Params) -> Cost:
     flops = _points(p) * (GRID_FLOPS + POINT_FLOPS + VALUE_FLOPS * p["channels"])
-    return Cost(flops, _touched(p) + _theta_bytes(p), _points(p) * p["channels"] * sizeof(p["dtype"]))
+    return Cost(flops, _bytes_read(p) + _theta_bytes(p), _points(p) * p["channels"] * sizeof(p["dtype"]))
 
 
 def _transformer_backward(p: Params) -> Cost:
-    """The grid is computed again or was kept: neither is counted twice."""
+    """The grid is not counted again: it was stored, or is recomputed."""
     forward = _transformer_cost(p)
     flops = _points(p) * (GRID_BACK_FLOPS + POINT_FLOPS + BACK_FLOPS * p["channels"])
     return Cost(flops, forward.bytes_read + forward.bytes_written, _image(p).nbytes + _theta_bytes(p))
@@ -283,18 +283,18 @@ def _torch_transformer(p: Params, x: Any, theta: Any) -> Launch:
 
 SPATIAL_TRANSFORMER = Operator(
     name="spatial_transformer",
-    summary="an image moved by an affine map, bilinear between pixels",
+    summary="an image under an affine map, interpolated bilinearly",
     category="sampling",
     params=(*IMAGES, dtype(*FULL_PRECISION)),
     inputs=_transformer_inputs,
     cost=_transformer_cost,
     backward_cost=_transformer_backward,
-    reference=_transformed,
+    reference=_transformer_reference,
     tolerance=Positions(),
     presets=SAMPLE_PRESETS,
     rules=(*IMAGE_RULES, *OUT_RULES),
     gradients=("x", "theta"),
-    implementations=(formula(_transformed), torch(_torch_transformer)),
+    implementations=(formula(_transformer_reference), torch(_torch_transformer)),
     aliases=("SpatialTransformer",),
 )
 

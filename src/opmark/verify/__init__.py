@@ -1,1 +1,1 @@
-"""Outputs against the float64 reference, before anything is timed."""
+"""Compare outputs and gradients with the float64 reference."""

@@ -1,4 +1,4 @@
-"""Parts of JAX, imported at their first use: listing what is implemented takes none of it."""
+"""Parts of JAX, imported at their first use: listing the implementations does not need them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ special = _Module("jax.scipy.special")
 linalg = _Module("jax.scipy.linalg")
 
 row = partial(computes, "jax")
-"""A row whose function is traced once and then compiled: what Python does in it is not timed."""
+"""Makes an implementation whose function is traced once and then compiled, so that its Python code is not timed."""
 
 
 def wide(x: Any) -> Any:
-    """At least float32, in which users of JAX take the statistics of shorter types."""
+    """Convert to at least float32, in which libraries on JAX compute the statistics of shorter types."""
     return x.astype(jnp.promote_types(x.dtype, "float32"))

@@ -1,4 +1,4 @@
-"""Activations, gated ones and softmax: those of jax.nn, and what it lacks in the way that its users write it."""
+"""Activations, gated units and softmax, by jax.nn where it has them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NN = {
 
 
 def _prelu(p: Params, x: Any, weight: Any) -> Any:
-    """A slope a channel, which is the second axis."""
+    """Compute prelu with one slope per channel, which is the second axis."""
     slope = weight.reshape(weight.shape + (1,) * (x.ndim - 2))
     return jnp.where(x > 0, x, slope * x)
 
@@ -36,7 +36,7 @@ def _softshrink(p: Params, x: Any) -> Any:
     return jnp.sign(x) * nn.relu(jnp.abs(x) - p["lambd"])
 
 
-def _gated(activate: Callable[[Any], Any]) -> Implementation:
+def _gated_unit(activate: Callable[[Any], Any]) -> Implementation:
     def call(p: Params, x: Any) -> Any:
         gate, value = jnp.split(x, 2, axis=-1)
         return activate(gate) * value
@@ -57,9 +57,9 @@ IMPLEMENTATIONS = {
     "softshrink": row(_softshrink),
     "hardshrink": row(lambda p, x: jnp.where(jnp.abs(x) > p["lambd"], x, 0)),
     "threshold": row(lambda p, x: jnp.where(x > p["threshold"], x, p["value"])),
-    "swiglu": _gated(lambda x: nn.silu(x)),
-    "geglu": _gated(lambda x: nn.gelu(x, approximate=False)),
-    "reglu": _gated(lambda x: nn.relu(x)),
+    "swiglu": _gated_unit(lambda x: nn.silu(x)),
+    "geglu": _gated_unit(lambda x: nn.gelu(x, approximate=False)),
+    "reglu": _gated_unit(lambda x: nn.relu(x)),
     "softmax": calls("jax.nn.softmax", "x", axis="axis"),
     "log_softmax": calls("jax.nn.log_softmax", "x", axis="axis"),
     "softmin": row(lambda p, x: nn.softmax(-x, axis=p["axis"]), "jax.nn.softmax"),

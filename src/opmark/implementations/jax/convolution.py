@@ -1,4 +1,4 @@
-"""Convolutions, their transposes, and windows as columns, all channels first; images made larger."""
+"""Convolutions, transposed convolutions, im2col and upsampling, all with channels first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONV = "jax.lax.conv_general_dilated"
 
 
 def conv(p: Params, x: Any, weight: Any) -> Any:
-    """What a case does not name is as in a plain convolution; a depthwise one has as many groups as channels."""
+    """Compute a convolution; missing parameters have their defaults, a depthwise one has as many groups as channels."""
     dims, pad = x.ndim - 2, p.get("padding", 0)
     return lax.conv_general_dilated(
         x,
@@ -25,8 +25,8 @@ def conv(p: Params, x: Any, weight: Any) -> Any:
     )
 
 
-def _transposed(p: Params, x: Any, weight: Any) -> Any:
-    """As jax.lax.conv_transpose does it, which knows no groups: a convolution of the image pulled apart."""
+def _conv_transpose(p: Params, x: Any, weight: Any) -> Any:
+    """Compute a convolution of the dilated image, as jax.lax.conv_transpose does, which has no groups."""
     dims, groups, (_, out, *kernel) = x.ndim - 2, p["groups"], weight.shape
     apart = weight.reshape(groups, p["in_channels"] // groups, out, *kernel)
     turned = jnp.flip(jnp.swapaxes(apart, 1, 2), range(3, 3 + dims)).reshape(groups * out, -1, *kernel)
@@ -55,7 +55,7 @@ def _columns(p: Params, x: Any) -> Any:
 
 
 def _image(p: Params, x: Any) -> Any:
-    """The transpose of _columns, which is linear."""
+    """Compute the transpose of `_columns`, which is linear."""
     from jax import linear_transpose
 
     image = jnp.zeros((p["batch"], p["channels"], *p["image"]), x.dtype)
@@ -64,7 +64,7 @@ def _image(p: Params, x: Any) -> Any:
 
 
 def _correlation(p: Params, x: Any, y: Any) -> Any:
-    """A product of images and a mean for each displacement."""
+    """Compute a product of images and a mean for each displacement."""
     first, step, kernel, pad = p["max_displacement"], p["stride"], p["kernel"], p["padding"]
     around = ((0, 0), (0, 0), (pad, pad), (pad, pad))
     x, y = jnp.pad(x, around), jnp.pad(y, around)
@@ -97,7 +97,7 @@ def _linear(p: Params, x: Any) -> Any:
     if not p["align_corners"]:
         return resize(x, shape, "linear", antialias=False)
     if any(n < 2 for n in (*p["image"], *p["out"])):
-        raise Unsupported("corners can be aligned only where an axis has two of them")
+        raise Unsupported("corners can be aligned only if every axis has at least two pixels")
     scale = jnp.array([(out - 1) / (n - 1) for n, out in zip(p["image"], p["out"], strict=True)])
     return scale_and_translate(x, shape, tuple(dims), scale, 0.5 - 0.5 * scale, "linear", antialias=False)
 
@@ -107,7 +107,7 @@ _LINEAR = ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
 IMPLEMENTATIONS = {
     **{name: row(conv, _CONV) for name in ("conv1d", "conv2d", "conv3d", "grouped_conv2d", "depthwise_conv2d",
                                            "pointwise_conv2d")},
-    **{f"conv_transpose{dims}d": row(_transposed, _CONV) for dims in (1, 2, 3)},
+    **{f"conv_transpose{dims}d": row(_conv_transpose, _CONV) for dims in (1, 2, 3)},
     "im2col": row(_columns, "jax.lax.conv_general_dilated_patches"),
     "col2im": row(_image),
     "correlation": row(_correlation),

@@ -15,7 +15,7 @@ def _full(p: Params) -> Any:
 
 
 def _arange(p: Params) -> Any:
-    """Up to half a step beyond the last element: rounding then cannot make it one more or one less."""
+    """End half a step after the last element, so that rounding cannot add or drop an element."""
     start, step = p["start"], p["step"]
     if not is_float(p["dtype"]):
         start, step = int(start), int(step)
@@ -24,7 +24,7 @@ def _arange(p: Params) -> Any:
 
 
 def _logspace(p: Params) -> Any:
-    """In at least float32: exponents of 16 bits would leave few digits of the powers."""
+    """Compute in at least float32: 16-bit exponents would lose most digits of the powers."""
     wide = jnp.promote_types(p["dtype"], "float32")
     return jnp.logspace(p["start"], p["stop"], p["elements"], dtype=wide).astype(p["dtype"])
 

@@ -1,4 +1,4 @@
-"""Densities of distributions, by jax.scipy.stats where it has them in these parameters."""
+"""Densities of distributions, by jax.scipy.stats where it has them with these parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains that compilers put together, attention, rotary positions, bags of rows."""
+"""Chains that compilers fuse, attention, rotary embedding, embedding bags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opmark.schema import Params
 
 
 def _attention(p: Params, q: Any, k: Any, v: Any) -> Any:
-    """JAX's own wants heads behind positions, and takes the softmax in float32."""
+    """Call JAX's own attention, which wants heads after positions and computes the softmax in float32."""
     if p["dtype"] == "float64":
         raise Unsupported("jax.nn.dot_product_attention computes in float32 at most")
     turned = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
@@ -50,11 +50,11 @@ def _conv_relu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
 
 
 def _bags(offsets: Any, rows: int) -> Any:
-    """The bag of each row that is looked up."""
+    """Return the bag of each lookup."""
     return jnp.searchsorted(offsets, jnp.arange(rows), side="right") - 1
 
 
-def _pooled(p: Params, rows: Any, offsets: Any) -> Any:
+def _pool(p: Params, rows: Any, offsets: Any) -> Any:
     from jax.ops import segment_max, segment_sum
 
     bags, count = _bags(offsets, len(rows)), len(offsets)
@@ -68,14 +68,14 @@ def _pooled(p: Params, rows: Any, offsets: Any) -> Any:
 
 def _embedding_bag(p: Params, weight: Any, indices: Any, offsets: Any, per_sample_weights: Any = None) -> Any:
     rows = weight[indices]
-    return _pooled(p, rows if per_sample_weights is None else rows * per_sample_weights[:, None], offsets)
+    return _pool(p, rows if per_sample_weights is None else rows * per_sample_weights[:, None], offsets)
 
 
 def _batched_bag(p: Params, weight: Any, indices: Any, offsets: Any) -> Any:
-    """All tables as one, in which each has rows of its own."""
+    """Look up rows in all tables joined into one."""
     table = _bags(offsets, len(indices)) // p["bags"]
     merged = weight.reshape(-1, p["dim"])[indices + p["rows"] * table]
-    return _pooled(p, merged, offsets).reshape(p["tables"], p["bags"], p["dim"])
+    return _pool(p, merged, offsets).reshape(p["tables"], p["bags"], p["dim"])
 
 
 IMPLEMENTATIONS = {

@@ -17,7 +17,7 @@ def _grouped(p: Params, **matrices: Any) -> Any:
     return tuple(matrices[f"a{i}"] @ matrices[f"b{i}"] for i in range(len(p["M"])))
 
 
-def _added(p: Params, c: Any, a: Any, b: Any) -> Any:
+def _add_product(p: Params, c: Any, a: Any, b: Any) -> Any:
     return p["beta"] * c + p["alpha"] * (a @ b)
 
 
@@ -41,8 +41,8 @@ IMPLEMENTATIONS = {
     "addmv": row(lambda p, c, a, x: c + a @ x),
     "linear": row(lambda p, x, weight, bias: x @ weight.T + bias),
     "linear_no_bias": row(lambda p, x, weight: x @ weight.T, "jax.numpy.matmul"),
-    "addmm": row(_added),
-    "baddbmm": row(_added),
+    "addmm": row(_add_product),
+    "baddbmm": row(_add_product),
     "einsum": row(_einsum, "jax.numpy.einsum"),
     "tensordot": row(lambda p, a, b: jnp.tensordot(a, b, axes=len(p["K"])), "jax.numpy.tensordot"),
     "khatri_rao": row(_khatri_rao),

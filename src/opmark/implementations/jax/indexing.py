@@ -1,6 +1,6 @@
-"""Elements by index: taken, put and added; masks, searches and counts.
+"""Reading, writing and adding by index; masks, searches and counts.
 
-Where a result is as long as the data say, JAX is told the length beforehand, as it has to be to compile.
+If the length of a result depends on the data, JAX gets the length as a parameter, which it needs to compile.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from opmark.schema import Params
 
 
 def _along(p: Params, index: Any, rank: int) -> tuple[Any, ...]:
-    """Places of an index that stands along one axis, with every other axis counted through."""
+    """Return the full coordinates of an index along one axis."""
     axis = p["axis"] % rank
     grid = jnp.meshgrid(*(jnp.arange(n) for n in index.shape), indexing="ij", sparse=True)
     return tuple(index if i == axis else places for i, places in enumerate(grid))
@@ -25,7 +25,7 @@ def _rows(p: Params, rank: int, index: Any) -> tuple[Any, ...]:
 
 
 def _gather_rows(p: Params, x: Any, index: Any) -> Any:
-    """One index a row, expanded along it, as gather takes it."""
+    """Gather with one index per row, expanded along it."""
     axis = p["axis"] % x.ndim
     shape = tuple(p["indices"] if i == axis else 1 for i in range(x.ndim))
     return jnp.take_along_axis(x, index.reshape(shape), axis=axis)
@@ -40,16 +40,16 @@ def _index_fill(p: Params, x: Any, index: Any) -> Any:
     return x.at[_rows(p, x.ndim, index)].set(p["value"])
 
 
-def _chosen(p: Params) -> int:
+def _count_selected(p: Params) -> int:
     return max(1, int(prod(p["shape"]) * p["density"]))
 
 
 def _masked_select(p: Params, x: Any, mask: Any) -> Any:
-    return x[jnp.nonzero(mask, size=_chosen(p))]
+    return x[jnp.nonzero(mask, size=_count_selected(p))]
 
 
 def _nonzero(p: Params, x: Any) -> Any:
-    return jnp.stack(jnp.nonzero(x, size=_chosen(p)), axis=1)
+    return jnp.stack(jnp.nonzero(x, size=_count_selected(p)), axis=1)
 
 
 def _unique(p: Params, x: Any) -> Any:

@@ -16,14 +16,14 @@ def _lq(p: Params, a: Any) -> Any:
 
 
 def _lstsq(p: Params, a: Any, b: Any) -> Any:
-    """JAX's own takes one pair: mapped over all of them."""
+    """Map JAX's lstsq, which takes one pair, over all pairs."""
     from jax import vmap
 
     return vmap(lambda one, right: jnp.linalg.lstsq(one, right)[0])(a, b)
 
 
 def _cholesky_inverse(p: Params, a: Any) -> Any:
-    """Its gradient is zero in the upper half, which it does not read; the catalogue's is that of a product of all."""
+    """Refuse the gradient: JAX's is zero in the upper half, which it does not read; the catalogue's uses all of a."""
     from jax import custom_jvp
 
     @custom_jvp

@@ -1,4 +1,4 @@
-"""Losses: one an element or a row, then their reduction. JAX has none; they are written with its functions."""
+"""Losses per element or row, and their reduction. JAX has no losses, so they are composed of its functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opmark.implementations.jax._modules import jnp, nn, row, special
 from opmark.schema import Implementation, Params
 
 
-def _reduced(losses: Callable[..., Any]) -> Implementation:
+def _reduce(losses: Callable[..., Any]) -> Implementation:
     def call(p: Params, **tensors: Any) -> Any:
         found = losses(p, *tensors.values())
         if p["reduction"] == "none":
@@ -87,25 +87,25 @@ def _triplet(p: Params, anchor: Any, positive: Any, negative: Any) -> Any:
 
 
 IMPLEMENTATIONS = {
-    "l1_loss": _reduced(lambda p, x, target: jnp.abs(x - target)),
-    "mse_loss": _reduced(lambda p, x, target: jnp.square(x - target)),
-    "smooth_l1_loss": _reduced(_smooth_l1),
-    "smooth_l1": _reduced(_smooth_l1_of_one),
-    "huber_loss": _reduced(_huber),
-    "bce_loss": _reduced(_bce),
-    "bce_with_logits": _reduced(_bce_with_logits),
-    "kl_div": _reduced(lambda p, x, target: special.xlogy(target, target) - target * x),
-    "poisson_nll_loss": _reduced(_poisson_nll),
-    "gaussian_nll_loss": _reduced(_gaussian_nll),
-    "soft_margin_loss": _reduced(lambda p, x, target: nn.softplus(-target * x)),
-    "hinge_loss": _reduced(lambda p, x, target: nn.relu(p["margin"] - x * target)),
-    "hinge_embedding_loss": _reduced(_hinge_embedding),
-    "margin_ranking_loss": _reduced(_margin_ranking),
-    "scaled_loss": _reduced(lambda p, x: p["grad_scale"] * x),
-    "cross_entropy": _reduced(_cross_entropy),
-    "nll_loss": _reduced(lambda p, x, target: -_at(x, target)),
-    "multi_margin_loss": _reduced(_multi_margin),
-    "multilabel_soft_margin_loss": _reduced(lambda p, x, target: _bce_with_logits(p, x, target).mean(axis=1)),
-    "cosine_embedding_loss": _reduced(_cosine),
-    "triplet_margin_loss": _reduced(_triplet),
+    "l1_loss": _reduce(lambda p, x, target: jnp.abs(x - target)),
+    "mse_loss": _reduce(lambda p, x, target: jnp.square(x - target)),
+    "smooth_l1_loss": _reduce(_smooth_l1),
+    "smooth_l1": _reduce(_smooth_l1_of_one),
+    "huber_loss": _reduce(_huber),
+    "bce_loss": _reduce(_bce),
+    "bce_with_logits": _reduce(_bce_with_logits),
+    "kl_div": _reduce(lambda p, x, target: special.xlogy(target, target) - target * x),
+    "poisson_nll_loss": _reduce(_poisson_nll),
+    "gaussian_nll_loss": _reduce(_gaussian_nll),
+    "soft_margin_loss": _reduce(lambda p, x, target: nn.softplus(-target * x)),
+    "hinge_loss": _reduce(lambda p, x, target: nn.relu(p["margin"] - x * target)),
+    "hinge_embedding_loss": _reduce(_hinge_embedding),
+    "margin_ranking_loss": _reduce(_margin_ranking),
+    "scaled_loss": _reduce(lambda p, x: p["grad_scale"] * x),
+    "cross_entropy": _reduce(_cross_entropy),
+    "nll_loss": _reduce(lambda p, x, target: -_at(x, target)),
+    "multi_margin_loss": _reduce(_multi_margin),
+    "multilabel_soft_margin_loss": _reduce(lambda p, x, target: _bce_with_logits(p, x, target).mean(axis=1)),
+    "cosine_embedding_loss": _reduce(_cosine),
+    "triplet_margin_loss": _reduce(_triplet),
 }

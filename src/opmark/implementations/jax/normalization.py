@@ -1,4 +1,4 @@
-"""Normalisation, with statistics in at least float32 as libraries of layers on JAX take them."""
+"""Normalisation with statistics in at least float32, as layer libraries on JAX compute them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opmark.schema import Params
 
 
 def _normal(x: Any, axes: tuple[int, ...], eps: float) -> Any:
-    """Zero mean and unit variance, in the wide type."""
+    """Normalise to zero mean and unit variance, in at least float32."""
     x = wide(x)
     mean, var = jnp.mean(x, axes, keepdims=True), jnp.var(x, axes, keepdims=True)
     return (x - mean) * lax.rsqrt(var + eps)
@@ -24,26 +24,26 @@ def rms_norm(p: Params, x: Any, weight: Any) -> Any:
     return (wide(x) * lax.rsqrt(square + p["eps"])).astype(x.dtype) * weight
 
 
-def _spread(vector: Any, x: Any) -> Any:
-    """One value a channel, so that it can be multiplied with x."""
+def _per_channel(vector: Any, x: Any) -> Any:
+    """Reshape one value per channel so that it broadcasts over x."""
     return vector.reshape(-1, *[1] * (x.ndim - 2))
 
 
-def _grouped(p: Params, x: Any, weight: Any, bias: Any) -> Any:
+def _group_norm(p: Params, x: Any, weight: Any, bias: Any) -> Any:
     groups = p.get("groups", x.shape[1])
     rows = x.reshape(x.shape[0], groups, -1)
     normal = _normal(rows, (-1,), p["eps"]).reshape(x.shape).astype(x.dtype)
-    return normal * _spread(weight, x) + _spread(bias, x)
+    return normal * _per_channel(weight, x) + _per_channel(bias, x)
 
 
 def _batch_norm(p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any) -> Any:
-    """In training also what the running statistics become, as new arrays."""
+    """In training, return the updated running statistics too, as new arrays."""
     mean, var = wide(running_mean), wide(running_var)
     if p["training"]:
         others = (0, *range(2, x.ndim))
         mean, var = jnp.mean(wide(x), others), jnp.var(wide(x), others)
     scale = weight * lax.rsqrt(var + p["eps"])
-    y = ((wide(x) - _spread(mean, x)) * _spread(scale, x) + _spread(bias, x)).astype(x.dtype)
+    y = ((wide(x) - _per_channel(mean, x)) * _per_channel(scale, x) + _per_channel(bias, x)).astype(x.dtype)
     if not p["training"]:
         return y
     n, share = x.size // x.shape[1], p["momentum"]
@@ -58,7 +58,7 @@ def _l2_normalize(p: Params, x: Any) -> Any:
 
 
 def _lrn(p: Params, x: Any) -> Any:
-    """A window of `size` channels around each; of an even number, one more lies before than behind."""
+    """Take a window of `size` channels around each channel; if it is even, one more lies before than after."""
     size, rank = p["size"], x.ndim
     before = size // 2
     padding = [(before, size - 1 - before) if axis == 1 else (0, 0) for axis in range(rank)]
@@ -94,8 +94,8 @@ IMPLEMENTATIONS = {
     "layer_norm": row(layer_norm, "jax.nn.standardize"),
     "rms_norm": row(rms_norm),
     "batch_norm": row(_batch_norm),
-    "group_norm": row(_grouped),
-    "instance_norm": row(_grouped),
+    "group_norm": row(_group_norm),
+    "instance_norm": row(_group_norm),
     "l2_normalize": row(_l2_normalize),
     "lrn": row(_lrn),
     "weight_norm": row(_weight_norm),

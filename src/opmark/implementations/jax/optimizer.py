@@ -1,4 +1,4 @@
-"""Update steps of optimizers as functions: new weights and states out of old ones, in arrays of their own."""
+"""Update steps of optimizers as pure functions, which return new weights and states."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from opmark.implementations.jax._modules import jnp, nn, row, wide
 from opmark.schema import Implementation, Params
 
 Step = Callable[..., tuple[Any, ...]]
-"""step(p, weight, grad, **states) -> (weight, *states)"""
+"""step(p, weight, grad, **states) returns (weight, *states)."""
 
 
-def _clipped(p: Params, grad: Any) -> Any:
+def _clip(p: Params, grad: Any) -> Any:
     limit = p.get("clip_gradient", -1.0)
     return jnp.clip(grad, -limit, limit) if limit >= 0 else grad
 
 
 def _gradient(p: Params, grad: Any) -> Any:
-    return _clipped(p, p.get("rescale_grad", 1.0) * grad)
+    return _clip(p, p.get("rescale_grad", 1.0) * grad)
 
 
-def _decayed(p: Params, grad: Any, weight: Any) -> Any:
-    """Joined by the weight decay, and clipped only then."""
-    return _clipped(p, p.get("rescale_grad", 1.0) * grad + p["wd"] * weight)
+def _decayed_gradient(p: Params, grad: Any, weight: Any) -> Any:
+    """Add weight decay to the gradient, then clip it."""
+    return _clip(p, p.get("rescale_grad", 1.0) * grad + p["wd"] * weight)
 
 
 def _sgd(p: Params, weight: Any, grad: Any) -> tuple[Any, ...]:
@@ -47,7 +47,7 @@ def _moments(p: Params, g: Any, mean: Any, var: Any) -> tuple[Any, Any]:
 
 
 def _adam(p: Params, weight: Any, grad: Any, mean: Any, var: Any) -> tuple[Any, ...]:
-    mean, var = _moments(p, _decayed(p, grad, weight), mean, var)
+    mean, var = _moments(p, _decayed_gradient(p, grad, weight), mean, var)
     return weight - p["lr"] * mean / (jnp.sqrt(var) + p["eps"]), mean, var
 
 
@@ -65,7 +65,7 @@ def _ftrl(p: Params, weight: Any, grad: Any, z: Any, n: Any) -> tuple[Any, ...]:
 
 
 def _ftml(p: Params, weight: Any, grad: Any, d: Any, v: Any, z: Any) -> tuple[Any, ...]:
-    g = _decayed(p, grad, weight)
+    g = _decayed_gradient(p, grad, weight)
     v = p["beta2"] * v + (1 - p["beta2"]) * jnp.square(g)
     scale, unbias = (1 - p["beta1"] ** p["t"]) / p["lr"], 1 / (1 - p["beta2"] ** p["t"])
     new = scale * (jnp.sqrt(v * unbias) + p["eps"])
@@ -74,13 +74,13 @@ def _ftml(p: Params, weight: Any, grad: Any, d: Any, v: Any, z: Any) -> tuple[An
 
 
 def _rmsprop(p: Params, weight: Any, grad: Any, n: Any) -> tuple[Any, ...]:
-    g = _decayed(p, grad, weight)
+    g = _decayed_gradient(p, grad, weight)
     n = p["gamma1"] * n + (1 - p["gamma1"]) * jnp.square(g)
     return weight - p["lr"] * g / jnp.sqrt(n + p["eps"]), n
 
 
 def _rmspropalex(p: Params, weight: Any, grad: Any, n: Any, g: Any, delta: Any) -> tuple[Any, ...]:
-    now, gamma = _decayed(p, grad, weight), p["gamma1"]
+    now, gamma = _decayed_gradient(p, grad, weight), p["gamma1"]
     n, g = gamma * n + (1 - gamma) * jnp.square(now), gamma * g + (1 - gamma) * now
     delta = p["gamma2"] * delta - p["lr"] * now / jnp.sqrt(n - jnp.square(g) + p["eps"])
     return weight + delta, n, g, delta
@@ -122,7 +122,7 @@ def _phase2(p: Params, weight: Any, g: Any, r1: Any, r2: Any) -> tuple[Any, ...]
 
 
 def _lamb(p: Params, weight: Any, grad: Any, mean: Any, var: Any) -> tuple[Any, ...]:
-    """A norm of many 16-bit numbers does not fit into 16 bits."""
+    """Compute norms in float32: the norm of many 16-bit numbers does not fit into 16 bits."""
     g, mean, var = _phase1(p, weight, grad, mean, var)
     r1, r2 = (jnp.sqrt(jnp.square(wide(one)).sum()) for one in (weight, g))
     return *_phase2(p, weight, g, r1, r2), mean, var
@@ -135,25 +135,25 @@ def _lars(p: Params, lrs: Any, weights_sum_sq: Any, grads_sum_sq: Any, wds: Any)
 
 
 def _plain(step: Step) -> Implementation:
-    """Of one tensor, or of many in a stack, mapped over it."""
+    """Make an implementation of a step of one tensor, or of a stack of tensors."""
 
     def call(p: Params, weight: Any, grad: Any, **states: Any) -> Any:
-        return _mapped(p, step)(weight, grad, *states.values())
+        return _map_step(p, step)(weight, grad, *states.values())
 
     return row(call)
 
 
 def _master(step: Step) -> Implementation:
-    """Of a float32 copy of 16-bit weights: the rounded weight, the states, the copy."""
+    """Make an implementation of a step on a float32 copy of 16-bit weights; it returns weight, states and copy."""
 
     def call(p: Params, weight32: Any, grad: Any, **states: Any) -> Any:
-        weight, *held = _mapped(p, step)(weight32, grad.astype(weight32.dtype), *states.values())
+        weight, *held = _map_step(p, step)(weight32, grad.astype(weight32.dtype), *states.values())
         return (weight.astype(p["dtype"]), *held, weight)
 
     return row(call)
 
 
-def _mapped(p: Params, step: Step) -> Callable[..., Any]:
+def _map_step(p: Params, step: Step) -> Callable[..., Any]:
     from jax import vmap
 
     def one(*tensors: Any) -> Any:

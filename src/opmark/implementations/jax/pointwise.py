@@ -1,4 +1,4 @@
-"""One element out of one of each input: arithmetic, functions, comparisons, bits, casts."""
+"""Element-wise operators: arithmetic, functions, comparisons, bits, casts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools over windows that slide, over whole images, and over so many windows; and the way back from a maximum."""
+"""Sliding, global and adaptive pools, and the inverse of a max pool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WINDOW = "jax.lax.reduce_window"
 
 
 def _windows(p: Params, x: Any, start: float, join: Any) -> Any:
-    """`join` of all values of each window; padding counts as `start`."""
+    """Combine the values of each window by `join`; padding counts as `start`."""
     dims, pad = x.ndim - 2, p.get("padding", 0)
     return lax.reduce_window(
         x,
@@ -35,7 +35,7 @@ def _sum(p: Params, x: Any) -> Any:
 
 
 def _avg(p: Params, x: Any) -> Any:
-    """Padding counts as zeros, or not at all."""
+    """Compute means, in which padding counts as zeros or not at all."""
     if p["count_include_pad"]:
         return _sum(p, x) / prod(p["kernel"])
     return _sum(p, x) / _sum(p, jnp.ones((1, 1, *x.shape[2:]), x.dtype))
@@ -46,7 +46,7 @@ def _lp(p: Params, x: Any) -> Any:
     return _sum(p, x**power) ** (1 / power)
 
 
-def _whole(name: str) -> Implementation:
+def _global(name: str) -> Implementation:
     def call(p: Params, x: Any) -> Any:
         return getattr(jnp, name)(x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
@@ -54,7 +54,7 @@ def _whole(name: str) -> Implementation:
 
 
 def _adaptive(join: Callable[..., Any]) -> Implementation:
-    """Axis by axis: in equal parts where these are equal, else window by window."""
+    """Make an adaptive pool that goes axis by axis: by a reshape if windows are equal, else window by window."""
 
     def call(p: Params, x: Any) -> Any:
         for axis, (n, out) in enumerate(zip(p["image"], p["out"], strict=True), 2):
@@ -78,7 +78,7 @@ def _unpool(p: Params, x: Any, indices: Any) -> Any:
 IMPLEMENTATIONS = {
     **{f"{name}_pool{dims}d": row(call, _WINDOW)
        for dims in (1, 2, 3) for name, call in (("max", _max), ("avg", _avg), ("sum", _sum), ("lp", _lp))},
-    **{f"global_{name}_pool{dims}d": _whole(call)
+    **{f"global_{name}_pool{dims}d": _global(call)
        for dims in (1, 2, 3) for name, call in (("max", "max"), ("avg", "mean"), ("sum", "sum"))},
     **{f"adaptive_max_pool{dims}d": _adaptive(lambda x, axis: jnp.max(x, axis=axis)) for dims in (1, 2, 3)},
     **{f"adaptive_avg_pool{dims}d": _adaptive(lambda x, axis: jnp.mean(x, axis=axis)) for dims in (1, 2, 3)},

@@ -1,4 +1,4 @@
-"""Numbers of 8 bits: with scales that are known, or found a row; products of them."""
+"""8-bit numbers: quantization with given scales or one computed per row, and products."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def _dequantize(p: Params, x: Any, scale: Any) -> Any:
     return ((x.astype("float32") - p["zero_point"]) * scale).astype(p["dtype"])
 
 
-def _in_rows(values: Any) -> tuple[Any, Any]:
-    """Whole numbers and a scale a row, such that the largest of a row is 127."""
+def _quantize_rows(values: Any) -> tuple[Any, Any]:
+    """Return integers and one scale per row, such that the largest of a row is 127."""
     scale = jnp.abs(values).max(axis=-1) / _LARGEST
     return jnp.round(values / scale[..., None]).astype("int8"), scale
 
 
 def _dynamic(function: Callable[..., Any]) -> Implementation:
-    """In float32 whatever comes; what is put out besides has the type of x."""
+    """Make an implementation that computes in float32; further outputs have the type of x."""
 
     def call(p: Params, **tensors: Any) -> Any:
         first, *others = function(p, **{name: x.astype("float32") for name, x in tensors.items()})
-        return *_in_rows(first), *(other.astype(p["dtype"]) for other in others)
+        return *_quantize_rows(first), *(other.astype(p["dtype"]) for other in others)
 
     return row(call)
 
@@ -52,7 +52,7 @@ def _swiglu(p: Params, x: Any, smooth: Any) -> Any:
 
 
 def _product(x: Any, weight: Any) -> Any:
-    """x weight' of the last two axes; whole numbers add up in 32 bits, 8-bit floats in float32."""
+    """Return x weight' over the last two axes; integers are summed in 32 bits, 8-bit floats in float32."""
     wide = "int32" if x.dtype == "int8" else "float32"
     many = tuple(range(x.ndim - 2))
     last = (x.ndim - 1,)
@@ -63,7 +63,7 @@ def _quant_matmul(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any, bi
     return (_product(x, weight) * x_scale[:, None] * w_scale + bias).astype(p["out_dtype"])
 
 
-def _reduced(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any) -> Any:
+def _group_sum(p: Params, x: Any, x_scale: Any, weight: Any, w_scale: Any) -> Any:
     return (_product(x, weight) * x_scale[..., None] * w_scale[:, None]).sum(axis=0).astype(p["out_dtype"])
 
 
@@ -75,5 +75,5 @@ IMPLEMENTATIONS = {
     "head_rms_norm_dynamic_quant": _dynamic(_head_rms_norm),
     "swiglu_dynamic_quant": _dynamic(_swiglu),
     "quant_matmul": row(_quant_matmul, "jax.lax.dot_general"),
-    "quant_group_gemm_reduce_sum": row(_reduced, "jax.lax.dot_general"),
+    "quant_group_gemm_reduce_sum": row(_group_sum, "jax.lax.dot_general"),
 }

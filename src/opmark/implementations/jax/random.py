@@ -1,4 +1,4 @@
-"""Random values, and what drops at random. JAX hides no generator: a key goes into a call, and the next comes out."""
+"""Random values and dropout. JAX has no hidden generator: a call takes a key and returns the next one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from opmark.implementations.jax._modules import jnp, nn, random, wide
 from opmark.interfaces import Function, Held
 from opmark.schema import Implementation, Params
 
-# What SELU goes to far below zero: -alpha times its scale.
+# The lower limit of SELU: -alpha times its scale.
 _SATURATION = -1.7580993408473766
 
 
-def _draws(function: Callable[..., Any], path: str = "") -> Implementation:
-    """function(p, key, **inputs). The key is split within the call, as a step of training does it."""
+def _random(function: Callable[..., Any], path: str = "") -> Implementation:
+    """Make an implementation from function(p, key, **inputs). The call splits the key, as a training step does."""
 
     def build(p: Params, **tensors: Any) -> Function:
         names = tuple(tensors)
@@ -51,7 +51,7 @@ def _poisson(key: Any, shape: Any, dtype: Any, rate: Any) -> Any:
 
 
 def _negative_binomial(key: Any, shape: Any, dtype: Any, k: Any, prob: Any) -> Any:
-    """A Poisson distribution whose rate is drawn from a gamma distribution."""
+    """Draw from a Poisson distribution whose rate is drawn from a gamma distribution."""
     first, second = random.split(key)
     return random.poisson(second, random.gamma(first, k, shape, dtype) * (1 - prob) / prob, shape).astype(dtype)
 
@@ -72,14 +72,14 @@ _LAWS: dict[str, tuple[Callable[..., Any], tuple[str, ...], str]] = {
 
 
 def _by_numbers(law: Callable[..., Any], names: tuple[str, ...], path: str) -> Implementation:
-    return _draws(lambda p, key: law(key, tuple(p["shape"]), p["dtype"], *(p[name] for name in names)), path)
+    return _random(lambda p, key: law(key, tuple(p["shape"]), p["dtype"], *(p[name] for name in names)), path)
 
 
 def _by_tensors(law: Callable[..., Any], names: tuple[str, ...], path: str) -> Implementation:
     def call(p: Params, key: Any, **tensors: Any) -> Any:
         return law(key, (p["draws"], p["distributions"]), p["dtype"], *(tensors[name] for name in names))
 
-    return _draws(call, path)
+    return _random(call, path)
 
 
 def _bernoulli(p: Params, key: Any, x: Any) -> Any:
@@ -91,19 +91,19 @@ def _multinomial(p: Params, key: Any, weights: Any) -> Any:
     return random.categorical(key, scores, axis=-1, shape=(p["draws"], p["rows"])).T.astype("int64")
 
 
-def _dropped(key: Any, x: Any, p: float, *, channels: bool = False) -> Any:
-    """Where something is kept."""
+def _keep_mask(key: Any, x: Any, p: float, *, channels: bool = False) -> Any:
+    """Return where elements are kept."""
     return random.bernoulli(key, 1 - p, x.shape[:2] + (1,) * (x.ndim - 2) if channels else x.shape)
 
 
 def _dropout(key: Any, x: Any, p: float, *, channels: bool = False) -> Any:
-    return jnp.where(_dropped(key, x, p, channels=channels), x / (1 - p), 0)
+    return jnp.where(_keep_mask(key, x, p, channels=channels), x / (1 - p), 0)
 
 
 def _alpha_dropout(key: Any, x: Any, p: float, *, channels: bool = False) -> Any:
-    """Keeps mean 0 and variance 1."""
+    """Drop elements so that mean 0 and variance 1 stay."""
     factor = 1 / sqrt((1 - p) * (1 + p * _SATURATION**2))
-    kept = jnp.where(_dropped(key, x, p, channels=channels), x, _SATURATION)
+    kept = jnp.where(_keep_mask(key, x, p, channels=channels), x, _SATURATION)
     return factor * kept - factor * _SATURATION * p
 
 
@@ -114,19 +114,19 @@ def _bias_dropout_add(p: Params, key: Any, x: Any, bias: Any, residual: Any) -> 
 IMPLEMENTATIONS = {
     **{f"random_{name}": _by_numbers(*law) for name, law in _LAWS.items()},
     **{f"sample_{name}": _by_tensors(*law) for name, law in _LAWS.items()},
-    "random_randint": _draws(
+    "random_randint": _random(
         lambda p, key: random.randint(key, tuple(p["shape"]), p["low"], p["high"], p["dtype"]), "jax.random.randint"
     ),
-    "bernoulli": _draws(_bernoulli, "jax.random.bernoulli"),
-    "multinomial": _draws(_multinomial, "jax.random.categorical"),
-    "randperm": _draws(
+    "bernoulli": _random(_bernoulli, "jax.random.bernoulli"),
+    "multinomial": _random(_multinomial, "jax.random.categorical"),
+    "randperm": _random(
         lambda p, key: random.permutation(key, jnp.arange(p["elements"], dtype=p["dtype"])), "jax.random.permutation"
     ),
-    "shuffle": _draws(lambda p, key, x: random.permutation(key, x), "jax.random.permutation"),
-    "dropout": _draws(lambda p, key, x: _dropout(key, x, p["p"])),
-    "dropout2d": _draws(lambda p, key, x: _dropout(key, x, p["p"], channels=True)),
-    "alpha_dropout": _draws(lambda p, key, x: _alpha_dropout(key, x, p["p"])),
-    "feature_alpha_dropout": _draws(lambda p, key, x: _alpha_dropout(key, x, p["p"], channels=True)),
-    "softmax_dropout": _draws(lambda p, key, x: _dropout(key, nn.softmax(x, axis=-1), p["p"])),
-    "bias_dropout_add": _draws(_bias_dropout_add),
+    "shuffle": _random(lambda p, key, x: random.permutation(key, x), "jax.random.permutation"),
+    "dropout": _random(lambda p, key, x: _dropout(key, x, p["p"])),
+    "dropout2d": _random(lambda p, key, x: _dropout(key, x, p["p"], channels=True)),
+    "alpha_dropout": _random(lambda p, key, x: _alpha_dropout(key, x, p["p"])),
+    "feature_alpha_dropout": _random(lambda p, key, x: _alpha_dropout(key, x, p["p"], channels=True)),
+    "softmax_dropout": _random(lambda p, key, x: _dropout(key, nn.softmax(x, axis=-1), p["p"])),
+    "bias_dropout_add": _random(_bias_dropout_add),
 }

@@ -1,4 +1,4 @@
-"""Recurrent cells, and networks over sequences: a scan over the steps of each layer and direction."""
+"""Recurrent cells, and networks over sequences by a scan over the steps of each layer and direction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opmark.schema import Implementation, Params
 
 State = tuple[Any, ...]
 Cell = Callable[..., State]
-"""cell(p, what comes from the input, state, w_hh, b_hh) -> state"""
+"""cell(p, x_part, state, w_hh, b_hh) returns the next state; x_part is x w_ih' + b_ih."""
 
 
 def _rnn(p: Params, x_part: Any, state: State, w_hh: Any, b_hh: Any) -> State:
@@ -39,7 +39,7 @@ _KINDS: dict[str, tuple[Cell, int, tuple[str, ...]]] = {
     "lstm": (_lstm, 4, ("h", "c")),
     "gru": (_gru, 3, ("h",)),
 }
-"""Cell, gates, names of the states."""
+"""Cell, number of gates, and names of the states."""
 
 
 def _one_step(cell: Cell, states: tuple[str, ...]) -> Implementation:
@@ -50,8 +50,8 @@ def _one_step(cell: Cell, states: tuple[str, ...]) -> Implementation:
     return row(call)
 
 
-def _unpacked(p: Params, gates: int, weights: Any) -> list[tuple[Any, ...]]:
-    """(w_ih, w_hh, b_ih, b_hh) of each layer and direction, out of one vector: matrices first, then biases."""
+def _unpack(p: Params, gates: int, weights: Any) -> list[tuple[Any, ...]]:
+    """Split one vector into (w_ih, w_hh, b_ih, b_hh) of each layer and direction: matrices first, then biases."""
     hidden, directions = p["hidden_size"], 2 if p["bidirectional"] else 1
     widths = [p["input_size"]] * directions + [directions * hidden] * (directions * (p["layers"] - 1))
     shapes: list[tuple[int, ...]] = [(gates * hidden, n) for width in widths for n in (width, hidden)]
@@ -66,7 +66,7 @@ def _unpacked(p: Params, gates: int, weights: Any) -> list[tuple[Any, ...]]:
 
 def _network(cell: Cell, gates: int, names: tuple[str, ...]) -> Implementation:
     def call(p: Params, x: Any, weights: Any, **given: Any) -> Any:
-        layers = iter(_unpacked(p, gates, weights))
+        layers = iter(_unpack(p, gates, weights))
         starts = iter(zip(*(given[f"{name}0"] for name in names), strict=True))
         last = []
         for _ in range(p["layers"]):

@@ -1,4 +1,4 @@
-"""Sums, extrema and their places along an axis; scans; orders."""
+"""Sums, extrema and their indices along an axis; scans; sorting."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _ALONG = {
 }
 
 
-def _with_place(extremum: str, place: str) -> Implementation:
-    """The value and its index: two functions in JAX, which a compiler may do in one pass."""
+def _with_index(extremum: str, place: str) -> Implementation:
+    """Make an implementation that returns value and index by two functions, which a compiler may fuse."""
 
     def call(p: Params, x: Any) -> Any:
         along = {"axis": p["axis"], "keepdims": p["keepdims"]}
@@ -29,18 +29,18 @@ def _with_place(extremum: str, place: str) -> Implementation:
 
 
 def _at_rank(rank: Callable[[Params, int], int]) -> Implementation:
-    """The element of that rank along an axis, and where it is, by sorting: there is no selection."""
+    """Make an implementation that finds the element of that rank and its index by sorting, as JAX has no selection."""
 
     def call(p: Params, x: Any) -> Any:
         axis, which = p["axis"], rank(p, x.shape[p["axis"]])
-        values, places = _ordered(x, axis)
+        values, places = _sort_with_indices(x, axis)
         found = (lax.slice_in_dim(one, which, which + 1, axis=axis % x.ndim) for one in (values, places))
         return tuple(one if p["keepdims"] else jnp.squeeze(one, axis) for one in found)
 
     return row(call)
 
 
-def _ordered(x: Any, axis: int) -> tuple[Any, Any]:
+def _sort_with_indices(x: Any, axis: int) -> tuple[Any, Any]:
     axis %= x.ndim
     places = lax.broadcasted_iota(jnp.int64, x.shape, axis)
     values, order = lax.sort((x, places), dimension=axis, num_keys=1)
@@ -48,7 +48,7 @@ def _ordered(x: Any, axis: int) -> tuple[Any, Any]:
 
 
 def _sort(p: Params, x: Any) -> Any:
-    values, places = _ordered(x, p["axis"])
+    values, places = _sort_with_indices(x, p["axis"])
     return (jnp.flip(values, p["axis"]), jnp.flip(places, p["axis"])) if p["descending"] else (values, places)
 
 
@@ -69,7 +69,7 @@ def _moments(p: Params, x: Any) -> Any:
 
 
 def _cumulative(better: str) -> Implementation:
-    """An associative scan over pairs of value and place, the earlier one where both are the same."""
+    """Make an associative scan over pairs of value and index; of equal values the earlier one wins."""
 
     def call(p: Params, x: Any) -> Any:
         from jax.lax import associative_scan
@@ -100,8 +100,8 @@ IMPLEMENTATIONS = {
     "all_finite": row(_finite),
     "multi_all_finite": row(_finite),
     "multi_sum_sq": row(_squares),
-    "reduce_max": _with_place("max", "argmax"),
-    "reduce_min": _with_place("min", "argmin"),
+    "reduce_max": _with_index("max", "argmax"),
+    "reduce_min": _with_index("min", "argmin"),
     "median": _at_rank(lambda p, n: (n - 1) // 2),
     "kthvalue": _at_rank(lambda p, n: int(p["k"]) - 1),
     "norm": row(_norm, "jax.numpy.linalg.norm"),

@@ -1,4 +1,4 @@
-"""Other shapes and places, parts and joins. What is a view elsewhere is a copy here: arrays of JAX share no memory."""
+"""Reshaping, moving, splitting and joining. Views of other frameworks are copies here: JAX arrays share no memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _order(p: Params) -> tuple[int, ...]:
     return tuple(p["axes"]) or tuple(range(len(p["shape"])))[::-1]
 
 
-def _permuted(p: Params, x: Any) -> Any:
+def _permute(p: Params, x: Any) -> Any:
     return jnp.transpose(x, _order(p))
 
 
@@ -50,12 +50,12 @@ def _channel_shuffle(p: Params, x: Any) -> Any:
     return jnp.swapaxes(x.reshape(n, p["groups"], c // p["groups"], *image), 1, 2).reshape(x.shape)
 
 
-def _taken(x: Any, axis: int, begin: int, end: int, step: int = 1) -> Any:
+def _slice(x: Any, axis: int, begin: int, end: int, step: int = 1) -> Any:
     return lax.slice_in_dim(x, begin, end, step, axis % x.ndim)
 
 
 def _unfold(p: Params, x: Any) -> Any:
-    """Windows by a gather of their places."""
+    """Gather windows by the indices of their elements."""
     axis, length = p["axis"] % x.ndim, p["length"]
     starts = jnp.arange(0, x.shape[axis] - length + 1, p["step"])
     windows = jnp.take(x, starts[:, None] + jnp.arange(length), axis=axis)
@@ -85,8 +85,9 @@ def _diag_embed(p: Params, x: Any) -> Any:
     return jnp.zeros((*x.shape[:-1], edge, edge), x.dtype).at[..., rows, rows + k].set(x)
 
 
-def _in_a_triangle(function: Callable[..., Any]) -> Implementation:
-    """function(p, x, rows, columns). The places are arguments: as constants they would fill the program."""
+def _triangle(function: Callable[..., Any]) -> Implementation:
+    """Make an implementation from function(p, x, rows, columns). Indices are arguments: as constants they would bloat
+    the program."""
 
     def build(p: Params, x: Any) -> Function:
         rows, columns = (jnp.triu_indices if p["upper"] else jnp.tril_indices)(p["n"])
@@ -107,19 +108,19 @@ def _diagonal(p: Params, x: Any) -> Any:
     return jnp.diagonal(x, p["k"], -2, -1)
 
 
-def _listed(name: str) -> Any:
+def _call_with_list(name: str) -> Any:
     return row(lambda p, **tensors: getattr(jnp, name)([*tensors.values()], axis=p["axis"]), f"jax.numpy.{name}")
 
 
-def _joined(p: Params, **blocks: Any) -> Any:
+def _join(p: Params, **blocks: Any) -> Any:
     from jax.scipy.linalg import block_diag
 
     return block_diag(*blocks.values())
 
 
 IMPLEMENTATIONS = {
-    "transpose": row(_permuted, "jax.numpy.transpose"),
-    "permute": row(_permuted, "jax.numpy.transpose"),
+    "transpose": row(_permute, "jax.numpy.transpose"),
+    "permute": row(_permute, "jax.numpy.transpose"),
     "flip": calls("jax.numpy.flip", "x", axis="axis"),
     "roll": calls("jax.numpy.roll", "x", shift="shift", axis="axis"),
     "rot90": calls("jax.numpy.rot90", "x", k="k", fixed={"axes": (-2, -1)}),
@@ -138,8 +139,8 @@ IMPLEMENTATIONS = {
     "expand_dims": calls("jax.numpy.expand_dims", "x", axis="axis"),
     "squeeze": calls("jax.numpy.squeeze", "x", axis="axis"),
     "swapaxes": calls("jax.numpy.swapaxes", "x", axis1="axis1", axis2="axis2"),
-    "slice": row(lambda p, x: _taken(x, p["axis"], p["begin"], p["end"], p["step"]), "jax.lax.slice_in_dim"),
-    "narrow": row(lambda p, x: _taken(x, p["axis"], p["start"], p["start"] + p["length"]), "jax.lax.slice_in_dim"),
+    "slice": row(lambda p, x: _slice(x, p["axis"], p["begin"], p["end"], p["step"]), "jax.lax.slice_in_dim"),
+    "narrow": row(lambda p, x: _slice(x, p["axis"], p["start"], p["start"] + p["length"]), "jax.lax.slice_in_dim"),
     "select": row(lambda p, x: lax.index_in_dim(x, p["index"], p["axis"] % x.ndim, keepdims=False),
                   "jax.lax.index_in_dim"),
     "diagonal": row(_diagonal, "jax.numpy.diagonal"),
@@ -149,11 +150,11 @@ IMPLEMENTATIONS = {
     "diag_embed": row(_diag_embed),
     "triu": calls("jax.numpy.triu", "x", k="k"),
     "tril": calls("jax.numpy.tril", "x", k="k"),
-    "extract_triangle": _in_a_triangle(_extract_triangle),
-    "make_triangle": _in_a_triangle(_make_triangle),
-    "concat": _listed("concatenate"),
-    "stack": _listed("stack"),
-    "block_diag": row(_joined, "jax.scipy.linalg.block_diag"),
+    "extract_triangle": _triangle(_extract_triangle),
+    "make_triangle": _triangle(_make_triangle),
+    "concat": _call_with_list("concatenate"),
+    "stack": _call_with_list("stack"),
+    "block_diag": row(_join, "jax.scipy.linalg.block_diag"),
     "split": row(_split, "jax.numpy.split"),
     "split_copy": row(_split, "jax.numpy.split"),
     "chunk": row(_chunk, "jax.numpy.split"),

@@ -1,4 +1,4 @@
-"""Images at points between their pixels, and the points themselves."""
+"""Sampling of images between pixels, and the grids of points."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opmark.schema import Params
 
 
 def _half(n: int, align_corners: bool) -> float:
-    """How many pixels one unit of the grid is: it goes from -1 to 1 over the image."""
+    """Return the pixels per unit of the grid, which goes from -1 to 1 over the image."""
     return (n - 1) / 2 if align_corners else n / 2
 
 
@@ -17,8 +17,8 @@ def _pixel(grid: Any, n: int, align_corners: bool) -> Any:
     return grid * _half(n, align_corners) + (n - 1) / 2
 
 
-def _sampled(p: Params, x: Any, grid: Any) -> Any:
-    """Each image and channel by map_coordinates, which is linear between pixels."""
+def _sample(p: Params, x: Any, grid: Any) -> Any:
+    """Sample each image and channel by map_coordinates, which interpolates linearly."""
     from jax import vmap
     from jax.scipy.ndimage import map_coordinates
 
@@ -48,11 +48,11 @@ def _warp_grid(p: Params, flow: Any) -> Any:
 
 
 def _transformer(p: Params, x: Any, theta: Any) -> Any:
-    return _sampled(p, x, _affine_grid(p, theta))
+    return _sample(p, x, _affine_grid(p, theta))
 
 
 IMPLEMENTATIONS = {
-    "grid_sample": row(_sampled, "jax.scipy.ndimage.map_coordinates"),
+    "grid_sample": row(_sample, "jax.scipy.ndimage.map_coordinates"),
     "affine_grid": row(_affine_grid),
     "warp_grid": row(_warp_grid),
     "spatial_transformer": row(_transformer, "jax.scipy.ndimage.map_coordinates"),

@@ -1,7 +1,7 @@
-"""Rows for MXNet: a function of `mxnet.nd`, one of `mxnet.np`, or a few of them put together.
+"""Make implementations for MXNet from a function of `mxnet.nd` or `mxnet.np`, or from several of them.
 
-Both work on the same memory. `mxnet.np` is taken where it has what the older interface lacks: truth values, results
-without axes, whole numbers that stay whole.
+Both work on the same memory. `mxnet.np` is used where the older interface lacks something: truth values, results
+without axes, integers that stay integers.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from opmark.schema import Implementation, Params
 
 
 def nd(name: str, *inputs: str, fixed: Mapping[str, Any] | None = None, **params: str) -> Implementation:
-    """Calls `mxnet.nd.NAME` with these inputs, and with keywords from parameters."""
+    """Make an implementation that calls `mxnet.nd.NAME` with these inputs and keywords from parameters."""
     return calls(f"mxnet.nd.{name}", *inputs, fixed=fixed, **params)
 
 
 def np(name: str, *inputs: str, fixed: Mapping[str, Any] | None = None, **params: str) -> Implementation:
-    """The same with `mxnet.np.NAME`."""
+    """Make an implementation that calls `mxnet.np.NAME` with these inputs and keywords from parameters."""
     made, path = calls(f"mxnet.np.{name}", *inputs, fixed=fixed, **params), f"mxnet.np.{name}"
 
     def build(p: Params, **tensors: Any) -> Function:
@@ -34,7 +34,7 @@ def np(name: str, *inputs: str, fixed: Mapping[str, Any] | None = None, **params
 
 
 def row(function: Callable[..., Any], path: str = "", *, faces: bool = False) -> Implementation:
-    """A few functions: `function(mxnet, p, **inputs)`. With `faces`, inputs are arrays of `mxnet.np`."""
+    """Make an implementation from `function(mxnet, p, **inputs)`. With `faces`, inputs are arrays of `mxnet.np`."""
 
     def build(p: Params, **tensors: Any) -> Function:
         mxnet, names = resolve("mxnet"), tuple(tensors)
@@ -48,12 +48,12 @@ def row(function: Callable[..., Any], path: str = "", *, faces: bool = False) ->
 
 
 def np_row(function: Callable[..., Any], path: str = "") -> Implementation:
-    """`function(mxnet, p, **inputs)` of arrays of `mxnet.np`."""
+    """Make an implementation from `function(mxnet, p, **inputs)`, which takes arrays of `mxnet.np`."""
     return row(function, path, faces=True)
 
 
 def single(made: Implementation, what: str = "its parameters") -> Implementation:
-    """Not in float64: MXNet keeps something in float32 there, and half of the digits would be wrong."""
+    """Refuse float64, for which MXNet keeps something in float32, so that half of the digits would be wrong."""
 
     def build(p: Params, **tensors: Any) -> Any:
         if p["dtype"] == "float64":
@@ -64,19 +64,19 @@ def single(made: Implementation, what: str = "its parameters") -> Implementation
 
 
 def face(tensor: Any) -> Any:
-    """The array of `mxnet.np` over the memory of a tensor; the backend differentiates by it."""
+    """Return the array of `mxnet.np` over the memory of a tensor; the backend differentiates with respect to it."""
     other = tensor.as_np_ndarray()
     other.face_of = tensor
     return other
 
 
 def whole(value: Any) -> Any:
-    """Indices as whole numbers: `mxnet.nd` gives places as floats."""
+    """Convert indices to integers: `mxnet.nd` returns them as floats."""
     return value.astype("int64")
 
 
 def built(function: Callable[..., Any], path: str = "") -> Implementation:
-    """For what writes to memory that is there: `function(mxnet, p, **inputs)` gives the call, its tensors bound."""
+    """Make an implementation that writes to existing memory: `function(mxnet, p, **inputs)` returns the call."""
 
     def build(p: Params, **tensors: Any) -> Function:
         return Function(function(resolve("mxnet"), p, **tensors), ())

@@ -1,4 +1,4 @@
-"""Activations, softmax and its kin, gated units."""
+"""Activations, softmax and similar functions, gated units."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _threshold(mx: Any, p: Params, x: Any) -> Any:
 
 
 def _hard_sigmoid(mx: Any, x: Any) -> Any:
-    """MXNet's own takes the slope as a parameter, in float32."""
+    """Write out the formula: MXNet's own function takes the slope as a float32 parameter."""
     return mx.nd.hard_sigmoid(x, alpha=1 / 6, beta=0.5)
 
 
@@ -51,7 +51,7 @@ def _halves(mx: Any, x: Any) -> Any:
     return mx.nd.split(x, num_outputs=2, axis=-1)
 
 
-def _gated(activate: Any) -> Any:
+def _gated_unit(activate: Any) -> Any:
     def call(mx: Any, p: Params, x: Any) -> Any:
         gate, value = _halves(mx, x)
         return activate(mx, gate) * value
@@ -92,7 +92,7 @@ IMPLEMENTATIONS = {
     **{name: nd(name, "x", axis="axis") for name in ("softmax", "log_softmax", "softmin")},
     "masked_softmax": np_row(_masked_softmax, "mxnet.npx.softmax"),
     "glu": row(_glu),
-    "swiglu": _gated(lambda mx, gate: gate * mx.nd.sigmoid(gate)),
-    "geglu": single(_gated(lambda mx, gate: mx.nd.LeakyReLU(gate, act_type="gelu"))),
-    "reglu": _gated(lambda mx, gate: mx.nd.relu(gate)),
+    "swiglu": _gated_unit(lambda mx, gate: gate * mx.nd.sigmoid(gate)),
+    "geglu": single(_gated_unit(lambda mx, gate: mx.nd.LeakyReLU(gate, act_type="gelu"))),
+    "reglu": _gated_unit(lambda mx, gate: mx.nd.relu(gate)),
 }

@@ -1,4 +1,4 @@
-"""New tensors: filled, counted, drawn; densities of what is drawn; copies into memory that is there."""
+"""New tensors: constants, sequences, random values; densities; copies into existing memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _new(p: Params) -> dict[str, Any]:
 
 
 def _arange(mx: Any, p: Params) -> Any:
-    """Up to half a step beyond the last element: rounding then cannot make it one more or one less."""
+    """End half a step after the last element, so that rounding cannot add or drop an element."""
     last = p["start"] + p["step"] * (p["elements"] - 1)
     return mx.nd.arange(p["start"], last + p["step"] / 2, p["step"], dtype=p["dtype"])
 
@@ -33,8 +33,8 @@ def _fill(mx: Any, p: Params, x: Any) -> Any:
     return x
 
 
-def _drawn(name: str, **names: str) -> Any:
-    """A sampler with one distribution for all; its names of parameters, and ours."""
+def _sampler(name: str, **names: str) -> Any:
+    """Make a sampler with one distribution for all values; `names` maps its parameter names to ours."""
 
     def call(mx: Any, p: Params) -> Any:
         return getattr(mx.nd, name)(**{theirs: p[ours] for theirs, ours in names.items()}, **_new(p))
@@ -44,12 +44,12 @@ def _drawn(name: str, **names: str) -> Any:
 
 def _negative_binomial(mx: Any, p: Params) -> Any:
     if p["k"] != int(p["k"]):
-        raise Unsupported("MXNet counts whole numbers of successes")
+        raise Unsupported("MXNet takes only integers as the number of successes")
     return mx.nd.random_negative_binomial(k=int(p["k"]), p=p["prob"], **_new(p))
 
 
-def _sampled(name: str) -> Any:
-    """A sampler with a distribution for each row; the draws of one are neighbours in MXNet, and rows here."""
+def _row_sampler(name: str) -> Any:
+    """Make a sampler with one distribution per row; MXNet returns the draws of one distribution as neighbours."""
 
     def call(mx: Any, p: Params, **parameters: Any) -> Any:
         return getattr(mx.nd, name)(*parameters.values(), shape=(p["draws"],), dtype=p["dtype"]).T
@@ -71,7 +71,7 @@ def _randint(mx: Any, p: Params) -> Any:
 
 
 def _density(name: str) -> Any:
-    """A distribution for each row of points."""
+    """Make a density with one distribution per row of points."""
 
     def call(mx: Any, p: Params, sample: Any, **parameters: Any) -> Any:
         rows = (value.reshape((value.shape[0], *value.shape[2:])) for value in parameters.values())
@@ -81,10 +81,10 @@ def _density(name: str) -> Any:
     return single(made, "the root of 2π") if name == "random_pdf_normal" else made
 
 
-def _into(step: Any, path: str = "") -> Any:
+def _write_to(step: Any, path: str = "") -> Any:
     def build(mx: Any, p: Params, x: Any, **others: Any) -> Any:
         if p["repeats"] != 1:
-            raise Unsupported("MXNet does not write one place several times in a call; numpy-cpu does")
+            raise Unsupported("MXNet cannot write the same memory several times in one call; numpy-cpu can")
         out = mx.nd.zeros(x.shape, dtype=x.dtype)
         return lambda: step(mx, out, x, *others.values())
 
@@ -115,20 +115,20 @@ IMPLEMENTATIONS = {
     "linspace": row(_linspace, "mxnet.nd.linspace"),
     "logspace": row(_logspace, "mxnet.np.logspace"),
     "eye": row(lambda mx, p: mx.nd.eye(p["rows"], p["columns"], dtype=p["dtype"]), "mxnet.nd.eye"),
-    "random_uniform": _drawn("random_uniform", low="low", high="high"),
-    "random_normal": _drawn("random_normal", loc="mean", scale="std"),
-    "random_exponential": _drawn("random_exponential", lam="rate"),
-    "random_gamma": _drawn("random_gamma", alpha="alpha", beta="scale"),
-    "random_poisson": _drawn("random_poisson", lam="rate"),
+    "random_uniform": _sampler("random_uniform", low="low", high="high"),
+    "random_normal": _sampler("random_normal", loc="mean", scale="std"),
+    "random_exponential": _sampler("random_exponential", lam="rate"),
+    "random_gamma": _sampler("random_gamma", alpha="alpha", beta="scale"),
+    "random_poisson": _sampler("random_poisson", lam="rate"),
     "random_negative_binomial": row(_negative_binomial, "mxnet.nd.random_negative_binomial"),
-    "random_generalized_negative_binomial": _drawn("random_generalized_negative_binomial", mu="mu", alpha="alpha"),
+    "random_generalized_negative_binomial": _sampler("random_generalized_negative_binomial", mu="mu", alpha="alpha"),
     "random_randint": row(_randint, "mxnet.nd.random_randint"),
-    **{f"sample_{name}": _sampled(f"sample_{name}") for name in PAIRS},
+    **{f"sample_{name}": _row_sampler(f"sample_{name}") for name in PAIRS},
     "bernoulli": row(_bernoulli),
     "multinomial": row(_multinomial, "mxnet.nd.sample_multinomial"),
     "randperm": row(lambda mx, p: mx.nd.shuffle(mx.nd.arange(p["elements"], dtype=p["dtype"])), "mxnet.nd.shuffle"),
     "shuffle": nd("shuffle", "x"),
     **{f"random_pdf_{name}": _density(f"random_pdf_{name}") for name in (*PAIRS, "dirichlet")},
-    "copy": _into(lambda mx, out, x: mx.nd.identity(x, out=out)),
-    "triad": _into(_triad),
+    "copy": _write_to(lambda mx, out, x: mx.nd.identity(x, out=out)),
+    "triad": _write_to(_triad),
 }

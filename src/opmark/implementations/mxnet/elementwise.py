@@ -1,4 +1,4 @@
-"""One output element from the same element of each input: arithmetic, rounding, truth values."""
+"""Element-wise operators: arithmetic, rounding, truth values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNARY = {
     )
 }  # fmt: skip
 
-# MXNet's own functions for the same after the names of others.
+# Operators whose name differs from that of MXNet's function.
 BINARY = {
     "add": "broadcast_add",
     "sub": "broadcast_sub",
@@ -49,7 +49,7 @@ def _cast(mx: Any, p: Params, x: Any) -> Any:
 
 
 def _truth(name: str) -> Any:
-    """`mxnet.nd` answers in the type of its inputs; whoever wants truth values compares."""
+    """Make a comparison that returns bool: `mxnet.nd` returns the type of its inputs, which is cast."""
 
     def call(mx: Any, p: Params, **inputs: Any) -> Any:
         return getattr(mx.nd, name)(*inputs.values()).astype("bool")
@@ -58,15 +58,15 @@ def _truth(name: str) -> Any:
 
 
 def _fmod(mx: Any, p: Params, x: Any, y: Any) -> Any:
-    """With the sign of x, which MXNet's own remainder does not have."""
+    """Compute the remainder with the sign of x, which MXNet's own remainder does not have."""
     if not is_float(p["dtype"]):
-        raise Unsupported("MXNet divides whole numbers as floats")
+        raise Unsupported("MXNet divides integers as floats")
     return x - mx.nd.broadcast_mul(mx.nd.trunc(mx.nd.broadcast_div(x, y)), y)
 
 
 def _floor_divide(mx: Any, p: Params, x: Any, y: Any) -> Any:
     if not is_float(p["dtype"]):
-        raise Unsupported("MXNet divides whole numbers as floats")
+        raise Unsupported("MXNet divides integers as floats")
     return mx.nd.floor(mx.nd.broadcast_div(x, y))
 
 

@@ -12,7 +12,7 @@ AXES = ("1d", "2d", "3d")
 
 
 def _each(p: Params, name: str, default: int = 1) -> tuple[int, ...]:
-    """A number for each axis of the image."""
+    """Return a parameter repeated for each axis of the image."""
     return (p.get(name, default),) * len(p["image"])
 
 
@@ -57,7 +57,7 @@ def _pool(kind: str) -> Any:
             how["count_include_pad"] = p["count_include_pad"]
         if kind == "lp":
             if p["norm_type"] not in (1, 2, 3):
-                raise Unsupported("MXNet pools by the norms 1, 2 and 3")
+                raise Unsupported("MXNet pools only by the norms 1, 2 and 3")
             how["p_value"] = int(p["norm_type"])
         return mx.nd.Pooling(x, kernel=tuple(p["kernel"]), pool_type=kind, **how)
 
@@ -88,7 +88,7 @@ def _nearest(mx: Any, p: Params, x: Any) -> Any:
     scales = {out / n for n, out in zip(p["image"], p["out"], strict=True)}
     (scale,) = scales if len(scales) == 1 else (0.5,)
     if scale != int(scale):
-        raise Unsupported("MXNet repeats the pixels of an image a whole number of times, along both axes alike")
+        raise Unsupported("MXNet repeats pixels only by the same integer factor along both axes")
     return mx.nd.UpSampling(x, scale=int(scale), sample_type="nearest")
 
 
@@ -97,24 +97,24 @@ def _bilinear(mx: Any, p: Params, x: Any) -> Any:
     return mx.nd.contrib.BilinearResize2D(x, height=height, width=width, align_corners=p["align_corners"])
 
 
-def _zeros_and_corners(p: Params) -> None:
+def _require_zeros_and_corners(p: Params) -> None:
     if not p["align_corners"] or p.get("padding_mode", "zeros") != "zeros":
-        raise Unsupported("MXNet's samplers count from the centres of the corners, and take zeros beyond")
+        raise Unsupported("MXNet's samplers always align corners and pad with zeros")
 
 
 def _grid_sample(mx: Any, p: Params, x: Any, grid: Any) -> Any:
-    _zeros_and_corners(p)
+    _require_zeros_and_corners(p)
     return mx.nd.BilinearSampler(x, grid.transpose((0, 3, 1, 2)))
 
 
 def _affine_grid(mx: Any, p: Params, theta: Any) -> Any:
-    _zeros_and_corners(p)
+    _require_zeros_and_corners(p)
     grid = mx.nd.GridGenerator(theta.reshape((-1, 6)), transform_type="affine", target_shape=tuple(p["out"]))
     return grid.transpose((0, 2, 3, 1))
 
 
 def _transformer(mx: Any, p: Params, x: Any, theta: Any) -> Any:
-    _zeros_and_corners(p)
+    _require_zeros_and_corners(p)
     how = {"target_shape": tuple(p["out"]), "transform_type": "affine", "sampler_type": "bilinear"}
     return mx.nd.SpatialTransformer(x, theta.reshape((-1, 6)), **how)
 

@@ -1,4 +1,4 @@
-"""Elements by index: looked up, written, masked; what is written over its input; memory."""
+"""Reading and writing by index, masks, operators in place, copies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _take(mx: Any, p: Params, x: Any, index: Any) -> Any:
 
 
 def _places(mx: Any, p: Params, x: Any, index: Any) -> Any:
-    """Coordinates of elements along an axis, as gather_nd wants them: one row an axis of x."""
+    """Return the coordinates of elements along an axis as gather_nd wants them: one row per axis of x."""
     axis = p["axis"] % x.ndim
     rows = []
     for i, n in enumerate(index.shape):
@@ -58,22 +58,22 @@ def _index_put(mx: Any, p: Params, x: Any, index: Any, src: Any) -> Any:
 
 def _index_fill(mx: Any, p: Params, x: Any, index: Any) -> Any:
     if p["axis"] % x.ndim:
-        raise Unsupported("MXNet copies rows along the first axis")
+        raise Unsupported("MXNet copies rows only along the first axis")
     rows = mx.nd.full((p["indices"], *x.shape[1:]), p["value"], dtype=x.dtype)
     return mx.nd.contrib.index_copy(x, index, rows)
 
 
-def _over(operation: Any) -> Any:
-    """x becomes what is computed, at the same address."""
+def _write_over_x(operation: Any) -> Any:
+    """Make an implementation that writes the result over x."""
     return row(lambda mx, p, x, **others: operation(mx, p, x, *others.values()))
 
 
-def _assigned(name: str) -> Any:
-    return _over(lambda mx, p, x, y: getattr(mx.nd, name)(x, y, out=x))
+def _assign(name: str) -> Any:
+    return _write_over_x(lambda mx, p, x, y: getattr(mx.nd, name)(x, y, out=x))
 
 
-def _replaced(name: str) -> Any:
-    return _over(lambda mx, p, x: getattr(mx.nd, name)(x, out=x))
+def _replace(name: str) -> Any:
+    return _write_over_x(lambda mx, p, x: getattr(mx.nd, name)(x, out=x))
 
 
 IMPLEMENTATIONS = {
@@ -93,13 +93,13 @@ IMPLEMENTATIONS = {
     "masked_select": np_row(_masked_select),
     "index_put": row(_index_put, "mxnet.nd.contrib.index_copy"),
     "index_fill": row(_index_fill),
-    "iadd": _assigned("broadcast_add"),
-    "isub": _assigned("broadcast_sub"),
-    "imul": _assigned("broadcast_mul"),
-    "idiv": _assigned("broadcast_div"),
-    "imod": _assigned("broadcast_mod"),
-    "ipow": _assigned("broadcast_power"),
-    **{f"{name}_": _replaced(name) for name in ("relu", "sigmoid", "tanh", "abs", "sqrt", "cos")},
-    "neg_": _replaced("negative"),
-    "clamp_": _over(lambda mx, p, x: mx.nd.clip(x, p["low"], p["high"], out=x)),
+    "iadd": _assign("broadcast_add"),
+    "isub": _assign("broadcast_sub"),
+    "imul": _assign("broadcast_mul"),
+    "idiv": _assign("broadcast_div"),
+    "imod": _assign("broadcast_mod"),
+    "ipow": _assign("broadcast_power"),
+    **{f"{name}_": _replace(name) for name in ("relu", "sigmoid", "tanh", "abs", "sqrt", "cos")},
+    "neg_": _replace("negative"),
+    "clamp_": _write_over_x(lambda mx, p, x: mx.nd.clip(x, p["low"], p["high"], out=x)),
 }  # fmt: skip

@@ -27,7 +27,7 @@ def _kron(mx: Any, p: Params, a: Any, b: Any) -> Any:
 
 
 def _bilinear(mx: Any, p: Params, x: Any, y: Any, weight: Any, bias: Any) -> Any:
-    """x with every matrix of the weight at once, then the result with y."""
+    """Multiply x with every matrix of the weight at once, then the result with y."""
     left = mx.nd.dot(x, weight.transpose((1, 0, 2)).reshape((p["I"], -1))).reshape((p["B"], p["O"], p["J"]))
     return mx.nd.broadcast_add(mx.nd.batch_dot(left, y.expand_dims(2)).squeeze(axis=2), bias)
 
@@ -54,7 +54,7 @@ def _cdist(mx: Any, p: Params, x: Any, y: Any) -> Any:
 
 
 def _matrix_power(mx: Any, p: Params, a: Any) -> Any:
-    """By squaring: MXNet's own function of that name computes in NumPy."""
+    """Compute the power by squaring: MXNet's own function falls back to NumPy."""
     result, square, power = None, a, p["power"]
     while power:
         if power % 2:
@@ -65,7 +65,7 @@ def _matrix_power(mx: Any, p: Params, a: Any) -> Any:
 
 
 def _svdvals(mx: Any, p: Params, a: Any) -> Any:
-    """MXNet decomposes wide matrices only."""
+    """Transpose tall matrices, as MXNet decomposes only wide ones."""
     return mx.np.linalg.svd(a if p["m"] <= p["n"] else mx.np.swapaxes(a, -1, -2))[1]
 
 

@@ -1,4 +1,4 @@
-"""Losses, by the formulas of Gluon's; and the number at their end."""
+"""Losses by Gluon's formulas, and their reduction."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from opmark.implementations.mxnet._rows import row
 from opmark.schema import Implementation, Params
 
 
-def _reduced(p: Params, losses: Any) -> Any:
-    """One number has no axes."""
+def _reduce(p: Params, losses: Any) -> Any:
+    """Reduce losses; a single number has no axes."""
     if p["reduction"] == "none":
         return losses
     total = losses.mean() if p["reduction"] == "mean" else losses.sum()
@@ -18,7 +18,7 @@ def _reduced(p: Params, losses: Any) -> Any:
 
 
 def _loss(formula: Callable[..., Any], path: str = "") -> Implementation:
-    return row(lambda mx, p, **tensors: _reduced(p, formula(mx, p, **tensors)), path)
+    return row(lambda mx, p, **tensors: _reduce(p, formula(mx, p, **tensors)), path)
 
 
 def _softplus(mx: Any, x: Any) -> Any:
@@ -54,7 +54,7 @@ def _cross_entropy(mx: Any, p: Params, x: Any, target: Any) -> Any:
 
 
 def _multi_margin(mx: Any, p: Params, x: Any, target: Any) -> Any:
-    """The right class itself would add the margin."""
+    """Exclude the right class, which would add the margin."""
     right = mx.nd.pick(x, target, keepdims=True)
     return (mx.nd.sum(mx.nd.relu(p["margin"] + mx.nd.broadcast_sub(x, right)), axis=-1) - p["margin"]) / p["classes"]
 
@@ -71,7 +71,7 @@ def _triplet(mx: Any, p: Params, anchor: Any, positive: Any, negative: Any) -> A
 
 
 def _ctc(mx: Any, p: Params, log_probs: Any, targets: Any) -> Any:
-    """MXNet takes the softmax itself; that of logarithms of probabilities gives these back."""
+    """MXNet applies log_softmax itself, which leaves logarithms of probabilities unchanged."""
     losses = mx.nd.CTCLoss(log_probs, targets.astype(log_probs.dtype))
     return losses / p["labels"] if p["reduction"] == "mean" else losses
 

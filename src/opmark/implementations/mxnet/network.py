@@ -1,4 +1,4 @@
-"""Parts of networks: recurrent ones, attention, sequences, dropout, fused chains."""
+"""Parts of networks: recurrent layers, attention, sequences, dropout, fused chains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _recurrent(mode: str) -> Any:
 
 
 def _products(mx: Any, p: Params, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
-    """As the cells of Gluon have them."""
+    """Compute both products of a cell as Gluon does."""
     n = w_ih.shape[0]
     return mx.nd.FullyConnected(x, w_ih, b_ih, num_hidden=n), mx.nd.FullyConnected(h, w_hh, b_hh, num_hidden=n)
 
@@ -47,7 +47,7 @@ def _gru_cell(mx: Any, p: Params, h: Any, **tensors: Any) -> Any:
 
 
 def _attend(mx: Any, q: Any, k: Any, v: Any) -> Any:
-    """Heads of all batches as one batch of products."""
+    """Compute attention with the heads of all batches as one batch of products."""
     flat = [mx.nd.reshape(tensor, shape=(-3, 0, 0)) for tensor in (q, k, v)]
     scores = mx.nd.batch_dot(flat[0], flat[1], transpose_b=True) / q.shape[-1] ** 0.5
     return mx.nd.batch_dot(mx.nd.softmax(scores), flat[2]).reshape(q.shape)
@@ -55,7 +55,7 @@ def _attend(mx: Any, q: Any, k: Any, v: Any) -> Any:
 
 def _attention(mx: Any, p: Params, q: Any, k: Any, v: Any) -> Any:
     if p["causal"] or p["kv_heads"] not in (0, p["heads"]):
-        raise Unsupported("of attention there is the plain chain only: neither causal nor with shared keys")
+        raise Unsupported("MXNet has only plain attention: neither causal nor with shared keys")
     return _attend(mx, q, k, v)
 
 
@@ -81,7 +81,7 @@ def _linear(mx: Any, p: Params, x: Any, weight: Any, bias: Any = None) -> Any:
 
 def _linear_gelu(mx: Any, p: Params, x: Any, weight: Any, bias: Any) -> Any:
     if p["approximate"] != "none":
-        raise Unsupported("MXNet's gelu is the exact one")
+        raise Unsupported("MXNet has only the exact gelu")
     return mx.nd.LeakyReLU(_linear(mx, p, x, weight, bias), act_type="gelu")
 
 

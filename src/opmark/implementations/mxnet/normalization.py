@@ -1,4 +1,4 @@
-"""Normalization: of batches, groups, rows."""
+"""Normalization of batches, groups and rows."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from opmark.schema import Params
 
 
 def _batch_norm(mx: Any, p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any) -> Any:
-    """MXNet's momentum says how much of the old is kept, the catalogue's how much of the new is taken."""
+    """MXNet's momentum is the weight of the old statistics, the catalogue's that of the new ones."""
     how = {"eps": p["eps"], "momentum": 1 - p["momentum"], "fix_gamma": False, "use_global_stats": not p["training"]}
     normal = mx.nd.BatchNorm(x, weight, bias, running_mean, running_var, **how)
     if not p["training"]:
         return normal
     if not mx.autograd.is_recording():
-        raise Unsupported("MXNet updates the running statistics on the way back: in training it has no forward alone")
+        raise Unsupported("MXNet updates the running statistics in the backward pass: training has no forward phase")
     return normal, running_mean, running_var
 
 
 def _group_norm(mx: Any, p: Params, x: Any, weight: Any, bias: Any) -> Any:
-    """MXNet scales a group, and not a channel: that is done afterwards."""
+    """Scale by channel afterwards, as MXNet scales by group."""
     ones, zeros = mx.nd.ones((p["groups"],), dtype=x.dtype), mx.nd.zeros((p["groups"],), dtype=x.dtype)
     normal, spread = mx.nd.GroupNorm(x, ones, zeros, num_groups=p["groups"], eps=p["eps"]), (-1,) + (1,) * (x.ndim - 2)
     return mx.nd.broadcast_add(mx.nd.broadcast_mul(normal, weight.reshape(spread)), bias.reshape(spread))
@@ -38,7 +38,7 @@ def _add_rms_norm(mx: Any, p: Params, x: Any, residual: Any, weight: Any) -> Any
 
 
 def _head_rms_norm(mx: Any, p: Params, x: Any, weight: Any) -> Any:
-    """None named is all from the first one on."""
+    """Normalise `norm_heads` heads; 0 means all from the first one on."""
     heads = p["norm_heads"] or p["heads"] - p["norm_start"]
     return _rms(mx, p, mx.nd.slice_axis(x, axis=1, begin=p["norm_start"], end=p["norm_start"] + heads), weight)
 

@@ -1,6 +1,6 @@
-"""Steps of optimizers: MXNet's own, over the weights and states that they are given.
+"""MXNet's own update steps of optimizers, which write over weights and states.
 
-The second phase of LAMB on 16-bit weights is left out: MXNet 1.9.1 leaves the float32 copy of the weights as it was.
+The second phase of LAMB on 16-bit weights is left out: MXNet 1.9.1 does not change the float32 copy of the weights.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _OURS = ("shape", "count", "dtype")
 
 def _keywords(p: Params, *without: str) -> dict[str, Any]:
     if p["dtype"] == "float64":
-        raise Unsupported("MXNet keeps the rates of a step in float32")
+        raise Unsupported("MXNet keeps the rates of a step in float32, which is too imprecise for float64")
     return {RENAMED.get(name, name): v for name, v in p.items() if name not in (*_OURS, *without)}
 
 
 def _step(name: str, *, clip: str = "clip_gradient") -> Implementation:
-    """A function of that name of (weight, gradient, states), which writes over all but the gradient."""
+    """Make an implementation of a function of (weight, gradient, states) that writes over all but the gradient."""
 
     def build(mx: Any, p: Params, weight: Any, grad: Any, **states: Any) -> Any:
         function, how = getattr(mx.nd, name), _keywords(p)
@@ -39,10 +39,10 @@ def _step(name: str, *, clip: str = "clip_gradient") -> Implementation:
 
 
 def _mixed(name: str) -> Implementation:
-    """The same of a float32 copy of 16-bit weights, which are written and not read."""
+    """Make an implementation of a step on a float32 copy of 16-bit weights, which are written but not read."""
 
     def build(mx: Any, p: Params, grad: Any, **states: Any) -> Any:
-        _only_half(p)
+        _require_float16(p)
         function, how, weight = getattr(mx.nd, name), _keywords(p), mx.nd.zeros(grad.shape, dtype=grad.dtype)
 
         def call() -> Any:
@@ -54,17 +54,17 @@ def _mixed(name: str) -> Implementation:
     return built(build, f"mxnet.nd.{name}")
 
 
-def _only_half(p: Params) -> None:
+def _require_float16(p: Params) -> None:
     if p["dtype"] != "float16":
-        raise Unsupported("MXNet's 16-bit weights are float16")
+        raise Unsupported("MXNet's 16-bit weights are always float16")
 
 
 def _adamw(mixed: bool) -> Implementation:
-    """MXNet's rate of the step is `eta`; its `lr` leaves the decay out."""
+    """MXNet's `eta` is the catalogue's `lr`; MXNet's `lr` does not scale the decay."""
 
     def build(mx: Any, p: Params, grad: Any, **others: Any) -> Any:
         if mixed:
-            _only_half(p)
+            _require_float16(p)
         weight = mx.nd.zeros(grad.shape, dtype=grad.dtype) if mixed else others.pop("weight")
         function = mx.nd.contrib.mp_adamw_update if mixed else mx.nd.contrib.adamw_update
         rescale = mx.nd.array([p["rescale_grad"]], dtype="float32" if mixed else p["dtype"])
@@ -84,7 +84,7 @@ def _phase1(mixed: bool) -> Implementation:
         how = _keywords(p)
         if not mixed:
             return lambda: (mx.nd.lamb_update_phase1(weight, grad, mean, var, **how), mean, var)
-        _only_half(p)
+        _require_float16(p)
         short = weight.astype("float16")
         return lambda: (mx.nd.mp_lamb_update_phase1(short, grad, mean, var, weight, **how), mean, var)
 
@@ -100,7 +100,7 @@ BOUNDS = ("lr", "lower_bound", "upper_bound")
 
 
 def _lamb(mx: Any, p: Params, weight: Any, grad: Any, mean: Any, var: Any) -> Any:
-    """As `mxnet.optimizer.LAMB` does it."""
+    """Compute a step as `mxnet.optimizer.LAMB` does."""
     first, second = _keywords(p, *BOUNDS), {name: p[name] for name in BOUNDS}
 
     def call() -> Any:
@@ -112,11 +112,11 @@ def _lamb(mx: Any, p: Params, weight: Any, grad: Any, mean: Any, var: Any) -> An
 
 
 def _many(name: str, *, mixed: bool = False) -> Implementation:
-    """One call for many tensors: slices of what comes in, over the same memory."""
+    """Make one call for many tensors, which are slices of the inputs over the same memory."""
 
     def build(mx: Any, p: Params, grad: Any, **others: Any) -> Any:
         if mixed:
-            _only_half(p)
+            _require_float16(p)
         weight = mx.nd.zeros(grad.shape, dtype=grad.dtype) if mixed else others.pop("weight")
         parts = [[tensor[i] for tensor in (weight, grad, *others.values())] for i in range(p["count"])]
         flat, outs = [tensor for part in parts for tensor in part], [part[0] for part in parts]

@@ -1,4 +1,4 @@
-"""Along an axis: sums, means, extremes, scans, order; and finding."""
+"""Operators along an axis: sums, means, extrema, scans, sorting; and searching."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def _along(p: Params) -> dict[str, Any]:
     return {"axis": p["axis"], "keepdims": p["keepdims"]}
 
 
-def _less(p: Params, result: Any) -> Any:
-    """`mxnet.nd` leaves an axis of length 1 where none is left."""
+def _drop_axis(p: Params, result: Any) -> Any:
+    """Drop the axis of length 1 that `mxnet.nd` leaves if no axis remains."""
     return result if p["keepdims"] or len(p["shape"]) > 1 else result.reshape(())
 
 
 def _sum(mx: Any, p: Params, x: Any) -> Any:
-    """Of whole numbers in 64 bits, which `mxnet.np` has to be told."""
+    """Sum integers in 64 bits, which `mxnet.np` needs as an argument."""
     return mx.np.sum(x, **_along(p), dtype=None if is_float(p["dtype"]) else "int64")
 
 
@@ -40,7 +40,7 @@ def _logsumexp(mx: Any, p: Params, x: Any) -> Any:
 
 
 def _norm(mx: Any, p: Params, x: Any) -> Any:
-    return _less(p, mx.nd.norm(x, ord=p["ord"], **_along(p)))
+    return _drop_axis(p, mx.nd.norm(x, ord=p["ord"], **_along(p)))
 
 
 def _moments(mx: Any, p: Params, x: Any) -> Any:
@@ -50,27 +50,27 @@ def _moments(mx: Any, p: Params, x: Any) -> Any:
 
 
 def _var(mx: Any, p: Params, x: Any) -> Any:
-    """By moments: the gradient of `mxnet.np.var` is zero."""
+    """Compute the variance from moments: the gradient of `mxnet.np.var` is zero."""
     n = p["shape"][p["axis"]]
     var = mx.nd.moments(x, axes=(p["axis"],), keepdims=p["keepdims"])[1]
     var = var if p["correction"] == 0 else var * (n / (n - p["correction"]))
-    return _less(p, var)
+    return _drop_axis(p, var)
 
 
-def _place(name: str) -> Any:
-    """Places come as floats, in which not every place exists."""
+def _index_of(name: str) -> Any:
+    """Make an implementation that finds an index; MXNet returns floats, which cannot hold every index."""
 
     def call(mx: Any, p: Params, x: Any) -> Any:
-        return whole(_less(p, getattr(mx.nd, name)(x, **_along(p))))
+        return whole(_drop_axis(p, getattr(mx.nd, name)(x, **_along(p))))
 
     return row(call, f"mxnet.nd.{name}")
 
 
 def _extreme(name: str) -> Any:
-    """Value and place: two passes, as MXNet has no function for both."""
+    """Make an implementation that returns value and index in two passes, as MXNet has no function for both."""
 
     def call(mx: Any, p: Params, x: Any) -> Any:
-        value, place = (_less(p, getattr(mx.nd, kind)(x, **_along(p))) for kind in (name, f"arg{name}"))
+        value, place = (_drop_axis(p, getattr(mx.nd, kind)(x, **_along(p))) for kind in (name, f"arg{name}"))
         return value, whole(place)
 
     return row(call)
@@ -115,7 +115,7 @@ def _topk(mx: Any, p: Params, x: Any) -> Any:
 def _kth(mx: Any, p: Params, x: Any, k: int) -> Any:
     values, places = mx.nd.topk(x, axis=p["axis"], k=k, ret_typ="both", is_ascend=True, dtype="int64")
     found = [mx.nd.slice_axis(part, axis=p["axis"], begin=k - 1, end=k) for part in (values, places)]
-    return found if p["keepdims"] else [_less(p, mx.nd.squeeze(part, axis=p["axis"])) for part in found]
+    return found if p["keepdims"] else [_drop_axis(p, mx.nd.squeeze(part, axis=p["axis"])) for part in found]
 
 
 def _median(mx: Any, p: Params, x: Any) -> Any:
@@ -160,8 +160,8 @@ IMPLEMENTATIONS = {
     "amin": np("min", "x", axis="axis", keepdims="keepdims"),
     "reduce_max": _extreme("max"),
     "reduce_min": _extreme("min"),
-    "argmax": _place("argmax"),
-    "argmin": _place("argmin"),
+    "argmax": _index_of("argmax"),
+    "argmin": _index_of("argmin"),
     "median": row(_median, "mxnet.nd.topk"),
     "kthvalue": row(lambda mx, p, x: _kth(mx, p, x, p["k"]), "mxnet.nd.topk"),
     "any": _truth("any"),

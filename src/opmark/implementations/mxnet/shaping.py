@@ -1,6 +1,6 @@
-"""Elements in other places: shapes, axes, parts, joints, padding.
+"""Reshaping, moving, splitting, joining and padding.
 
-What torch gives as a view is a new tensor here, but for what keeps the order of all elements.
+Views of torch are new tensors here, unless the order of all elements stays.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _order(p: Params) -> tuple[int, ...]:
 def _pad(mx: Any, p: Params, x: Any) -> Any:
     axes = len(p["before"])
     if p["mode"] not in MODES or x.ndim not in (4, 5) or axes > x.ndim - 2:
-        raise Unsupported("MXNet pads the last axes of 4 or 5, and does not go around")
+        raise Unsupported("MXNet pads only the last axes of 4 or 5, and has no circular mode")
     widths = [0] * 2 * (x.ndim - axes) + [n for pair in zip(p["before"], p["after"], strict=True) for n in pair]
     return mx.nd.pad(x, mode=MODES[p["mode"]], pad_width=tuple(widths), constant_value=p["value"])
 
@@ -31,7 +31,7 @@ def _rot90(mx: Any, p: Params, x: Any) -> Any:
 
 
 def _blocks(name: str) -> Any:
-    """MXNet's own count the blocks slowest."""
+    """MXNet's own functions count block positions slowest."""
 
     def call(mx: Any, p: Params, x: Any) -> Any:
         if p["order"] == "dcr":
@@ -68,7 +68,7 @@ def _select(mx: Any, p: Params, x: Any) -> Any:
     return mx.nd.squeeze(part, axis=p["axis"])
 
 
-def _listed(mx: Any, p: Params, name: str, inputs: Any) -> Any:
+def _call_with_list(mx: Any, p: Params, name: str, inputs: Any) -> Any:
     return getattr(mx.nd, name)(*inputs.values(), **{"dim" if name == "concat" else "axis": p["axis"]})
 
 
@@ -97,7 +97,7 @@ def _broadcast(mx: Any, p: Params, x: Any) -> Any:
 
 
 def _block_diag(mx: Any, p: Params, **inputs: Any) -> Any:
-    """A row of blocks after the other."""
+    """Build one row of blocks after the other."""
     blocks, nothing = list(inputs.values()), mx.nd.zeros(tuple(p["shape"]), dtype=p["dtype"])
     rows = [mx.nd.concat(*(b if j == i else nothing for j in range(len(blocks))), dim=1) for i, b in enumerate(blocks)]
     return mx.nd.concat(*rows, dim=0)
@@ -126,7 +126,7 @@ IMPLEMENTATIONS = {
     "narrow": row(_narrow, "mxnet.nd.slice_axis"),
     "select": row(_select, "mxnet.nd.slice_axis"),
     "diagonal": np_row(lambda mx, p, x: mx.np.diagonal(x, p["k"], x.ndim - 2, x.ndim - 1), "mxnet.np.diagonal"),
-    **{name: row(lambda mx, p, name=name, **inputs: _listed(mx, p, name, inputs), f"mxnet.nd.{name}")
+    **{name: row(lambda mx, p, name=name, **inputs: _call_with_list(mx, p, name, inputs), f"mxnet.nd.{name}")
        for name in ("concat", "stack")},
     "block_diag": row(_block_diag),
     **{name: row(_split, "mxnet.nd.split") for name in ("split", "split_copy")},

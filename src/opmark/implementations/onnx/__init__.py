@@ -1,1 +1,1 @@
-"""ONNX: an operator as a model of one node, or of a few. ONNX Runtime, OpenVINO and TVM all take it."""
+"""ONNX: operators as models of one or a few nodes, for ONNX Runtime, OpenVINO and TVM."""

@@ -1,4 +1,4 @@
-"""Models drawn node by node."""
+"""Build ONNX models node by node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opmark.errors import Unsupported
 from opmark.schema import Implementation, Params
 
 OPSET = 21
-"""What every engine here reads."""
+"""Opset that every engine here reads."""
 _IR = 10
 
 _TRUTHS = ["And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Xor"]
@@ -24,14 +24,14 @@ _TYPES: dict[str, str | int | tuple[str | int, ...]] = {
     **dict.fromkeys(("ConvInteger", "MatMulInteger"), "int32"),
     "DynamicQuantizeLinear": ("uint8", "float32", "uint8"),
 }
-"""What a node gives, where that is not the type of its first input: a type, or the input that has it."""
+"""Output type of a node if it is not that of its first input: a type, or the index of the input that has it."""
 
 
 class Pen:
-    """Draws nodes: `g.Softmax(x, axis=1)` adds one and gives the name of its output.
+    """Adds nodes to a model: `g.Softmax(x, axis=1)` adds one and returns the name of its output.
 
-    `outputs=2` gives a tuple of names. A number among the inputs becomes a constant of the type of the tensor that it
-    meets, a list one of whole numbers (a shape, axes). An input that is left out is "".
+    `outputs=2` returns a tuple of names. A number among the inputs becomes a constant of the type of the tensor beside
+    it, a list becomes a constant of integers (a shape, axes). An input that is left out is "".
     """
 
     def __init__(self, inputs: Mapping[str, tuple[tuple[int, ...], str]]) -> None:
@@ -63,15 +63,15 @@ class Pen:
         return draw
 
     def dtype(self, name: str) -> str:
-        """Of an input of the model, or of what a node gives."""
+        """Return the element type of an input of the model or of a node's output."""
         return self._dtypes[name]
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Of an input of the model."""
+        """Return the shape of an input of the model."""
         return self._shapes[name]
 
     def constant(self, value: Any, dtype: str = "int64") -> str:
-        """A value that is part of the model."""
+        """Add a constant to the model."""
         import numpy as np
         from onnx import helper
 
@@ -83,12 +83,12 @@ class Pen:
         return name
 
     def typed(self, name: str, dtype: str) -> str:
-        """What nobody could tell from the inputs of its node."""
+        """Declare the type of an output that does not follow from the inputs of its node."""
         self._dtypes[name] = dtype
         return name
 
     def _sources(self, kind: str, inputs: tuple[Any, ...]) -> list[str]:
-        """The inputs by name, with what is no name made a constant."""
+        """Return the inputs by name, after making constants of the other values."""
         like = [name for name in inputs[1 if kind == "Where" else 0 :] if isinstance(name, str) and name]
         return [
             one if isinstance(one, str)
@@ -105,12 +105,13 @@ class Pen:
 
 
 def _refuse_rounded(kind: str, attributes: Mapping[str, Any]) -> None:
-    """ONNX keeps a number of a node in 32 bits. What is added before a root is so small that it does not matter."""
+    """Refuse attributes that float32 would round, as ONNX stores them so. The rounding of an epsilon does not
+    matter."""
     from struct import pack, unpack
 
     for name, value in attributes.items():
         if name != "epsilon" and isinstance(value, float) and unpack("f", pack("f", value))[0] != value:
-            raise Unsupported(f"{name}={value:g} of ONNX's {kind} is a float32: as a float64 it is another number")
+            raise Unsupported(f"{name}={value:g} of ONNX's {kind} would be rounded to float32")
 
 
 def element_type(dtype: str) -> int:
@@ -122,14 +123,14 @@ def element_type(dtype: str) -> int:
 
 @dataclass(frozen=True)
 class Graph:
-    """What an implementation for ONNX builds: a model, as soon as somebody says what its inputs are."""
+    """A model that is built once the shapes and types of its inputs are known."""
 
     draw: Callable[..., Any]
-    """draw(g, p, **names of the inputs) -> name of the output, or a tuple of names."""
+    """draw(g, p, **names of the inputs) returns the name of the output, or a tuple of names."""
     params: Params
 
     def model(self, inputs: Mapping[str, tuple[tuple[int, ...], str]]) -> Any:
-        """An onnx.ModelProto; `inputs` are (shape, dtype) by name. Its outputs are y0, y1, ..."""
+        """Return an onnx.ModelProto with outputs y0, y1, ...; `inputs` holds (shape, dtype) by name."""
         from onnx import helper
 
         pen = Pen(inputs)
@@ -138,7 +139,7 @@ class Graph:
         for i, name in enumerate(outputs):
             pen.nodes.append(helper.make_node("Identity", [name], [f"y{i}"]))
         graph = helper.make_graph(
-            _renamed(pen.nodes, len(outputs)),
+            _drop_renaming_nodes(pen.nodes, len(outputs)),
             "operator",
             [helper.make_tensor_value_info(name, element_type(d), list(s)) for name, (s, d) in inputs.items()],
             [helper.make_empty_tensor_value_info(f"y{i}") for i in range(len(outputs))],
@@ -147,14 +148,14 @@ class Graph:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", pen.opset)], ir_version=_IR)
 
 
-def _renamed(nodes: list[Any], outputs: int) -> list[Any]:
-    """Without the nodes that only name an output, where another node can name it itself."""
+def _drop_renaming_nodes(nodes: list[Any], outputs: int) -> list[Any]:
+    """Remove nodes that only rename an output, if the node that makes it can use the name itself."""
     body, names = nodes[:-outputs], nodes[-outputs:]
     for naming in names:
         (source,), (target,) = naming.input, naming.output
         makers = [node for node in body if source in node.output]
         used = [node for node in nodes if source in node.input and node is not naming]
-        if not makers or used:  # an input as it is, or something that others read too
+        if not makers or used:  # it is an input, or other nodes read it too
             body.append(naming)
             continue
         place = list(makers[0].output).index(source)
@@ -163,12 +164,12 @@ def _renamed(nodes: list[Any], outputs: int) -> list[Any]:
 
 
 def graph(draw: Callable[..., Any], path: str = "", name: str = "") -> Implementation:
-    """A model of several nodes: draw(g, p, **names)."""
+    """Make an implementation of several nodes from draw(g, p, **names)."""
     return Implementation("onnx", lambda p, **tensors: Graph(draw, p), name, path)
 
 
 def node(kind: str, *inputs: str, fixed: Mapping[str, Any] | None = None, **params: str) -> Implementation:
-    """A model of one node: `node("Softmax", "x", axis="axis")`."""
+    """Make an implementation of one node: `node("Softmax", "x", axis="axis")`."""
     always = dict(fixed or {})
 
     def draw(g: Pen, p: Params, **names: str) -> Any:

@@ -1,4 +1,4 @@
-"""Along an axis: sums and their kin, extrema, softmax, running sums, order."""
+"""Operators along an axis: reductions, extrema, softmax, cumulative sums, sorting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opmark.schema import Implementation, Params
 from opmark.schema.dtype import is_float
 
 
-def _reduces(kind: str) -> Implementation:
+def _reduction(kind: str) -> Implementation:
     def draw(g: Pen, p: Params, x: str) -> Any:
         return getattr(g, kind)(x, [p["axis"]], keepdims=int(p["keepdims"]))
 
@@ -18,12 +18,12 @@ def _reduces(kind: str) -> Implementation:
 
 
 def _sum(g: Pen, p: Params, x: str) -> Any:
-    """Whole numbers are added up in 64 bits."""
+    """Sum integers in 64 bits."""
     wide = x if is_float(p["dtype"]) or p["dtype"] == "int64" else g.Cast(x, to="int64")
     return g.ReduceSum(wide, [p["axis"]], keepdims=int(p["keepdims"]))
 
 
-def _nan_reduces(kind: str, neutral: float) -> Implementation:
+def _nan_reduction(kind: str, neutral: float) -> Implementation:
     def draw(g: Pen, p: Params, x: str) -> Any:
         return getattr(g, kind)(g.Where(g.IsNaN(x), neutral, x), [p["axis"]], keepdims=int(p["keepdims"]))
 
@@ -48,8 +48,8 @@ def _norm(g: Pen, p: Params, x: str) -> Any:
     return kind(x, [p["axis"]], keepdims=int(p["keepdims"]))
 
 
-def _truths(any_or_all: str) -> Implementation:
-    """As a maximum or minimum of numbers: ONNX reduces truth values only since its opset 20, and few engines do."""
+def _truth_reduction(any_or_all: str) -> Implementation:
+    """Reduce numbers by maximum or minimum: ONNX reduces truth values only from opset 20, and few engines do."""
 
     def draw(g: Pen, p: Params, x: str) -> Any:
         truth = g.Cast(x if p["dtype"] == "bool" else g.Cast(x, to="bool"), to="int32")
@@ -79,7 +79,7 @@ def _multi_sum_sq(g: Pen, p: Params, **tensors: str) -> Any:
 
 
 def _extremum(kind: str, where: str) -> Implementation:
-    """Value and place, as exporters write it: two nodes."""
+    """Make value and index by two nodes, as exporters write it."""
 
     def draw(g: Pen, p: Params, x: str) -> Any:
         keep = int(p["keepdims"])
@@ -89,7 +89,7 @@ def _extremum(kind: str, where: str) -> Implementation:
     return graph(draw)
 
 
-def _found(kind: str) -> Implementation:
+def _index_of(kind: str) -> Implementation:
     draw = lambda g, p, x: getattr(g, kind)(x, axis=p["axis"], keepdims=int(p["keepdims"]))  # noqa: E731
     return graph(draw, path=f"onnx.{kind}")
 
@@ -116,12 +116,12 @@ def _top(g: Pen, x: str, k: int, axis: int, *, largest: bool) -> Any:
 
 
 def _sort(g: Pen, p: Params, x: str) -> Any:
-    """As exporters write it: all of them are the top ones."""
+    """Sort as exporters write it, by TopK of all elements."""
     return _top(g, x, p["shape"][p["axis"]], p["axis"], largest=p["descending"])
 
 
 def _smallest(k: Any) -> Implementation:
-    """The k-th smallest: the last of the k smallest."""
+    """Find the k-th smallest as the last of the k smallest."""
 
     def draw(g: Pen, p: Params, x: str) -> Any:
         count, axis = k(p), p["axis"]
@@ -141,28 +141,28 @@ def _moments(g: Pen, p: Params, x: str) -> Any:
 
 IMPLEMENTATIONS = {
     "reduce_sum": graph(_sum, path="onnx.ReduceSum"),
-    "reduce_mean": _reduces("ReduceMean"),
-    "prod": _reduces("ReduceProd"),
-    "logsumexp": _reduces("ReduceLogSumExp"),
-    "amax": _reduces("ReduceMax"),
-    "amin": _reduces("ReduceMin"),
-    "nansum": _nan_reduces("ReduceSum", 0.0),
-    "nanprod": _nan_reduces("ReduceProd", 1.0),
+    "reduce_mean": _reduction("ReduceMean"),
+    "prod": _reduction("ReduceProd"),
+    "logsumexp": _reduction("ReduceLogSumExp"),
+    "amax": _reduction("ReduceMax"),
+    "amin": _reduction("ReduceMin"),
+    "nansum": _nan_reduction("ReduceSum", 0.0),
+    "nanprod": _nan_reduction("ReduceProd", 1.0),
     "nanmean": graph(_nanmean),
     "var": graph(_var),
     "std": graph(lambda g, p, x: g.Sqrt(_var(g, p, x))),
     "moments": graph(_moments),
     "norm": graph(_norm),
-    "any": _truths("any"),
-    "all": _truths("all"),
+    "any": _truth_reduction("any"),
+    "all": _truth_reduction("all"),
     "count_nonzero": graph(_count_nonzero),
     "all_finite": graph(_all_finite),
     "multi_all_finite": graph(_all_finite),
     "multi_sum_sq": graph(_multi_sum_sq),
     "reduce_max": _extremum("ReduceMax", "ArgMax"),
     "reduce_min": _extremum("ReduceMin", "ArgMin"),
-    "argmax": _found("ArgMax"),
-    "argmin": _found("ArgMin"),
+    "argmax": _index_of("ArgMax"),
+    "argmin": _index_of("ArgMin"),
     "softmax": node("Softmax", "x", axis="axis"),
     "log_softmax": node("LogSoftmax", "x", axis="axis"),
     "softmin": graph(_softmin),

@@ -1,6 +1,6 @@
-"""Random values, and what leaves some of the others out.
+"""Random values and dropout.
 
-The nodes have no seed: every call draws anew. What has no inputs is nothing that an engine could compute beforehand.
+The nodes have no seed, so every call draws anew and no engine can compute their outputs in advance.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from opmark.implementations.onnx._graph import Pen, element_type, graph
 from opmark.schema import Implementation, Params
 
 _SATURATION = -1.7580993408473766
-"""The value that SELU never falls below."""
+"""The lower limit of SELU."""
 
 
 def _uniform(g: Pen, dtype: str, shape: Any, low: float = 0.0, high: float = 1.0) -> Any:
@@ -25,8 +25,8 @@ def _normal(g: Pen, dtype: str, shape: Any, mean: float = 0.0, std: float = 1.0)
     return g.typed(drawn, dtype)
 
 
-def _waiting(g: Pen, dtype: str, shape: Any) -> Any:
-    """Exponentially distributed: minus the logarithm of what is uniform and never zero."""
+def _exponential(g: Pen, dtype: str, shape: Any) -> Any:
+    """Draw exponential values: minus the logarithm of uniform values that are never zero."""
     return g.Neg(g.Log(g.Sub(1.0, _uniform(g, dtype, shape))))
 
 
@@ -52,7 +52,7 @@ def _multinomial(g: Pen, p: Params, weights: str) -> Any:
 
 
 def _order(g: Pen, n: int) -> Any:
-    """The places of random numbers in order: any permutation is as likely as another."""
+    """Return a random permutation: the indices that sort random numbers."""
     return g.TopK(_uniform(g, "float64", [n]), [n], outputs=2, axis=0)[1]
 
 
@@ -66,13 +66,13 @@ def _dropout(g: Pen, x: str, rate: float) -> Any:
 
 
 def _bernoulli(g: Pen, p: Params, x: str) -> Any:
-    """Not ONNX's Bernoulli: engines that know no kernel for it take ONNX's own formula, in which 1 is what is
-    drawn with the probability that x leaves over."""
+    """Avoid ONNX's Bernoulli: engines without a kernel for it use ONNX's own formula, which draws 1 with probability
+    1 - x."""
     return g.Cast(g.Less(g.RandomUniformLike(x), x), to=p["dtype"])
 
 
-def _left_out(*, alpha: bool, channels: bool) -> Implementation:
-    """Whole channels, or what becomes SELU's saturation: neither is ONNX's Dropout."""
+def _drop(*, alpha: bool, channels: bool) -> Implementation:
+    """Drop whole channels, or drop to SELU's saturation, which ONNX's Dropout cannot do."""
 
     def draw(g: Pen, p: Params, x: str) -> Any:
         shape, keep = list(p["shape"]), 1 - p["p"]
@@ -90,7 +90,7 @@ def _left_out(*, alpha: bool, channels: bool) -> Implementation:
 
 
 def _bias_dropout_add(g: Pen, p: Params, x: str, bias: str, residual: str) -> Any:
-    """Written out: ONNX Runtime takes a Dropout out of a model even where it is told to train, unless it comes last."""
+    """Write dropout out: ONNX Runtime removes a Dropout from a model even in training mode, unless it comes last."""
     dropped = g.Less(_uniform(g, "float32", p["shape"]), p["p"])
     return g.Add(g.Where(dropped, 0.0, g.Mul(g.Add(x, bias), 1 / (1 - p["p"]))), residual)
 
@@ -100,19 +100,19 @@ IMPLEMENTATIONS = {
                             path="onnx.RandomUniform"),
     "random_normal": graph(lambda g, p: _normal(g, p["dtype"], p["shape"], p["mean"], p["std"]),
                            path="onnx.RandomNormal"),
-    "random_exponential": graph(lambda g, p: g.Div(_waiting(g, p["dtype"], p["shape"]), p["rate"])),
+    "random_exponential": graph(lambda g, p: g.Div(_exponential(g, p["dtype"], p["shape"]), p["rate"])),
     "random_randint": graph(_randint),
     "sample_uniform": graph(_sample_uniform),
     "sample_normal": graph(_sample_normal),
-    "sample_exponential": graph(lambda g, p, rate: g.Div(_waiting(g, p["dtype"], _each(p)), rate)),
+    "sample_exponential": graph(lambda g, p, rate: g.Div(_exponential(g, p["dtype"], _each(p)), rate)),
     "bernoulli": graph(_bernoulli),
     "multinomial": graph(_multinomial, path="onnx.Multinomial"),
     "randperm": graph(_randperm),
     "shuffle": graph(lambda g, p, x: g.Gather(x, _order(g, p["shape"][0]))),
     "dropout": graph(lambda g, p, x: _dropout(g, x, p["p"]), path="onnx.Dropout"),
-    "alpha_dropout": _left_out(alpha=True, channels=False),
-    "dropout2d": _left_out(alpha=False, channels=True),
-    "feature_alpha_dropout": _left_out(alpha=True, channels=True),
+    "alpha_dropout": _drop(alpha=True, channels=False),
+    "dropout2d": _drop(alpha=False, channels=True),
+    "feature_alpha_dropout": _drop(alpha=True, channels=True),
     "softmax_dropout": graph(lambda g, p, x: _dropout(g, g.Softmax(x, axis=-1), p["p"])),
     "bias_dropout_add": graph(_bias_dropout_add),
 }  # fmt: skip

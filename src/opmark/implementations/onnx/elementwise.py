@@ -1,4 +1,4 @@
-"""One element of a tensor in, one element out: functions and activations."""
+"""Element-wise functions and activations of one tensor."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def _softplus(g: Pen, p: Params, x: str) -> Any:
 
 
 def _celu(g: Pen, p: Params, x: str) -> Any:
-    """ONNX has it for float32 only; elu it has for others too."""
+    """Use Elu, as ONNX has Celu only for float32."""
     if p["dtype"] == "float32":
         return g.Celu(x, alpha=p["alpha"])
     return g.Mul(g.Elu(g.Div(x, p["alpha"]), alpha=1.0), p["alpha"])
 
 
 def _shrink(g: Pen, x: str, edge: float, by: float) -> Any:
-    """Of float64 not by the node: ONNX Runtime computes it in float32 whatever comes."""
+    """Write float64 out: ONNX Runtime computes the node in float32 for every type."""
     if g.dtype(x) != "float64":
         return g.Shrink(x, lambd=edge, bias=by)
     small = g.LessOrEqual(g.Abs(x), edge)
@@ -61,7 +61,7 @@ def _shrink(g: Pen, x: str, edge: float, by: float) -> Any:
 
 
 def _nan_to_num(g: Pen, p: Params, x: str) -> Any:
-    """Clip's own limits are those of the type."""
+    """Clip's default limits are those of the type."""
     largest = {"float64": 1.7976931348623157e308, "float32": 3.4028234663852886e38, "float16": 65504.0}
     if p["dtype"] not in largest:
         largest[p["dtype"]] = 3.3895313892515355e38
@@ -70,7 +70,7 @@ def _nan_to_num(g: Pen, p: Params, x: str) -> Any:
 
 
 def _glu(gate: Any) -> Any:
-    """The halves of the last axis: what `gate` makes of the first, times the second."""
+    """Multiply `gate` of the first half of the last axis with the second half."""
 
     def draw(g: Pen, p: Params, x: str) -> Any:
         first, second = g.Split(x, outputs=2, axis=-1, num_outputs=2)

@@ -1,4 +1,4 @@
-"""By index: picked, put, counted, found."""
+"""Reading and writing by index, counting, searching."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opmark.schema import Implementation, Params
 
 
 def _each(g: Pen, p: Params, index: str) -> Any:
-    """One index a row as one an element: repeated along all other axes."""
+    """Repeat one index per row along all other axes."""
     shape, axis = list(p["shape"]), p["axis"] % len(p["shape"])
     n = p["indices"]
     column = [n if i == axis else 1 for i in range(len(shape))]
@@ -67,9 +67,9 @@ def _index_fill(g: Pen, p: Params, x: str, index: str) -> Any:
 
 
 def _embedding_bag(g: Pen, p: Params, weight: str, indices: str, offsets: str, per_sample_weights: str = "") -> Any:
-    """Bags of equal length as rows of a matrix: then nothing has to be known of where each begins."""
+    """Treat bags of equal length as rows of a matrix, which needs no offsets."""
     if p["lengths"] != "fixed":
-        raise Unsupported("bags of different length have no node in ONNX; exporters write a loop")
+        raise Unsupported("ONNX has no node for bags of different lengths; exporters write a loop")
     rows = g.Gather(weight, indices)
     if per_sample_weights:
         rows = g.Mul(rows, g.Unsqueeze(per_sample_weights, [1]))
@@ -78,9 +78,9 @@ def _embedding_bag(g: Pen, p: Params, weight: str, indices: str, offsets: str, p
 
 
 def _batched_embedding_bag(g: Pen, p: Params, weight: str, indices: str, offsets: str) -> Any:
-    """Tables as one: each index is moved to where its table is."""
+    """Look up rows in all tables joined into one; indices are shifted to their table."""
     if p["lengths"] != "fixed":
-        raise Unsupported("bags of different length have no node in ONNX; exporters write a loop")
+        raise Unsupported("ONNX has no node for bags of different lengths; exporters write a loop")
     tables = p["tables"]
     base = g.constant([[i * p["rows"]] for i in range(tables)])
     places = g.Add(g.Reshape(indices, [tables, -1]), base)
@@ -100,23 +100,23 @@ def _nonzero(g: Pen, p: Params, x: str) -> Any:
     return g.Transpose(g.NonZero(x), perm=[1, 0])
 
 
-def _counted(g: Pen, places: str, bins: int, n: int, dtype: str) -> Any:
+def _count(g: Pen, places: str, bins: int, n: int, dtype: str) -> Any:
     zeros, ones = (g.Expand(g.constant(value, dtype), [size]) for value, size in ((0, bins), (1, n)))
     return g.ScatterElements(zeros, places, ones, axis=0, reduction="add")
 
 
 def _bincount(g: Pen, p: Params, x: str) -> Any:
-    return _counted(g, x, p["bins"], p["values"], "int64")
+    return _count(g, x, p["bins"], p["values"], "int64")
 
 
 def _histogram(g: Pen, p: Params, x: str) -> Any:
     places = g.Floor(g.Mul(g.Add(g.Reshape(x, [-1]), 1.0), p["bins"] / 2))
     inside = g.Clip(g.Cast(places, to="int64"), 0, p["bins"] - 1)
-    return _counted(g, inside, p["bins"], prod(p["shape"]), p["dtype"])
+    return _count(g, inside, p["bins"], prod(p["shape"]), p["dtype"])
 
 
 def _isin(g: Pen, p: Params, x: str, candidates: str) -> Any:
-    """Each with each, as exporters write it."""
+    """Compare each element with each candidate, as exporters write it."""
     alike = g.Cast(g.Equal(g.Unsqueeze(x, [-1]), candidates), to="int32")
     return g.Cast(g.ReduceMax(alike, [-1], keepdims=0), to="bool")
 

@@ -1,4 +1,4 @@
-"""Of language models: attention over a cache, positions, and which experts a token goes to."""
+"""Operators of language models: attention over a cache, rotary embedding, choice of experts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 from opmark.errors import Unsupported
 from opmark.implementations.onnx._graph import Pen, graph
-from opmark.implementations.onnx.products import attention, causal, shared
+from opmark.implementations.onnx.products import attention, causal_mask, repeat_heads
 from opmark.schema import Params
 
 
 def _keys(g: Pen, p: Params, cache: str, table: str, kv_len: int) -> Any:
-    """[batch, head, token, element], out of rows or of pages."""
+    """Return keys as [batch, head, token, element], from rows or pages of the cache."""
     if not p["block_size"]:
         return cache
     heads, block, dim = g.shape(cache)[1:]
@@ -22,24 +22,24 @@ def _keys(g: Pen, p: Params, cache: str, table: str, kv_len: int) -> Any:
 
 
 def _over_cache(g: Pen, p: Params, q: str, k_cache: str, v_cache: str, block_table: str = "", **scales: str) -> Any:
-    """Of sequences that are alike: all at once."""
+    """Compute attention of sequences of equal length at once."""
     if p["q_lens"] or p["cache_lens"]:
-        raise Unsupported("sequences of different length would be a model of as many parts")
+        raise Unsupported("sequences of different lengths would need one part of a model each")
     if scales:
-        raise Unsupported(f"a cache of {p['cache_dtype']} has no product in ONNX")
+        raise Unsupported(f"a cache of {p['cache_dtype']} cannot be multiplied in ONNX")
     heads, dim, q_len = p["q_heads"], p["head_dim"], p["q_len"]
     kv_heads, kv_len = p["kv_heads"] or heads, q_len + p["cache_len"]
     apart = g.Transpose(g.Reshape(q, [p["batch"], q_len, heads, dim]), perm=[0, 2, 1, 3])
     k, v = (_keys(g, p, cache, block_table, kv_len) for cache in (k_cache, v_cache))
     sizes = [p["batch"], kv_heads, kv_len, dim]
-    k, v = (shared(g, x, sizes, heads // kv_heads) for x in (k, v))
-    mask = causal(g, p["dtype"], q_len, kv_len) if q_len > 1 else ""
+    k, v = (repeat_heads(g, x, sizes, heads // kv_heads) for x in (k, v))
+    mask = causal_mask(g, p["dtype"], q_len, kv_len) if q_len > 1 else ""
     found = attention(g, apart, k, v, dim**-0.5, mask)
     return g.Reshape(g.Transpose(found, perm=[0, 2, 1, 3]), [p["batch"] * q_len, heads, dim])
 
 
 def _positions(p: Params) -> list[int]:
-    """Where each new token stands in its sequence."""
+    """Return the position of each new token in its sequence."""
     news = p["q_lens"] or [p["q_len"]] * p["batch"]
     olds = p["cache_lens"] or [p["cache_len"]] * p["batch"]
     return [old + i for new, old in zip(news, olds, strict=True) for i in range(new)]
@@ -75,7 +75,7 @@ def _softmax_topk(g: Pen, p: Params, logits: str) -> Any:
 
 
 def _group_topk(g: Pen, p: Params, logits: str, bias: str) -> Any:
-    """Groups are closed by what nobody chooses, and opened by their places."""
+    """Exclude the other groups by scores of minus infinity."""
     groups, each = p["groups"], p["num_experts"] // p["groups"]
     scores = g.Sigmoid(_single(g, logits))
     grouped = g.Reshape(g.Add(scores, bias), [-1, groups, each])

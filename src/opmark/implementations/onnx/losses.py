@@ -1,4 +1,4 @@
-"""How far predictions are off, and densities: a number an element or a row, and then their sum or mean."""
+"""Losses per element or row and their reduction, and densities."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opmark.implementations.onnx.elementwise import log1p
 from opmark.schema import Implementation, Params
 
 
-def _reduced(g: Pen, p: Params, losses: str) -> Any:
+def _reduce(g: Pen, p: Params, losses: str) -> Any:
     if p["reduction"] == "batchmean":
         return g.Div(g.ReduceSum(losses, keepdims=0), float(p["shape"][0]))
     if p["reduction"] == "none":
@@ -20,30 +20,30 @@ def _reduced(g: Pen, p: Params, losses: str) -> Any:
 
 
 def _loss(losses: Callable[..., Any]) -> Implementation:
-    return graph(lambda g, p, **names: _reduced(g, p, losses(g, p, **names)))
+    return graph(lambda g, p, **names: _reduce(g, p, losses(g, p, **names)))
 
 
 def _square(g: Pen, x: str) -> Any:
     return g.Mul(x, x)
 
 
-def _rounded_off(g: Pen, distance: str, edge: float, parabola: float, slope: float) -> Any:
-    """`parabola` times the square within the edge, a straight line of this slope beyond."""
+def _smooth(g: Pen, distance: str, edge: float, parabola: float, slope: float) -> Any:
+    """Return `parabola` times the square within the edge, and a straight line of this slope beyond it."""
     inside = g.Mul(_square(g, distance), parabola)
     return g.Where(g.Less(distance, edge), inside, g.Mul(g.Sub(distance, edge / 2), slope))
 
 
 def _smooth_l1(g: Pen, p: Params, x: str, target: str) -> Any:
-    return _rounded_off(g, g.Abs(g.Sub(x, target)), p["beta"], 0.5 / p["beta"], 1.0)
+    return _smooth(g, g.Abs(g.Sub(x, target)), p["beta"], 0.5 / p["beta"], 1.0)
 
 
 def _smooth_l1_of_one(g: Pen, p: Params, x: str) -> Any:
     beta = p["sigma"] ** -2
-    return _rounded_off(g, g.Abs(x), beta, 0.5 / beta, 1.0)
+    return _smooth(g, g.Abs(x), beta, 0.5 / beta, 1.0)
 
 
 def _huber(g: Pen, p: Params, x: str, target: str) -> Any:
-    return _rounded_off(g, g.Abs(g.Sub(x, target)), p["delta"], 0.5, p["delta"])
+    return _smooth(g, g.Abs(g.Sub(x, target)), p["delta"], 0.5, p["delta"])
 
 
 def _bce(g: Pen, p: Params, x: str, target: str) -> Any:
@@ -86,7 +86,7 @@ def _margin_ranking(g: Pen, p: Params, x: str, other: str, target: str) -> Any:
 
 
 def _at(g: Pen, x: str, target: str) -> Any:
-    """The score of the right class of each row, as a column."""
+    """Return the score of the right class of each row, as a column."""
     return g.GatherElements(x, g.Unsqueeze(target, [1]), axis=1)
 
 
@@ -96,7 +96,7 @@ def _cross_entropy(g: Pen, p: Params, x: str, target: str) -> Any:
         return g.SoftmaxCrossEntropyLoss(x, target, reduction=p["reduction"])
     scores = g.LogSoftmax(x, axis=1)
     right = g.Mul(g.Squeeze(_at(g, scores, target), [1]), 1 - smooth)
-    return _reduced(g, p, g.Neg(g.Add(right, g.Mul(g.ReduceMean(scores, [1], keepdims=0), smooth))))
+    return _reduce(g, p, g.Neg(g.Add(right, g.Mul(g.ReduceMean(scores, [1], keepdims=0), smooth))))
 
 
 def _nll(g: Pen, p: Params, x: str, target: str) -> Any:
@@ -104,7 +104,7 @@ def _nll(g: Pen, p: Params, x: str, target: str) -> Any:
 
 
 def _multi_margin(g: Pen, p: Params, x: str, target: str) -> Any:
-    """The right class is among those that are added up, and has lost the margin: that is taken off again."""
+    """Subtract the margin, as the sum includes the right class."""
     lost = g.Relu(g.Add(g.Sub(x, _at(g, x, target)), p["margin"]))
     return g.Div(g.Sub(g.ReduceSum(lost, [1], keepdims=0), max(p["margin"], 0.0)), float(p["classes"]))
 

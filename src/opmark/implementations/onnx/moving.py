@@ -1,4 +1,4 @@
-"""Elements in other places: shapes, parts, joins, triangles, windows of sequences."""
+"""Reshaping, moving, splitting and joining, triangles, sequences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opmark.implementations.onnx._graph import Pen, graph
 from opmark.schema import Params
 
 _BEFORE_THE_FIRST = -(2**63)
-"""Where a slice that runs backwards ends."""
+"""End of a slice with a negative step that includes the first element."""
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
@@ -39,7 +39,7 @@ def _rot90(g: Pen, p: Params, x: str) -> Any:
 
 
 def _tile(g: Pen, p: Params, x: str) -> Any:
-    """More repetitions than axes make new ones in front; fewer belong to the last."""
+    """Tile; more repetitions than axes add new axes in front, fewer apply to the last ones."""
     reps, shape = list(p["reps"]), list(p["shape"])
     more = len(reps) - len(shape)
     if more > 0:
@@ -48,7 +48,7 @@ def _tile(g: Pen, p: Params, x: str) -> Any:
 
 
 def _repeat(g: Pen, p: Params, x: str) -> Any:
-    """As exporters write it: a new axis, made longer, then joined."""
+    """Repeat as exporters write it: by a new axis that is expanded and then joined."""
     shape, axis = list(p["shape"]), p["axis"] % len(p["shape"])
     longer = [*shape[: axis + 1], p["repeats"], *shape[axis + 1 :]]
     joined = [*shape[:axis], shape[axis] * p["repeats"], *shape[axis + 1 :]]
@@ -56,7 +56,7 @@ def _repeat(g: Pen, p: Params, x: str) -> Any:
 
 
 def _space_to_depth(g: Pen, p: Params, x: str) -> Any:
-    """ONNX has but one order."""
+    """Write dcr order by the node, as ONNX has only that, and crd order by transposing."""
     if p["order"] == "dcr":
         return g.SpaceToDepth(x, blocksize=p["block"])
     (n, c, h, w), b = p["shape"], p["block"]
@@ -91,14 +91,14 @@ def split(g: Pen, p: Params, x: str) -> Any:
 
 
 def diagonal(g: Pen, x: str, shape: list[int], k: int) -> Any:
-    """Out of the rows of each matrix as one."""
+    """Gather a diagonal from each matrix as a flat row."""
     *batch, rows, columns = shape
     places = [i * columns + i + k for i in range(rows) if 0 <= i + k < columns]
     return g.Gather(g.Reshape(x, [*batch, rows * columns]), places, axis=-1)
 
 
 def _diag_embed(g: Pen, p: Params, x: str) -> Any:
-    """Elements as columns, where a mask says so; off the main diagonal, those before or behind are made up."""
+    """Select elements as columns by a mask; off the main diagonal, pad them first."""
     import numpy as np
 
     rank, n, k = len(p["shape"]), p["shape"][-1], p["k"]
@@ -114,7 +114,7 @@ def _trilu(upper: int) -> Any:
 
 
 def _triangle(p: Params) -> Any:
-    """Places of a triangle in the rows of a matrix as one."""
+    """Return the flat indices of a triangle in a matrix."""
     import numpy as np
 
     rows, columns = (np.triu_indices if p["upper"] else np.tril_indices)(p["n"])
@@ -126,7 +126,7 @@ def _extract_triangle(g: Pen, p: Params, x: str) -> Any:
 
 
 def _make_triangle(g: Pen, p: Params, x: str) -> Any:
-    """Each place fetches its element; those outside one more, which is zero."""
+    """Gather the element of each place; places outside gather an additional zero."""
     import numpy as np
 
     places = _triangle(p)

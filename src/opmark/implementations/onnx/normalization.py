@@ -1,4 +1,4 @@
-"""Zero mean and unit variance, or unit length."""
+"""Normalisation to zero mean and unit variance, or to unit length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opmark.schema import Params
 
 
 def rms(g: Pen, x: str, eps: float) -> Any:
-    """Written as exporters of language models do, which engines know how to fuse."""
+    """Write rms_norm as exporters of language models do, which engines can fuse."""
     mean_square = g.ReduceMean(g.Pow(x, 2.0), [-1], keepdims=1)
     return g.Div(x, g.Sqrt(g.Add(mean_square, eps)))
 
@@ -31,7 +31,7 @@ def _batch_norm(
 def _batch_norm_training(
     g: Pen, p: Params, x: str, weight: str, bias: str, running_mean: str, running_var: str
 ) -> Any:  # fmt: skip
-    """Written out: ONNX's own node has running statistics with the variance of all, others that of a sample."""
+    """Write it out: ONNX's node updates the running variance by the population variance, others by the sample one."""
     rank, momentum = len(p["shape"]), p["momentum"]
     axes, column = [0, *range(2, rank)], [1, -1, *[1] * (rank - 2)]
     n = prod(p["shape"]) // p["shape"][1]
@@ -46,7 +46,7 @@ def _batch_norm_training(
 
 
 def _group_norm(g: Pen, p: Params, x: str, weight: str, bias: str) -> Any:
-    """As exporters write it: each group as a channel of its own."""
+    """Normalise as exporters write it, with each group as a channel."""
     groups, column = p["groups"], [1, -1, *[1] * (len(p["shape"]) - 2)]
     one, zero = (g.constant([value] * groups, p["dtype"]) for value in (1.0, 0.0))
     rows = g.InstanceNormalization(g.Reshape(x, [0, groups, -1]), one, zero, epsilon=p["eps"])
@@ -65,9 +65,9 @@ def _l2_normalize(g: Pen, p: Params, x: str) -> Any:
 
 
 def _lrn(g: Pen, p: Params, x: str) -> Any:
-    """Of an even number of channels ONNX has one more behind, others one more before."""
+    """Refuse an even size: ONNX then takes one more channel after, others one more before."""
     if p["size"] % 2 == 0:
-        raise Unsupported(f"ONNX has LRN over an odd number of channels in the same way only (got size={p['size']})")
+        raise Unsupported(f"ONNX's LRN agrees only for an odd number of channels (got size={p['size']})")
     return g.LRN(x, size=p["size"], alpha=p["alpha"], beta=p["beta"], bias=p["k"])
 
 

@@ -1,4 +1,4 @@
-"""One element of each of two or three tensors in, one element out: arithmetic, comparisons, bits, casts."""
+"""Element-wise operators on two or three tensors: arithmetic, comparisons, bits, casts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _NODES = {
 
 
 def _floor_divide(g: Pen, p: Params, x: str, y: str) -> Any:
-    """Division of whole numbers cuts off: it is left with nothing to cut off."""
+    """Subtract the remainder first, as ONNX truncates the quotient of integers."""
     if is_float(p["dtype"]):
         return g.Floor(g.Div(x, y))
     return g.Div(g.Sub(x, g.Mod(x, y)), y)
 
 
 def _mod(g: Pen, p: Params, x: str, y: str) -> Any:
-    """Of floating-point numbers ONNX has only that with the sign of x."""
+    """Compute it from the quotient, as ONNX's remainder of floats has the sign of x."""
     if not is_float(p["dtype"]):
         return g.Mod(x, y)
     return g.Sub(x, g.Mul(y, g.Floor(g.Div(x, y))))
@@ -36,7 +36,7 @@ def _hypot(g: Pen, p: Params, x: str, y: str) -> Any:
 
 
 def _atan2(g: Pen, p: Params, x: str, y: str) -> Any:
-    """As exporters write it: by the quadrant. The first argument is the height."""
+    """Compute atan2 by quadrant, as exporters write it. The first argument is the height."""
     angle = g.Atan(g.Div(x, y))
     left = g.Where(g.Greater(x, 0.0), g.Add(angle, pi), g.Sub(angle, pi))
     return g.Where(g.Less(y, 0.0), left, angle)
@@ -55,7 +55,7 @@ def _logical(kind: str) -> Implementation:
 
 
 def _shift(direction: str) -> Implementation:
-    """Only of numbers without a sign: those with one are taken as such, and none of them is negative."""
+    """Cast to unsigned integers, as ONNX shifts only those; none of the values is negative."""
     unsigned = {"int64": "uint64", "int32": "uint32", "int16": "uint16", "int8": "uint8"}
 
     def draw(g: Pen, p: Params, x: str, y: str) -> Any:
@@ -72,7 +72,7 @@ def _finite(g: Pen, x: str) -> Any:
 
 
 def _add_n(g: Pen, p: Params, **terms: str) -> Any:
-    """ONNX has a sum of many for floating-point numbers only."""
+    """Add integers pairwise, as ONNX has Sum only for floats."""
     if is_float(p["dtype"]):
         return g.Sum(*terms.values())
     first, *others = terms.values()
@@ -80,7 +80,7 @@ def _add_n(g: Pen, p: Params, **terms: str) -> Any:
 
 
 def _cast(g: Pen, p: Params, x: str) -> Any:
-    """A copy where the type stays: a Cast to the same type would be taken out."""
+    """Copy if the type stays: engines remove a Cast to the same type."""
     return g.Identity(x) if p["to"] == p["dtype"] else g.Cast(x, to=p["to"])
 
 

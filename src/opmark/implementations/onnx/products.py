@@ -1,4 +1,4 @@
-"""Sums of products: matrices, vectors, attention."""
+"""Products of matrices and vectors, and attention."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from opmark.implementations.onnx.elementwise import gelu
 from opmark.schema import Implementation, Params
 
 
-def _swapped(g: Pen, x: str, rank: int) -> Any:
-    """The last two axes."""
+def _transpose(g: Pen, x: str, rank: int) -> Any:
+    """Swap the last two axes."""
     return g.Transpose(x, perm=[*range(rank - 2), rank - 1, rank - 2])
 
 
@@ -68,7 +68,7 @@ def _bilinear(g: Pen, p: Params, x: str, y: str, weight: str, bias: str) -> Any:
 
 
 def _multi_dot(g: Pen, p: Params, a: str, b: str, c: str) -> Any:
-    """In the order that takes the fewest operations."""
+    """Multiply in the order that takes the fewest operations."""
     i, j, k, n = p["sizes"]
     if i * j * k + i * k * n <= j * k * n + i * j * n:
         return g.MatMul(g.MatMul(a, b), c)
@@ -95,7 +95,7 @@ def _trmm(g: Pen, p: Params, a: str, b: str) -> Any:
 
 
 def _matrix_power(g: Pen, p: Params, a: str) -> Any:
-    """By squares."""
+    """Compute the power by squaring."""
     power, square, result = p["power"], a, ""
     while power:
         if power & 1:
@@ -106,21 +106,21 @@ def _matrix_power(g: Pen, p: Params, a: str) -> Any:
 
 
 def attention(g: Pen, q: str, k: str, v: str, scale: float, mask: str = "") -> Any:
-    """softmax(q k' scale + mask) v, written out: no engine but the newest has a node for it."""
-    scores = g.Mul(g.MatMul(q, _swapped(g, k, 4)), scale)
+    """Write out softmax(q k' scale + mask) v, as only the newest engines have a node for it."""
+    scores = g.Mul(g.MatMul(q, _transpose(g, k, 4)), scale)
     return g.MatMul(g.Softmax(g.Add(scores, mask) if mask else scores, axis=-1), v)
 
 
-def shared(g: Pen, x: str, sizes: Sequence[int], times: int) -> Any:
-    """Each head of keys or values as many times as there are queries' heads that share it: [batch, head, n, dim]."""
+def repeat_heads(g: Pen, x: str, sizes: Sequence[int], times: int) -> Any:
+    """Repeat each head of keys or values for all query heads that share it: [batch, head, n, dim]."""
     if times == 1:
         return x
     batch, heads, n, dim = sizes
     return g.Reshape(g.Expand(g.Unsqueeze(x, [2]), [batch, heads, times, n, dim]), [batch, heads * times, n, dim])
 
 
-def causal(g: Pen, dtype: str, q_len: int, kv_len: int) -> str:
-    """Added to scores: minus infinity where a query would see a later key."""
+def causal_mask(g: Pen, dtype: str, q_len: int, kv_len: int) -> str:
+    """Return a mask to add to scores: minus infinity for keys after the query."""
     import numpy as np
 
     seen = np.tri(q_len, kv_len, kv_len - q_len, dtype=bool)
@@ -129,8 +129,8 @@ def causal(g: Pen, dtype: str, q_len: int, kv_len: int) -> str:
 
 def _sdpa(g: Pen, p: Params, q: str, k: str, v: str) -> Any:
     heads = p["kv_heads"] or p["heads"]
-    k, v = (shared(g, x, g.shape(x), p["heads"] // heads) for x in (k, v))
-    mask = causal(g, p["dtype"], p["q_len"], p["kv_len"]) if p["causal"] else ""
+    k, v = (repeat_heads(g, x, g.shape(x), p["heads"] // heads) for x in (k, v))
+    mask = causal_mask(g, p["dtype"], p["q_len"], p["kv_len"]) if p["causal"] else ""
     return attention(g, q, k, v, p["head_dim"] ** -0.5, mask)
 
 
@@ -164,7 +164,7 @@ IMPLEMENTATIONS = {
     "cdist": graph(_cdist),
     "det": node("Det", "a"),
     "trmm": graph(_trmm),
-    "syrk": graph(lambda g, p, a: g.MatMul(a, _swapped(g, a, 3))),
+    "syrk": graph(lambda g, p, a: g.MatMul(a, _transpose(g, a, 3))),
     "matrix_power": graph(_matrix_power),
     "scaled_dot_product_attention": graph(_sdpa),
     "matmul_softmax_matmul": graph(_chain),

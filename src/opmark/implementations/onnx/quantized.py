@@ -1,4 +1,4 @@
-"""Numbers of 8 bits: there and back, rows with a scale of their own, products."""
+"""8-bit numbers: quantization and back, rows with one scale each, products."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _narrow(g: Pen, x: str, dtype: str) -> str:
 
 
 def _scale_and_zero(g: Pen, p: Params, scale: str) -> tuple[str, str, dict[str, int]]:
-    """Of the tensor they are single numbers; else there is one of each for every channel."""
+    """Return scale and zero point: single numbers for the tensor, or one per channel."""
     if p["per"] == "tensor":
         return g.Squeeze(scale, [0]), g.constant(p["zero_point"], "int8"), {}
     return scale, g.constant([p["zero_point"]] * p["shape"][-1], "int8"), {"axis": len(p["shape"]) - 1}
@@ -40,7 +40,8 @@ def _dequantize(g: Pen, p: Params, x: str, scale: str) -> Any:
 
 
 def _rows(values: Callable[..., tuple[str, ...]]) -> Implementation:
-    """What `values` gives first, as whole numbers of which the largest of a row is 127, and the scale of each row."""
+    """Quantize the first output of `values` to integers, of which the largest of a row is 127, with one scale per
+    row."""
 
     def draw(g: Pen, p: Params, **names: str) -> Any:
         first, *others = values(g, p, **{name: _wide(g, x) for name, x in names.items()})
@@ -51,7 +52,7 @@ def _rows(values: Callable[..., tuple[str, ...]]) -> Implementation:
     return graph(draw)
 
 
-def _scaled(g: Pen, p: Params, x: str, smooth: str) -> tuple[str, ...]:
+def _scale(g: Pen, p: Params, x: str, smooth: str) -> tuple[str, ...]:
     return (g.Mul(x, smooth),)
 
 
@@ -73,7 +74,7 @@ def _swiglu(g: Pen, p: Params, x: str, smooth: str) -> tuple[str, ...]:
 
 
 def _product(g: Pen, p: Params, x: str, x_scale: str, weight: str, w_scale: str, rank: int) -> Any:
-    """In whole numbers, then scaled."""
+    """Multiply integers, then scale."""
     if p["dtype"] != "int8":
         raise Unsupported(f"ONNX has no product of {p['dtype']} matrices")
     turned = g.Transpose(weight, perm=[*range(rank - 2), rank - 1, rank - 2])
@@ -96,7 +97,7 @@ def _group_sum(g: Pen, p: Params, x: str, x_scale: str, weight: str, w_scale: st
 IMPLEMENTATIONS = {
     "quantize": graph(_quantize, path="onnx.QuantizeLinear"),
     "dequantize": graph(_dequantize, path="onnx.DequantizeLinear"),
-    "scale_dynamic_quant": _rows(_scaled),
+    "scale_dynamic_quant": _rows(_scale),
     "add_rms_norm_dynamic_quant": _rows(_add_rms_norm),
     "head_rms_norm_dynamic_quant": _rows(_head_rms_norm),
     "swiglu_dynamic_quant": _rows(_swiglu),

@@ -1,4 +1,4 @@
-"""Recurrent networks: ONNX's nodes for whole sequences, and one step written out."""
+"""Recurrent networks: ONNX's nodes for whole sequences, and single steps written out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opmark.schema import Implementation, Params
 class _Kind(NamedTuple):
     node: str
     order: tuple[int, ...]
-    """Which of the gates of the operator ONNX has first, second, ..."""
+    """Indices of the operator's gates in ONNX's order."""
     states: tuple[str, ...]
 
 
@@ -22,7 +22,7 @@ _GRU = _Kind("GRU", (1, 0, 2), ("h",))
 
 
 def _sequences(kind: _Kind) -> Implementation:
-    """All weights come in one vector; where a model has them as constants, they are cut and ordered beforehand."""
+    """Split one vector of weights and reorder the gates; constant weights are split in advance."""
 
     def draw(g: Pen, p: Params, x: str, weights: str, **states: str) -> Any:
         directions, hidden = 2 if p["bidirectional"] else 1, p["hidden_size"]
@@ -52,7 +52,7 @@ def _layer(g: Pen, p: Params, kind: _Kind, inputs: tuple[str, ...], directions: 
 
 
 def _pieces(g: Pen, p: Params, kind: _Kind, weights: str, directions: int) -> Any:
-    """w, r and both biases of each layer and direction: matrices of all of them come first, then biases."""
+    """Return w, r and both biases of each layer and direction; all matrices come first, then all biases."""
     gates, hidden, total = len(kind.order), p["hidden_size"], p["layers"] * directions
     widths = [p["input_size"]] * directions + [directions * hidden] * (total - directions)
     matrices = [(gates * hidden, n) for width in widths for n in (width, hidden)]
@@ -60,15 +60,15 @@ def _pieces(g: Pen, p: Params, kind: _Kind, weights: str, directions: int) -> An
     for shape in [*matrices, *[(gates * hidden, 1)] * 2 * total]:
         flat = g.Slice(weights, [start], [start + prod(shape)], [0])
         start += prod(shape)
-        cut.append(_ordered(g, kind, flat, shape))
+        cut.append(_reorder_gates(g, kind, flat, shape))
     half = len(matrices)
     for i in range(0, half, 2):
         both = g.Concat(*(g.Squeeze(part, [2]) for part in cut[half + i : half + i + 2]), axis=1)
         yield cut[i], cut[i + 1], both
 
 
-def _ordered(g: Pen, kind: _Kind, flat: str, shape: tuple[int, int]) -> Any:
-    """[1, gates x hidden, width], with the gates as ONNX has them."""
+def _reorder_gates(g: Pen, kind: _Kind, flat: str, shape: tuple[int, int]) -> Any:
+    """Return [1, gates x hidden, width] with the gates in ONNX's order."""
     if kind.order == tuple(range(len(kind.order))):
         return g.Reshape(flat, [1, *shape])
     apart = g.Reshape(flat, [len(kind.order), -1])

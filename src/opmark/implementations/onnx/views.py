@@ -1,4 +1,4 @@
-"""What elsewhere is another look at the same memory. A model's outputs are tensors of their own: here it is a copy."""
+"""Views of other frameworks. A model's outputs have their own memory, so these are copies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _select(g: Pen, p: Params, x: str) -> Any:
 
 
 def _unfold(g: Pen, p: Params, x: str) -> Any:
-    """Windows are gathered; their elements go to the end."""
+    """Gather windows; their elements become the last axis."""
     rank, axis = len(p["shape"]), p["axis"] % len(p["shape"])
     starts = range(0, p["shape"][axis] - p["length"] + 1, p["step"])
     windows = g.Gather(x, [[start + i for i in range(p["length"])] for start in starts], axis=axis)
@@ -32,7 +32,7 @@ def _unfold(g: Pen, p: Params, x: str) -> Any:
 
 
 def _chunk(g: Pen, p: Params, x: str) -> Any:
-    """The last may be shorter, or there may be fewer of them."""
+    """Split into chunks; the last may be shorter, or there may be fewer."""
     n = p["shape"][p["axis"]]
     share = -(-n // p["parts"])
     sizes = [min(share, n - start) for start in range(0, n, share)]
@@ -40,7 +40,7 @@ def _chunk(g: Pen, p: Params, x: str) -> Any:
 
 
 def _unbind(g: Pen, p: Params, x: str) -> Any:
-    """As exporters write it: cut into single places, whose axis goes away."""
+    """Split into single places and drop their axis, as exporters write it."""
     n = p["shape"][p["axis"]]
     parts = g.Split(x, [1] * n, outputs=n, axis=p["axis"])
     return tuple(g.Squeeze(part, [p["axis"]]) for part in ([parts] if n == 1 else parts))

@@ -1,4 +1,4 @@
-"""Windows over images: convolutions, pools, columns; images of another size, and values between their elements."""
+"""Windows over images: convolutions, pools, im2col; resizing and sampling of images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opmark.schema import Implementation, Params
 
 
 def _sliding(p: Params, dims: int) -> dict[str, Any]:
-    """How a window moves, in ONNX's words."""
+    """Return ONNX's attributes of a sliding window."""
     moves = {"strides": [p.get("stride", 1)] * dims, "pads": [p.get("padding", 0)] * 2 * dims}
     return {**moves, "dilations": [p["dilation"]] * dims} if "dilation" in p else moves
 
@@ -53,7 +53,7 @@ def _avg_pool(dims: int) -> Implementation:
 
 
 def _sum_pool(dims: int) -> Implementation:
-    """The mean, times its number of terms."""
+    """Compute the mean times its number of terms."""
 
     def draw(g: Pen, p: Params, x: str) -> Any:
         mean = g.AveragePool(x, kernel_shape=p["kernel"], count_include_pad=1, **_sliding(p, dims))
@@ -66,7 +66,7 @@ def _lp_pool(dims: int) -> Implementation:
     def draw(g: Pen, p: Params, x: str) -> Any:
         power = int(p["norm_type"])
         if power != p["norm_type"]:
-            raise Unsupported(f"ONNX has LpPool with a whole p only (got norm_type={p['norm_type']})")
+            raise Unsupported(f"ONNX's LpPool takes only an integer p (got norm_type={p['norm_type']})")
         return g.LpPool(x, kernel_shape=p["kernel"], p=power, **_sliding(p, dims))
 
     return graph(draw, path="onnx.LpPool")
@@ -78,7 +78,7 @@ def _global_sum(dims: int) -> Implementation:
 
 
 def _adaptive(reduce: str, pool: str, dims: int) -> Implementation:
-    """One pool where windows are equal; else each window by itself, axis by axis."""
+    """Use one pool if windows are equal; else pool each window, axis by axis."""
 
     def draw(g: Pen, p: Params, x: str) -> Any:
         pairs = list(zip(p["image"], p["out"], strict=True))
@@ -95,7 +95,7 @@ def _adaptive(reduce: str, pool: str, dims: int) -> Implementation:
 
 
 def _max_unpool(g: Pen, p: Params, x: str, indices: str) -> Any:
-    """ONNX's own node counts places over all images; these are counted over one."""
+    """Scatter values image by image: ONNX's own node counts indices over all images, the catalogue over one."""
     planes, size = p["batch"] * p["channels"], prod(p["image"])
     zeros = g.Expand(g.constant(0.0, p["dtype"]), [planes, size])
     flat = [g.Reshape(y, [planes, -1]) for y in (indices, x)]
@@ -103,7 +103,7 @@ def _max_unpool(g: Pen, p: Params, x: str, indices: str) -> Any:
 
 
 def _im2col(g: Pen, p: Params, x: str) -> Any:
-    """As exporters write it: rows of windows, then their columns, are gathered."""
+    """Gather rows of windows, then their columns, as exporters write it."""
     pad, stride, dilation = p["padding"], p["stride"], p["dilation"]
     x = g.Pad(x, [0, 0, pad, pad, 0, 0, pad, pad]) if pad else x
     for axis, image, kernel in zip((2, 4), p["image"], p["kernel"], strict=True):
@@ -135,7 +135,7 @@ def _half(n: int, align_corners: bool) -> float:
 
 
 def _affine_grid(g: Pen, p: Params, theta: str) -> Any:
-    """The points of an image as rows of a matrix, times the map."""
+    """Multiply the points of an image, as rows of a matrix, with the map."""
     import numpy as np
 
     axes = [(np.arange(n) - (n - 1) / 2) / _half(n, p["align_corners"]) for n in p["out"]]

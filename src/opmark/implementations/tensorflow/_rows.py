@@ -1,4 +1,4 @@
-"""Rows of TensorFlow's tables. The module is handed to a row, so that no row imports it."""
+"""Make implementations for TensorFlow. Functions get the module as an argument, so that they need not import it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from opmark.registry import resolve
 from opmark.schema import Implementation, Params
 
 TRANSPOSED = "nhwc with transposes"
-"""The name of an implementation that moves the channels to the end and back inside of what is timed: the catalogue has
-them second, and this function of TensorFlow has no kernel for that on a CPU."""
+"""Name of an implementation whose launch moves the channels to the end and back: the catalogue has them second, for
+which TensorFlow has no kernel on a CPU."""
 
 Lay = Callable[..., Any]
 
 
 class Laid(Held):
-    """A weight in the layout that TensorFlow's users keep it in, laid out anew only when there are other data in the
-    place that it comes from: not at every call."""
+    """A weight in TensorFlow's layout. It is converted again only if its source holds other data, not in every call."""
 
     __slots__ = ("_laid", "_seen", "lay", "source")
 
@@ -39,7 +38,7 @@ class Laid(Held):
 
 
 def undifferentiated(tf: Any, function: Callable[..., Any], value: Any, why: str) -> Any:
-    """function(value), whose gradient is asked for in vain: TensorFlow has one, but not of the catalogue's function."""
+    """Return function(value) with a gradient that raises Unsupported: TensorFlow's is not that of the catalogue."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def call(value: Any) -> Any:
@@ -54,10 +53,10 @@ def undifferentiated(tf: Any, function: Callable[..., Any], value: Any, why: str
 def of(
     function: Callable[..., Any], path: str = "", name: str = "", lay: Mapping[str, Lay] | None = None
 ) -> Implementation:
-    """function(tf, p, **inputs): a few functions of TensorFlow put together, or one whose arguments need a word.
+    """Make an implementation from function(tf, p, **inputs).
 
-    `lay`: by input, lay(tf, p, value) that is done beforehand. The gradient has that layout too; the
-    backend goes back through it for whoever looks at it.
+    `lay` maps an input to lay(tf, p, value), which changes its layout before the launch. The gradient has that layout
+    too; the backend converts it back for the check.
     """
     laid = dict(lay or {})
 

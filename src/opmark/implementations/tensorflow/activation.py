@@ -1,4 +1,4 @@
-"""Activations, softmax and its kin, gated activations."""
+"""Activations, softmax and similar functions, gated units."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from opmark.schema import Implementation, Params
 
 
 def _leaky_relu(tf: Any, p: Params, x: Any) -> Any:
-    """TensorFlow's keeps the slope in 32 bits, which is not enough for float64."""
+    """Write float64 out, as TensorFlow keeps the slope in 32 bits."""
     slope = p["negative_slope"]
     return tf.where(x > 0, x, slope * x) if x.dtype == tf.float64 else tf.nn.leaky_relu(x, alpha=slope)
 
 
 def gelu(tf: Any, x: Any, approximate: bool = False) -> Any:
-    """TensorFlow's has its constants in 32 bits: in float64 the formula is written out."""
+    """Write float64 out, as TensorFlow keeps the constants in 32 bits."""
     if x.dtype != tf.float64:
         return tf.nn.gelu(x, approximate=approximate)
     if approximate:
@@ -27,7 +27,7 @@ def gelu(tf: Any, x: Any, approximate: bool = False) -> Any:
 
 
 def _elu(tf: Any, p: Params, x: Any) -> Any:
-    """TensorFlow's has no alpha; Keras scales the negative part like this."""
+    """Scale the negative part by alpha, as Keras does: TensorFlow's function has no alpha."""
     y = tf.nn.elu(x)
     return y if p["alpha"] == 1 else tf.where(x > 0, y, p["alpha"] * y)
 
@@ -49,8 +49,8 @@ def _masked_softmax(tf: Any, p: Params, x: Any, mask: Any) -> Any:
     return tf.nn.softmax(tf.where(mask, x, tf.constant(float("-inf"), x.dtype)), axis=p["axis"])
 
 
-def _gated(activation: Callable[[Any, Any], Any]) -> Implementation:
-    """The first half through an activation, times the second."""
+def _gated_unit(activation: Callable[[Any, Any], Any]) -> Implementation:
+    """Make a gated unit: the activation of the first half times the second half."""
 
     def function(tf: Any, p: Params, x: Any) -> Any:
         gate, value = tf.split(x, 2, axis=-1)
@@ -86,7 +86,7 @@ IMPLEMENTATIONS = {
     "softmin": of(lambda tf, p, x: tf.nn.softmax(-x, axis=p["axis"])),
     "masked_softmax": of(_masked_softmax),
     "glu": of(_glu),
-    "geglu": _gated(gelu),
-    "swiglu": _gated(lambda tf, gate: tf.nn.silu(gate)),
-    "reglu": _gated(lambda tf, gate: tf.nn.relu(gate)),
+    "geglu": _gated_unit(gelu),
+    "swiglu": _gated_unit(lambda tf, gate: tf.nn.silu(gate)),
+    "reglu": _gated_unit(lambda tf, gate: tf.nn.relu(gate)),
 }

@@ -1,6 +1,6 @@
-"""Convolutions. Images stay as the catalogue has them, channels second, which TensorFlow takes on a CPU where oneDNN
-has the kernels: float32 and bfloat16. Filters are laid out beforehand as TensorFlow's users keep them, height, width,
-in, out, and so are their gradients, which nobody transposes inside of a launch."""
+"""Convolutions. Images have channels second, as in the catalogue, which TensorFlow takes on a CPU if oneDNN has the
+kernel (float32 and bfloat16). Filters are converted before the launch to TensorFlow's layout (height, width, in, out);
+their gradients have that layout too, so that no launch transposes them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
 
 
 def _filter(tf: Any, p: Params, weight: Any) -> Any:
-    """[out, in, ...] to [..., in, out]; of a transposed convolution [in, out, ...] to [..., out, in]."""
+    """Convert [out, in, ...] to [..., in, out]; for a transposed convolution [in, out, ...] to [..., out, in]."""
     return tf.transpose(weight, (*range(2, len(weight.shape)), 1, 0))
 
 
 def _depthwise_filter(tf: Any, p: Params, weight: Any) -> Any:
-    """[channels x multiplier, 1, height, width] to [height, width, channels, multiplier]."""
+    """Convert [channels x multiplier, 1, height, width] to [height, width, channels, multiplier]."""
     apart = tf.reshape(weight, (p["channels"], p["multiplier"], *p["kernel"]))
     return tf.transpose(apart, (2, 3, 0, 1))
 
@@ -36,8 +36,8 @@ def _edges(padding: int, dims: int, last: bool) -> list[list[int]]:
 
 
 def _is_same(p: Params) -> bool:
-    """Whether the padding is what TensorFlow calls SAME: as many windows as strides fit, the zeros shared by both
-    sides. Its kernels of gradients know no other for these images."""
+    """Return whether the padding is TensorFlow's SAME: as many windows as strides fit, with zeros on both sides. Its
+    gradient kernels support no other padding for these images."""
     stride, padding, dilation = _window(p)
     for n, k in zip(p["image"], p["kernel"], strict=True):
         total = max((-(-n // stride) - 1) * stride + dilation * (k - 1) + 1 - n, 0)
@@ -46,9 +46,8 @@ def _is_same(p: Params) -> bool:
     return True
 
 
-def _padded(tf: Any, p: Params, x: Any, dims: int, last: bool = False, explicit: bool = True) -> tuple[Any, Any]:
-    """The image, and what `padding` to call with. Zeros are put around the image only for a function that knows no
-    number of them."""
+def _pad(tf: Any, p: Params, x: Any, dims: int, last: bool = False, explicit: bool = True) -> tuple[Any, Any]:
+    """Return the image and the `padding` argument. The image is padded only for functions without explicit padding."""
     padding = _window(p)[1]
     if padding == 0:
         return x, "VALID"
@@ -58,11 +57,11 @@ def _padded(tf: Any, p: Params, x: Any, dims: int, last: bool = False, explicit:
     return (x, edges) if explicit and dims == 2 else (tf.pad(x, edges), "VALID")
 
 
-def _convolved(tf: Any, p: Params, x: Any, weight: Any, dims: int, last: bool = False) -> Any:
+def _convolve(tf: Any, p: Params, x: Any, weight: Any, dims: int, last: bool = False) -> Any:
     if dims == 3 and p["groups"] > 1:
         raise Unsupported("TensorFlow's 3-d convolution has no groups on a CPU")
     stride, _, dilation = _window(p)
-    x, padding = _padded(tf, p, x, dims, last)
+    x, padding = _pad(tf, p, x, dims, last)
     steps: list[Any] = [stride, dilation]
     if dims > 1:
         steps = [[1, *[step] * dims, 1] if last else [1, 1, *[step] * dims] for step in steps]
@@ -72,18 +71,18 @@ def _convolved(tf: Any, p: Params, x: Any, weight: Any, dims: int, last: bool = 
 
 def _conv(dims: int) -> Implementation:
     def function(tf: Any, p: Params, x: Any, weight: Any) -> Any:
-        return _convolved(tf, p, x, weight, dims)
+        return _convolve(tf, p, x, weight, dims)
 
     return of(function, f"tensorflow.nn.conv{dims}d", lay={"weight": _filter})
 
 
 def _conv_last(dims: int) -> Implementation:
-    """For the types that oneDNN has not."""
+    """Make a convolution with channels last, for types that oneDNN lacks."""
     to_last = (0, *range(2, dims + 2), 1)
     back = (0, dims + 1, *range(1, dims + 1))
 
     def function(tf: Any, p: Params, x: Any, weight: Any) -> Any:
-        return tf.transpose(_convolved(tf, p, tf.transpose(x, to_last), weight, dims, last=True), back)
+        return tf.transpose(_convolve(tf, p, tf.transpose(x, to_last), weight, dims, last=True), back)
 
     return of(function, name=TRANSPOSED, lay={"weight": _filter})
 
@@ -91,13 +90,13 @@ def _conv_last(dims: int) -> Implementation:
 def _depthwise(tf: Any, p: Params, x: Any, weight: Any) -> Any:
     stride, _, dilation = _window(p)
     if stride > 1 and dilation > 1:
-        raise Unsupported("TensorFlow's has no stride with a dilation")
+        raise Unsupported("TensorFlow's depthwise convolution cannot combine stride and dilation")
     dilations = [dilation, dilation] if dilation > 1 else None
-    x, padding = _padded(tf, p, x, 2, explicit=dilations is None)
+    x, padding = _pad(tf, p, x, 2, explicit=dilations is None)
     return tf.nn.depthwise_conv2d(x, weight, [1, 1, stride, stride], padding, data_format="NCHW", dilations=dilations)
 
 
-def _transposed(dims: int) -> Implementation:
+def _conv_transpose(dims: int) -> Implementation:
     def function(tf: Any, p: Params, x: Any, weight: Any) -> Any:
         if p["groups"] > 1 or p["dilation"] > 1:
             raise Unsupported("TensorFlow's transposed convolutions have neither groups nor dilation on a CPU")
@@ -112,17 +111,17 @@ def _transposed(dims: int) -> Implementation:
 
 
 def _sides(p: Params, out: Sequence[int]) -> str:
-    """SAME and VALID are the only words that the kernels understand."""
+    """Return SAME or VALID, the only paddings of these kernels; Unsupported if it is neither."""
     if p["padding"] == p["output_padding"] == 0:
         return "VALID"
     if not p["output_padding"] and all(-(-m // p["stride"]) == n for m, n in zip(out, p["image"], strict=True)):
         return "SAME"
-    raise Unsupported("TensorFlow's CPU kernels know a padding of SAME and VALID only, and this is neither")
+    raise Unsupported("TensorFlow's CPU kernels support only the paddings SAME and VALID, and this is neither")
 
 
 def _fused(normalised: bool, relu: bool) -> Callable[..., Any]:
     def function(tf: Any, p: Params, x: Any, weight: Any, **vectors: Any) -> Any:
-        found = _convolved(tf, p, x, weight, 2)
+        found = _convolve(tf, p, x, weight, 2)
         if normalised:
             names = ("gamma", "beta", "mean", "var")
             wide = [tf.cast(vectors[name], tf.float32) for name in names]
@@ -141,7 +140,7 @@ IMPLEMENTATIONS = {
     "grouped_conv2d": _conv(2),
     "pointwise_conv2d": _conv(2),
     "depthwise_conv2d": of(_depthwise, "tensorflow.nn.depthwise_conv2d", lay={"weight": _depthwise_filter}),
-    **{f"conv_transpose{dims}d": _transposed(dims) for dims in (1, 2, 3)},
+    **{f"conv_transpose{dims}d": _conv_transpose(dims) for dims in (1, 2, 3)},
     "conv_relu": of(_fused(normalised=False, relu=True), lay={"weight": _filter}),
     "conv_bn": of(_fused(normalised=True, relu=False), lay={"weight": _filter}),
     "conv_bn_relu": of(_fused(normalised=True, relu=True), lay={"weight": _filter}),

@@ -1,5 +1,5 @@
-"""New tensors. A function would compute what depends on no input once and for all: these run eagerly only, and what
-draws anew at every call runs both ways."""
+"""New tensors. A traced function would compute constants only once, so these run only eagerly; random values, which
+every call draws anew, run both ways."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _full(tf: Any, p: Params) -> Any:
 
 
 def _arange(tf: Any, p: Params) -> Any:
-    """It ends half a step behind the last element: the end itself is a matter of rounding."""
+    """End half a step after the last element, so that rounding cannot add or drop an element."""
     start, step, n = p["start"], p["step"], p["elements"]
     dtype = tf.as_dtype(p["dtype"])
     if dtype.is_integer:
@@ -33,7 +33,7 @@ def _dropout(tf: Any, p: Params, x: Any) -> Any:
 
 
 def _dropout2d(tf: Any, p: Params, x: Any) -> Any:
-    """One decision for each channel of each image."""
+    """Drop whole channels: one decision per channel of each image."""
     return tf.nn.dropout(x, rate=p["p"], noise_shape=(*x.shape[:2], *[1] * (len(x.shape) - 2)))
 
 
@@ -42,7 +42,7 @@ def _bernoulli(tf: Any, p: Params, x: Any) -> Any:
 
 
 def _exponential(tf: Any, p: Params) -> Any:
-    """By its inverse distribution function, of values above 0."""
+    """Draw by the inverse distribution function, from uniform values above 0."""
     return -tf.math.log1p(-tf.random.uniform(p["shape"], dtype=p["dtype"])) / p["rate"]
 
 

@@ -1,4 +1,4 @@
-"""Element by element: arithmetic, powers, trigonometry, special functions, comparisons, logic, bits."""
+"""Element-wise operators: arithmetic, powers, trigonometry, special functions, comparisons, logic, bits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opmark.implementations._rows import calls
 from opmark.implementations.tensorflow._rows import of
 from opmark.schema import Implementation, Params
 
-# The operator's name where TensorFlow's is another.
+# TensorFlow's names of operators, if they differ.
 _UNARY = {
     **{name: name for name in (
         "abs", "negative", "sign", "reciprocal", "square", "sqrt", "rsqrt", "exp", "expm1", "log", "log1p", "sin",
@@ -32,19 +32,19 @@ _BITS = {
 }
 
 
-def copied(tf: Any, p: Params, x: Any) -> Any:
-    """`tf.identity` hands out the same memory; this is TensorFlow's operator that does not."""
+def copy(tf: Any, p: Params, x: Any) -> Any:
+    """Copy a tensor: `tf.identity` would return the same memory."""
     return tf.raw_ops.DeepCopy(x=x)
 
 
 def _trunc(tf: Any, p: Params, x: Any) -> Any:
-    """TensorFlow has a rounding towards zero only in its NumPy clothes, which do the same."""
+    """Round towards zero by TensorFlow's NumPy interface, the only one that has it."""
     return tf.where(x < 0, tf.math.ceil(x), tf.math.floor(x))
 
 
 def _cast(tf: Any, p: Params, x: Any) -> Any:
-    """A cast to the same type is none."""
-    return copied(tf, p, x) if p["to"] == p["dtype"] else tf.cast(x, p["to"])
+    """Copy if the type stays, as TensorFlow skips such a cast."""
+    return copy(tf, p, x) if p["to"] == p["dtype"] else tf.cast(x, p["to"])
 
 
 def _nan_to_num(tf: Any, p: Params, x: Any) -> Any:
@@ -62,12 +62,12 @@ def _sinc(tf: Any, p: Params, x: Any) -> Any:
 
 def _floordiv(tf: Any, p: Params, x: Any, y: Any) -> Any:
     if x.dtype.is_floating and x.dtype.size < 4:
-        raise Unsupported("TensorFlow rounds a quotient to 16 bits before it rounds it down, which is another number")
+        raise Unsupported("TensorFlow rounds the quotient to 16 bits before rounding it down")
     return tf.math.floordiv(x, y)
 
 
 def _logical(name: str) -> Implementation:
-    """Whatever is not zero is true; its functions take truth values only."""
+    """Compare with zero first, as TensorFlow's logical functions take only bool."""
 
     def function(tf: Any, p: Params, **tensors: Any) -> Any:
         return getattr(tf.math, name)(*(tf.cast(tensor, tf.bool) for tensor in tensors.values()))
@@ -82,7 +82,7 @@ IMPLEMENTATIONS = {
     "bitwise_not": calls("tensorflow.bitwise.invert", "x"),
     **{name: _logical(name) for name in ("logical_and", "logical_or", "logical_xor", "logical_not")},
     "floor_divide": of(_floordiv, "tensorflow.math.floordiv"),
-    "identity": of(copied, "tensorflow.raw_ops.DeepCopy"),
+    "identity": of(copy, "tensorflow.raw_ops.DeepCopy"),
     "cast": of(_cast, "tensorflow.cast"),
     "cbrt": of(lambda tf, p, x: tf.sign(x) * tf.pow(tf.abs(x), 1 / 3)),
     "rcbrt": of(lambda tf, p, x: tf.sign(x) * tf.pow(tf.abs(x), -1 / 3)),

@@ -1,4 +1,4 @@
-"""By index: gather and scatter, embeddings, masks, searches, sequences, numbers of 8 bits."""
+"""Gather and scatter, embeddings, masks, searches, sequences, 8-bit numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _pick(tf: Any, p: Params, x: Any, index: Any) -> Any:
 
 
 def _rows(function: str) -> Any:
-    """TensorFlow scatters along the first axis; another one is moved there and back."""
+    """Scatter along the first axis, as TensorFlow does; another axis is moved there and back."""
 
     def call(tf: Any, p: Params, x: Any, index: Any, src: Any = None) -> Any:
         axis = p.get("axis", 0) % len(x.shape)
@@ -41,7 +41,7 @@ def _rows(function: str) -> Any:
 
 
 def _elements(function: str) -> Any:
-    """Each element with an index of its own along one axis: the coordinates of the other axes are written out."""
+    """Scatter elements with one index each along one axis; the coordinates of the other axes are added."""
 
     def call(tf: Any, p: Params, x: Any, index: Any, src: Any) -> Any:
         import numpy as np
@@ -71,7 +71,7 @@ def _bags(tf: Any, p: Params, weight: Any, indices: Any, offsets: Any, per_sampl
 
 def _unique(tf: Any, p: Params, x: Any) -> Any:
     if p["inverse"] or p["counts"]:
-        raise Unsupported("TensorFlow gives inverse and counts in the order of appearance only")
+        raise Unsupported("TensorFlow returns inverse and counts only in the order of appearance")
     return tf.sort(tf.unique(tf.reshape(x, [-1]))[0])
 
 

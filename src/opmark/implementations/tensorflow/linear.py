@@ -12,22 +12,22 @@ from opmark.schema import Params
 
 
 def _linear(tf: Any, x: Any, weight: Any) -> Any:
-    """The catalogue's weights are [N,K]; the product takes them so."""
+    """Multiply with weights [N,K], as the catalogue has them."""
     return tf.matmul(x, weight, transpose_b=True)
 
 
-def _biased(tf: Any, x: Any, weight: Any, bias: Any) -> Any:
+def _linear_with_bias(tf: Any, x: Any, weight: Any, bias: Any) -> Any:
     return tf.nn.bias_add(_linear(tf, x, weight), bias)
 
 
-def _scaled(tf: Any, p: Params, c: Any, a: Any, b: Any) -> Any:
+def _add_product(tf: Any, p: Params, c: Any, a: Any, b: Any) -> Any:
     product = tf.matmul(a, b)
     product = product if p["alpha"] == 1 else p["alpha"] * product
     return product + (c if p["beta"] == 1 else p["beta"] * c)
 
 
 def _multi_dot(tf: Any, p: Params, a: Any, b: Any, c: Any) -> Any:
-    """In the cheaper order, which TensorFlow does not look for."""
+    """Multiply in the cheaper order, which TensorFlow does not choose itself."""
     i, j, k, n = p["sizes"]
     left = i * k * (j + n) <= j * n * (k + i)
     return tf.matmul(tf.matmul(a, b), c) if left else tf.matmul(a, tf.matmul(b, c))
@@ -39,7 +39,7 @@ def _kron(tf: Any, p: Params, a: Any, b: Any) -> Any:
 
 
 def _cdist(tf: Any, p: Params, x: Any, y: Any) -> Any:
-    """|x|² - 2 x y + |y|², as it is done where there is no function for it."""
+    """Compute distances from |x|² - 2 x y + |y|², as TensorFlow has no function for it."""
     squares = tf.reduce_sum(tf.square(x), -1)[:, :, None] + tf.reduce_sum(tf.square(y), -1)[:, None, :]
     return tf.sqrt(tf.nn.relu(squares - 2 * tf.matmul(x, y, transpose_b=True)))
 
@@ -61,7 +61,7 @@ def _attend(tf: Any, q: Any, k: Any, v: Any, seen: Any = None) -> Any:
 
 
 def _attention(tf: Any, p: Params, q: Any, k: Any, v: Any) -> Any:
-    """By composition: TensorFlow itself has no function for it. Several queries' heads may share a head of keys."""
+    """Compose attention, as TensorFlow has no function for it. Several query heads may share a head of keys."""
     batch, heads, length, dim = q.shape
     seen = None
     if p["causal"]:
@@ -75,7 +75,7 @@ def _attention(tf: Any, p: Params, q: Any, k: Any, v: Any) -> Any:
 
 def _rotary(tf: Any, p: Params, packed_qkv: Any, cos: Any, sin: Any) -> Any:
     if p["q_lens"] or p["cache_lens"]:
-        raise Unsupported("sequences of different lengths are not written for TensorFlow")
+        raise Unsupported("TensorFlow's implementation takes only sequences of equal length")
     start, dim = p["rope_offset"], p["rope_dim"] or p["head_dim"] - p["rope_offset"]
     places = tf.tile(tf.range(p["cache_len"], p["cache_len"] + p["q_len"]), [p["batch"]])
     kept = packed_qkv[:, : p["q_heads"] + p["kv_heads"]]
@@ -88,10 +88,10 @@ def _rotary(tf: Any, p: Params, packed_qkv: Any, cos: Any, sin: Any) -> Any:
 
 
 def _power(tf: Any, p: Params, a: Any) -> Any:
-    """By squaring: TensorFlow has no function for it."""
+    """Compute the power by squaring, as TensorFlow has no function for it."""
     n, square, found = p["power"], a, None
     if n < 1:
-        raise Unsupported(f"a power of {n} is not written for TensorFlow")
+        raise Unsupported(f"TensorFlow's implementation has no power of {n}")
     while n:
         if n & 1:
             found = square if found is None else tf.matmul(found, square)
@@ -128,13 +128,13 @@ IMPLEMENTATIONS = {
     "batched_matmul": calls("tensorflow.matmul", "a", "b"),
     "gemv": calls("tensorflow.linalg.matvec", "a", "x"),
     "addmv": of(lambda tf, p, c, a, x: c + tf.linalg.matvec(a, x)),
-    "addmm": of(_scaled),
-    "baddbmm": of(_scaled),
-    "linear": of(lambda tf, p, x, weight, bias: _biased(tf, x, weight, bias)),
+    "addmm": of(_add_product),
+    "baddbmm": of(_add_product),
+    "linear": of(lambda tf, p, x, weight, bias: _linear_with_bias(tf, x, weight, bias)),
     "linear_no_bias": of(lambda tf, p, x, weight: _linear(tf, x, weight), "tensorflow.matmul"),
-    "linear_relu": of(lambda tf, p, x, weight, bias: tf.nn.relu(_biased(tf, x, weight, bias))),
+    "linear_relu": of(lambda tf, p, x, weight, bias: tf.nn.relu(_linear_with_bias(tf, x, weight, bias))),
     "linear_gelu": of(
-        lambda tf, p, x, weight, bias: gelu(tf, _biased(tf, x, weight, bias), p["approximate"] == "tanh")
+        lambda tf, p, x, weight, bias: gelu(tf, _linear_with_bias(tf, x, weight, bias), p["approximate"] == "tanh")
     ),
     "linear_add": of(lambda tf, p, x, weight, other: other + _linear(tf, x, weight)),
     "grouped_gemm": of(_grouped),

@@ -9,7 +9,7 @@ from opmark.implementations.tensorflow._rows import of
 from opmark.schema import Implementation, Params
 
 
-def _reduced(losses: Callable[..., Any], path: str = "") -> Implementation:
+def _reduce(losses: Callable[..., Any], path: str = "") -> Implementation:
     def function(tf: Any, p: Params, **tensors: Any) -> Any:
         each = losses(tf, p, **tensors)
         if p["reduction"] == "none":
@@ -57,7 +57,7 @@ def _right(tf: Any, x: Any, target: Any) -> Any:
 
 
 def _multi_margin(tf: Any, p: Params, x: Any, target: Any) -> Any:
-    """The right class would lose the margin against itself: it is left out."""
+    """Exclude the right class, which would add the margin."""
     lost = tf.nn.relu(p["margin"] - _right(tf, x, target)[:, None] + x)
     return tf.reduce_mean(tf.where(tf.one_hot(target, x.shape[1], True, False), tf.zeros_like(lost), lost), axis=1)
 
@@ -74,31 +74,31 @@ def _triplet(tf: Any, p: Params, anchor: Any, positive: Any, negative: Any) -> A
 
 
 IMPLEMENTATIONS = {
-    "l1_loss": _reduced(lambda tf, p, x, target: tf.abs(x - target)),
-    "mse_loss": _reduced(
+    "l1_loss": _reduce(lambda tf, p, x, target: tf.abs(x - target)),
+    "mse_loss": _reduce(
         lambda tf, p, x, target: tf.math.squared_difference(x, target), "tensorflow.math.squared_difference"
     ),
-    "smooth_l1_loss": _reduced(lambda tf, p, x, target: _smooth(tf, tf.abs(x - target), p["beta"])),
-    "smooth_l1": _reduced(lambda tf, p, x: _smooth(tf, tf.abs(x), p["sigma"] ** -2)),
-    "huber_loss": _reduced(_huber),
-    "bce_loss": _reduced(lambda tf, p, x, target: -(target * tf.math.log(x) + (1 - target) * tf.math.log1p(-x))),
-    "bce_with_logits": _reduced(_bce_with_logits, "tensorflow.nn.sigmoid_cross_entropy_with_logits"),
-    "multilabel_soft_margin_loss": _reduced(
+    "smooth_l1_loss": _reduce(lambda tf, p, x, target: _smooth(tf, tf.abs(x - target), p["beta"])),
+    "smooth_l1": _reduce(lambda tf, p, x: _smooth(tf, tf.abs(x), p["sigma"] ** -2)),
+    "huber_loss": _reduce(_huber),
+    "bce_loss": _reduce(lambda tf, p, x, target: -(target * tf.math.log(x) + (1 - target) * tf.math.log1p(-x))),
+    "bce_with_logits": _reduce(_bce_with_logits, "tensorflow.nn.sigmoid_cross_entropy_with_logits"),
+    "multilabel_soft_margin_loss": _reduce(
         lambda tf, p, x, target: tf.reduce_mean(_bce_with_logits(tf, p, x, target), axis=1)
     ),
     "kl_div": of(_kl_div),
-    "poisson_nll_loss": _reduced(_poisson, "tensorflow.nn.log_poisson_loss"),
-    "gaussian_nll_loss": _reduced(
+    "poisson_nll_loss": _reduce(_poisson, "tensorflow.nn.log_poisson_loss"),
+    "gaussian_nll_loss": _reduce(
         lambda tf, p, x, target, var: (tf.math.log(var) + tf.math.squared_difference(x, target) / var) / 2
     ),
-    "soft_margin_loss": _reduced(lambda tf, p, x, target: tf.math.softplus(-target * x)),
-    "hinge_loss": _reduced(lambda tf, p, x, target: tf.nn.relu(p["margin"] - x * target)),
-    "hinge_embedding_loss": _reduced(lambda tf, p, x, target: tf.where(target > 0, x, tf.nn.relu(p["margin"] - x))),
-    "margin_ranking_loss": _reduced(lambda tf, p, x, other, target: tf.nn.relu(p["margin"] - target * (x - other))),
-    "scaled_loss": _reduced(lambda tf, p, x: x * p["grad_scale"]),
-    "cross_entropy": _reduced(_cross_entropy, "tensorflow.nn.sparse_softmax_cross_entropy_with_logits"),
-    "nll_loss": _reduced(lambda tf, p, x, target: -_right(tf, x, target)),
-    "multi_margin_loss": _reduced(_multi_margin),
-    "cosine_embedding_loss": _reduced(_cosine),
-    "triplet_margin_loss": _reduced(_triplet),
+    "soft_margin_loss": _reduce(lambda tf, p, x, target: tf.math.softplus(-target * x)),
+    "hinge_loss": _reduce(lambda tf, p, x, target: tf.nn.relu(p["margin"] - x * target)),
+    "hinge_embedding_loss": _reduce(lambda tf, p, x, target: tf.where(target > 0, x, tf.nn.relu(p["margin"] - x))),
+    "margin_ranking_loss": _reduce(lambda tf, p, x, other, target: tf.nn.relu(p["margin"] - target * (x - other))),
+    "scaled_loss": _reduce(lambda tf, p, x: x * p["grad_scale"]),
+    "cross_entropy": _reduce(_cross_entropy, "tensorflow.nn.sparse_softmax_cross_entropy_with_logits"),
+    "nll_loss": _reduce(lambda tf, p, x, target: -_right(tf, x, target)),
+    "multi_margin_loss": _reduce(_multi_margin),
+    "cosine_embedding_loss": _reduce(_cosine),
+    "triplet_margin_loss": _reduce(_triplet),
 }

@@ -11,7 +11,7 @@ from opmark.schema import Params
 
 
 def _wide(tf: Any, x: Any) -> Any:
-    """16 bits are normalised in 32, as Keras does."""
+    """Convert 16-bit types to float32, as Keras does."""
     return tf.cast(x, tf.float32) if x.dtype.size < 4 else x
 
 
@@ -21,7 +21,7 @@ def _normal(tf: Any, p: Params, x: Any, axes: Sequence[int]) -> Any:
 
 
 def _layer_norm(tf: Any, p: Params, x: Any, weight: Any, bias: Any) -> Any:
-    """TensorFlow itself has no function for it: moments, then the formula that batch_norm has too."""
+    """Compose it of moments and batch_normalization, as TensorFlow has no function for it."""
     wide = _wide(tf, x)
     mean, variance = tf.nn.moments(wide, axes=[-1], keepdims=True)
     offset, scale = tf.cast(bias, wide.dtype), tf.cast(weight, wide.dtype)
@@ -44,8 +44,8 @@ def _head_rms_norm(tf: Any, p: Params, x: Any, weight: Any) -> Any:
     return _rms_norm(tf, p, x[:, p["norm_start"] : p["norm_start"] + heads], weight)
 
 
-def _spread(tf: Any, vector: Any, x: Any) -> Any:
-    """One value a channel, so that it can be multiplied with x."""
+def _per_channel(tf: Any, vector: Any, x: Any) -> Any:
+    """Reshape one value per channel so that it broadcasts over x."""
     return tf.reshape(tf.cast(vector, x.dtype), (-1, *[1] * (len(x.shape) - 2)))
 
 
@@ -53,14 +53,14 @@ def _group_norm(groups: Callable[[Params], int]) -> Callable[..., Any]:
     def function(tf: Any, p: Params, x: Any, weight: Any, bias: Any) -> Any:
         rows = tf.reshape(_wide(tf, x), (x.shape[0], groups(p), -1))
         normal = tf.reshape(_normal(tf, p, rows, [-1]), x.shape)
-        return tf.cast(normal * _spread(tf, weight, normal) + _spread(tf, bias, normal), x.dtype)
+        return tf.cast(normal * _per_channel(tf, weight, normal) + _per_channel(tf, bias, normal), x.dtype)
 
     return function
 
 
 def _batch_norm(tf: Any, p: Params, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any) -> Any:
-    """The fused function of images; other shapes and float64, which it does not know, by moments. Tensors cannot be
-    changed: the running statistics come out as new ones."""
+    """Call the fused function for images; other shapes and float64, which it lacks, use moments. Tensors are immutable,
+    so the running statistics are returned as new ones."""
     if len(x.shape) != 4 or p["dtype"] == "float64":
         return _batch_norm_by_moments(tf, p, x, weight, bias, running_mean, running_var)
     vectors = [tf.cast(vector, tf.float32) for vector in (weight, bias, running_mean, running_var)]
@@ -81,7 +81,7 @@ def _batch_norm_by_moments(
     others = [0, *range(2, len(x.shape))]
     if p["training"]:
         mean, variance = tf.nn.moments(wide, axes=others)
-    vectors = (_spread(tf, vector, wide) for vector in (mean, variance, bias, weight))
+    vectors = (_per_channel(tf, vector, wide) for vector in (mean, variance, bias, weight))
     y = tf.cast(tf.nn.batch_normalization(wide, *vectors, p["eps"]), x.dtype)
     if not p["training"]:
         return y
@@ -93,7 +93,7 @@ def _batch_norm_by_moments(
 
 
 def _l2_normalize(tf: Any, p: Params, x: Any) -> Any:
-    """Its epsilon is that of the square."""
+    """Square the epsilon, as TensorFlow applies it to the squared length."""
     rank = len(x.shape)
     axes = {"channel": [1], "instance": list(range(1, rank)), "spatial": list(range(2, rank))}[p["mode"]]
     return tf.math.l2_normalize(x, axis=axes, epsilon=p["eps"] ** 2)
@@ -104,9 +104,9 @@ def _weight_norm(tf: Any, p: Params, v: Any, g: Any) -> Any:
 
 
 def _lrn(tf: Any, p: Params, x: Any) -> Any:
-    """TensorFlow has the channels last, of images only, and an odd number of neighbours."""
+    """TensorFlow takes only images with channels last and an odd number of neighbours."""
     if p["size"] % 2 == 0 or len(x.shape) != 4 or p["dtype"] == "float64":
-        raise Unsupported("TensorFlow's has an odd size, four axes and no float64")
+        raise Unsupported("TensorFlow's lrn needs an odd size, four axes and a type other than float64")
     found = tf.nn.local_response_normalization(
         tf.transpose(x, (0, 2, 3, 1)), p["size"] // 2, p["k"], p["alpha"] / p["size"], p["beta"]
     )

@@ -1,5 +1,5 @@
-"""One step of recurrent units. Keras keeps its gates in another order and its weights transposed: these are the same
-products by the catalogue's weights."""
+"""Single steps of recurrent units with the catalogue's weights. Keras has the gates in another order and transposed
+weights, but the same products."""
 
 from __future__ import annotations
 

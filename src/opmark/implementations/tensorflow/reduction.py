@@ -1,4 +1,4 @@
-"""Along an axis: sums, extremes and where they are, scans, sorting."""
+"""Operators along an axis: sums, extrema and their indices, scans, sorting."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from opmark.implementations.tensorflow._rows import of
 from opmark.schema import Implementation, Params
 
 
-def _reduces(function: str, prepared: Callable[[Any, Any], Any] | None = None) -> Implementation:
-    """`tf.reduce_...`, of what `prepared(tf, x)` makes of x."""
+def _reduction(function: str, prepared: Callable[[Any, Any], Any] | None = None) -> Implementation:
+    """Make an implementation that calls `tf.reduce_...` on `prepared(tf, x)`."""
 
     def call(tf: Any, p: Params, x: Any) -> Any:
         values = prepared(tf, x) if prepared else x
@@ -22,28 +22,28 @@ def _reduces(function: str, prepared: Callable[[Any, Any], Any] | None = None) -
 
 
 def _wide(tf: Any, x: Any) -> Any:
-    """Whole numbers are added up in 64 bits."""
+    """Convert integers to 64 bits, in which they are summed."""
     return tf.cast(x, tf.int64) if x.dtype.is_integer else x
 
 
-def _missing(with_: float) -> Callable[[Any, Any], Any]:
+def _replace_nan(with_: float) -> Callable[[Any, Any], Any]:
     return lambda tf, x: tf.where(tf.math.is_nan(x), tf.cast(with_, x.dtype), x)
 
 
 def _nanmean(tf: Any, p: Params, x: Any) -> Any:
     along = {"axis": p["axis"], "keepdims": p["keepdims"]}
     there = tf.math.logical_not(tf.math.is_nan(x))
-    return tf.reduce_sum(_missing(0.0)(tf, x), **along) / tf.reduce_sum(tf.cast(there, x.dtype), **along)
+    return tf.reduce_sum(_replace_nan(0.0)(tf, x), **along) / tf.reduce_sum(tf.cast(there, x.dtype), **along)
 
 
 def _variance(tf: Any, p: Params, x: Any) -> Any:
-    """TensorFlow's divides by the length."""
+    """Correct the divisor: TensorFlow divides by the length."""
     found = tf.math.reduce_variance(x, axis=p["axis"], keepdims=p["keepdims"])
     n = x.shape[p["axis"]]
     return found * (n / (n - p["correction"])) if p["correction"] else found
 
 
-def _place(function: str) -> Callable[..., Any]:
+def _index_of(function: str) -> Callable[..., Any]:
     def call(tf: Any, p: Params, x: Any) -> Any:
         found = getattr(tf.math, function)(x, axis=p["axis"], output_type=tf.int64)
         return tf.expand_dims(found, p["axis"]) if p["keepdims"] else found
@@ -51,16 +51,16 @@ def _place(function: str) -> Callable[..., Any]:
     return call
 
 
-def _with_place(value: str, place: str) -> Implementation:
+def _with_index(value: str, place: str) -> Implementation:
     def call(tf: Any, p: Params, x: Any) -> Any:
         found = getattr(tf.math, value)(x, axis=p["axis"], keepdims=p["keepdims"])
-        return found, _place(place)(tf, p, x)
+        return found, _index_of(place)(tf, p, x)
 
     return of(call)
 
 
 def _last(tf: Any, p: Params, x: Any) -> Any:
-    """With the axis at the end, where TensorFlow's functions that pick and sort want it."""
+    """Move the axis to the end, where TensorFlow's selecting and sorting functions want it."""
     rank = len(x.shape)
     return x if p["axis"] % rank == rank - 1 else tf.experimental.numpy.moveaxis(x, p["axis"], -1)
 
@@ -70,14 +70,14 @@ def _back(tf: Any, p: Params, x: Any, rank: int) -> Any:
 
 
 def _kth(tf: Any, p: Params, x: Any, k: int) -> Any:
-    """The k-th smallest: the last of the k largest of the negated."""
+    """Find the k-th smallest as the last of the k largest of the negated values."""
     values, places = tf.math.top_k(-_last(tf, p, x), k=k)
     found = -values[..., k - 1], tf.cast(places[..., k - 1], tf.int64)
     return tuple(tf.expand_dims(each, p["axis"]) for each in found) if p["keepdims"] else found
 
 
 def _sort(tf: Any, p: Params, x: Any) -> Any:
-    """TensorFlow sorts values or gives indices; who wants both fetches the values by the indices."""
+    """Gather values by argsort's indices, as TensorFlow returns either values or indices."""
     places = _argsort(tf, p, x)
     axis, rank = p["axis"] % len(x.shape), len(x.shape)
     values = tf.gather(_last(tf, p, x), _last(tf, {"axis": axis}, places), axis=-1, batch_dims=rank - 1)
@@ -90,7 +90,7 @@ def _argsort(tf: Any, p: Params, x: Any) -> Any:
 
 
 def _topk(tf: Any, p: Params, x: Any) -> Any:
-    """It could give indices of 64 bits itself, but has no gradient then."""
+    """Cast the indices, as TensorFlow's 64-bit indices come without a gradient."""
     values, places = tf.math.top_k(x if p["largest"] else -x, k=p["k"])
     return values if p["largest"] else -values, tf.cast(places, tf.int64)
 
@@ -103,7 +103,7 @@ def _diff(tf: Any, p: Params, x: Any) -> Any:
 
 def _logcumsumexp(tf: Any, p: Params, x: Any) -> Any:
     if x.dtype.size < 4:
-        raise Unsupported("TensorFlow adds up in 16 bits here: no digits are left")
+        raise Unsupported("TensorFlow sums in 16 bits here, which loses all digits")
     return tf.math.cumulative_logsumexp(x, axis=p["axis"])
 
 
@@ -128,23 +128,23 @@ IMPLEMENTATIONS = {
         lambda tf, p, x: tf.reduce_sum(_wide(tf, x), axis=p["axis"], keepdims=p["keepdims"]),
         "tensorflow.math.reduce_sum",
     ),
-    "reduce_mean": _reduces("reduce_mean"),
-    "prod": _reduces("reduce_prod"),
-    "logsumexp": _reduces("reduce_logsumexp"),
-    "amax": _reduces("reduce_max"),
-    "amin": _reduces("reduce_min"),
-    "any": _reduces("reduce_any", lambda tf, x: tf.cast(x, tf.bool)),
-    "all": _reduces("reduce_all", lambda tf, x: tf.cast(x, tf.bool)),
-    "nansum": _reduces("reduce_sum", _missing(0.0)),
-    "nanprod": _reduces("reduce_prod", _missing(1.0)),
+    "reduce_mean": _reduction("reduce_mean"),
+    "prod": _reduction("reduce_prod"),
+    "logsumexp": _reduction("reduce_logsumexp"),
+    "amax": _reduction("reduce_max"),
+    "amin": _reduction("reduce_min"),
+    "any": _reduction("reduce_any", lambda tf, x: tf.cast(x, tf.bool)),
+    "all": _reduction("reduce_all", lambda tf, x: tf.cast(x, tf.bool)),
+    "nansum": _reduction("reduce_sum", _replace_nan(0.0)),
+    "nanprod": _reduction("reduce_prod", _replace_nan(1.0)),
     "nanmean": of(_nanmean),
     "var": of(_variance, "tensorflow.math.reduce_variance"),
     "std": of(lambda tf, p, x: tf.sqrt(_variance(tf, p, x))),
     "norm": calls("tensorflow.norm", "x", ord="ord", axis="axis", keepdims="keepdims"),
-    "reduce_max": _with_place("reduce_max", "argmax"),
-    "reduce_min": _with_place("reduce_min", "argmin"),
-    "argmax": of(_place("argmax"), "tensorflow.math.argmax"),
-    "argmin": of(_place("argmin"), "tensorflow.math.argmin"),
+    "reduce_max": _with_index("reduce_max", "argmax"),
+    "reduce_min": _with_index("reduce_min", "argmin"),
+    "argmax": of(_index_of("argmax"), "tensorflow.math.argmax"),
+    "argmin": of(_index_of("argmin"), "tensorflow.math.argmin"),
     "count_nonzero": calls("tensorflow.math.count_nonzero", "x", axis="axis"),
     "all_finite": of(_all_finite),
     "multi_all_finite": of(_all_finite),

@@ -1,5 +1,5 @@
-"""Elements in other places: shapes, axes, slices, joins, padding, triangles. A view of torch's is one of TensorFlow's
-only where the memory stays in order (reshape, and what is made of it); everything else is a copy there."""
+"""Reshaping, moving, slicing, joining, padding, triangles. Views of torch are views of TensorFlow only if the order in
+memory stays (reshape and the like); everything else is a copy."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from opmark.implementations.tensorflow._rows import of
 from opmark.schema import Params
 
 
-def _transposed(tf: Any, p: Params, x: Any) -> Any:
+def _transpose(tf: Any, p: Params, x: Any) -> Any:
     return tf.transpose(x, p["axes"] or None)
 
 
-def _swapped(tf: Any, p: Params, x: Any) -> Any:
+def _swap(tf: Any, p: Params, x: Any) -> Any:
     axes = list(range(len(x.shape)))
     one, other = p["axis1"], p["axis2"]
     axes[one], axes[other] = axes[other], axes[one]
@@ -33,20 +33,20 @@ def _narrow(tf: Any, p: Params, x: Any) -> Any:
 
 
 def _tile(tf: Any, p: Params, x: Any) -> Any:
-    """As many repetitions as axes: missing ones in front are 1, and more make new axes."""
+    """Tile; missing repetitions in front are 1, and additional ones make new axes."""
     rank = max(len(p["reps"]), len(x.shape))
     x = tf.reshape(x, [1] * (rank - len(x.shape)) + list(x.shape))
     return tf.tile(x, [1] * (rank - len(p["reps"])) + list(p["reps"]))
 
 
-def _shuffled(tf: Any, p: Params, x: Any) -> Any:
+def _shuffle(tf: Any, p: Params, x: Any) -> Any:
     n, channels, *image = x.shape
     apart = tf.reshape(x, (n, p["groups"], channels // p["groups"], *image))
     return tf.reshape(tf.transpose(apart, (0, 2, 1, *range(3, len(apart.shape)))), x.shape)
 
 
 def _to_space(tf: Any, p: Params, x: Any) -> Any:
-    """TensorFlow's own has the channels last on a CPU, and one order only: two reshapes and a transposition."""
+    """Use reshape and transpose, as TensorFlow's own function needs channels last on a CPU and has one order only."""
     (n, c, h, w), b = x.shape, p["block"]
     left = c // (b * b)
     crd = p["order"] == "crd"
@@ -80,7 +80,7 @@ def _triu(tf: Any, p: Params, x: Any) -> Any:
 
 
 def _triangle(p: Params) -> Any:
-    """Where the elements of a triangle are in a matrix as one row."""
+    """Return the flat indices of a triangle in a matrix."""
     import numpy as np
 
     rows, columns = (np.triu_indices if p["upper"] else np.tril_indices)(p["n"])
@@ -92,7 +92,7 @@ def _extract(tf: Any, p: Params, x: Any) -> Any:
 
 
 def _make(tf: Any, p: Params, x: Any) -> Any:
-    """By fetching: what lies outside fetches a zero that is put in front."""
+    """Gather the elements; places outside gather a zero that is put in front."""
     import numpy as np
 
     source = np.zeros(p["n"] ** 2, np.int64)
@@ -115,12 +115,12 @@ def _chunk(tf: Any, p: Params, x: Any) -> Any:
 
 def _split_copy(tf: Any, p: Params, x: Any) -> Any:
     if prod(x.shape[: p["axis"] % len(x.shape)]) == 1:
-        raise Unsupported("TensorFlow splits along the first axis without a copy")
+        raise Unsupported("TensorFlow does not copy when it splits along the first axis")
     return tuple(tf.split(x, p["parts"], axis=p["axis"]))
 
 
 def _block_diag(tf: Any, p: Params, **xs: Any) -> Any:
-    """Zeros on both sides of each, then one below the other."""
+    """Pad each block with zeros on both sides, then stack them."""
     width, start, rows = sum(x.shape[1] for x in xs.values()), 0, []
     for x in xs.values():
         rows.append(tf.pad(x, [[0, 0], [start, width - start - x.shape[1]]]))
@@ -133,9 +133,9 @@ IMPLEMENTATIONS = {
     "flatten": of(lambda tf, p, x: tf.reshape(x, (x.shape[0], -1)), "tensorflow.reshape"),
     "expand_dims": calls("tensorflow.expand_dims", "x", axis="axis"),
     "squeeze": calls("tensorflow.squeeze", "x", axis="axis"),
-    "transpose": of(_transposed, "tensorflow.transpose"),
-    "permute": of(_transposed, "tensorflow.transpose"),
-    "swapaxes": of(_swapped, "tensorflow.transpose"),
+    "transpose": of(_transpose, "tensorflow.transpose"),
+    "permute": of(_transpose, "tensorflow.transpose"),
+    "swapaxes": of(_swap, "tensorflow.transpose"),
     "flip": of(lambda tf, p, x: tf.reverse(x, [p["axis"]]), "tensorflow.reverse"),
     "roll": calls("tensorflow.roll", "x", shift="shift", axis="axis"),
     "rot90": of(lambda tf, p, x: tf.experimental.numpy.rot90(x, p["k"], axes=(-2, -1))),
@@ -143,7 +143,7 @@ IMPLEMENTATIONS = {
     "repeat": calls("tensorflow.repeat", "x", repeats="repeats", axis="axis"),
     "broadcast_to": calls("tensorflow.broadcast_to", "x", shape="target"),
     "broadcast_copy": calls("tensorflow.broadcast_to", "x", shape="target"),
-    "channel_shuffle": of(_shuffled),
+    "channel_shuffle": of(_shuffle),
     "depth_to_space": of(_to_space),
     "space_to_depth": of(_to_depth),
     "diag": calls("tensorflow.linalg.diag_part", "x", k="k"),

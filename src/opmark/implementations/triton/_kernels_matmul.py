@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""A matrix product in tiles, in an order that finds its operands in the cache, tuned over a few sizes of tiles."""
+"""A matrix product in tiles, in an order that reuses operands from the cache, tuned over a few tile sizes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def matmul_kernel(
     TILE_K: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Row-major a, b and c. Programs go down GROUP tiles before they go to the right, so that those that run at the
-    same time share rows of a and columns of b."""
+    """Compute a tile of c; a, b and c are row-major. Programs go down GROUP tiles before they go to the right, so that
+    programs that run at the same time share rows of a and columns of b."""
     program = tl.program_id(0)
     tiles_m = tl.cdiv(M, TILE_M)
     in_group = GROUP * tl.cdiv(N, TILE_N)
@@ -36,14 +36,14 @@ def matmul_kernel(
     m = tile_m.to(tl.int64) * TILE_M + tl.arange(0, TILE_M)
     n = tile_n.to(tl.int64) * TILE_N + tl.arange(0, TILE_N)
     k = tl.arange(0, TILE_K)
-    # Past the end the first ones are read again, which costs less than a mask; what comes of it is not stored.
+    # Past the end, indices wrap around, which costs less than a mask; these results are not stored.
     left = a + (m % M)[:, None] * K + k[None, :]
     right = b + k[:, None].to(tl.int64) * N + (n % N)[None, :]
     total = tl.zeros((TILE_M, TILE_N), WIDE)
     for done in range(0, K, TILE_K):
         x = tl.load(left, mask=k[None, :] < K - done, other=0.0)
         y = tl.load(right, mask=k[:, None] < K - done, other=0.0)
-        # float32 means float32: no TF32.
+        # float32 is computed without TF32.
         total = tl.dot(x, y, total, input_precision="ieee", out_dtype=WIDE)
         left += TILE_K
         right += TILE_K * N

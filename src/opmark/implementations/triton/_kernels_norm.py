@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 """layer_norm and rms_norm along the last axis, computed in float32 or wider. A row that fits into registers is read
-once; a longer one is read again for each sum and for the result. A number that is not a constant would be a float32.
+once; a longer one is read again for each sum and for the result. EPS is a constant, as an argument would be a float32.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import triton.language as tl
 from opmark.implementations.triton._kernels_softmax import warps
 
 _MOST_BYTES = 64 << 10
-"""Of a row in registers, at the precision it is computed in."""
+"""Bytes of a row in registers, in the precision that it is computed in."""
 _TILE = 1024
 _LONG = 4096
 
@@ -23,7 +23,7 @@ _LONG = 4096
 def layer_norm_rows(
     x, weight, bias, out, rows, columns, EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Whole rows at once."""
+    """Normalise whole rows at once."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     inside = (row < rows) & (column < columns)
@@ -39,7 +39,7 @@ def layer_norm_rows(
 
 @triton.jit
 def layer_norm_long(x, weight, bias, out, columns, EPS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
-    """A program a row, in pieces."""
+    """Normalise one row per program, in pieces."""
     start = tl.program_id(0).to(tl.int64) * columns
     total = tl.zeros([BLOCK], WIDE)
     for first in range(0, columns, BLOCK):
@@ -90,14 +90,14 @@ def rms_norm_long(x, weight, out, columns, EPS: tl.constexpr, WIDE: tl.constexpr
 
 
 def layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
-    return _normalised(layer_norm_rows, layer_norm_long, x, (weight, bias), eps)
+    return _normalise(layer_norm_rows, layer_norm_long, x, (weight, bias), eps)
 
 
 def rms_norm(x: Any, weight: Any, eps: float) -> Any:
-    return _normalised(rms_norm_rows, rms_norm_long, x, (weight,), eps)
+    return _normalise(rms_norm_rows, rms_norm_long, x, (weight,), eps)
 
 
-def _normalised(whole: Any, pieces: Any, x: Any, vectors: tuple[Any, ...], eps: float) -> Any:
+def _normalise(whole: Any, pieces: Any, x: Any, vectors: tuple[Any, ...], eps: float) -> Any:
     out, columns = torch.empty_like(x), x.shape[-1]
     count = x.numel() // columns
     wide = tl.float64 if x.dtype == torch.float64 else tl.float32

@@ -12,20 +12,20 @@ import triton
 import triton.language as tl
 
 _MOST_BYTES = 128 << 10
-"""Of a row in registers, at the precision it is computed in: half of what a multiprocessor has."""
+"""Bytes of a row in registers, in the precision that it is computed in: half of a multiprocessor's registers."""
 _TILE = 1024
-"""Elements that a program should have at least: short rows share one."""
+"""Least number of elements of a program: short rows share one."""
 _PER_WARP = 512
 
 
 @triton.jit
 def softmax_rows(x, out, rows, columns, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Whole rows at once."""
+    """Compute whole rows at once."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     at = row * columns + column
     inside = (row < rows) & (column < columns)
-    # A row that is not there is all zeros: minus infinity alone would give NaN, which is slow and stored nowhere.
+    # Missing rows are all zeros: minus infinity alone would give NaN, which is slow.
     value = tl.load(x + at, mask=inside, other=0.0).to(WIDE)
     value = tl.where((column < columns) | (row >= rows), value, float("-inf"))
     power = tl.exp(value - tl.max(value, axis=1)[:, None])
@@ -34,7 +34,7 @@ def softmax_rows(x, out, rows, columns, WIDE: tl.constexpr, ROWS: tl.constexpr, 
 
 @triton.jit
 def softmax_online(x, out, n, inner, WIDE: tl.constexpr, BLOCK: tl.constexpr, INNER: tl.constexpr):
-    """x as [outer, n, inner], along n: the sum is put right whenever a larger maximum turns up."""
+    """Compute x as [outer, n, inner] along n; the sum is corrected whenever a larger maximum appears."""
     start = tl.program_id(0).to(tl.int64) * n * inner
     beside = tl.program_id(1) * INNER + tl.arange(0, INNER)[None, :]
     largest = tl.full([INNER], float("-inf"), WIDE)

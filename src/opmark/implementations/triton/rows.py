@@ -1,4 +1,4 @@
-"""Which operators have a kernel here, and what the operator's parameters mean for it."""
+"""Operators that have a Triton kernel, and how their parameters are passed to it."""
 
 from __future__ import annotations
 

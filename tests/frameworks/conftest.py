@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def frozen() -> bool:
-    """Whether torch's settings cannot be changed once the database was read; here they can, for the tests that do."""
+    """Allow changes of torch's settings again, which reading the database forbids."""
     import torch
 
     from opmark.frameworks.opinfo_samples import database

@@ -1,4 +1,4 @@
-"""Any callable as an operator: which names are one, what it is called with, and what of it is counted."""
+"""Any callable as an operator: which names are callables, their arguments, and their cost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def operator(name: str) -> Operator:
 
 
 def task_of(name: str, phase: Phase = "forward", backend: str = "torch-cpu", wrt: Any = (), **call: Any) -> Task:
-    """As from the command line: `args`, `kwargs`, `build`."""
+    """Make a task from `args`, `kwargs` and `build`, as the command line does."""
     (case,) = cases_for([name], {}, [phase], None, None, wrt, call)
     return Task(case, backend, find_backend(backend).framework, SETTINGS)
 
@@ -103,7 +103,7 @@ print(*({"torch", "jax"} & set(sys.modules)))
     assert done.stdout.split() == []
 
 
-# What it is called with.
+# Arguments.
 
 
 def test_tensors_are_inputs_by_their_places() -> None:
@@ -158,7 +158,7 @@ def test_a_tuple_and_a_text_are_passed_on(torch_cpu: Backend) -> None:
     ],
 )
 def test_an_argument_may_be_an_element_type(name: str, kwargs: Any, found: Any, torch_cpu: Backend) -> None:
-    """Also where it is the only argument by name, and its name is `dtype`."""
+    """This also holds for the only keyword argument if its name is `dtype`."""
     assert prepared_of(torch_cpu, name, args=["3 float32"], kwargs=kwargs).launch().dtype == found
 
 
@@ -170,7 +170,7 @@ def test_an_element_type_of_numpy_is_its_own(dtype: str, numpy_cpu: Backend) -> 
 
 @pytest.mark.parametrize("kwargs", [{"value": 2.0}, {"value": 2.0, "mode": "constant"}])
 def test_an_argument_may_be_named_value(kwargs: Any, torch_cpu: Backend) -> None:
-    """The names of arguments are the function's, whatever they mean elsewhere."""
+    """Argument names belong to the function, whatever they mean elsewhere in a workload."""
     found = prepared_of(torch_cpu, "torch.nn.functional.pad", args=["3 float32", [1, 0]], kwargs=kwargs).launch()
     assert (found.shape, float(found[0])) == ((4,), 2.0)
 
@@ -274,7 +274,7 @@ def test_what_nobody_can_count_is_empty_and_not_zero(numpy_cpu: Backend) -> None
 
 
 def test_an_element_type_among_the_arguments_is_no_tensor(numpy_cpu: Backend) -> None:
-    """One of NumPy's is a class, and has a shape as its objects do."""
+    """NumPy's element types are classes with an attribute `shape`."""
     record = record_of(numpy_cpu, "numpy.astype", args=["64x64 float32", {"dtype": "float64"}])
     assert (record.status, record.reason) == ("ok", "")
     assert record.cost is not None
@@ -331,7 +331,7 @@ def test_a_backward_pass_of_integers_is_skipped(torch_cpu: Backend) -> None:
     assert (record.status, record.reason) == ("skipped", "nothing that goes in has a gradient")
 
 
-# A function of one's own.
+# A function of the user.
 
 OWN = """
 class Scale:

@@ -1,4 +1,4 @@
-"""How much of a framework can be measured, told from its own list of operators."""
+"""Coverage of a framework, from its own list of operators."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_an_operator_of_the_catalogue_is_the_one_that_calls_this_function() -> N
 @needs_torch
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_every_path_of_an_implementation_is_a_function_of_its_framework(framework: str) -> None:
-    """A path that is wrong would count nothing, and nobody would see it."""
+    """A wrong path would silently count nothing."""
     for op in catalogue().values():
         for way in op.implementations_for(framework):
             if way.path:

@@ -26,7 +26,7 @@ def record(op: str, backend: str, phase: Phase = "forward", **fields: Any) -> Re
 
 
 def empty() -> Matrix:
-    """Without any run."""
+    """A store without runs."""
     return matrix(MemoryStore())
 
 
@@ -78,7 +78,7 @@ def test_verified_is_what_some_run_found_right() -> None:
     for name, records in enumerate(runs):
         store.begin(Run(str(name), "2030", "plan", len(records)))
         for i, one in enumerate(records):
-            settings = replace(SETTINGS, process=i)  # one record a task
+            settings = replace(SETTINGS, process=i)  # one record per task
             store.append(str(name), replace(one, task=replace(one.task, settings=settings)))
     found = matrix(store)
     assert found.runs == 2

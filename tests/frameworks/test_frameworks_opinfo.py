@@ -1,4 +1,4 @@
-"""Torch's operator database as operators `opinfo:NAME`, seen from the side that imports no framework."""
+"""Torch's operator database as operators `opinfo:NAME`, in the process that imports no framework."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_catalogue_and_the_database_do_not_mix() -> None:
     assert registry.operator("opinfo:add").foreign
 
 
-# The list: a child process, asked once.
+# The list, which a child process reads once.
 
 
 def test_the_list_is_that_of_the_torch_that_is_installed() -> None:
@@ -119,12 +119,12 @@ print(*({"torch", "jax"} & set(sys.modules)))
     assert done.stdout.split() == []
 
 
-# Where the database cannot be had.
+# The database is not available.
 
 
 @pytest.fixture
 def forgotten() -> Any:
-    """The list is kept for as long as the process lives; here it is asked for anew."""
+    """Clear the cache of the list, which otherwise lives as long as the process."""
     return entries.__wrapped__
 
 

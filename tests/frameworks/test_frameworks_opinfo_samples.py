@@ -1,4 +1,4 @@
-"""Samples of torch's operator database: enlarged where that works, the same work in every run."""
+"""Samples of torch's operator database: enlarged if possible, the same work in every run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opmark.frameworks import opinfo_samples as samples
 from opmark.frameworks.opinfo import Entry
 from opmark.frameworks.opinfo_samples import SHAPE, Arguments, call, database
 
-# One of each way to make its arguments larger.
+# One operator for each way to enlarge arguments.
 UNARY, BINARY, REDUCING, SPECTRAL = "exp", "add", "sum", "fft.fft"
 BY_SIZES, ITS_OWN = "addmm", "nn.functional.ctc_loss"
 
@@ -52,7 +52,7 @@ def test_a_name_that_is_not_there_says_of_which_torch() -> None:
 
 
 def test_reading_the_database_leaves_the_settings_of_torch_alone(frozen: bool) -> None:
-    """It is read in a worker that goes on to other tasks, and by itself it forbids every change."""
+    """A worker reads it and goes on with other tasks, but importing it forbids changes of settings."""
     assert not frozen
 
 
@@ -127,7 +127,7 @@ def test_a_tensor_that_would_not_fit_is_not_made() -> None:
     assert samples._make_bounded_tensor((3, 4), device="cpu", dtype=torch.float32).shape == (3, 4)
 
 
-# A longer first axis: entries that are made up, because those of the database may change with torch.
+# A longer first axis, with made-up entries, because those of the database may change with torch.
 
 
 class Made:
@@ -220,7 +220,7 @@ def test_an_element_type_that_was_asked_for_is_taken(dtype: str) -> None:
 
 
 def test_an_element_type_that_the_operator_lacks_is_unsupported() -> None:
-    """And not the error that it happens to raise."""
+    """It is not the error that the operator happens to raise."""
     with pytest.raises(Unsupported, match="float32"):
         call("bitwise_and", "float32", enlarged=True)
 
@@ -261,12 +261,12 @@ def test_an_argument_is_told_in_short(value: Any, text: str) -> None:
 
 
 def test_nothing_that_is_told_is_longer_than_a_line() -> None:
-    """A table has to have room for it."""
+    """It has to fit into a table."""
     assert "\n" not in call("where", "auto", enlarged=True).described
     assert "tensor(" not in call("einsum", "auto", enlarged=True).described
 
 
-# What it tells.
+# The list of entries.
 
 
 def test_every_entry_is_told_with_its_function_types_and_gradient() -> None:

@@ -19,7 +19,7 @@ SHEET = (
 
 @pytest.fixture
 def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder that the package `brought_chips.sheets` lies in; its files are read when they are first asked for."""
+    """Return the folder of the package `brought_chips.sheets`, whose files are read on first use."""
     site = tmp_path / "site"
     info, folder = site / "brought-1.0.dist-info", site / "brought_chips" / "sheets"
     info.mkdir(parents=True)

@@ -14,7 +14,7 @@ from opmark.hardware.cpu import CacheLevel, CpuSensors, _count, _nbytes, caches,
 
 CORE = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
 
-# As on a server with two threads a core and a third level for every eight of them.
+# A server with two threads per core and an L3 cache for every eight of them.
 LEVELS = [
     {"type": "Data", "level": "1", "size": "48K", "shared_cpu_list": "0,32"},
     {"type": "Instruction", "level": "1", "size": "64K", "shared_cpu_list": "0,32"},
@@ -41,7 +41,7 @@ def test_caches_of_data_come_smallest_first(root: Path) -> None:
 
 
 def test_the_largest_is_last_whatever_its_number(root: Path) -> None:
-    """Where the second level is larger than the third, the second is what data has to be driven out of."""
+    """If L2 is larger than L3, data has to be driven out of L2."""
     (root / f"cpu{CORE}/cache/index2/size").write_text("64M\n")
     assert [cache.level for cache in caches(root)] == [1, 3, 2]
 
@@ -125,7 +125,7 @@ ZONES = [
 
 @pytest.fixture
 def rapl(tmp_path: Path) -> Path:
-    """Two packages; the cores are a part of the first."""
+    """Counters of two packages; the zone `core` is a part of the first."""
     for zone, name, microjoules in ZONES:
         _write(tmp_path / "rapl" / zone, {"name": name, "energy_uj": str(microjoules)})
     _write(tmp_path / "rapl" / "intel-rapl", {"enabled": "1"})
@@ -193,9 +193,9 @@ def test_what_the_kernel_does_not_tell_is_none(tmp_path: Path) -> None:
 
 
 def test_a_counter_that_may_not_be_read_is_none(tmp_path: Path, rapl: Path) -> None:
-    """A sum without one package is no energy of all, and jumps when that package can be read again.
+    """A sum without one package is wrong, and jumps when that package can be read again.
 
-    A folder in its place cannot be read by root either.
+    A folder in place of the file is unreadable even for root.
     """
     counter = rapl / "intel-rapl:0" / "energy_uj"
     counter.unlink()

@@ -22,7 +22,7 @@ MINE = "schema: 1\nchips: [{chip: %s, source: me, flops: {float32: 1e12}, levels
 
 @pytest.fixture(autouse=True)
 def _nobodys_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs this may have files of their own."""
+    """Hide hardware files of the user who runs the tests."""
     monkeypatch.delenv(ENVIRONMENT, raising=False)
     monkeypatch.setattr(module, "own_folder", lambda: tmp_path / "kept" / "hardware")
 
@@ -72,7 +72,7 @@ def test_memory_is_the_last_level_and_caches_grow(peaks: Peaks) -> None:
 
 @every_chip
 def test_bandwidths_are_in_bytes_a_second_and_fall_from_level_to_level(peaks: Peaks) -> None:
-    """Between a slow processor's memory and a fast accelerator's: a slip of a unit would be a thousandfold."""
+    """All lie between a slow processor's memory and a fast accelerator's: a wrong unit would be off a thousandfold."""
     bandwidths = [level.bandwidth for level in peaks.levels if level.bandwidth is not None]
     assert bandwidths == sorted(bandwidths, reverse=True)
     assert all(1e10 < bandwidth < 1e14 for bandwidth in bandwidths)
@@ -98,7 +98,7 @@ def test_peaks_are_of_known_element_types_in_operations_a_second(peaks: Peaks) -
 
 @every_chip
 def test_fewer_bits_are_never_slower(peaks: Peaks) -> None:
-    """TPUs convert what is of eight bits, some of them at no gain; float32 without TF32."""
+    """TPUs convert 8-bit types, some without a gain; float32 is without TF32."""
     orders = (
         ("float64", "float32", "tfloat32", "float16", "float8_e4m3fn", "float4_e2m1fn"),
         ("float32", "bfloat16", "int8", "int4"),
@@ -111,8 +111,8 @@ def test_fewer_bits_are_never_slower(peaks: Peaks) -> None:
 
 @every_chip
 def test_dense_means_that_half_the_bits_are_at_most_twice_as_fast(peaks: Peaks) -> None:
-    """Where one of both were with sparsity, it would be four times. GeForce chips halve what adds up in float32, the
-    AI 100 triples eight bits."""
+    """If one of them were with sparsity, the factor would be four. GeForce chips halve the rate of sums in float32, the
+    AI 100 triples that of 8-bit types."""
     if peaks.chip.startswith(("NVIDIA GeForce", "Qualcomm")):
         return
     half = peaks.flops.get("float16") or peaks.flops.get("bfloat16", 0.0)
@@ -147,7 +147,7 @@ def test_a_name_means_one_chip() -> None:
 
 @every_chip
 def test_a_name_that_is_only_nearly_the_same_is_another_chip(peaks: Peaks) -> None:
-    """Variants of a chip differ in memory and power; the wrong one's peak is worse than none."""
+    """Variants of a chip differ in memory and power; a wrong peak is worse than none."""
     known = {name for other in datasheets() for name in names(other)}
     for other in {peaks.chip.lower(), peaks.chip + " Plus", peaks.chip[1:], peaks.chip[:-1]} - known:
         assert datasheet(other) is None

@@ -14,7 +14,7 @@ from opmark.hardware import detect
 
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """What the kernel says, by path; a path that is not here does not exist."""
+    """Fake kernel files by path; other paths do not exist."""
     content: dict[str, str] = {}
     monkeypatch.setattr(detect, "_read", lambda path: content.get(str(path)))
     return content
@@ -80,7 +80,7 @@ def test_reading_gives_the_text_of_a_file_or_none(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cpuinfo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Stands for /proc/cpuinfo."""
+    """A fake /proc/cpuinfo."""
     path = tmp_path / "cpuinfo"
     monkeypatch.setattr(detect, "Path", lambda _: path)
     return path
@@ -92,7 +92,7 @@ def test_the_model_of_the_processor_is_as_the_kernel_says(cpuinfo: Path) -> None
 
 
 def test_a_kernel_that_names_no_model_is_no_mistake(cpuinfo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on ARM: then py-cpuinfo is asked."""
+    """On ARM there is none, so py-cpuinfo is used."""
     import cpuinfo as library
 
     cpuinfo.write_text("processor\t: 0\nFeatures\t: asimd bf16\n")

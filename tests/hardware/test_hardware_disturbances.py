@@ -1,4 +1,4 @@
-"""What would disturb a measurement, on a machine that is made up."""
+"""What would disturb a measurement, on a fake machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Times = namedtuple("Times", "user system idle steal")
 
 
 class FakeProcess:
-    """Uses that share of a core, from the second question on."""
+    """A process that uses that share of a core, from the second question on."""
 
     def __init__(self, pid: int, name: str | None, share: float, error: Exception | None = None) -> None:
         self.pid = pid
@@ -34,7 +34,7 @@ class FakeProcess:
 
 
 class Machine:
-    """Quiet, until a test says otherwise."""
+    """A fake machine that is quiet until a test changes it."""
 
     def __init__(self, patch: pytest.MonkeyPatch, cgroup: Path) -> None:
         self.load = 0.0
@@ -173,7 +173,7 @@ def test_a_container_may_have_less_time_than_cores(machine: Machine, text: str, 
 
 
 def test_this_machine_can_be_looked_at() -> None:
-    """With nothing made up: every finding that is not well says what to do."""
+    """On the real machine, every finding that is not ok has a hint."""
     found = disturbances.disturbances(seconds=0.05)
     assert {"load", "other processes", "steal", "governor", "swap"} <= {finding.name for finding in found}
     assert [finding for finding in found if not finding.ok and not finding.hint] == []

@@ -1,4 +1,4 @@
-"""A GPU's sensors, through a library that is made up."""
+"""Sensors of a GPU, through a fake library."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from opmark.schema import Reading
 
 UUID = "8a6c2c0e-1111-2222-3333-444455556666"
 BITS = {0x4: "power", 0x8: "hardware", 0x20: "temperature", 0x40: "temperature", 0x80: "power"}
-# Idle, clocks that somebody set, sync boost, display: less speed, but not against anybody's will.
+# Idle, clocks set by the user, sync boost, display: less speed, but on purpose.
 HARMLESS = (0x1, 0x2, 0x10, 0x100)
 
 
 class OldestNvml(ModuleType):
-    """As pynvml is: functions that take a handle, and one kind of error for everything."""
+    """A fake pynvml: functions that take a handle, and one kind of error for everything."""
 
     NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
@@ -178,7 +178,7 @@ def test_an_old_driver_tells_the_reasons_by_their_old_name(nvml: Nvml) -> None:
 
 
 def test_no_reason_by_the_new_name_is_not_asked_for_again(nvml: Nvml) -> None:
-    """Zero is an answer."""
+    """Zero is a valid answer."""
     nvml.bits, nvml.old_bits = 0, 0x4
     assert _sensors().read().throttle == ()
 

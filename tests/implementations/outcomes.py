@@ -1,4 +1,4 @@
-"""Runs every operator of a backend's tables once, verified, in one worker."""
+"""Run every operator of a backend's tables once, verified, in one worker."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from opmark.schema import Record
 
 
 def covered(backend: str) -> list[str]:
-    """The operators that a backend has an implementation of and takes."""
+    """Return the operators that a backend has an implementation for and accepts."""
     info = find_backend(backend)
     known = [name for name, op in catalogue().items() if implementations(op, info) and op.category != "diagnostics"]
     return [name for name in known if name not in info.lacks]
 
 
 def outcomes(backend: str, names: Sequence[str] = (), phase: str = "forward") -> dict[str, list[Record]]:
-    """What became of each operator at its small size, one call each."""
+    """Return the outcome of one call of each operator at its small size."""
     found = api.run(
         list(names) or covered(backend), backend=backend, size="small", phase=phase, samples=1, warmup=0, processes=1,
         threads=2, db=":memory:", timeout=120, say=lambda _: None,

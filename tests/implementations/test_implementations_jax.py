@@ -1,4 +1,4 @@
-"""Every operator that the tables of JAX have, run and verified in a worker; and what a row cannot."""
+"""Every operator of JAX's tables, run and verified in a worker; and what an implementation cannot do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opmark.schema import Record
 pytest.importorskip("jax")
 
 BACKEND = "jax-cpu"
-# One of each kind: of how a function is written, and of how it is differentiated.
+# One operator for each way to write a function, and for each way to differentiate it.
 DIFFERENTIATED = (
     "add", "tanh", "where", "gelu", "swiglu", "softmax", "reduce_sum", "reduce_max", "cumsum", "sort", "topk", "matmul",
     "einsum", "solve", "conv2d", "conv_transpose2d", "max_pool2d", "adaptive_avg_pool2d", "layer_norm", "batch_norm",
@@ -24,7 +24,7 @@ NARROW = ("exp", "mul", "softmax", "layer_norm", "matmul", "conv2d", "max_pool2d
 
 
 def _failed(records: list[Record]) -> dict[str, str]:
-    """What is not as it should be: by operator, why."""
+    """Return the reasons of failures by operator."""
     return {
         record.task.case.op: f"{record.status}: {record.reason or (record.verification and record.verification.after)}"
         for record in records
@@ -53,7 +53,7 @@ def test_every_row_says_what_was_compiled(forward: dict[str, list[Record]]) -> N
         assert compilation is not None, name
         assert compilation.cold > 0, name
         assert compilation.cached is not None, name
-        # What needs no data may be a constant without any operation, and is so in what JAX was given already.
+        # An operator without inputs may be a constant without any operation in JAX's program.
         assert compilation.operators or catalogue()[name].result == "constant", name
         assert compilation.kernels, name
 

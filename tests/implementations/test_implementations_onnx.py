@@ -1,4 +1,4 @@
-"""Every operator that the ONNX table has, run by ONNX Runtime and verified in a worker; and how models are drawn."""
+"""Every operator of the ONNX tables, run by ONNX Runtime and verified in a worker; and how models are built."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from opmark.schema.sampling import EFFORTS
 
 BACKEND = "onnxruntime-cpu"
 QUICK = replace(EFFORTS["quick"], warmup=0, samples=1)
-# One of each kind: of how a row is written.
+# One operator for each way to write an implementation.
 NARROW = ("exp", "mul", "gelu", "softmax", "layer_norm", "matmul", "conv2d", "max_pool2d", "reduce_sum", "cast",
           "concat", "rms_norm", "scaled_dot_product_attention", "upsample_bilinear2d", "lstm_cell")  # fmt: skip
 
@@ -37,7 +37,7 @@ def forward() -> dict[str, list[Record]]:
 
 
 def _failed(records: list[Record]) -> dict[str, str]:
-    """What is not as it should be: by operator, why."""
+    """Return the reasons of failures by operator."""
     return {
         record.task.case.op: f"{record.status}: {record.reason or (record.verification and record.verification.after)}"
         for record in records
@@ -60,7 +60,7 @@ def test_every_row_says_what_was_compiled(forward: dict[str, list[Record]]) -> N
         compilation = record.compilation
         assert compilation is not None, name
         assert compilation.cold > 0, name
-        assert compilation.cached is None, name  # a session keeps nothing
+        assert compilation.cached is None, name  # a session has no cache
         assert compilation.operators, name
         assert compilation.kernels, name
 
@@ -145,7 +145,7 @@ def test_a_wrong_row_is_caught(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
     assert "elements are off" in record.reason
 
 
-# -- how models are drawn
+# -- how models are built
 
 
 def _model(draw: Any, dtype: str = "float32") -> Any:
@@ -203,7 +203,7 @@ def test_an_output_is_named_without_a_node_for_it_where_one_node_makes_it() -> N
 
 
 def test_models_are_valid_by_the_rules_of_onnx() -> None:
-    """Engines read more than is allowed, each something else."""
+    """Each engine also accepts some invalid models."""
     from onnx import checker, shape_inference
 
     for name in NARROW:

@@ -1,4 +1,4 @@
-"""Every operator of the ONNX table that OpenVINO takes, run and verified in a worker; and what it does not take."""
+"""Every operator of the ONNX tables that OpenVINO accepts, run and verified in a worker; and those it rejects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opmark.registry import backend, implementations, operator
 from opmark.schema import Record
 
 BACKEND = "openvino-cpu"
-# Its normal numbers come from one uniform draw where two are due, so that their distribution is another one.
+# OpenVINO makes normal numbers from one uniform draw instead of two, so their distribution is wrong.
 WRONG = {"random_normal", "sample_normal"}
 NARROW = ("exp", "mul", "softmax", "layer_norm", "matmul", "conv2d", "max_pool2d", "reduce_sum", "concat")
 
@@ -42,13 +42,13 @@ def test_every_row_says_what_was_compiled_and_that_float32_stayed_float32(found:
         if record.status == "ok":
             assert record.compilation is not None, name
             assert record.compilation.cold > 0, name
-            assert record.compilation.cached is None, name  # OpenVINO keeps nothing
+            assert record.compilation.cached is None, name  # OpenVINO has no cache
             assert record.compilation.operators, name
             assert not [kernel for kernel in record.compilation.kernels if kernel.endswith(("_bf16", "_f16"))], name
 
 
 def test_what_is_said_to_be_lacking_is_refused_when_it_is_tried() -> None:
-    """So that an operator leaves the list when OpenVINO learns it."""
+    """An operator must leave the list when OpenVINO supports it."""
     info = backend(BACKEND)
     live = info.load(threads=1)
     for name in info.lacks:

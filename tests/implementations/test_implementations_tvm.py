@@ -1,7 +1,7 @@
-"""Every operator of the ONNX table that TVM takes, verified; some of them run in a worker; and what it does not take.
+"""Every operator of the ONNX tables that TVM accepts, verified, some of them in a worker; and those it rejects.
 
-Compiling takes TVM up to seconds, and a task compiles several times: most rows are verified here, each compiled once.
-"""
+TVM takes up to seconds to compile, and a task compiles several times, so most operators are verified here, compiled
+once."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from opmark.runner.check import verify
 from opmark.schema import EFFORTS, Case, Settings, Task
 
 BACKEND = "tvm-cpu"
-# Its importer does not see that Dropout is in training mode.
+# TVM's importer does not see that Dropout is in training mode.
 WRONG = {"dropout", "softmax_dropout"}
-# Sums in float32, one element after the other, are at the edge of what is allowed: which data they get decides.
+# Sums in float32, one element after the other, are close to the tolerance and pass depending on the data.
 IMPRECISE = {"bce_with_logits"}
 IN_A_WORKER = ("add", "gelu", "softmax", "matmul", "conv2d", "layer_norm", "reduce_sum", "topk", "concat", "embedding")
 
@@ -55,13 +55,13 @@ def test_in_a_worker_it_computes_also_after_timing_and_says_what_was_compiled() 
         assert record.verification.after == "same", name
         assert record.compilation is not None
         assert record.compilation.cold > 0
-        assert record.compilation.cached is None  # TVM keeps nothing
+        assert record.compilation.cached is None  # TVM has no cache
         assert record.compilation.operators, name
         assert record.compilation.kernels, name
 
 
 def test_what_is_said_to_be_lacking_is_refused_when_it_is_tried(live: Any) -> None:
-    """So that an operator leaves the list when TVM learns it."""
+    """An operator must leave the list when TVM supports it."""
     info = backend(BACKEND)
     for name in info.lacks:
         op = operator(name)

@@ -1,4 +1,4 @@
-"""Tests that the files of families share: tables of what was computed by hand, refused or named."""
+"""Tests that the families share: tables of costs by hand, refused parameters, and names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opmark.schema import Cost, Operator
 
 
 def costs_by_hand(rows: Sequence[Any]) -> Any:
-    """(operator, parameters, cost forward, cost backward)."""
+    """Make a test from rows (operator, parameters, cost forward, cost backward)."""
 
     @pytest.mark.parametrize(("op", "given", "forward", "backward"), rows)
     def test_cost(op: Operator, given: dict[str, Any], forward: Cost | None, backward: Cost | None) -> None:
@@ -25,7 +25,7 @@ def costs_by_hand(rows: Sequence[Any]) -> Any:
 
 
 def refused_by_name(rows: Sequence[Any]) -> Any:
-    """(operator, parameters, the one to blame)."""
+    """Make a test from rows (operator, parameters, the parameter to blame)."""
 
     @pytest.mark.parametrize(("op", "given", "blamed"), rows)
     def test_refused(op: Operator, given: dict[str, Any], blamed: str) -> None:
@@ -36,7 +36,7 @@ def refused_by_name(rows: Sequence[Any]) -> Any:
 
 
 def names_found(rows: Sequence[Any]) -> Any:
-    """(name of another system, operator)."""
+    """Make a test from rows (name in another system, operator)."""
 
     @pytest.mark.parametrize(("alias", "op"), rows)
     def test_found(alias: str, op: Operator) -> None:

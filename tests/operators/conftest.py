@@ -1,4 +1,4 @@
-"""For tests of costs: what an operator really reads, found by spoiling one element after the other."""
+"""For tests of costs: find what an operator really reads by changing one element after the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _outputs(op: Operator, params: Any, arrays: dict[str, Any]) -> list[Any]:
 
 
 def _matters(op: Operator, params: Any, arrays: dict[str, Any], name: str, at: int, before: list[Any]) -> bool:
-    """Whether another value of one element makes another result; what is no number goes wherever it is used."""
+    """Return whether changing one element changes the result; NaN spreads to wherever the element is used."""
     flat = arrays[name].reshape(-1)
     kept, flat[at] = flat[at], np.nan if flat.dtype.kind == "f" else flat[at] + 1
     after = _outputs(op, params, arrays)
@@ -28,8 +28,8 @@ def _matters(op: Operator, params: Any, arrays: dict[str, Any], name: str, at: i
 
 @pytest.fixture
 def bytes_read(numpy_cpu: Any) -> Callable[..., int]:
-    """bytes_read(op, params, *names): of these inputs (by default all of floats) the elements that the result of the
-    reference depends on, in bytes. Tiny parameters only: the reference is computed once for each element."""
+    """bytes_read(op, params, *names) returns the bytes of these inputs (by default all floats) that the reference's
+    result depends on. For tiny parameters only: the reference is computed once for each element."""
 
     def count(op: Operator, params: Any, *names: str) -> int:
         specs = op.inputs(params)

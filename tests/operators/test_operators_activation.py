@@ -1,4 +1,4 @@
-"""relu and its kin, gelu, silu, sigmoid and its kin, shrinks; prelu."""
+"""relu, gelu, silu, sigmoid and similar functions, shrinks; prelu."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ SIX = {"shape": [2, 3]}
 
 # (operator, parameters, forward, backward); counted by hand for six elements.
 COSTS = [
-    # A comparison is no work; backwards the gradient and x are read.
+    # A comparison is not counted; backwards the gradient and x are read.
     (RELU, {**SIX, "dtype": "float32"}, Cost(0, 24, 24), Cost(0, 48, 24)),
     (LEAKY_RELU, {**SIX, "dtype": "float16"}, Cost(6, 12, 12), Cost(6, 24, 12)),
-    # Exponential, sum, quotient. Back: the output, one minus it, the gradient.
+    # Exponential, sum, quotient. Backwards: the output, one minus it, the gradient.
     (SIGMOID, {**SIX, "dtype": "float64"}, Cost(18, 48, 48), Cost(18, 96, 48)),
-    # Scale, erf, add, half, product: 5. Back: the gradient and x.
+    # Scale, erf, add, half, product: 5. Backwards: the gradient and x.
     (GELU, {**SIX, "dtype": "float32"}, Cost(30, 24, 24), Cost(54, 48, 24)),
     (GELU, {**SIX, "dtype": "float16", "approximate": "tanh"}, Cost(30, 12, 12), Cost(54, 24, 12)),
     # Three slopes are read too, and have a gradient: 6 products for x, 6 and as many sums for them.
     (PRELU, {**SIX, "dtype": "float32"}, Cost(6, 36, 24), Cost(18, 60, 36)),
 ]
 
-# Parameters under which each function shows what it does, by name.
+# Parameters by name under which each function reaches all its branches.
 UNUSUAL: dict[str, dict[str, Any]] = {
     "leaky_relu": {"negative_slope": 0.3},
     "elu": {"alpha": 0.7},

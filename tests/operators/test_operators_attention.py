@@ -89,7 +89,7 @@ def test_cost_by_hand(given: dict[str, Any], forward: Cost, backward: Cost) -> N
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_torch_counts_as_many_operations(variant: dict[str, Any], torch_cpu: Any) -> None:
-    """torch counts the fused kernels of a CPU as nothing, so it is asked about the products they stand for.
+    """Torch counts nothing for the fused kernels of a CPU, so their products are counted instead.
 
     It also counts a causal attention as if every query saw every key.
     """

@@ -1,4 +1,4 @@
-"""Two tensors, one of them perhaps broadcast; three tensors; sums of many."""
+"""Operators on two tensors, with and without broadcasting, on three tensors, and sums of many."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_whole_results_stay_in_the_smallest_types(op: Operator, dtype: str) -> N
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
 def test_the_larger_one_is_never_in_doubt(name: str, dtype: str, torch_cpu: Any) -> None:
-    """Where x and y are nearly equal, there is no slope that a gradient could be compared with."""
+    """Where x and y are nearly equal, there is no derivative to compare a gradient with."""
     op = BY_NAME[name]
     specs = op.inputs(op.complete({"shape": [10000], "dtype": dtype}))
     x, y = (torch_cpu.to_numpy(torch_cpu.tensor(specs[name], seed)) for seed, name in enumerate("xy"))
@@ -120,7 +120,7 @@ def test_the_larger_one_is_never_in_doubt(name: str, dtype: str, torch_cpu: Any)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", ["mod", "fmod"])
 def test_a_quotient_is_never_whole(name: str, dtype: str, torch_cpu: Any) -> None:
-    """A remainder jumps there, and has no slope."""
+    """A remainder jumps there and has no derivative."""
     op = BY_NAME[name]
     specs = op.inputs(op.complete({"shape": [10000], "dtype": dtype}))
     x, y = (torch_cpu.to_numpy(torch_cpu.tensor(specs[name], seed)) for seed, name in enumerate("xy"))

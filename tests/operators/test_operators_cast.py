@@ -69,7 +69,7 @@ def test_a_cast_to_the_same_type_is_a_copy(framework: str, request: pytest.Fixtu
 
 @pytest.mark.parametrize("to", ["bfloat16", "float16", "float64"])
 def test_a_cast_that_does_not_convert_is_wrong(to: str, torch_cpu: Any) -> None:
-    """The values are close enough; it is the element type that was asked for."""
+    """The values are close enough, but the element type is wrong."""
     params = CAST.complete({"shape": [5, 7], "to": to})
     task = Task(Case.of("cast", params, "forward"), "torch-cpu", "lazy", Settings(1, "quick", EFFORTS["quick"]))
     lazy = Implementation("torch", lambda p, x: lambda: x.clone(), "lazy")

@@ -1,4 +1,4 @@
-"""What holds for every operator, whatever it computes: a new operator is tested by being in the catalogue."""
+"""Tests of every operator of the catalogue: a new operator is tested by being in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from opmark.schema.operator import PHASES, SIZES
 
 EVERY = list(catalogue().values())
 OPERATORS = [op for op in EVERY if not (op.ranks or op.device_only)]
-"""Those that one process computes, on any device; test_operators_communication.py is about the others."""
+"""Operators that one process computes; test_operators_communication.py tests the others."""
 BACKENDS = ("numpy-cpu", "torch-cpu")
 FRAMEWORKS = ("torch", "jax", "tensorflow", "onnxruntime", "openvino", "tvm", "mxnet", "cupy")
 
@@ -33,14 +33,14 @@ every_backend = pytest.mark.parametrize("backend_name", BACKENDS)
 
 
 def with_dtypes(op: Operator, size: str, allowed: frozenset[str] = frozenset(DTYPES)) -> Iterator[dict[str, Any]]:
-    """The preset in every combination of element types that the operator takes."""
+    """Return the preset in every combination of element types that the operator takes."""
     dtypes = [param for param in op.params if param.kind == "dtype"]
     for chosen in product(*([name for name in param.choices if name in allowed] for param in dtypes)):
         yield op.complete({**op.preset(size), **{p.name: name for p, name in zip(dtypes, chosen, strict=True)}})
 
 
 def in_float32(op: Operator) -> dict[str, Any]:
-    """The small preset with the default element types: float32, where there is one."""
+    """Return the small preset with the default element types: float32 if possible."""
     return op.complete(op.preset("small"))
 
 
@@ -136,7 +136,7 @@ def test_data_lies_in_its_domain_and_is_not_constant(op: Operator, backend_name:
             spec, values = specs[name], live.to_numpy(tensor)
             assert str(tensor.dtype).removeprefix("torch.") == spec.dtype
             assert values.shape == spec.shape
-            known = values[~np.isnan(values)]  # which only an operator that is about them makes
+            known = values[~np.isnan(values)]  # only operators about NaN make them
             assert known.size == values.size or "nan" in op.name
             assert known.min() >= spec.low
             assert known.max() <= (spec.high if is_float(spec.dtype) else spec.high - 1)
@@ -229,7 +229,7 @@ def test_twice_the_element_size_is_twice_the_bytes(op: Operator) -> None:
 
 @every_operator
 def test_the_reference_is_finite_float64_and_leaves_its_inputs_alone(op: Operator, numpy_cpu: Any) -> None:
-    """Whole numbers and truth values where that is what it computes."""
+    """Integers and bool are allowed if the operator computes them."""
     for params in with_dtypes(op, "small", backend("numpy-cpu").dtypes):
         inputs = reference_inputs(op, params, numpy_cpu)
         before = {name: array.copy() for name, array in inputs.items()}
@@ -278,7 +278,7 @@ def test_a_backward_phase_exists_exactly_for_floats(op: Operator) -> None:
 
 
 def in_child(code: str) -> Any:
-    """What a fresh interpreter prints as JSON."""
+    """Return what a fresh interpreter prints as JSON."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -300,7 +300,7 @@ def test_the_catalogue_imports_no_framework() -> None:
 
 
 def test_references_and_numpy_need_no_framework() -> None:
-    """Where none is installed, the NumPy implementations and every reference still run."""
+    """Without any framework, the NumPy implementations and every reference still run."""
     checked = in_child(
         "import json, sys\n"
         f"sys.modules.update(dict.fromkeys({FRAMEWORKS}))\n"  # None in sys.modules: importing it fails

@@ -69,7 +69,7 @@ def test_only_training_changes_the_running_statistics(framework: str, training: 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_statistics_of_a_thousand_steps_are_those_of_the_batch(framework: str, request: Any) -> None:
-    """A launch is timed many times: what it changes has to settle."""
+    """A launch is timed many times, so values that it changes have to converge."""
     live = request.getfixturevalue(f"{framework}_cpu")
     params = BATCH_NORM.complete({"shape": [5, 3, 7]})
     inputs = {name: live.tensor(spec, i) for i, (name, spec) in enumerate(BATCH_NORM.inputs(params).items())}

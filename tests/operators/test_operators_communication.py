@@ -1,4 +1,4 @@
-"""Operators of several ranks: what they count, what they refuse, what is due on each rank; then in real worlds."""
+"""Operators of several ranks: costs, refused parameters, outputs of each rank; then with real processes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ WORLDS = (1, 2, 3, 4)
 
 
 def params(name: str, **given: Any) -> dict[str, Any]:
-    """The small preset with these; rules are kept."""
+    """Return the small preset with these parameters, after checking the rules."""
     found = operator(name).complete({**operator(name).preset("small"), **given})
     operator(name).check_rules(found)
     return found
 
 
-# What is counted: nccl-tests' S and factors, and transfers
+# Costs: nccl-tests' sizes and factors, and transfers
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_barrier_moves_nothing() -> None:
     assert (cost.bytes_moved, cost.traffic) == (0, None)
 
 
-# What is refused
+# Refused parameters
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_numbers_that_double_with_every_call_have_an_end() -> None:
 @pytest.mark.parametrize("op", ["sum", "max", "min"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32"])
 def test_a_rank_that_is_missing_is_found_whatever_their_number(dtype: str, op: str, ranks: int) -> None:
-    """Sums of many 16-bit numbers are rounded by more than one of them: only whole numbers tell."""
+    """The rounding of a sum of many 16-bit numbers exceeds one of them: only integers show a missing rank."""
     given = params("all_reduce", size=4096, dtype=dtype, op=op, ranks=ranks)
     spec = operator("all_reduce").inputs(given)["x"]
     drawn = [np.random.default_rng(seed) for seed in range(ranks)]
@@ -212,14 +212,14 @@ def test_a_rank_that_is_missing_is_found_whatever_their_number(dtype: str, op: s
     )
     relative, typical = operator("all_reduce").tolerance.bounds(dtype, given)
     compare([right], [right], relative, typical=typical)
-    if not np.array_equal(right, wrong):  # the largest of many may well be another rank's
+    if not np.array_equal(right, wrong):  # the largest of many may be another rank's
         with pytest.raises(WrongResult):
             compare([wrong], [right], relative, typical=typical)
     assert op != "sum" or not np.array_equal(right, wrong)
 
 
 def test_a_copy_to_oneself_is_begun_and_waited_for_like_any_other() -> None:
-    """Ranks that look on would else make more steps than the one that copies."""
+    """Otherwise idle ranks would make more steps than the one that copies."""
     torch = pytest.importorskip("torch")
     given = params("p2p", src=0, dst=0, asynchronous=True, ranks=2)
     build = operator("p2p").implementations[0].build
@@ -227,7 +227,7 @@ def test_a_copy_to_oneself_is_begun_and_waited_for_like_any_other() -> None:
     assert all(form.finish is not None for form in forms)
 
 
-# What is due, by hand
+# Outputs by hand
 
 
 def due(name: str, rank: int, arrays: list[Any], **given: Any) -> list[Any]:
@@ -310,7 +310,7 @@ def test_a_token_goes_to_different_experts_each_place_once(imbalance: float) -> 
 
 
 def test_what_was_dispatched_comes_back_as_the_sum_of_its_weights() -> None:
-    """Experts that change nothing: each token gets itself, times the sum of its weights."""
+    """With experts that change nothing, each token gets itself times the sum of its weights."""
     p = {**moe(imbalance=0.5), "dtype": "float32"}
     tokens = [np.arange(12.0).reshape(6, 2) + 100 * rank for rank in range(2)]
     weights = [np.linspace(0.1, 1.0, 12).reshape(6, 2) * (rank + 1) for rank in range(2)]
@@ -340,12 +340,12 @@ def test_an_operator_of_several_ranks_says_what_it_is(op: Any) -> None:
         )
 
 
-# In real worlds
+# With real processes
 
 
 @pytest.fixture(scope="module")
 def worlds() -> dict[int, list[dict[str, Any]]]:
-    """Every rank's verdicts, by the number of ranks: a world of each size is started once."""
+    """Return every rank's verdicts by the number of ranks; the processes of each size start once."""
     script = Path(__file__).with_name("worlds.py")
     found = {}
     for ranks in WORLDS:
@@ -371,8 +371,8 @@ def test_every_operator_and_every_option_is_tried() -> None:
 @pytest.mark.parametrize("kind", ["right", "repeated", "wrong", "waited"])
 @pytest.mark.parametrize("name", sorted(OPTIONS))
 def test_in_a_world(name: str, kind: str, ranks: int, worlds: dict[int, list[dict[str, Any]]]) -> None:
-    """right: what is due is there on every rank; repeated: also after many calls, and finite on the way; wrong: what
-    was spoiled is found; waited: nobody leaves before all have come."""
+    """right: outputs are right on every rank. repeated: also after many calls, and finite meanwhile. wrong: spoiled
+    outputs are found. waited: no rank leaves before all have arrived."""
     about = [verdict for verdict in worlds[ranks] if verdict["kind"] == kind and verdict["op"] == name]
     if not about:
         alone = ranks == 1 and name in ("incast", "multicast", "p2p")
@@ -384,7 +384,7 @@ def test_in_a_world(name: str, kind: str, ranks: int, worlds: dict[int, list[dic
 
 
 NEVER = {("repeated", "barrier"), ("repeated", "all_gather_object"), ("repeated", "broadcast_object")}
-"""They have no element type that could overflow."""
+"""Operators without an element type that could overflow."""
 
 
 @pytest.mark.parametrize("ranks", [n for n in WORLDS if n > 1])

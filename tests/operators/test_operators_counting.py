@@ -32,7 +32,7 @@ def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost) -> Non
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dtype", ["float32", "bool", "int8"])
 def test_about_half_of_the_answers_are_yes(op: Operator, axis: int, dtype: str, torch_cpu: Any) -> None:
-    """A result that is always the same could be guessed, and a search would end at its first element."""
+    """A constant result could be guessed, and a search would end at its first element."""
     params = op.complete({"shape": [300, 400], "axis": axis, "dtype": dtype})
     x = torch_cpu.to_numpy(torch_cpu.tensor(op.inputs(params)["x"], 0))
     assert set(np.unique(x).tolist()) == {0, 1}

@@ -15,7 +15,7 @@ from opmark.schema import Cost
 
 
 def _by_alignments(log_probs: Any, targets: list[int]) -> float:
-    """Minus the logarithm of the sum over every sequence of classes that reads as the targets."""
+    """Return minus the logarithm of the sum over every sequence of classes that collapses to the targets."""
     steps, classes = log_probs.shape
     total = 0.0
     for path in product(range(classes), repeat=steps):

@@ -21,7 +21,7 @@ def _matrices(op: Operator, live: Any, **given: Any) -> Any:
 @pytest.mark.parametrize("m", [1, 4, 9, 32])
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_formulas_are_whole_numbers(m: int, n: int) -> None:
-    """Their division loses nothing where the sum is whole, and rounds what is left of the leading terms."""
+    """Integer division loses nothing if the sum divides, and rounds the leading terms otherwise."""
     x = Fraction(n)
     assert geqrf(m, n) == 2 * m * x**2 - 2 * x**3 / 3 + m * x + x**2 + 14 * x / 3
     assert orgqr(m, n) == 2 * m * x**2 - 2 * x**3 / 3 + 2 * x**2 - m * x - 4 * x / 3
@@ -58,7 +58,7 @@ def test_a_matrix_is_lower_triangle_times_orthogonal_rows(numpy_cpu: Any) -> Non
     ("op", "given"), [(SVDVALS, {"m": 9, "n": 6}), (EIGVALSH, {"n": 6}), (SVDVALS, {"m": 1, "n": 1})]
 )
 def test_values_that_are_looked_for_are_well_apart(op: Operator, given: dict[str, int], numpy_cpu: Any) -> None:
-    """Between 1 and 3, with a gap of at least 0.6 of the even one: of equal values there is no derivative."""
+    """They lie between 1 and 3, with gaps of at least 0.6 of even spacing: equal values have no derivative."""
     values = np.sort(op.reference({}, a=_matrices(op, numpy_cpu, batch=5, **given)), axis=-1)
     assert (values > 0.999).all()
     assert (values < 3).all()
@@ -66,7 +66,7 @@ def test_values_that_are_looked_for_are_well_apart(op: Operator, given: dict[str
 
 
 def test_other_data_has_other_values(numpy_cpu: Any) -> None:
-    """Or a result that was remembered could not be told from one that was computed."""
+    """Otherwise a cached result could not be told from a computed one."""
     spec = EIGVALSH.inputs(EIGVALSH.complete({"n": 6}))["a"]
     one, other = (EIGVALSH.reference({}, a=numpy_cpu.tensor(spec, seed)) for seed in (0, 1))
     assert np.abs(one - other).max() > 0.01

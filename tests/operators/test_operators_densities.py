@@ -67,7 +67,7 @@ def test_counts_and_edges_have_no_gradient_but_parameters_do(op: Operator) -> No
 def test_cost_by_hand() -> None:
     op = BY_NAME["normal"]
     params = {"distributions": 2, "points": 5, "log": True, "dtype": "float32"}
-    # Of each of 10 points: difference, quotient, square, half and two differences; of each of 2 distributions: a
+    # For each of 10 points: difference, quotient, square, half and two differences; for each of 2 distributions: a
     # logarithm and a sum. 10 points and 2 x 2 parameters are read.
     assert op.cost(params) == Cost(6 * 10 + 2 * 2, 14 * 4, 10 * 4)
     assert op.cost({**params, "log": False}).flops == 6 * 10 + 2 * 2 + 10

@@ -1,4 +1,4 @@
-"""Values that are drawn: what chance explains passes, what it does not is found."""
+"""Random values: deviations that chance explains pass, others are found."""
 
 from __future__ import annotations
 

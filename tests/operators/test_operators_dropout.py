@@ -1,4 +1,4 @@
-"""Dropout: what is dropped, how much of it, and what becomes of the rest."""
+"""Dropout: dropped elements, their share, and the kept elements."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_channel_is_dropped_as_a_whole() -> None:
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.8])
 def test_alpha_dropout_keeps_mean_and_variance(p: float) -> None:
-    """Of values with mean 0 and variance 1."""
+    """The values have mean 0 and variance 1."""
     x = np.random.default_rng(0).normal(size=(1000, 500))
     op = BY_NAME["alpha_dropout"]
     params = op.complete({"shape": [1000, 500], "p": p, "dtype": "float64"})

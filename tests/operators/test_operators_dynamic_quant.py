@@ -48,7 +48,7 @@ def _outputs(op: Operator, params: dict[str, Any], live: Any, framework: str) ->
 @every_operator
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_rows_differ_and_the_largest_of_each_is_127(op: Operator, framework: str, request: Any) -> None:
-    """What is rounded is the input, not the factors: rows of a constant are a known mistake."""
+    """The input is rounded, not the factors: constant rows are a known mistake."""
     live = request.getfixturevalue(f"{framework}_cpu")
     (numbers, scale), _ = _outputs(op, op.complete(_given(op)), live, framework)
     assert (np.abs(numbers.astype(int)).max(axis=-1) == 127).all()

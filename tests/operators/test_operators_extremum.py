@@ -77,7 +77,7 @@ def test_an_index_beyond_the_row_points_at_nothing(index: int) -> None:
 
 
 def test_the_second_largest_is_found_wrong_even_where_it_is_close(torch_cpu: Any) -> None:
-    """In bfloat16 it is within the rounding error of a sum, but nothing is rounded here."""
+    """In bfloat16 the difference is within the rounding error of a sum, but nothing is rounded here."""
     second = Implementation("torch", lambda p, x: lambda: torch.topk(x, 2).indices[..., 1])
     params = ARGMAX.complete({"shape": [4, 100], "dtype": "bfloat16"})
     task = Task(Case.of("argmax", params, "forward"), "torch-cpu", "", Settings(1, "quick", EFFORTS["quick"]))

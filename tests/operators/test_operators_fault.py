@@ -1,4 +1,4 @@
-"""Each fault does what it says: nothing else, and nothing less."""
+"""Each fault does exactly what it says."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_hang_does_not_come_back() -> None:
 
 
 def test_every_fault_can_be_chosen_and_none_is_the_default() -> None:
-    """A drill is asked for by name: no sweep over the catalogue may crash by accident."""
+    """A drill runs only by name: no sweep over the catalogue may crash by accident."""
     kind = FAULT.param("kind")
     assert kind.choices == tuple(FAULTS)
     assert kind.required

@@ -1,4 +1,4 @@
-"""The drill of several ranks: the rank that was named fails as it was told to, and no other."""
+"""The drill of several ranks: only the named rank fails, in the chosen way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 
 
 def build(kind: str, rank: int = 1, first: int = 0, **given: Any) -> Exchange:
-    """On rank 1 of a group of two, which is never asked to communicate."""
+    """Build on rank 1 of a group of two, without communicating."""
     params = OP.complete({"kind": kind, "size": 64, "ranks": 4, "group": 2, "rank": rank, **given})
     OP.check_rules(params)
     built: Exchange = OP.implementations[0].build(params, Peers(1, 2, first), x=torch.ones(16))
@@ -28,7 +28,7 @@ def build(kind: str, rank: int = 1, first: int = 0, **given: Any) -> Exchange:
 
 
 class Communicates(Exception):
-    """Instead of waiting for nobody."""
+    """Raised instead of communicating."""
 
 
 @pytest.fixture(autouse=True)

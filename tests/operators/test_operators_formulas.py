@@ -50,7 +50,7 @@ def test_a_formula_keeps_the_type_of_its_input(name: str) -> None:
 
 
 def test_a_softmax_of_many_16_bit_values_adds_up_to_one() -> None:
-    """Added up in float16, exponentials would stop to count at 2048."""
+    """In float16, a sum of exponentials would stop growing at 2048."""
     assert formulas.softmax(np.zeros(2**14, np.float16)).astype(float).sum() == 1
 
 

@@ -49,7 +49,7 @@ def test_the_reference_normalises_as_torch_does(op: Operator, torch_cpu: Any) ->
 
 
 def test_what_is_folded_is_the_same_for_every_seed_and_x_is_not(torch_cpu: Any) -> None:
-    """The launch keeps folded weights, which other data in the same tensors would not reach."""
+    """The launch keeps folded weights, which other data in the same tensors would not change."""
     (_, one), (_, other) = made(CONV_BN, torch_cpu, 0), made(CONV_BN, torch_cpu, 1)
     same = {name for name in one if torch.equal(one[name], other[name])}
     assert same == {"weight", "gamma", "beta", "mean", "var"}

@@ -1,4 +1,4 @@
-"""softmax_dropout, bias_dropout_add: what can be seen of results that are drawn."""
+"""softmax_dropout, bias_dropout_add: checks of random results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def inputs(op: Operator) -> dict[str, Any]:
 
 
 def drawn(op: Operator, p: float, values: Any = None) -> Any:
-    """A result that drops elements with probability p, as by hand."""
+    """Return a result that drops elements with probability p."""
     params = op.complete({"shape": [64, 65], "p": 0.25})
     kept = op.reference(params, **inputs(op))[0] if values is None else values
     dropped = np.random.default_rng(1).random(X.shape) < p

@@ -100,7 +100,7 @@ def test_a_longer_sum_may_be_further_off() -> None:
 
 
 def test_a_single_result_that_happens_to_be_near_zero_is_not_called_wrong(torch_cpu: Any) -> None:
-    """Its rounding errors are those of the terms that cancelled, not of what is left of them."""
+    """Its rounding errors are those of the terms that cancelled, not of their small sum."""
     params = MATMUL.complete({"M": 1, "N": 1, "K": 4096})
     (implementation,) = MATMUL.implementations_for("torch")
     for seed in range(100):

@@ -56,7 +56,7 @@ def test_the_size_of_the_table_costs_nothing_to_look_up() -> None:
 
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
 def test_indices_and_results_take_the_bytes_that_torch_gives_them(op: Operator, torch_cpu: Any) -> None:
-    """What is picked is read and written; of the inputs, all indices are read in full and nothing else."""
+    """Picked elements are read and written; beside them only the indices are read, in full."""
     params = op.complete({**op.preset("small"), "dtype": "float16"})
     tensors = {name: torch_cpu.tensor(spec, i) for i, (name, spec) in enumerate(op.inputs(params).items())}
     (implementation,) = op.implementations_for("torch")
@@ -96,7 +96,7 @@ def test_results_by_hand(op: Operator, given: dict[str, Any], index: Any, expect
 
 
 def test_the_index_of_rows_is_expanded_and_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is timed would be other work with an index an element: 8 bytes each, and no run of a row in one piece."""
+    """One index per element would be other work: 8 bytes each, and rows would not be read as a whole."""
     called: list[torch.Tensor] = []
     gather = torch.Tensor.gather
     monkeypatch.setattr(torch.Tensor, "gather", lambda x, dim, index: called.append(index) or gather(x, dim, index))

@@ -1,4 +1,4 @@
-"""Operators that write over x: they do, they return it, and doing it again and again keeps it finite."""
+"""Operators that write over x: they do so, return it, and keep it finite in repeated calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opmark.registry import backend, operator
 from opmark.schema import Cost, Operator
 
 BY_NAME = {op.name: op for op in OPERATORS}
-# Below this the numbers of float16 lose digits, and processors take their time.
+# Smallest normal number of float16; smaller ones lose digits and are slow.
 NORMAL = 2.0**-14
 
 every_operator = pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
@@ -26,7 +26,7 @@ ELSEWHERE = {
 
 
 def launched(op: Operator, live: Any, framework: str, dtype: str) -> tuple[Any, Any]:
-    """x, and the launch over it."""
+    """Return x and the launch over it."""
     params = op.complete({"shape": [5, 7], "dtype": dtype})
     inputs = {name: live.tensor(spec, seed) for seed, (name, spec) in enumerate(op.inputs(params).items())}
     (implementation,) = op.implementations_for(framework)

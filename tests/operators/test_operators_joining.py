@@ -47,6 +47,6 @@ def test_the_last_chunk_is_what_is_left() -> None:
 
 
 def test_there_may_be_fewer_chunks_than_parts() -> None:
-    """As torch cuts five places for four: by twos, which gives three."""
+    """Torch splits five places into four chunks by twos, which gives three."""
     params = CHUNK.complete({"shape": [5], "parts": 4, "axis": 0})
     assert [len(part) for part in CHUNK.reference(params, x=np.arange(5.0))] == [2, 2, 1]

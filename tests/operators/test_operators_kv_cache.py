@@ -1,4 +1,4 @@
-"""store_kv_cache: new tokens in their places, nothing else touched, and only that counted."""
+"""store_kv_cache: new tokens in their places, nothing else changed, and only that counted."""
 
 from __future__ import annotations
 

@@ -51,17 +51,17 @@ def test_cost_by_hand(op: Operator, given: dict[str, Any], forward: Cost, backwa
 
 @sizes
 def test_factors_take_as_many_operations_as_the_textbook_s_loops(n: int) -> None:
-    """Of Gauss: a quotient for each row below, a product and a difference for each element right of it."""
+    """Gauss: a quotient for each row below, a product and a difference for each element right of it."""
     gauss = sum((n - 1 - k) + 2 * (n - 1 - k) ** 2 for k in range(n))
     assert linalg.getrf(n) == gauss
-    # Of Cholesky: a root, quotients below it, a product and a difference for each element of the triangle that is left.
+    # Cholesky: a root, quotients below it, a product and a difference for each element of the triangle that is left.
     cholesky = sum(1 + (n - 1 - k) + (n - 1 - k) * (n - k) for k in range(n))
     assert linalg.potrf(n) == cholesky
 
 
 @sizes
 def test_formulas_are_whole_numbers(n: int) -> None:
-    """Their division loses nothing."""
+    """Their integer division loses nothing."""
     x = Fraction(n)
     assert linalg.getrf(n) == 2 * x**3 / 3 - x**2 / 2 - x / 6
     assert linalg.getri(n) == 4 * x**3 / 3 - x**2 + 5 * x / 3

@@ -1,4 +1,4 @@
-"""add_rms_norm, head_rms_norm, qk_rms_norm: what is normalised, what stays, and what ranks share."""
+"""add_rms_norm, head_rms_norm, qk_rms_norm: normalised and unchanged parts, and tokens shared by ranks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_cost_of_a_sum_and_its_norm_by_hand() -> None:
 
 @pytest.mark.parametrize(("op", "given"), GIVEN[1:])
 def test_heads_that_stay_as_they_are_cost_nothing(op: Operator, given: dict[str, Any], bytes_read: Any) -> None:
-    """In place, what stays is not read, though it shows in the result: it is taken off."""
+    """In place, unchanged heads are not read, though they are in the result: they are subtracted."""
     params = op.complete(given)
     stays = 3 * 3 * 4 if op is QK_RMS_NORM else 0
     assert op.cost(params).bytes_read == bytes_read(op, params) - stays

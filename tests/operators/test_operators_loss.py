@@ -81,7 +81,7 @@ def _distance_to_kinks(values: Any) -> float:
 
 
 def test_data_keeps_away_from_kinks_and_lies_on_both_sides_of_them() -> None:
-    """At multiples of 1/4; in bfloat16 two values that differ by less than 1/64 may be one."""
+    """Kinks are at multiples of 1/4; in bfloat16 two values that differ by less than 1/64 may be equal."""
     op = BY_NAME["l1_loss"]
     specs = op.inputs(op.complete({"shape": [1000]}))
     x, target = (spec.make(np.random.default_rng(i)) for i, spec in enumerate(specs.values()) if spec.make)

@@ -23,7 +23,7 @@ both_frameworks = pytest.mark.parametrize("framework", ["numpy", "torch"])
 
 
 def _launch(op: Operator, framework: str, live: Any, **given: Any) -> tuple[dict[str, Any], Callable[[], Any]]:
-    """(inputs, launch)."""
+    """Return (inputs, launch)."""
     params = op.complete(given)
     inputs = {name: live.tensor(spec, i) for i, (name, spec) in enumerate(op.inputs(params).items())}
     (implementation,) = op.implementations_for(framework)
@@ -90,7 +90,7 @@ def test_torch_does_not_write_one_place_several_times(op: Operator, repeats: int
 def test_every_call_writes_the_same_memory_and_all_of_it(
     op: Operator, framework: str, request: pytest.FixtureRequest
 ) -> None:
-    """Memory of its own: not an input's, and nothing is left of what stood there."""
+    """It is not the memory of an input, and it is overwritten in full."""
     live = request.getfixturevalue(f"{framework}_cpu")
     inputs, launch = _launch(op, framework, live, n=1000)
     first = launch()
@@ -118,7 +118,7 @@ def test_a_call_sees_what_is_in_its_inputs_then(op: Operator, framework: str, re
 @both_operators
 @pytest.mark.parametrize("repeats", [1, 50])
 def test_a_call_of_numpy_takes_no_vector_s_worth_of_memory(op: Operator, repeats: int, numpy_cpu: Any) -> None:
-    """Rows that are all the same memory must not be copied apart: that would be another level of the caches."""
+    """Rows that share memory must not be copied: that would measure another level of the caches."""
     _, launch = _launch(op, "numpy", numpy_cpu, n=200_000, repeats=repeats)
     launch()
     tracemalloc.start()
@@ -139,7 +139,7 @@ def _seconds(launch: Callable[[], Any]) -> float:
 @both_operators
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_passes_in_one_call_are_no_slower_than_as_many_calls(op: Operator, dtype: str, numpy_cpu: Any) -> None:
-    """A pass is over a vector from its first element to its last; one element at a time would not be memory's speed."""
+    """A pass goes over a whole vector; element by element it would not reach the speed of memory."""
     passes = 40
     together, alone = (
         _launch(op, "numpy", numpy_cpu, n=30_000, repeats=repeats, dtype=dtype)[1] for repeats in (passes, 1)

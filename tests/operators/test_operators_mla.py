@@ -1,4 +1,4 @@
-"""mla_decode, mla_prefill: what is absorbed is what would have been expanded."""
+"""mla_decode, mla_prefill: absorbing the matrices equals expanding the vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What experts do to their tokens: only experts with a token are read."""
+"""Computation of experts: only experts with tokens are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""moe_gating_gemm, moe_scatter_dynamic_quant, moe_gather: there and back."""
+"""moe_gating_gemm, moe_scatter_dynamic_quant, moe_gather."""
 
 from __future__ import annotations
 

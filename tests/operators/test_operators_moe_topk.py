@@ -1,4 +1,4 @@
-"""moe_softmax_topk, group_topk: which experts, with which weights, and what of it is judged."""
+"""moe_softmax_topk, group_topk: chosen experts, their weights, and how results are compared."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_softmax_after_choosing_shares_among_the_chosen() -> None:
 
 
 def test_costs_by_hand() -> None:
-    """Weights in float32 and indices in int64 go out, whatever the scores are."""
+    """Weights are float32 and indices int64 for every type of the scores."""
     params = SOFTMAX_TOPK.complete({**SOFT, "dtype": "bfloat16"})
     assert SOFTMAX_TOPK.cost(params) == Cost(4 * 8, 2 * 8, 4 * (4 + 8))
     assert SOFTMAX_TOPK.cost({**params, "compute_mode": "post-softmax"}).flops == 4 * 4
@@ -68,7 +68,7 @@ def test_of_equal_scores_either_may_be_taken() -> None:
 
 
 def _chosen(scores: list[float], bias: list[float] | None = None, **change: Any) -> tuple[Any, Any]:
-    """Scores are what the sigmoid gives."""
+    """Choose experts by scores, which are sigmoids."""
     given = np.array([scores])
     arrays = {"logits": np.log(given / (1 - given)), "bias": np.array(bias or [0.0] * len(scores))}
     params = GROUP_TOPK.complete({**GROUPED, "dtype": "float32", **change})

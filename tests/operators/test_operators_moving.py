@@ -1,4 +1,4 @@
-"""What is called a view is one, and what is called a copy is one: in every framework, at every option."""
+"""Views are views and copies are copies, in every framework and with every option."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ODD = {
     for family in FAMILIES
     for name, cases in run_path(str(Path(__file__).parent / "odd" / f"{family}.py"))["ODD"].items()
 }
-# Of these nothing is looked at: what they return is known without the tensor.
+# Operators that do not read the tensor.
 KNOWN = ("shape_array", "size_array")
 OPERATORS = [
     op for module in (joining, padding, shaping, slicing, triangles, views) for op in module.OPERATORS
@@ -39,7 +39,7 @@ def _inputs(op: Operator, params: dict[str, Any], live: Any) -> dict[str, Any]:
 
 
 def _arrays(outputs: Any) -> list[Any]:
-    """As NumPy arrays over the same memory."""
+    """Return NumPy arrays over the same memory."""
     return [np.asarray(output) for output in (outputs if isinstance(outputs, tuple) else (outputs,))]
 
 

@@ -70,7 +70,7 @@ def test_vectors_are_as_long_as_the_last_axis(op: Operator) -> None:
 
 @pytest.mark.parametrize("op", [LAYER_NORM, RMS_NORM], ids=lambda op: op.name)
 def test_a_negative_eps_is_refused(op: Operator) -> None:
-    """The root of a negative number is not a number, in the reference too, so that any result would pass."""
+    """The root of a negative number is NaN, in the reference too, so that NaN would pass."""
     assert op.param("eps").check(0.0) == 0
     with pytest.raises(InvalidParameter, match="parameter `eps`"):
         op.param("eps").check(-1.0)

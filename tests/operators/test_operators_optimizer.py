@@ -105,7 +105,7 @@ TORCH = {
 
 @pytest.mark.parametrize("name", TORCH)
 def test_the_reference_is_the_first_step_of_torchs_optimizer(name: str) -> None:
-    """From states of zero, as torch begins."""
+    """Both start from states of zero."""
     kind, options = TORCH[name]
     weight = torch.linspace(-1, 1, 7, dtype=torch.float64).requires_grad_(True)
     weight.grad = torch.linspace(2, -1, 7, dtype=torch.float64)

@@ -30,7 +30,7 @@ def test_many_tensors_cost_as_much_as_one_of_their_size(op: Operator) -> None:
 
 @every_update
 def test_many_tensors_are_updated_as_each_alone(op: Operator, torch_cpu: Any) -> None:
-    """So does each of the ways, as the generic tests see; here the reference, which could mix them up."""
+    """The generic tests check the implementations; this one checks the reference, which could mix tensors up."""
     single = operator(op.name.removeprefix("multi_"))
     params, alone = op.complete({"count": 3, "shape": [4, 2]}), single.complete({"shape": [4, 2]})
     inputs = {n: torch_cpu.to_numpy(torch_cpu.tensor(s, i)) for i, (n, s) in enumerate(op.inputs(params).items())}

@@ -49,7 +49,7 @@ def test_what_is_around(mode: str, due: list[int]) -> None:
 
 
 def test_an_axis_goes_around_at_most_once() -> None:
-    """As much as there is, but no more: the whole axis in front of itself."""
+    """At most the whole axis may be put in front of itself."""
     PAD.check_rules(PAD.complete({"shape": [2, 3, 5], "before": [5], "after": [0], "mode": "circular"}))
     PAD.check_rules(PAD.complete({"shape": [2, 3, 5], "before": [4], "after": [4], "mode": "reflect"}))
 

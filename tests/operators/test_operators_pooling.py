@@ -18,7 +18,7 @@ BASE: dict[str, Any] = {"batch": 2, "channels": 3, "image": [7, 10]}
 
 
 def _found(name: str, params: dict[str, Any]) -> tuple[Any, Any]:
-    """What the reference and torch compute, in float64."""
+    """Return what the reference and torch compute in float64."""
     op = operator(name)
     generator = np.random.default_rng(0)
     arrays = {name: generator.uniform(spec.low, spec.high, spec.shape) for name, spec in op.inputs(params).items()}

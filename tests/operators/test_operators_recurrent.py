@@ -18,7 +18,7 @@ from opmark.schema import Cost, Operator
 TINY: dict[str, Any] = {"seq_len": 3, "batch": 2, "input_size": 5, "hidden_size": 4, "dtype": "float64"}
 STEP = {name: TINY[name] for name in ("batch", "input_size", "hidden_size", "dtype")}
 DEEP = {**TINY, "layers": 2, "bidirectional": True}
-# Gates, states, flops a unit forwards and backwards.
+# Gates, states, flops per unit forwards and backwards.
 KINDS = {"rnn": (1, 1, 4, 5), "lstm": (4, 2, 27, 27), "gru": (3, 1, 20, 22)}
 every_kind = pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
 
@@ -68,7 +68,7 @@ def test_two_layers_in_both_directions_cost_what_their_matrices_say(op: Operator
 @pytest.mark.parametrize("given", [TINY, DEEP], ids=["one", "deep"])
 @pytest.mark.parametrize("op", [RNN_LAYERS, GRU_LAYERS], ids=lambda op: op.name)
 def test_products_are_counted_as_torch_counts_them(op: Operator, given: dict[str, Any]) -> None:
-    """lstm is one kernel on some processors, in which torch counts nothing."""
+    """On some processors lstm is one kernel, for which torch counts nothing."""
     params = op.complete(given)
     inputs = {name: torch.from_numpy(array) for name, array in make(op, params).items()}
     launch = op.implementations_for("torch")[0].build(params, **inputs)
@@ -83,7 +83,7 @@ def test_products_are_counted_as_torch_counts_them(op: Operator, given: dict[str
     ("op", "module"), [(RNN_LAYERS, torch.nn.RNN), (LSTM_LAYERS, torch.nn.LSTM), (GRU_LAYERS, torch.nn.GRU)]
 )
 def test_the_vector_of_weights_holds_matrices_first_and_then_biases(op: Operator, module: Any, given: Any) -> None:
-    """As a module of torch has them, by their names."""
+    """The order is that of a torch module's parameters."""
     params = op.complete(given)
     layers, both = params["layers"], params["bidirectional"]
     network = module(5, 4, layers, bidirectional=both, dtype=torch.float64)
@@ -114,7 +114,7 @@ def test_a_layer_is_a_cell_step_by_step(cell: Operator, layers: Operator) -> Non
 
 
 def test_units_with_relu_are_on_or_off_whatever_comes_in() -> None:
-    """A difference of the reference tells the gradient only where no argument lies next to zero."""
+    """A finite difference of the reference gives the gradient only if no argument is near zero."""
     params = RNN_LAYERS.complete({**DEEP, "seq_len": 50, "input_size": 500, "nonlinearity": "relu"})
     output, _ = RNN_LAYERS.reference(params, **make(RNN_LAYERS, params))
     on = output > 0

@@ -32,7 +32,7 @@ def test_regions_lie_in_their_images(numpy_cpu: Any) -> None:
 
 
 def test_a_region_is_pooled_as_an_image_of_its_own() -> None:
-    """Regions of any size: an adaptive pool of what is cut out."""
+    """The result is an adaptive pool of the region, for regions of any size."""
     params = ROI_POOLING.complete({**GIVEN, "regions": 3, "dtype": "float64"})
     x = torch.rand(3, 2, 9, 11, dtype=torch.float64)
     rois = np.array([[0, 1, 2, 5, 8], [2, 6, 0, 10, 6], [1, 0, 1, 4, 7]])
@@ -47,7 +47,7 @@ def test_a_region_is_pooled_as_an_image_of_its_own() -> None:
 
 
 def test_samples_of_a_slope_have_the_values_of_their_positions() -> None:
-    """Of an image that grows by one a column, the mean of a bin is the position of its middle."""
+    """In an image that grows by one per column, the mean of a bin is the position of its middle."""
     params = ROI_ALIGN.complete({**GIVEN, "batch": 1, "regions": 1, "dtype": "float64"})
     x = np.broadcast_to(np.arange(11.0), (1, 2, 9, 11))
     found = ROI_ALIGN.reference(params, x=x, rois=np.array([[0, 2.3, 1.0, 7.3, 8.0]]))

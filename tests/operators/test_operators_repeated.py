@@ -1,4 +1,4 @@
-"""Large tensors out of a block of values."""
+"""Large tensors made by repeating a block of values."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_a_constant_image_stays_constant(name: str) -> None:
     [("nearest", 0, 1), ("bilinear", 2 * 4, 2 * 4), ("bicubic", 2 * 16, 2 * 16)],
 )
 def test_cost_by_hand(name: str, flops: int, backward: int) -> None:
-    """2 x 3 images of 5 x 7, from so many neighbours each."""
+    """2 x 3 images of 5 x 7; each pixel comes from several neighbours."""
     op = operator(f"upsample_{name}2d")
     params = op.complete({**GIVEN, "out": [10, 14]})
     inputs, outputs = 6 * 35, 6 * 140
@@ -65,7 +65,7 @@ def test_cost_by_hand(name: str, flops: int, backward: int) -> None:
 
 @pytest.mark.parametrize(("dtype", "grows"), [("float32", True), ("float16", False)])
 def test_large_images_are_judged_by_how_well_positions_are_known(dtype: str, grows: bool) -> None:
-    """They have the digits of a float32: those that a 16-bit type does not show do not matter to it."""
+    """Positions have the precision of float32, whose errors matter less to a 16-bit type."""
     op = operator("upsample_linear1d")
     sizes = [{**GIVEN, "image": [n], "out": [n], "dtype": dtype} for n in (10, 1000)]
     small, large = (op.tolerance.bounds(dtype, op.complete(size))[1] for size in sizes)

@@ -1,4 +1,4 @@
-"""rotary_embedding: a rotation, by the position, of the part of a head that it is for."""
+"""rotary_embedding: a rotation of a part of each head by its position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounding: which whole number it is."""
+"""Rounding to integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which token goes to which expert: loads that are known beforehand, and data that keeps to them."""
+"""Routing of tokens to experts: loads that follow from the parameters, and data that agrees with them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def _values(law: Law, **changed: float) -> list[float]:
 
 
 def _observed(op: Operator, values: Any, **given: Any) -> bool:
-    """Whether the values pass for drawn ones."""
+    """Return whether the values pass as drawn from the distribution."""
     params = op.complete({"shape": list(values.shape), **given})
     try:
         found = op.observe(params, values) if op.observe else None
@@ -32,7 +32,7 @@ def _observed(op: Operator, values: Any, **given: Any) -> bool:
     return np.array_equal(found, op.reference(params))
 
 
-MOMENTS = {  # mean and variance by textbook, for the defaults
+MOMENTS = {  # textbook mean and variance for the defaults
     "uniform": (1 / 2, 1 / 12),
     "normal": (0, 1),
     "exponential": (1, 1),
@@ -57,7 +57,7 @@ def test_mean_and_variance_are_those_of_the_textbook(law: Law, framework: str) -
 @every_law
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_wrong_parameter_is_found(law: Law, index: int) -> None:
-    """A fifth more of it, or of the spread where it is zero."""
+    """The parameter is a fifth larger, or by a fifth of the spread if it is zero."""
     if index >= len(law.arguments):
         pytest.skip("it has one parameter")
     op = BY_NAME[f"random_{law.name}"]
@@ -88,7 +88,7 @@ def test_counts_are_whole_numbers() -> None:
 
 
 def test_each_of_several_distributions_is_looked_at() -> None:
-    """Values that fit all of them together, but none of them alone."""
+    """The values fit all distributions together, but none of them alone."""
     op = BY_NAME["sample_normal"]
     params = op.complete({"distributions": 2, "draws": 5000})
     tensors = {"mean": np.array([-1.0, 1.0]), "std": np.array([0.5, 0.5])}

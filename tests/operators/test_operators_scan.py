@@ -47,7 +47,7 @@ def test_the_reference_is_that_of_torch(op: Operator, axis: int) -> None:
 
 @pytest.mark.parametrize("op", [CUMMAX, CUMMIN], ids=lambda op: op.name)
 def test_numpy_finds_the_same_places_as_torch(op: Operator) -> None:
-    x = np.round(X * 2)  # with many that are equal
+    x = np.round(X * 2)  # with many equal values
     params = op.complete({"shape": list(x.shape), "axis": 2, "dtype": "float64"})
     (implementation,) = op.implementations_for("numpy")
     due = getattr(torch, op.name)(torch.from_numpy(x), dim=2)

@@ -1,4 +1,4 @@
-"""Putting elements and rows by index."""
+"""Writing elements and rows by index."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _arrays(op: Operator, params: dict[str, Any], live: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("op", [SCATTER, SCATTER_INPLACE], ids=lambda op: op.name)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_no_place_is_put_twice(op: Operator, axis: int, torch_cpu: Any) -> None:
-    """Of two elements at one place either may stay: the result would be anybody's guess."""
+    """Of two elements at one place either may win, so the result would be undefined."""
     index = _arrays(op, op.complete({"shape": [6, 7, 5], "axis": axis, "length": 4}), torch_cpu)["index"]
     ordered = np.sort(index, axis=axis)
     assert (np.diff(ordered, axis=axis) > 0).all()

@@ -63,7 +63,7 @@ test_the_names_of_other_systems_are_found = names_found(ALIASES)
 
 
 def test_the_order_that_other_systems_measure_by_default_is_refused_with_its_reason() -> None:
-    """Transposing by the axes (0, 1) leaves everything where it is."""
+    """Transposing by the axes (0, 1) moves nothing."""
     with pytest.raises(InvalidParameter, match="change the order"):
         TRANSPOSE.check_rules(TRANSPOSE.complete({"shape": [1024, 1024], "axes": [0, 1]}))
 

@@ -60,7 +60,7 @@ def _verify_topk(live: Any, phase: Any, implementation: Implementation, dtype: s
 
 
 def _topk_with(change: Any) -> Implementation:
-    """torch.topk whose result is changed."""
+    """Return torch.topk with a changed result."""
 
     def build(p: Any, x: Any) -> Any:
         return lambda: change(*torch.topk(x, p["k"], largest=p["largest"]))
@@ -153,7 +153,7 @@ def test_an_axis_that_does_not_exist_is_refused(op: Operator) -> None:
 
 
 def test_an_element_that_is_named_twice_is_not_sorted() -> None:
-    """Of equal elements, too: what the indices point at is then the same."""
+    """This also holds for equal elements, where the values at the indices are the same."""
     x = np.array([1.0, 1.0, 2.0])
     params = ARGSORT.complete({"shape": [3]})
     np.testing.assert_array_equal(ARGSORT.observe(params, np.array([1, 0, 2]), x=x), x)
@@ -169,7 +169,7 @@ def test_the_reference_of_sort_is_that_of_torch(descending: bool) -> None:
 
 
 def test_whole_numbers_are_found_too() -> None:
-    """The smallest one has no negative in its type: NumPy must not sort by the negated values."""
+    """The smallest integer has no negative in its type, so NumPy must not sort negated values."""
     x = np.array([[-(2**31), 5, 2**31 - 1]], np.int32)
     params = TOPK.complete({"shape": [1, 3], "k": 3, "dtype": "int32"})
     (implementation,) = TOPK.implementations_for("numpy")

@@ -17,7 +17,7 @@ from opmark.schema import Cost, Operator
 BY_NAME = {op.name: op for op in OPERATORS}
 SIX = {"shape": [2, 3]}
 
-# Values that can be looked up.
+# Known values.
 KNOWN = [
     ("abs", -2.5, 2.5), ("negative", 2.5, -2.5), ("sign", -2.5, -1), ("sign", 0, 0), ("identity", 2.5, 2.5),
     ("reciprocal", 4, 0.25), ("square", -3, 9), ("sqrt", 9, 3), ("rsqrt", 16, 0.25), ("cbrt", -27, -3),
@@ -50,7 +50,7 @@ COSTS = [
     ("sign", "float32", Cost(0, 24, 24), None),
 ]
 
-# Of MXNet's opperf, of ByteMicroPerf, of DL Operator Benchmarks, of PyTorch.
+# Names of MXNet's opperf, ByteMicroPerf, DL Operator Benchmarks and PyTorch.
 ELSEWHERE = [
     "abs", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "BlockGrad", "cbrt", "cos", "cosh",
     "degrees", "erf", "erfinv", "exp", "expm1", "gamma", "gammaln", "identity", "log", "log10", "log1p", "log2",
@@ -102,7 +102,7 @@ def test_whole_results_stay_in_the_smallest_type(op: Operator) -> None:
 
 @pytest.mark.parametrize("name", ["abs", "negative", "sign", "square"])
 def test_whole_numbers_are_negative_too(name: str) -> None:
-    """A function that keeps its input as it is would pass otherwise."""
+    """Otherwise a function that returns its input would pass."""
     spec = BY_NAME[name].inputs(BY_NAME[name].complete({**SIX, "dtype": "int8"}))["x"]
     assert spec.low < 0 < spec.high
 

@@ -35,7 +35,7 @@ def _start(part: int, limit: str | None) -> subprocess.Popen[str]:
 
 
 def _run(limit: str | None) -> list[tuple[int, str, str]]:
-    """(exit code, output, errors) of each part."""
+    """Return (exit code, output, errors) of each part."""
     with ThreadPoolExecutor(PARTS) as pool:
         started = [_start(part, limit) for part in range(PARTS)]
         ended = list(pool.map(lambda process: process.communicate(timeout=560), started))
@@ -44,7 +44,7 @@ def _run(limit: str | None) -> list[tuple[int, str, str]]:
 
 @pytest.fixture(scope="module")
 def verdicts() -> Verdicts:
-    """Every verdict by kind; taken in processes of their own, with the mildest limit under which they survive."""
+    """Return all verdicts by kind, from separate processes under the mildest limit that they survive."""
     for limit in (None, *LIMITS):
         parts = _run(limit)
         if all(code != -signal.SIGILL for code, _, _ in parts):
@@ -99,7 +99,7 @@ WRONG = [
 
 @pytest.mark.parametrize("key", WRONG, ids=lambda key: "-".join(key))
 def test_a_wrong_result_is_found_wrong(key: tuple[str, ...], verdicts: Verdicts) -> None:
-    """Spoiled in ways that change it at all."""
+    """Results are spoiled in ways that change them."""
     about = [verdict for verdict in verdicts["wrong"].get(key, []) if verdict["outcome"] != "Unchanged"]
     assert about
     missed = [

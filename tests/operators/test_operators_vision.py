@@ -30,7 +30,7 @@ def _pixels(grid: Any, corners: bool) -> tuple[Any, Any]:
 
 @every_convention
 def test_no_point_lies_next_to_a_pixel(corners: bool, numpy_cpu: Any) -> None:
-    """Where the slope of the result changes, no difference of the reference could tell the gradient."""
+    """Where the derivative changes, a finite difference of the reference cannot give the gradient."""
     sample = GRID_SAMPLE.complete({**GIVEN, "align_corners": corners})
     moved = SPATIAL_TRANSFORMER.complete({**GIVEN, "align_corners": corners})
     for seed in range(5):
@@ -72,7 +72,7 @@ def test_cost_of_a_grid_by_hand() -> None:
 
 
 def test_cost_by_hand() -> None:
-    """4 images, each with 30 points of 3 channels; 12 + 3 x 8 operations a point."""
+    """4 images, each with 30 points of 3 channels; 12 + 3 x 8 operations per point."""
     params = GRID_SAMPLE.complete(GIVEN)
     image, points = 4 * 3 * 63, 4 * 30
     forward, backward = GRID_SAMPLE.cost(params), GRID_SAMPLE.backward_cost(params)

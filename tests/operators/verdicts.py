@@ -1,7 +1,7 @@
-"""Verifies implementations, right ones and sabotaged ones; one JSON line a verdict.
+"""Verify implementations, right ones and sabotaged ones; one JSON line per verdict.
 
-A script and not a test: a product in bfloat16 may take its process down where a machine does not allow an instruction
-that its processor advertises, and the variable that avoids it is read once, when the framework starts.
+It is a script and not a test: a product in bfloat16 may kill its process on a machine that traps an instruction which
+its processor advertises, and frameworks read the variable that avoids it only when they start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Tensors = Callable[[Any], Any]
 
 
 def _one_element(change: Tensors) -> Tensors:
-    """Changes the element with the largest magnitude, so that the change is never nothing."""
+    """Change the element with the largest magnitude, so that the change is never zero."""
 
     def changed(tensor: Any) -> Any:
         flat = tensor.reshape(-1).clone()
@@ -62,7 +62,7 @@ BACKWARD = {"float32": SHARP, "bfloat16": FLOAT}
 
 
 class Unchanged(Exception):
-    """What was to be spoiled is what it was before."""
+    """Spoiling the result did not change it."""
 
 
 def _spoil(spoil: Tensors, tensor: Any) -> Any:
@@ -87,7 +87,7 @@ class Sabotaged:
 
 
 def spoiled(implementation: Implementation, spoil: Tensors) -> Implementation:
-    """The same, with its first output spoiled."""
+    """Return the implementation with its first output spoiled."""
 
     def build(params: Any, **inputs: Any) -> Any:
         launch = implementation.build(params, **inputs)
@@ -103,7 +103,7 @@ def spoiled(implementation: Implementation, spoil: Tensors) -> Implementation:
 
 def judge(op: Operator, params: dict[str, Any], phase: Phase, implementation: Implementation, live: Backend,
           seed: int = 0) -> str:  # fmt: skip
-    """`ok`, or the error by name."""
+    """Return `ok`, or the name of the error."""
     settings = Settings(1, "quick", EFFORTS["quick"], seed)
     try:
         verify(Task(Case.of(op.name, params, phase), "", implementation.label, settings), op, implementation, live)
@@ -117,7 +117,7 @@ def judge(op: Operator, params: dict[str, Any], phase: Phase, implementation: Im
 
 
 def variants(op: Operator, info: BackendInfo, phase: Phase, dtype: str, *givens: Any) -> Iterator[dict[str, Any]]:
-    """Complete parameters with that element type, and with every other element type that there may be beside it."""
+    """Return complete parameters with that element type, in all combinations with other element types."""
     others = [param for param in op.params if param.kind == "dtype" and param.name != "dtype"]
     if dtype not in op.param("dtype").choices or dtype not in info.dtypes:
         return
@@ -130,7 +130,7 @@ def variants(op: Operator, info: BackendInfo, phase: Phase, dtype: str, *givens:
 
 
 def _allowed(op: Operator, params: dict[str, Any]) -> bool:
-    """Not every pair of element types goes together."""
+    """Return whether the rules allow this combination of element types."""
     try:
         op.check_rules(params)
     except InvalidParameter:
@@ -179,9 +179,9 @@ def all_wrong(name: str, operators: list[Operator]) -> Iterator[dict[str, Any]]:
 
 
 def main(part: int, parts: int) -> None:
-    """Every so-manieth operator: several of these run side by side."""
+    """Verify every n-th operator: several of these scripts run in parallel."""
     square = torch.ones(64, 64, dtype=torch.bfloat16)
-    torch.mm(square, square)  # first of all: where this dies, nothing else has been waited for
+    torch.mm(square, square)  # first of all: if this dies, no time was lost
     operators = [op for op in catalogue().values() if not (op.ranks or op.device_only)][part::parts]
     for name in BACKENDS:
         for verdict in all_right(name, operators):

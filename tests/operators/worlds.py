@@ -1,7 +1,7 @@
 """Communication between real processes: every case of every operator that several ranks compute, in one world.
 
-A script and not a test: `python worlds.py 4` starts four processes once, each goes through the same cases, and every
-rank's verdict comes out as one JSON line.
+It is a script and not a test: `python worlds.py 4` starts four processes once, each goes through the same cases and
+prints every verdict of its rank as one JSON line.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "moe_all_combine": {"imbalance": (0.0, 0.5, 1.0)},
     "fault_ranks": {"kind": ("none", "late")},
 }  # fmt: skip
-"""What else can be chosen, by operator: in float32 all of it with all else; with odd sizes and groups one by one;
-reductions with every element type."""
+"""Further options by operator: in float32 in all combinations; with odd sizes and groups one by one; reductions with
+every element type."""
 
 MOE = [
     {"num_tokens": 6, "hidden_size": 5, "num_experts": 12, "topk": 2},
@@ -69,7 +69,7 @@ def operators() -> list[Operator]:
 
 
 def cases(ranks: int) -> list[Case]:
-    """Each once, those that the rules refuse left out."""
+    """Return each case once, without those that the rules refuse."""
     found: dict[str, Case] = {}
     for op in operators():
         for given in _given(op, ranks):
@@ -109,13 +109,13 @@ class Rank:
         self.inputs: dict[str, Any] = {}
 
     def prepared(self, op: Operator, params: Params) -> tuple[Exchange, tuple[Any, ...]]:
-        """An exchange and what has to come out of it here."""
+        """Return an exchange and its expected outputs on this rank."""
         self.inputs = self._inputs(op, params, self.rank)
         built: Exchange = op.implementations[0].build(params, self._peers(params), **self.inputs)
         return built, self._due(op, params)
 
     def refilled(self, op: Operator, params: Params, exchange: Exchange) -> tuple[Any, ...]:
-        """Other data in the same tensors, and nonsense where the result belongs; what is due then."""
+        """Put other data into the same tensors and nonsense into the outputs; return the expected outputs."""
         for output in exchange.outputs():
             self.live.poison(output)
         for name, tensor in self._inputs(op, params, self.rank, variant=1).items():
@@ -152,7 +152,7 @@ class Rank:
 
 
 def right(here: Rank, op: Operator, params: Params) -> str:
-    """Called once, once more after what it needs in between, and with other data."""
+    """Check one call, a second call after restoring inputs, and a call with other data."""
     exchange, expected = here.prepared(op, params)
     if (exchange.finish is None) == bool(params.get("asynchronous")) and _communicates(here, params):
         return "something to wait for, or nothing, and it should be the other way round"
@@ -166,7 +166,7 @@ def right(here: Rank, op: Operator, params: Params) -> str:
 
 
 def _communicates(here: Rank, params: Params) -> bool:
-    """A copy within a rank is done when it returns."""
+    """Return whether the exchange communicates: a copy within a rank is done when it returns."""
     return "src" not in params or params["src"] != params["dst"]
 
 
@@ -188,7 +188,7 @@ def _spoils() -> dict[str, Callable[[Any], Any]]:
 
 
 def wrong(here: Rank, op: Operator, params: Params) -> str:
-    """`ok` where each way of spoiling what came out is found; what is left as it was does not count."""
+    """Return `ok` if every way of spoiling the outputs is found; spoiling that changes nothing does not count."""
     exchange, expected = here.prepared(op, params)
     outputs = [output.clone() for output in exchange()]
     missed = []
@@ -201,8 +201,8 @@ def wrong(here: Rank, op: Operator, params: Params) -> str:
 
 
 def repeated(here: Rank, op: Operator, params: Params) -> str:
-    """As often as it may be called: numbers stay finite, and put back they give the same result again. All ranks call
-    it as often, whatever they find, or the next case would meet messages of this one."""
+    """Call as often as allowed: numbers stay finite, and restored inputs give the same result again. All ranks call
+    equally often, whatever they find, or the next case would meet messages of this one."""
     exchange, expected = here.prepared(op, params)
     calls, finite = min(exchange.most_calls or 12, 40), True
     for _ in range(2):
@@ -218,7 +218,7 @@ def repeated(here: Rank, op: Operator, params: Params) -> str:
 
 
 def waited(here: Rank, op: Operator, params: Params) -> str:
-    """Nobody leaves a barrier before the last has come: a clock that all processes of a host share."""
+    """Check that no rank leaves a barrier before the last has arrived, by a clock that all processes share."""
     exchange, _ = here.prepared(op, params)
     if here.rank == 0:
         time.sleep(0.1)
@@ -257,7 +257,7 @@ def process(rank: int, ranks: int, ports: Any, printing: Any) -> None:
 
 
 def main(ranks: int) -> int:
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a host's own name may lead nowhere
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host's own name may not resolve
     context = multiprocessing.get_context("spawn")
     shared = context.Queue(), context.Lock()
     started = [context.Process(target=process, args=(rank, ranks, *shared)) for rank in range(ranks)]

@@ -1,4 +1,4 @@
-"""Arguments of a call, written as data: one spelling, tensors found where they go in, mistakes named."""
+"""Arguments of a call, written as data: one spelling, paths of tensors, error messages."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_there_is_one_spelling_of_a_tensor(node: Any, text: str) -> None:
 
 @pytest.mark.parametrize("high", [1234567, 50257 * 1024, 2**31 - 1, 2**40])
 def test_a_large_domain_keeps_all_its_digits(high: int) -> None:
-    """An index beyond the end of a table would be an error, or a read of what is not there."""
+    """An index beyond the end of a table would be an error, or read invalid memory."""
     ((_, spec),) = tensors([f"100 int64 0..{high}"], "args")
     assert spec.high == high
     ((_, spec),) = tensors([{"shape": [100], "dtype": "int64", "low": 0, "high": high}], "args")
@@ -158,7 +158,7 @@ def test_the_name_of_an_element_type_is_a_text(name: Any) -> None:
         canonical([{"dtype": name}])
 
 
-# What else can be said.
+# Other values.
 
 
 def test_a_value_is_exactly_that_whatever_it_looks_like() -> None:
@@ -289,14 +289,14 @@ def test_what_was_written_is_what_is_made(node: Any) -> None:
 
 
 class Put:
-    """What a tensor is, to somebody who only looks for it."""
+    """A stand-in for a tensor."""
 
     def __init__(self, place: str) -> None:
         self.place = place
 
 
 def put(value: Any) -> list[str]:
-    """The places of all that was put in."""
+    """Return the paths of all stand-ins."""
     if isinstance(value, Put):
         return [value.place]
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
@@ -318,7 +318,7 @@ def test_filling_in_nothing_changes_nothing(node: Any) -> None:
 
 @given(st.lists(st.integers(1, 999), min_size=1, max_size=4), st.sampled_from(sorted(DTYPES)))
 def test_a_tensor_filled_in_is_the_tensor_written_out(shape: list[int], dtype: str) -> None:
-    """Whole, axis by axis, or as a mapping: the case is the same one, so its id is."""
+    """Written whole, axis by axis or as a mapping, it is the same case with the same id."""
     names = {f"n{i}": size for i, size in enumerate(shape)}
     axis_by_axis = "x".join(f"{{{name}}}" for name in names) + " {dt}"
     expected = f"{'x'.join(map(str, shape))} {dtype}"

@@ -22,7 +22,7 @@ plain = st.recursive(
 
 
 def reversed_keys(value):
-    """The same content with every mapping written in the other order."""
+    """Return the same content with every mapping in reverse order."""
     if isinstance(value, dict):
         return {key: reversed_keys(item) for key, item in reversed(value.items())}
     return [reversed_keys(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Plain data into nouns: a complaint names the file, the place and what was probably meant."""
+"""Conversion of plain data into structs: errors name the file, the place and what was probably meant."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_without_a_case_there_is_no_false_verdict() -> None:
 
 @pytest.mark.parametrize(("seconds", "between"), [(1e-9, 0.05), (1e-6, 0.05), (9e-6, 0.05), (11e-6, 0.01), (1, 0.01)])
 def test_the_floor_of_a_time_is_that_of_the_case_nearest_by_factor(seconds: float, between: float) -> None:
-    """Of 1 and 100 µs the middle is 10, not 50."""
+    """Between 1 and 100 µs the middle is 10, not 50."""
     assert noise(floor(1e-6, between=0.05), floor(1e-4, between=0.01)).floor_for(seconds) == between
 
 

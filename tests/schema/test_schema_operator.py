@@ -193,7 +193,7 @@ def test_tolerance_grows_with_the_root_of_the_number_of_terms():
     one = Tolerance().bounds("float32", {})
     many = Tolerance(terms=lambda p: p["K"]).bounds("float32", {"K": 400})
     assert one[0] == one[1] == many[0]
-    assert many[1] == pytest.approx(20 / 8 * one[1])  # slowly: sums are kept with more digits than results
+    assert many[1] == pytest.approx(20 / 8 * one[1])  # slow growth: sums have more digits than results
 
 
 def test_no_terms_count_as_one():

@@ -1,4 +1,4 @@
-"""How much hides behind something else."""
+"""Overlap of communication with other work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of parameter: what it takes, what it refuses and in which words, how it is written on a command line."""
+"""Every kind of parameter: accepted and refused values, error messages, and parsing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peaks: where data is, and what it can be held against."""
+"""Peaks: the level that holds data, and names of chips."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def peaks(*levels: Level) -> Peaks:
 
 @st.composite
 def any_peaks(draw: st.DrawFn) -> Peaks:
-    """Caches that grow and slow down, with a memory behind them."""
+    """Draw caches that grow and slow down, with a memory behind them."""
     sizes = sorted(draw(st.sets(st.integers(1, 10**6), max_size=4)))
     caches = [Level(f"L{i}", 1e13 / (i + 1), nbytes) for i, nbytes in enumerate(sizes, 1)]
     return peaks(*caches, Level(MEMORY, 1e12))

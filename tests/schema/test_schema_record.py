@@ -1,4 +1,4 @@
-"""What is kept of a task."""
+"""Records and their measurements."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_is_known_of_a_measurement_survives_the_way_through_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(measurement), type=Measurement) == measurement
 
 
-# Samples that were taken while the clock was held down.
+# Samples that were taken while the clock was throttled.
 
 
 def throttled(samples: int, *readings: Reading) -> list[int]:

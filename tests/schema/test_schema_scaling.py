@@ -1,4 +1,4 @@
-"""A case in another size: within the rules, near what was asked for, or not at all."""
+"""Resizing a case: within the rules and near the target, or None."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TARGETS = [10**power for power in range(3, 9)]
 
 
 def toy(*rules: Rule, cost: Callable[[Mapping[str, Any]], Cost] | None = None) -> Operator:
-    """A vector of n and a matrix in, a vector of n out."""
+    """Return an operator with a vector of n and a matrix as inputs and a vector of n as output."""
     return Operator(
         name="toy",
         summary="for tests",

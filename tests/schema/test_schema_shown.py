@@ -67,7 +67,7 @@ def test_what_is_required_is_said_whatever_it_is() -> None:
 
 
 def test_a_parameter_that_nobody_knows_is_said_as_it_is() -> None:
-    """A stored run may tell of an operator that is no longer installed."""
+    """A stored run may contain an operator that is no longer installed."""
     case = Case.of("gone", {"n": 4, "shape": [2, 3], "dtype": "float32", "on": False, "eps": 0.5}, "forward")
     assert shown(case, {}) == "n=4 2x3 dtype=float32 on=false eps=0.5"
 

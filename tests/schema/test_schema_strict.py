@@ -1,4 +1,4 @@
-"""Nouns that refuse what they do not know."""
+"""Structs that refuse unknown fields."""
 
 from __future__ import annotations
 

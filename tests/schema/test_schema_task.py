@@ -1,4 +1,4 @@
-"""The id of a task: of its content alone, however it is computed."""
+"""The id of a task depends on its content alone, however it is computed."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def test_it_is_the_hash_of_case_backend_implementation_and_settings(backend: str
 
 
 def test_settings_that_are_written_otherwise_are_others() -> None:
-    """1 and 1.0 are equal, and are two texts."""
+    """1 and 1.0 are equal, but have different texts."""
     times = [replace(SETTINGS, sampling=replace(SETTINGS.sampling, max_time=value)) for value in (1, 1.0)]
     assert len({Task(CASE, "null", "null", settings).id for settings in times}) == 2

@@ -1,4 +1,4 @@
-"""When a series changed: the laws, and the series at the edges. How often it is right: test_stats_proof.py."""
+"""Change points of a series: laws and edge cases. Error rates are tested in test_stats_proof.py."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_single_night_changes_nothing(seed: int, at: int) -> None:
 
 
 def test_every_change_splits_the_stretches_next_to_it_best() -> None:
-    """Also where a first fit had more of them. These nights hang together, so it often has."""
+    """This also holds if the first fit had more changes, which is frequent for autocorrelated series."""
     told = 0
     for seed in range(150):
         logs = np.convolve(np.random.default_rng(seed).normal(0, 0.01, 102), (0.6, 0.6, 0.5), "valid")
@@ -96,7 +96,7 @@ def test_every_change_splits_the_stretches_next_to_it_best() -> None:
     assert told > 50
 
 
-# Series at the edges.
+# Edge cases.
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 2.0], [1.0] * 5, [1.0] * 200, [1.0, 1.0, 1.0, 2.0, 2.0]])
@@ -131,7 +131,7 @@ def test_several_steps_up_and_down() -> None:
 
 
 def test_nights_that_hang_together_are_worth_less() -> None:
-    """The same step in the same noise, once in another order."""
+    """The series has the same step and noise, once in another order."""
     wander = np.repeat(np.random.default_rng(4).normal(0, 0.01, 10), 4)
     step = math.log1p(0.025) * (np.arange(40) >= 20)
     mixed = wander[np.random.default_rng(5).permutation(40)]
@@ -186,7 +186,7 @@ def test_the_level_is_that_since_the_last_change() -> None:
 
 
 def brute(logs: np.ndarray, shortest: int, penalty: float) -> float:
-    """The least cost over every way to cut."""
+    """Return the least cost over all ways to cut."""
 
     def cost(begin: int, end: int) -> float:
         return float(((logs[begin:end] - logs[begin:end].mean()) ** 2).sum())
@@ -234,7 +234,7 @@ def test_what_goes_to_and_fro_is_left_as_it_is() -> None:
 
 
 def test_a_step_over_all_numbers_is_a_step() -> None:
-    """Its factor is none of them."""
+    """The factor itself is not a finite number."""
     (change,) = change_points([5e-324] * 8 + [1e308] * 8)
     assert change.at == 8
     assert 1e300 < change.ratio < math.inf

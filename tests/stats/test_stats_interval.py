@@ -1,4 +1,4 @@
-"""The interval of the median: what it promises, checked exactly and by simulation."""
+"""The interval of the median: its coverage, checked exactly and by simulation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REPEATS = {5: 3000, 6: 3000, 20: 3000, 200: 1500, 2000: 600}
 
 
 def places(n: int, confidence: float = 0.95) -> tuple[int, int]:
-    """Which order statistics the interval of n samples consists of."""
+    """Return the order statistics that make the interval of n samples."""
     interval = median_interval(range(n), confidence)
     return int(interval.low), int(interval.high)
 
@@ -124,7 +124,7 @@ def test_the_true_median_lies_inside_as_often_as_promised(n: int, name: str) -> 
     for _ in range(repeats):
         low, high, coverage = median_interval(draw(generator, n).tolist())
         inside += low <= truth <= high
-    # Four standard deviations of a share counted so often; the seed is fixed, so this cannot flicker.
+    # Four standard deviations of the share; the seed is fixed, so this is deterministic.
     slack = 4 * math.sqrt(coverage * (1 - coverage) / repeats)
     assert inside / repeats == pytest.approx(coverage, abs=slack)
 

@@ -1,4 +1,4 @@
-"""The promised rates, in simulations of which the truth is known (those of benchmarks/statistics.py, seeds fixed)."""
+"""The promised error rates, in simulations with known truth (benchmarks/statistics.py, with fixed seeds)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def wrong(found: dict[str, float]) -> float:
     return found["faster"] + found["slower"]
 
 
-# Verdicts. Single cases: without any help of what is taken back over many of them.
+# Verdicts of single cases, without the correction over many cases.
 
 
 @pytest.mark.parametrize("spread", SPREADS)
 @pytest.mark.parametrize("drift", DRIFTING)
 def test_identical_code_in_turns_is_called_different_in_one_of_a_hundred_at_most(drift: str, spread: float) -> None:
-    """In stages, as `ab` works: three looks share what one may spend."""
+    """`ab` works in stages: three looks share the error rate of one."""
     found, _ = shares(live, Session(spread, drift), TRIALS)
     assert wrong(found) <= ALPHA
 
@@ -42,14 +42,14 @@ def test_so_are_two_stored_runs_one_after_the_other(drift: str, processes: int) 
 
 
 def test_a_rule_without_these_cares_would_not_pass() -> None:
-    """So the simulation can tell a good rule from a bad one."""
+    """The simulation can tell a good rule from a bad one."""
     session = Session(0.005, "linear")
     assert wrong(shares(pooled, session, 200)[0]) > 0.2
     assert wrong(shares(partial(stored, processes=10, drift=0.0), session, 400)[0]) > 0.2
 
 
 def test_looks_without_a_share_each_would_exceed_what_one_may_spend() -> None:
-    """At a spread at which the margin does not help; the true rates are 1 % and more than 2 %."""
+    """The spread is such that the margin does not help; the true rates are 1 % and more than 2 %."""
 
     def greedy(session: Session, draw: np.random.Generator) -> Ended:
         is_b = np.tile([False, True, True, False], 10)
@@ -96,7 +96,7 @@ def test_where_nothing_drifts_stored_runs_show_two_percent_as_well() -> None:
 @pytest.mark.parametrize("processes", [4, 5, 10, 20])
 @pytest.mark.parametrize("drift", DRIFTS)
 def test_what_is_called_the_same_is_no_more_than_is_said(drift: str, processes: int) -> None:
-    """In turns no 2 %; between sessions no 5 %, of which a drift may hide two."""
+    """In turns a difference of 2 % is not called the same, between sessions one of 5 %, of which drift may hide two."""
     for spread in SPREADS:
         found, _ = shares(partial(stored, processes=processes), Session(spread, drift, effect=0.05), 500)
         assert found["same"] <= ALPHA, spread
@@ -105,21 +105,21 @@ def test_what_is_called_the_same_is_no_more_than_is_said(drift: str, processes: 
 
 
 def test_a_drift_hides_what_the_margin_alone_would_promise() -> None:
-    """So the rule before, the interval inside the margin, would not pass."""
+    """The earlier rule, an interval inside the margin, would not pass."""
     session = Session(0.003, "a step in the middle", effect=0.02)
     assert shares(partial(stored, processes=10, drift=0.0), session, 400)[0]["same"] > 0.2
 
 
 @pytest.mark.parametrize("effect", [0.0, 0.01, 0.015])
 def test_what_is_just_the_margin_is_called_the_same_as_rarely_as_is_said(effect: float) -> None:
-    """Of 1 % and more at most one of ten, however often it is looked."""
+    """At most one of ten differences of 1 % or more, however many looks there are."""
     found, _ = shares(live, Session(0.01, effect=effect), 1000)
     assert found["same"] <= (0.1 if effect else 1.0)
 
 
 @pytest.mark.parametrize("states", [0.2, 0.5])
 def test_processes_in_two_states_are_not_two_codes(states: float) -> None:
-    """Some of them are slower by 5 % for all of their life; two or three may all be in one state."""
+    """Some processes are slower by 5 % all the time; two or three may all be in one state."""
     session = Session(0.002, states=states)
     for rule in (live, *(partial(stored, processes=k) for k in (2, 3, 4, 5, 10))):
         assert wrong(shares(rule, session, TRIALS)[0]) <= 1.3 * ALPHA, rule
@@ -145,7 +145,7 @@ def test_ticks_of_a_coarse_clock_are_no_differences(effect: float) -> None:
 @pytest.mark.parametrize("past", [4, 12])
 @pytest.mark.parametrize(("loud", "states"), [(6, 0.0), (1, 0.0), (0, 0.2)])
 def test_single_processes_that_learn_their_noise_from_the_store(loud: int, states: float, past: int) -> None:
-    """Loud cases among quiet ones, and processes that are slower by 6 % once in five."""
+    """Some cases are noisy, and one process of five is slower by 6 %."""
     draw = np.random.default_rng(8)
     found = [lone(Session(0.003, states=states, slower=0.06), draw, loud=loud, past=past) for _ in range(60)]
     for every in zip(*found, strict=True):
@@ -177,7 +177,7 @@ def alarms(nights: Nights, count: int, seed: int) -> float:
 
 
 def located(nights: Nights, steps: dict[int, float], count: int = 200) -> float:
-    """Share of series in which each step is found within two nights, and in its direction."""
+    """Return the share of series in which each step is found within two nights, in the right direction."""
     draw = np.random.default_rng(5)
     hits = 0
     for _ in range(count):
@@ -193,7 +193,7 @@ def located(nights: Nights, steps: dict[int, float], count: int = 200) -> float:
     ("kind", "most"), [("independent", 0.02), ("carried", 0.02), ("outliers", 0.02), ("both", 0.03)]
 )
 def test_series_without_a_change_seldom_have_one(kind: str, most: float) -> None:
-    """Five of a hundred are promised."""
+    """At most five of a hundred are promised."""
     assert alarms(KINDS[kind], SERIES, seed=1) <= most
 
 
@@ -211,7 +211,7 @@ def test_nor_do_quieter_and_noisier_ones(noise: float) -> None:
 
 @pytest.mark.parametrize("share", [0.05, 0.15, 0.3, 0.5])
 def test_going_to_and_fro_between_two_levels_is_no_change(share: float) -> None:
-    """Processes that fall on good and on bad memory do that."""
+    """Processes with good and bad memory placement behave like that."""
     draw = np.random.default_rng(4)
     series = np.exp(0.003 * draw.normal(size=(200, 100)) + 0.03 * (draw.random((200, 100)) < share))
     assert sum(bool(change_points(values.tolist())) for values in series) <= 0.07 * 200
@@ -223,7 +223,7 @@ def test_going_to_and_fro_between_two_levels_is_no_change(share: float) -> None:
 ])  # fmt: skip
 @pytest.mark.parametrize("step", [0.03, 1 / 1.03 - 1])
 def test_three_percent_are_found_within_two_nights(kind: str, at: int, least: float, step: float) -> None:
-    """85 of a hundred are promised, with independent nights and ten of them after the step."""
+    """85 of a hundred are promised, for independent nights with ten of them after the step."""
     assert located(KINDS[kind], {at: step}) >= least
 
 

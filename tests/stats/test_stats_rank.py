@@ -1,4 +1,4 @@
-"""The rank-sum test, held against SciPy's."""
+"""The rank-sum test, compared with SciPy's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spread that a few disturbed samples do not move."""
+"""Robust measures of spread."""
 
 from __future__ import annotations
 

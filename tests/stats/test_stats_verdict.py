@@ -1,4 +1,4 @@
-"""Faster, slower, the same or undecided: seldom wrong about identical code, seldom silent about a difference."""
+"""Verdicts: rarely wrong about identical code, rarely undecided about a difference."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def split(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
 
 
 def abba(draw: random.Random, pairs: int, spread: float, effect: float = 0.0, drift: float = 0.0) -> Comparison:
-    """Process medians in the order ABBA ABBA ..., each off by chance, all of them by what drifts meanwhile."""
+    """Return process medians in the order ABBA ABBA ..., with random noise and a common drift."""
     a, b = [], []
     for process in range(2 * pairs):
         is_b = process % 4 in (1, 2)
@@ -52,7 +52,7 @@ def shares(trials: int, **how: float) -> dict[str, float]:
     return {verdict: found[verdict] / trials for verdict in OPPOSITE}
 
 
-# With a known rate of false alarms.
+# The rate of false alarms.
 
 
 @pytest.mark.parametrize("spread", [0.005, 0.0075, 0.01])
@@ -82,7 +82,7 @@ def test_noisy_processes_leave_it_undecided() -> None:
     assert shares(500, pairs=5, spread=0.05)["undecided"] >= 0.95
 
 
-# The words.
+# The verdicts.
 
 
 @given(PAIRS, FLOORS)
@@ -96,7 +96,7 @@ def test_swapping_the_two_turns_the_verdict_around(pairs: list[tuple[float, floa
 
 @given(PAIRS, FLOORS)
 def test_the_same_lies_inside_the_margin(pairs: list[tuple[float, float]], floor: float) -> None:
-    """Most pairs differ by too much for that; so they are drawn together."""
+    """Most pairs differ too much for that, so their differences are reduced."""
     a, b = split([(time, factor ** (1 / 10)) for time, factor in pairs])
     found = compare_pairs(a, b, floor)
     if found.verdict != "same":
@@ -278,7 +278,7 @@ def test_sessions_are_compared_as_welch_does() -> None:
     reference = ttest_ind(np.log(b), np.log(a), equal_var=False)
     assert found.p == pytest.approx(reference.pvalue)
     assert found.ratio == pytest.approx(gmean(b) / gmean(a))
-    for end in (found.low, found.high):  # of which the test just does not say that it is not
+    for end in (found.low, found.high):  # the test just does not reject these ends
         assert compare_groups([end * x for x in a], b, drift=0.0).p == pytest.approx(ALPHA)
 
 
@@ -307,7 +307,7 @@ def test_a_few_processes_decide_nothing_unless_the_noise_is_known() -> None:
     assert loud.high / loud.low > quiet.high / quiet.low
 
 
-# Many cases, and several looks.
+# Many cases and several looks.
 
 
 def called(verdict: str, p: float) -> Comparison:
@@ -335,7 +335,7 @@ def test_the_surer_one_stays_if_the_less_sure_one_does(found: list[Comparison]) 
 
 
 def test_the_thresholds_are_those_of_benjamini_and_hochberg() -> None:
-    """Of four at 5 %: 1.25, 2.5, 3.75 and 5 %; the third passes, and takes the second with it."""
+    """For four cases at 5 % they are 1.25, 2.5, 3.75 and 5 %; the third passes, and so does the second."""
     found = [called("slower", p) for p in (0.01, 0.03, 0.037, 0.06)]
     assert [one.verdict for one in over_cases(found)] == ["slower", "slower", "slower", "undecided"]
     assert [one.verdict for one in over_cases(found, q=0.03)] == ["undecided"] * 4
@@ -350,7 +350,7 @@ def test_one_of_many_needs_to_be_surer() -> None:
 
 
 def test_sides_at_both_ends_of_all_numbers_have_a_ratio() -> None:
-    """Its factor is none of them."""
+    """The factor itself is not a finite number."""
     for few in (1, 5):
         found = compare_groups([5e-324] * few, [1e308] * few)
         assert 1e300 < found.ratio < math.inf

@@ -35,7 +35,7 @@ V3 = """
 """
 ALL = sorted({*V1.split(), *V2.split(), *V3.split()})
 OTHERWISE = {"scatter": "scatter_rows_inplace", "gather": "gather_rows", "index_add": "index_add_inplace"}
-"""Its operators of these names change their target, or have one index a row."""
+"""Operators of these names change their target in place, or have one index per row."""
 DRAWS = {"random_exponential"}
 """Reads nothing."""
 
@@ -51,7 +51,7 @@ def cases(workload) -> list[Case]:
 
 
 def expanded(workload: Workload, category: str, op: str) -> list[Case]:
-    """The cases of the entries of one of its categories, whether or not another entry has them too."""
+    """Return the cases of the entries of one category, even if another entry has them too."""
     entries = [entry for entry in workload.cases if entry.op == op and category in entry.tags]
     return expand(Workload(1, category, entries), operator)
 

@@ -1,4 +1,4 @@
-"""Axes to cases: lists multiply, dotted keys zip, and a mistake is named with its place."""
+"""Expansion of axes to cases: lists multiply, dotted keys zip, errors name their place."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def complaint(*entries: Entry, where: str | None = "w.yaml") -> InvalidFile:
     return caught.value
 
 
-# What it gives
+# Cases
 
 
 def test_a_case_is_complete():
@@ -136,7 +136,7 @@ def test_an_alias_is_the_operator_itself():
     assert cases_of(Entry("plaything", {"a": 1})) == cases_of(Entry("toy", {"a": 1}))
 
 
-# How it complains
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -289,11 +289,11 @@ def test_a_hundred_thousand_cases_take_little_more_than_making_them():
     assert expanding < 3 * making
 
 
-# What ships
+# Suites
 
 
 def without_database() -> list[Workload]:
-    """What names torch's operator database is tested where that is read."""
+    """Leave out entries of torch's operator database, which other tests read."""
     return [workload for workload in suites() if not any(entry.op.startswith("opinfo:") for entry in workload.cases)]
 
 
@@ -314,7 +314,7 @@ def test_the_quick_suite_is_short_and_touches_every_basic_kind():
     assert "fault" not in found
 
 
-# Callables: parameters of the caller's making, used in the arguments.
+# Callables: free parameters, used in the arguments.
 
 PARTS = tuple(Param(name, "arguments", "of a call", None) for name in ("args", "kwargs", "build"))
 CALLED = replace(TOY, name="torch.toy", params=PARTS, rules=(), presets={}, foreign=True, inputs=lambda p: {
@@ -457,7 +457,7 @@ def test_a_swept_case_is_one_that_could_have_been_written_out():
 
 
 def test_every_operator_is_swept_to_the_sizes_that_scaling_finds():
-    """Also where a size has a default that the presets do not mention."""
+    """This also holds for a size with a default that the presets do not mention."""
     for name, op in catalogue().items():
         if "typical" not in op.presets:
             continue

@@ -1,4 +1,4 @@
-"""The suite `llm`: its shapes follow from the numbers that each model publishes."""
+"""The suite `llm`: its shapes follow from each model's published configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCHES = {1, 2, 4, 8, 16, 32, 64, 128, 256}
 
 @dataclass(frozen=True)
 class Config:
-    """Out of a config.json."""
+    """Values of a config.json."""
 
     repository: str
     hidden: int
@@ -25,7 +25,7 @@ class Config:
     head_dim: int
     vocabulary: int
     dense: int = 0
-    """intermediate_size; 0 where every layer has experts."""
+    """intermediate_size; 0 if every layer has experts."""
     experts: int = 0
     topk: int = 0
     expert: int = 0
@@ -34,7 +34,7 @@ class Config:
 
     @property
     def projections(self) -> set[tuple[int, int]]:
-        """(features in, features out) of a layer's products."""
+        """Return (features in, features out) of a layer's products."""
         width = self.heads * self.head_dim
         attention = {(self.hidden, width + 2 * self.kv_heads * self.head_dim), (width, self.hidden)}
         return attention | ({(self.hidden, 2 * self.dense), (self.dense, self.hidden)} if self.dense else set())
@@ -75,7 +75,7 @@ def of(cases: list[Case], *tags: str, op: str = "") -> list[Case]:
 
 
 def tokens(case: Case) -> int:
-    """New tokens of a call."""
+    """Return the number of new tokens of a call."""
     p = case.params
     if "batch" in p:
         return p["batch"] * p["q_len"]
@@ -102,7 +102,7 @@ def test_every_entry_names_the_configurations_of_its_models(workload):
 
 
 def test_no_case_stands_in_two_entries(workload, cases):
-    """The second would be left out, and its tags with it."""
+    """The second would be dropped together with its tags."""
     assert sum(len(expand(Workload(1, "one", [entry]), operator)) for entry in workload.cases) == len(cases)
 
 

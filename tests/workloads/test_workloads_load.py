@@ -1,4 +1,4 @@
-"""Workload files: what is read, and how a file that cannot be read is named, with its place."""
+"""Reading of workload files, and errors that name the file and the place."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read(tmp_path):
 
 @pytest.fixture
 def complaint(read, tmp_path):
-    """What is said about a file, with the folder taken out of it."""
+    """Return the error of a file, without its folder."""
 
     def complaint(text: str | bytes, name: str = "w.yaml") -> InvalidFile:
         with pytest.raises(InvalidFile) as caught:
@@ -240,7 +240,7 @@ def test_a_folder_is_not_a_file(tmp_path):
 
 
 def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
-    # By a fake error: who runs as root may read everything.
+    # A fake error, because root can read every file.
     def refuse(self, encoding):
         raise PermissionError(13, "Permission denied", str(self))
 

@@ -1,4 +1,4 @@
-"""A part of a workload: by size, by name, by category, by tag."""
+"""Selecting a part of a workload by size, name, category and tag."""
 
 from __future__ import annotations
 

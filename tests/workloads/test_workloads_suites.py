@@ -1,4 +1,4 @@
-"""The suites that ship: every case can be built, costs what torch counts too, and no operator of opperf is missing."""
+"""The shipped suites: every case can be built, flops agree with torch's, and no operator of opperf is missing."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from opmark.workloads.load import suite, suites
 
 FILES = sorted(f.name for f in (files("opmark.workloads") / "suites").iterdir() if f.name.endswith(".yaml"))
 BUILT = [w.name for w in suites() if not any(":" in entry.op for entry in w.cases)]
-"""The others hold a framework's own operators, whose inputs and cost only that framework knows."""
+"""Suites of catalogue operators; the others hold a framework's own operators, whose cost only the framework knows."""
 
 PUBLISHED = ("bytemicroperf", "llm", "opperf", "param", "vision")
-"""Their shapes are somebody else's: each entry says whose."""
+"""Suites whose shapes come from other systems: each entry names its source."""
 
 LARGEST = 64 * 2**30
 LARGER = {("bytemicroperf", "hash_table"): "up to 134 million rows of 1024, as published; no device holds them"}
@@ -33,12 +33,12 @@ SAMPLE = 400
 
 @cache
 def cases(name: str) -> tuple[Case, ...]:
-    """Of a suite, one for each operator and its parameters."""
+    """Return the cases of a suite, one for each operator and its parameters."""
     found = expand(suite(name), operator, f"suite {name}", operators_like)
     return tuple({(case.op, repr(case.params)): case for case in reversed(found)}.values())
 
 
-# What every suite says of itself
+# Descriptions
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -113,10 +113,10 @@ def _faulty_costs(op: Operator, case: Case) -> Iterator[str]:
             yield f"costs {one}"
 
 
-# Flops as torch counts them, which knows products: of matrices, of convolutions and of attention
+# Flops, compared with torch's counter, which knows matrix products, convolutions and attention
 
 NO_PRODUCTS = {"random", "creation", "optimizer", "diagnostics", "communication"}
-"""Categories that hold none. Some draw their data on the CPU whatever the device, and diagnostics fail on purpose."""
+"""Categories without products. Some draw their data on the CPU on every device, and diagnostics fail on purpose."""
 
 NEEDS_DATA = {
     "bincount": "the size of its result depends on the values",
@@ -135,20 +135,20 @@ class Compared(NamedTuple):
     implementation: str
     ours: int
     expected: int
-    """What torch counts, with the differences of DIFFERENCES."""
+    """Compare with torch's count, allowing for DIFFERENCES."""
 
 
 Added = Callable[[Params, int], int]
-"""added(params, elements of the output): flops that we count and torch does not; negative the other way round."""
+"""added(params, elements of the output) returns the flops that only we count; negative if only torch does."""
 
 
 def _each(flops: int) -> Added:
-    """So many for each element of the output."""
+    """Return a fixed number for each element of the output."""
     return lambda p, out: flops * out
 
 
 def _gates(flops: Callable[[Params], int]) -> Added:
-    """So many for each hidden unit in each step: sums, biases and gates beside the products."""
+    """Return a fixed number for each hidden unit in each step: sums, biases and gates beside the products."""
 
     def added(p: Params, out: int) -> int:
         layers = p.get("layers", 1) * (2 if p.get("bidirectional") else 1)
@@ -158,7 +158,7 @@ def _gates(flops: Callable[[Params], int]) -> Added:
 
 
 def _unseen(p: Params) -> int:
-    """Pairs of a query and a later key, over all sequences. torch multiplies them too, before they are masked."""
+    """Return the pairs of a query and a later key, which torch multiplies too, before masking."""
     lengths = p["q_lens"] or [p["q_len"]] * p["batch"]
     return sum(q * (q - 1) // 2 for q in lengths)
 
@@ -173,7 +173,7 @@ def _flash(p: Params, out: int) -> int:
 
 
 def _mla(p: Params, out: int) -> int:
-    """Keys and values have different lengths; decoding works on what both are compressed to."""
+    """Keys and values have different lengths; decoding works on their common compressed vector."""
     values = p["v_dim"] if "v_dim" in p else p["kv_lora_rank"]
     keys = p["rope_dim"] + (p["nope_dim"] if "v_dim" in p else p["kv_lora_rank"])
     return int(-2 * p["heads"] * (keys + values) * _unseen(p))
@@ -189,7 +189,7 @@ DIFFERENCES: dict[str, Added] = {
     **dict.fromkeys(("gru", "gru_cell"), _gates(lambda p: 20)),
     # silu and a product between two layers: `out` is d x hidden, and there are d x intermediate of them.
     "moe_mlp": lambda p, out: 4 * out // p["hidden_size"] * p["intermediate_size"],
-    # Only what is needed: pairs that see each other, half of a triangular or symmetric matrix.
+    # We count only what is needed: visible pairs, half of a triangular or symmetric matrix.
     "scaled_dot_product_attention": _causal,
     **dict.fromkeys(("flash_attention", "flash_decoding"), _flash),
     **dict.fromkeys(("mla_prefill", "mla_decode"), _mla),
@@ -200,7 +200,7 @@ DIFFERENCES: dict[str, Added] = {
 
 @pytest.fixture(scope="module")
 def compared() -> dict[str, list[Compared]]:
-    """By operator: every case of a suite that torch counts flops of, or some of many."""
+    """Return, by operator, the cases of a suite for which torch counts flops, or some of many."""
     torch = pytest.importorskip("torch")
     found: dict[str, list[Compared]] = defaultdict(list)
     for name in BUILT:
@@ -210,7 +210,7 @@ def compared() -> dict[str, list[Compared]]:
 
 
 def _sample(all_of_them: tuple[Case, ...]) -> list[Case]:
-    """The first of each operator, and of the rest some that are evenly spread."""
+    """Return the first case of each operator, and an even sample of the rest."""
     counted = [case for case in all_of_them if operator(case.op).category not in NO_PRODUCTS]
     counted = [case for case in counted if case.op not in NEEDS_DATA]
     firsts = {case.op: case for case in reversed(counted)}
@@ -230,7 +230,7 @@ def _counts(torch: Any, case: Case) -> Iterator[Compared]:
 
 
 def _counted(torch: Any, op: Operator, build: Any, params: Any) -> int:
-    """Flops of one call on tensors that have a shape but no data."""
+    """Return the flops of one call on tensors without data."""
     from torch.utils.flop_counter import FlopCounterMode
 
     tensors = {
@@ -239,7 +239,7 @@ def _counted(torch: Any, op: Operator, build: Any, params: Any) -> int:
     }
     try:
         launch = build(params, **tensors)
-    except Unsupported:  # a fused kernel that this device has not
+    except Unsupported:  # a fused kernel that this device lacks
         return 0
     with FlopCounterMode(display=False) as counter:
         launch()
@@ -304,7 +304,7 @@ linalg_slogdet linalg_sumlogdiag linalg_syrk linalg_gemm linalg_gemm2 linalg_mak
 linalg_potrf moments
 IdentityAttachKLSparseReg unravel_index mp_lamb_update_phase1 mp_lamb_update_phase2 scatter_nd
 """
-"""The last line is what it lists as not covered."""
+"""The last line holds operators that opperf lists as not covered."""
 
 DL_OPERATOR_BENCHMARKS = """
 Zeros Ones ZerosLike OnesLike Full Arange Add Subtract Multiply Divide Modulo Power Negative IAdd ISub IMul IDiv IMod
@@ -317,7 +317,7 @@ copy copyto as_in_context asnumpy asscalar astype getitem setitem slice slice_ax
 stack where clip abs normal poisson uniform random randn randint shuffle sum nansum prod nanprod mean max min norm
 transpose shape_array size_array reshape reshape_like flatten expand_dims diag tile pad
 """
-"""The last three lines are what it describes and does not measure."""
+"""The last three lines hold operators that it describes but does not measure."""
 
 MISSING = {
     "cast_storage": "to sparse storage; no sparse tensors here",

@@ -1,4 +1,4 @@
-"""A workload that is written and read again is the same; neighbours are joined without changing a case or its place."""
+"""Writing and reading a workload returns the same; joining neighbours changes neither cases nor their order."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from opmark.frameworks.call import Call, nested
+from opmark.frameworks.call import Call, find_tensors
 
 
 def test_a_call_is_a_partial_with_nothing_around_it() -> None:
@@ -48,9 +48,9 @@ def test_what_has_no_gradient_that_makes_sense_is_left_out() -> None:
 def test_tensors_of_any_framework_are_found_and_nothing_else() -> None:
     found: list[Any] = [np.float32(1), np.zeros(2), torch.zeros(3)]
     others: list[Any] = [1, 2.0, None, "text", True, torch.float32, np.float32, {1}, range(3)]
-    assert [id(value) for value in nested([others, found, others])] == [id(value) for value in found]
+    assert [id(value) for value in find_tensors([others, found, others])] == [id(value) for value in found]
 
 
 def test_a_tensor_alone_is_found() -> None:
     x = torch.zeros(2, 2)
-    assert [id(value) for value in nested(x)] == [id(x)]
+    assert [id(value) for value in find_tensors(x)] == [id(x)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from opmark.errors import InvalidParameter
 from opmark.schema import TensorSpec
-from opmark.schema.arguments import assembled, canonical, filled, tensors
+from opmark.schema.arguments import assemble, canonical, filled, tensors
 from opmark.schema.dtype import DTYPES, is_float
 
 
@@ -85,7 +85,7 @@ def test_a_fine_domain_keeps_all_its_digits(low: float) -> None:
 def test_a_text_that_is_no_tensor_means_itself(text: str) -> None:
     assert canonical(text) == text
     assert list(tensors([text], "args")) == []
-    assert assembled([text], "args", {}, no_dtype) == [text]
+    assert assemble([text], "args", {}, no_dtype) == [text]
 
 
 @pytest.mark.parametrize(
@@ -95,13 +95,13 @@ def test_a_text_that_is_no_tensor_means_itself(text: str) -> None:
 def test_a_text_that_looks_like_a_tensor_and_is_none_is_refused_unless_it_is_meant(text: str) -> None:
     with pytest.raises(InvalidParameter, match="looks like a tensor"):
         canonical([text])
-    assert assembled(canonical([{"value": text}]), "args", {}, no_dtype) == [text]
+    assert assemble(canonical([{"value": text}]), "args", {}, no_dtype) == [text]
 
 
 @pytest.mark.parametrize("plain", [0, -3, 2.5, True, False, None])
 def test_what_is_no_text_means_itself(plain: Any) -> None:
     assert canonical([plain]) == [plain]
-    assert assembled([plain], "args", {}, no_dtype) == [plain]
+    assert assemble([plain], "args", {}, no_dtype) == [plain]
 
 
 # Mistakes.
@@ -165,18 +165,18 @@ def test_a_value_is_exactly_that_whatever_it_looks_like() -> None:
     node = {"value": "8x64 float32"}
     assert canonical([node]) == [node]
     assert list(tensors([node], "args")) == []
-    assert assembled([node], "args", {}, no_dtype) == ["8x64 float32"]
+    assert assemble([node], "args", {}, no_dtype) == ["8x64 float32"]
 
 
 @pytest.mark.parametrize("inside", [{"dtype": "no such"}, {"tuple": [1]}, {"value": 3}, [{"shape": [1], "dtype": "?"}]])
 def test_nothing_inside_a_value_means_anything(inside: Any) -> None:
     assert canonical({"value": inside}) == {"value": inside}
-    assert assembled({"value": inside}, "args", {}, no_dtype) == inside
+    assert assemble({"value": inside}, "args", {}, no_dtype) == inside
 
 
 def test_an_element_type_is_looked_up_and_a_tuple_is_one() -> None:
     node = canonical([{"dtype": "float16"}, {"tuple": [2, {"dtype": "int8"}, [3]]}])
-    assert assembled(node, "args", {}, lambda name: f"<{name}>") == ["<float16>", (2, "<int8>", [3])]
+    assert assemble(node, "args", {}, lambda name: f"<{name}>") == ["<float16>", (2, "<int8>", [3])]
 
 
 def test_tensors_are_put_where_they_stand() -> None:
@@ -186,7 +186,7 @@ def test_tensors_are_put_where_they_stand() -> None:
         "kwargs.a.0": (2,), "kwargs.a.1.0": (3,), "kwargs.b.c": (4,),
     }  # fmt: skip
     given = {place: spec.shape[0] for place, spec in places.items()}
-    assert assembled(canonical(node), "kwargs", given, no_dtype) == {
+    assert assemble(canonical(node), "kwargs", given, no_dtype) == {
         "a": [2, (3, 1)], "b": {"c": 4, "reduction": "mean"},
     }  # fmt: skip
 
@@ -308,7 +308,7 @@ def test_what_is_found_is_what_is_put_in_and_each_once(node: Any) -> None:
     places = [place for place, _ in tensors(node, "args")]
     given = {place: Put(place) for place in places}
     assert len(given) == len(places)
-    assert put(assembled(canonical(node), "args", given, str)) == places
+    assert put(assemble(canonical(node), "args", given, str)) == places
 
 
 @given(NODES)
@@ -332,7 +332,7 @@ def test_a_number_that_json_has_no_word_for_survives(number: float, name: str) -
     written = canonical([number, {"value": number}, {"tuple": [number]}])
     assert written == [{"float": name}, {"float": name}, {"tuple": [{"float": name}]}]
     assert canonical(written) == written
-    made = assembled(json.loads(json.dumps(written)), "args", {}, str)
+    made = assemble(json.loads(json.dumps(written)), "args", {}, str)
     assert [repr(made[0]), repr(made[1]), repr(made[2][0])] == [repr(number)] * 3
 
 

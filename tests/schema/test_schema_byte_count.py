@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opmark.errors import InvalidParameter
-from opmark.schema.byte_count import parse_bytes, series
+from opmark.schema.byte_count import parse_bytes, parse_series
 from opmark.schema.param import nbytes
 
 SIZE = nbytes("size", "bytes")
@@ -46,7 +46,7 @@ def test_nothing_is_no_size() -> None:
      ("8..32+8", [8, 16, 24, 32]), ("1K..4K", [1024, 2048, 4096]), ("1K..2K+512B", [1024, 1536, 2048]), ("8..8", [8])],
 )  # fmt: skip
 def test_a_series(text: str, values: list[int]) -> None:
-    assert series(text) == values
+    assert parse_series(text) == values
     assert SIZE.spread(text) == values
 
 
@@ -65,7 +65,7 @@ def test_what_is_no_series_stays_as_it_is() -> None:
 @given(st.integers(1, 1 << 40), st.integers(0, 20), st.integers(2, 9))
 def test_a_factor_is_the_ratio_of_neighbours(first: int, steps: int, factor: int) -> None:
     last = first * factor**steps
-    found = series(f"{first}..{last}*{factor}")
+    found = parse_series(f"{first}..{last}*{factor}")
     assert found is not None
     assert found[0] == first
     assert found[-1] == last

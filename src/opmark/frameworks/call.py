@@ -22,17 +22,17 @@ class Call(partial[Any]):
 
     def flat(self) -> tuple[Any, ...]:
         """Call the function and return every tensor of its result, however deeply nested."""
-        return tuple(nested(self.outputs(self())))
+        return tuple(find_tensors(self.outputs(self())))
 
 
-def nested(value: Any) -> Iterator[Any]:
+def find_tensors(value: Any) -> Iterator[Any]:
     """Yield the tensors in lists, tuples and dictionaries; numbers, texts and None are left out."""
     if isinstance(value, dict):
         for item in value.values():
-            yield from nested(item)
+            yield from find_tensors(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from nested(item)
+            yield from find_tensors(item)
     elif (
         hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, type)
     ):  # types such as numpy.float32 have both

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from opmark.errors import Unsupported, UserError
-from opmark.frameworks.call import Call, nested
+from opmark.frameworks.call import Call, find_tensors
 from opmark.interfaces import Held
 from opmark.registry import backends, resolve
 from opmark.schema import Cost, Implementation, Launch, Operator, Param, Params, TensorSpec
-from opmark.schema.arguments import assembled, tensors
+from opmark.schema.arguments import assemble, tensors
 from opmark.schema.cost import nbytes
 
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
@@ -95,10 +95,10 @@ def _builder(name: str, framework: str) -> Any:
         if p["build"] is not None or isinstance(function, type):
             function = _construct(function, p["build"] or {}, given, dtype)
             weights = list(function.parameters()) if hasattr(function, "parameters") else []
-        args = assembled(p["args"], "args", given, dtype)
+        args = assemble(p["args"], "args", given, dtype)
         kwargs = _by_name(p["kwargs"], "kwargs", given, dtype)
         call = Call(*_wait_prefix(framework), function, *args, **kwargs)
-        call.reads = [*nested([args, kwargs]), *weights]
+        call.reads = [*find_tensors([args, kwargs]), *weights]
         call.leaves = [tensor for tensor in call.reads if _differentiable(tensor)]
         return call
 
@@ -123,7 +123,7 @@ def _construct(cls: Any, spec: Any, given: Any, dtype: Any) -> Any:
     """Construct an object of a class, on the device of the arguments."""
     parts = spec if isinstance(spec, dict) else {"args": spec}
     built = cls(
-        *assembled(parts.get("args", []), "build", {}, dtype),
+        *assemble(parts.get("args", []), "build", {}, dtype),
         **_by_name(parts.get("kwargs", {}), "build", {}, dtype),
     )
     devices = {tensor.device for tensor in given.values() if hasattr(tensor, "device")}
@@ -133,7 +133,7 @@ def _construct(cls: Any, spec: Any, given: Any, dtype: Any) -> Any:
 
 
 def _by_name(nodes: Any, path: str, given: Any, dtype: Any) -> dict[str, Any]:
-    return {name: assembled(node, f"{path}.{name}", given, dtype) for name, node in nodes.items()}
+    return {name: assemble(node, f"{path}.{name}", given, dtype) for name, node in nodes.items()}
 
 
 def _dtypes(framework: str) -> Any:

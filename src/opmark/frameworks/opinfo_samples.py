@@ -23,7 +23,7 @@ from torch.testing import make_tensor as _make_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opmark.errors import UnknownName, Unsupported
-from opmark.frameworks.call import Call, nested
+from opmark.frameworks.call import Call, find_tensors
 from opmark.registry import resolve
 
 SHAPE = (1024, 1024)
@@ -55,7 +55,7 @@ class Arguments(NamedTuple):
     """Selects the part of the result that has a meaningful gradient."""
 
     def tensors(self) -> list[Any]:
-        return [t for t in nested([self.args, self.kwargs]) if isinstance(t, torch.Tensor)]
+        return [t for t in find_tensors([self.args, self.kwargs]) if isinstance(t, torch.Tensor)]
 
     def elements(self) -> int:
         return sum(tensor.numel() for tensor in self.tensors())
@@ -152,7 +152,7 @@ class _WorkCounter(TorchDispatchMode):  # type: ignore[misc]  # torch does not d
 
     def __torch_dispatch__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
-        self.elements += sum(t.numel() for t in nested(found) if isinstance(t, torch.Tensor))
+        self.elements += sum(t.numel() for t in find_tensors(found) if isinstance(t, torch.Tensor))
         if self.elements > _MOST_WORK:
             raise ValueError("this is too much work")
         return found

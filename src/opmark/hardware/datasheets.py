@@ -25,7 +25,7 @@ def datasheet(chip: str, threads: int | None = None) -> Peaks | None:
 
     For a processor, the peaks are scaled to the number of threads.
     """
-    found = _find(chip, own_datasheets()) or shipped_datasheet(chip) or _find(chip, brought_datasheets(chip))
+    found = _find(chip, own_datasheets()) or shipped_datasheet(chip) or _find(chip, plugin_datasheets(chip))
     return found.of_threads(threads) if found else None
 
 
@@ -39,7 +39,7 @@ def datasheets() -> tuple[Peaks, ...]:
     """Return all datasheets, the user's own first. A chip hides later ones of the same name."""
     seen: set[str] = set()
     found = []
-    for peaks in (*own_datasheets(), *shipped_datasheets(), *brought_datasheets()):
+    for peaks in (*own_datasheets(), *shipped_datasheets(), *plugin_datasheets()):
         if peaks.chip not in seen:
             found.append(peaks)
         seen.update(names(peaks))
@@ -55,7 +55,7 @@ def shipped_datasheets() -> tuple[Peaks, ...]:
     return tuple(peaks for name in _texts() for peaks in _parse_shipped(name))
 
 
-def brought_datasheets(chip: str = "") -> tuple[Peaks, ...]:
+def plugin_datasheets(chip: str = "") -> tuple[Peaks, ...]:
     """Return the chips of plug-ins; with a chip, only of files that contain its name. A broken file is reported and
     skipped."""
     return tuple(

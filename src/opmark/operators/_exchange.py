@@ -205,25 +205,25 @@ def cost(
     return of
 
 
-def whole(n: int) -> float:
+def full_buffer(n: int) -> float:
     return 1.0
 
 
-def share(n: int) -> float:
+def rank_share(n: int) -> float:
     return 1.0 / n
 
 
-def once(n: int) -> float:
+def once_factor(n: int) -> float:
     """Bus factor of data that goes from one rank to others unchanged: every link carries it once."""
     return 1.0
 
 
-def twice_others(n: int) -> float:
+def all_reduce_factor(n: int) -> float:
     """Bus factor of all_reduce: a rank sends its own parts and passes on those of others."""
     return 2 * (n - 1) / n
 
 
-def others(n: int) -> float:
+def others_factor(n: int) -> float:
     """Bus factor of data that is divided among the ranks: all but a rank's own part."""
     return (n - 1) / n
 

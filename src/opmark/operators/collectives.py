@@ -16,24 +16,24 @@ from opmark.operators._exchange import (
     OP,
     OVERWRITES,
     WITHIN,
+    all_reduce_factor,
     by_rank,
     communication,
     cost,
     exchange,
     exchange_sizes,
     finite_calls,
-    others,
+    full_buffer,
+    others_factor,
     own_part,
     parts,
     point_to_point,
     prepare_output,
+    rank_share,
     reduce_arrays,
-    share,
     shared_buffer,
     spans,
     torch_op,
-    twice_others,
-    whole,
     whole_buffer,
 )
 from opmark.schema import Params
@@ -43,7 +43,7 @@ Inputs = Sequence[dict[str, Any]]
 # all_reduce
 
 
-def all_reduced(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
+def all_reduce_reference(p: Params, rank: int, inputs: Inputs) -> tuple[Any, ...]:
     return (reduce_arrays(p, by_rank(inputs)),)
 
 
@@ -195,8 +195,8 @@ OPERATORS = [
         "torch.distributed.all_reduce",
         params=(*COMMON, OP, OVERWRITES, ASYNCHRONOUS),
         inputs=whole_buffer,
-        cost=cost(twice_others, shared=False, holds=(whole, whole)),
-        reference=all_reduced,
+        cost=cost(all_reduce_factor, shared=False, holds=(full_buffer, full_buffer)),
+        reference=all_reduce_reference,
         tolerance=ADDING_UP,
         aliases=("allreduce",),
     ),
@@ -207,7 +207,7 @@ OPERATORS = [
         "torch.distributed.reduce_scatter_tensor",
         params=(*COMMON, OP, WITHIN, LISTS, IMBALANCE, ASYNCHRONOUS),
         inputs=shared_buffer,
-        cost=cost(others, shared=True, holds=(whole, share)),
+        cost=cost(others_factor, shared=True, holds=(full_buffer, rank_share)),
         reference=_reduce_scatter_reference,
         tolerance=ADDING_UP,
         aliases=("reducescatter", "reduce_scatter_base", "reduce_scatter_tensor"),
@@ -219,7 +219,7 @@ OPERATORS = [
         "torch.distributed.all_gather_into_tensor",
         params=(*COMMON, WITHIN, LISTS, IMBALANCE, ASYNCHRONOUS),
         inputs=lambda p: shared_buffer(p) if p["in_place"] else own_part(p),
-        cost=cost(others, shared=True, holds=(share, whole)),
+        cost=cost(others_factor, shared=True, holds=(rank_share, full_buffer)),
         reference=_all_gather_reference,
         aliases=("allgather", "all_gather_base", "all_gather_into_tensor"),
     ),
@@ -230,7 +230,7 @@ OPERATORS = [
         "torch.distributed.all_to_all_single",
         params=(*COMMON, LISTS, IMBALANCE, ASYNCHRONOUS),
         inputs=shared_buffer,
-        cost=cost(others, shared=True, holds=(whole, whole)),
+        cost=cost(others_factor, shared=True, holds=(full_buffer, full_buffer)),
         reference=_all_to_all_reference,
         aliases=("alltoall", "all_to_all_single"),
     ),

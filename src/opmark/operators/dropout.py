@@ -48,7 +48,7 @@ class Kind(NamedTuple):
 
     def reference(self, p: Params, x: Any) -> Any:
         factor, shift, _ = self.affine(p)
-        return factor * x + shift, _expected(p)
+        return factor * x + shift, _due_statistics(p)
 
     def observe(self, p: Params, output: Any, x: Any) -> Any:
         if output.shape != x.shape:
@@ -67,7 +67,9 @@ class Kind(NamedTuple):
         dropped = (found == 0) & (seed != 0)
         if self.channels:
             dropped = (found == 0).all(axis=tuple(range(2, found.ndim)), keepdims=True)
-        return list(zip(_compare_dropped(p, found, expected, 0.0, dropped), (expected, _expected(p)), strict=True))
+        return list(
+            zip(_compare_dropped(p, found, expected, 0.0, dropped), (expected, _due_statistics(p)), strict=True)
+        )
 
     def cost(self, p: Params) -> Cost:
         """Count the scale, and for the alpha variant the shift; drawing random numbers is not counted."""
@@ -99,7 +101,7 @@ def _compare_dropped(p: Params, found: Any, kept: Any, other: float, dropped: An
     return restored, np.array([share, alternation(dropped, p["p"])])
 
 
-def _expected(p: Params) -> Any:
+def _due_statistics(p: Params) -> Any:
     return np.array([p["p"], p["p"] ** 2 + (1 - p["p"]) ** 2])
 
 

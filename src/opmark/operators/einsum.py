@@ -63,7 +63,7 @@ def _backward(p: Params) -> Cost:
     return Cost(_flops(p, a) + _flops(p, b), read, forward.bytes_read)
 
 
-def _summed(p: Params) -> int:
+def _count_terms(p: Params) -> int:
     """Return the number of products that are added up for one element of the result."""
     return prod(p["sizes"]) // prod(_dims(p, _terms(p)[2]))
 
@@ -99,7 +99,7 @@ EINSUM = Operator(
     cost=_cost,
     backward_cost=_backward,
     reference=_reference,
-    tolerance=Tolerance(terms=_summed, magnitude=lambda p: _summed(p) ** 0.5 / 3),
+    tolerance=Tolerance(terms=_count_terms, magnitude=lambda p: _count_terms(p) ** 0.5 / 3),
     presets={
         "small": {"sizes": [2, 4, 64, 32, 64]},
         "typical": {"sizes": [2, 16, 256, 64, 256]},

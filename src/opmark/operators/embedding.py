@@ -150,7 +150,7 @@ def _batched_reference(p: Params, weight: Any, indices: Any, offsets: Any) -> An
     return pooled.reshape(p["tables"], p["bags"], p["dim"])
 
 
-def _batched_merged(p: Params, weight: Any, indices: Any, offsets: Any) -> Launch:
+def _torch_joined_tables(p: Params, weight: Any, indices: Any, offsets: Any) -> Launch:
     """Make one call over all tables joined into one; indices are shifted to their table's first row."""
     import torch
     from torch.nn.functional import embedding_bag
@@ -193,7 +193,7 @@ BATCHED = Operator(
     partial=True,
     implementations=(
         formula(_batched_reference),
-        by_torch(_batched_merged, name="merged"),
+        by_torch(_torch_joined_tables, name="merged"),
         by_torch(_batched_loop, name="loop"),
     ),
     aliases=("SplitTableBatchedEmbeddingBagsCodegen", "table_batched_embedding", "split_table_batched_embeddings_ops"),

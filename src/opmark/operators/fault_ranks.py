@@ -14,13 +14,13 @@ from opmark.operators._exchange import (
     ADDING_UP,
     COMMON,
     PRESETS,
+    all_reduce_factor,
     communication,
     cost,
+    full_buffer,
     reduced_buffer,
-    twice_others,
-    whole,
 )
-from opmark.operators.collectives import all_reduce, all_reduced
+from opmark.operators.collectives import all_reduce, all_reduce_reference
 from opmark.schema import Params, Rule
 from opmark.schema.param import choice, integer
 
@@ -82,8 +82,8 @@ OPERATORS = [
         ),
         rules=(Rule("rank", "be below the number of ranks (got {rank} of {ranks})", lambda p: p["rank"] < p["ranks"]),),
         inputs=reduced_buffer,
-        cost=cost(twice_others, shared=False, holds=(whole, whole)),
-        reference=all_reduced,
+        cost=cost(all_reduce_factor, shared=False, holds=(full_buffer, full_buffer)),
+        reference=all_reduce_reference,
         tolerance=ADDING_UP,
         presets={name: {"kind": "none", **sizes} for name, sizes in PRESETS.items()},
     )

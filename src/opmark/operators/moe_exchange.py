@@ -25,7 +25,7 @@ from opmark.operators._exchange import (
     divide,
     exchange,
     group_size,
-    others,
+    others_factor,
     spans,
 )
 from opmark.schema import Cost, Params, Rule, TensorSpec, Tolerance, Traffic
@@ -103,7 +103,7 @@ def _nbytes(p: Params, rows: int) -> int:
 
 def _traffic(p: Params) -> Traffic:
     moved, n = _nbytes(p, _most_rows(p)), group_size(p)
-    return Traffic(moved, moved * others(n), n)
+    return Traffic(moved, moved * others_factor(n), n)
 
 
 # Dispatch

@@ -15,8 +15,8 @@ from opmark.operators.moe_routing import (
     COMBINE_RULES,
     combine_flops,
     combine_inputs,
-    combined,
-    torch_combined,
+    combine_rows,
+    torch_combine_rows,
 )
 from opmark.operators.quant_gemm import OUT, SCALES, out_dtype
 from opmark.schema import Cost, Launch, Operator, Params, TensorSpec
@@ -98,14 +98,14 @@ def _combine_cost(p: Params) -> Cost:
 
 
 def _combine(p: Params, ids: Any, weights: Any, residual: Any, **gemm: Any) -> Any:
-    return combined(p, _group_gemm(p, **gemm), ids, weights, residual)
+    return combine_rows(p, _group_gemm(p, **gemm), ids, weights, residual)
 
 
 def _torch_combine(p: Params, ids: Any, weights: Any, residual: Any, **gemm: Any) -> Launch:
     import torch
 
     product, out = _torch({**p, "out_dtype": "float32"}, **gemm), getattr(torch, out_dtype(p))
-    return lambda: torch_combined(p, product(), ids, weights, residual, torch.float32).to(out)
+    return lambda: torch_combine_rows(p, product(), ids, weights, residual, torch.float32).to(out)
 
 
 COMBINE = Operator(

@@ -182,14 +182,14 @@ def combine_inputs(p: Params, width: int, kind: str) -> dict[str, TensorSpec]:
     }
 
 
-def combined(p: Params, rows: Any, ids: Any, weights: Any, residual: Any) -> Any:
+def combine_rows(p: Params, rows: Any, ids: Any, weights: Any, residual: Any) -> Any:
     result = np.zeros((p["num_tokens"], rows.shape[1]), rows.dtype)
     result[residual_rows(p)] = residual * rows.dtype.type(p["res_scale"])
     np.add.at(result, ids, rows * weights[:, None])
     return result
 
 
-def torch_combined(p: Params, rows: Any, ids: Any, weights: Any, residual: Any, kind: Any) -> Any:
+def torch_combine_rows(p: Params, rows: Any, ids: Any, weights: Any, residual: Any, kind: Any) -> Any:
     """Combine rows, adding up in `kind`: float32 keeps digits that 16 bits would lose."""
     import torch
 
@@ -214,11 +214,11 @@ def _gather_cost(p: Params) -> Cost:
 
 
 def _torch_gather(p: Params, x: Any, ids: Any, weights: Any, residual: Any) -> Launch:
-    return lambda: torch_combined(p, x, ids, weights, residual, x.dtype)
+    return lambda: torch_combine_rows(p, x, ids, weights, residual, x.dtype)
 
 
 def _gather(p: Params, x: Any, ids: Any, weights: Any, residual: Any) -> Any:
-    return combined(p, x, ids, weights, residual)
+    return combine_rows(p, x, ids, weights, residual)
 
 
 GATHER = Operator(

@@ -19,11 +19,11 @@ from opmark.operators._exchange import (
     cost,
     elements,
     exchange,
+    full_buffer,
     group_size,
-    once,
+    once_factor,
     point_to_point,
     spec,
-    whole,
     whole_buffer,
 )
 from opmark.schema import Cost, Params, Rule, TensorSpec, Traffic
@@ -205,7 +205,7 @@ OPERATORS = [
         params=(*COMMON, ROOT),
         rules=(OTHERS,),
         inputs=whole_buffer,
-        cost=cost(once, shared=False, holds=(whole, whole)),
+        cost=cost(once_factor, shared=False, holds=(full_buffer, full_buffer)),
         reference=_multicast_reference,
     ),
 ]

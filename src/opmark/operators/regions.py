@@ -147,7 +147,7 @@ def _align_inputs(p: Params) -> dict[str, TensorSpec]:
     return {"x": _image(p), "rois": TensorSpec((p["regions"], 5), p["dtype"], 0, most, partial(_some_boxes, p))}
 
 
-def _align_touched(p: Params) -> int:
+def _align_bytes_read(p: Params) -> int:
     """Return the bytes of the images that are read: two neighbours of each sample along an axis, at most all pixels of
     a region, and each pixel at most once."""
     sides = zip(p["region"], p["out"], strict=True)
@@ -158,7 +158,7 @@ def _align_touched(p: Params) -> int:
 def _align_cost(p: Params) -> Cost:
     """Count four products and their sum for each sample, and the sum of the samples."""
     flops = 9 * p["samples"] ** 2 * _outputs(p)
-    return Cost(flops, _align_touched(p) + _roi_bytes(p, p["dtype"]), _outputs(p) * sizeof(p["dtype"]))
+    return Cost(flops, _align_bytes_read(p) + _roi_bytes(p, p["dtype"]), _outputs(p) * sizeof(p["dtype"]))
 
 
 def _align_backward(p: Params) -> Cost:

@@ -12,6 +12,7 @@ from opmark.operators._exchange import (
     PINNED,
     PRESETS,
     RANKS,
+    all_reduce_factor,
     by_rank,
     communication,
     elements,
@@ -20,7 +21,6 @@ from opmark.operators._exchange import (
     reduced_buffer,
     rules_of,
     spec,
-    twice_others,
 )
 from opmark.schema import Cost, Implementation, Launch, Operator, Params, TensorSpec, Traffic
 from opmark.schema.dtype import sizeof
@@ -91,7 +91,7 @@ def _both_cost(p: Params) -> Cost:
     """Count only the traffic of the all_reduce: the copy uses another link, and a sum would be the bandwidth of
     neither. The record's overlap says how much of one hides behind the other."""
     moved = _nbytes(p)
-    return Cost(None, 2 * moved, 2 * moved, Traffic(moved, moved * twice_others(p["ranks"]), p["ranks"]))
+    return Cost(None, 2 * moved, 2 * moved, Traffic(moved, moved * all_reduce_factor(p["ranks"]), p["ranks"]))
 
 
 def _both_reference(p: Params, rank: int, inputs: Sequence[dict[str, Any]]) -> tuple[Any, ...]:

@@ -92,12 +92,12 @@ def tensors(node: Node, path: str) -> Iterator[tuple[str, TensorSpec]]:
             yield place, spec
 
 
-def assembled(node: Node, path: str, given: Mapping[str, Any], dtype: Callable[[str], Any]) -> Any:
+def assemble(node: Node, path: str, given: Mapping[str, Any], dtype: Callable[[str], Any]) -> Any:
     """Build the arguments: tensors come from `given` by their paths, element types from `dtype`."""
     if isinstance(node, str):
         return given.get(path, node)
     if isinstance(node, list):
-        return [assembled(item, f"{path}.{i}", given, dtype) for i, item in enumerate(node)]
+        return [assemble(item, f"{path}.{i}", given, dtype) for i, item in enumerate(node)]
     if not isinstance(node, Mapping):
         return node
     if set(node) == {"value"}:
@@ -107,8 +107,8 @@ def assembled(node: Node, path: str, given: Mapping[str, Any], dtype: Callable[[
     if set(node) == {"float"}:
         return float(node["float"])
     if set(node) == {"tuple"}:
-        return tuple(assembled(node["tuple"], path, given, dtype))
-    return {key: assembled(item, f"{path}.{key}", given, dtype) for key, item in node.items()}
+        return tuple(assemble(node["tuple"], path, given, dtype))
+    return {key: assemble(item, f"{path}.{key}", given, dtype) for key, item in node.items()}
 
 
 def filled(node: Node, values: Mapping[str, Any]) -> Node:

@@ -19,7 +19,7 @@ def parse_bytes(text: str) -> int:
     return _bytes(found[1], found[2])
 
 
-def series(value: Any) -> list[Any] | None:
+def parse_series(value: Any) -> list[Any] | None:
     """`8..64M` doubles from one to the other, `8..64M*4` quadruples, `8..1K+8` goes in steps of 8 bytes; None for
     anything that is not a series. ValueError if the series would be empty, endless or too long."""
     found = _SERIES.fullmatch(value.strip()) if isinstance(value, str) else None

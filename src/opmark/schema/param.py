@@ -11,7 +11,7 @@ import msgspec
 
 from opmark.errors import InvalidParameter, nearest
 from opmark.schema.arguments import canonical_call
-from opmark.schema.byte_count import parse_bytes, series
+from opmark.schema.byte_count import parse_bytes, parse_series
 from opmark.schema.dtype import DTYPES
 
 Params = Mapping[str, Any]
@@ -62,7 +62,7 @@ class Param:
     def spread(self, value: Any) -> Any:
         """Expand a series of sizes (`8..64M`) into a list; return any other value unchanged."""
         try:
-            found = series(value) if self.kind == "bytes" else None
+            found = parse_series(value) if self.kind == "bytes" else None
         except ValueError:
             raise InvalidParameter(
                 f"parameter `{self.name}`: the series `{value}` is empty or endless",

@@ -52,7 +52,7 @@ def np_row(function: Callable[..., Any], path: str = "") -> Implementation:
     return row(function, path, faces=True)
 
 
-def single(made: Implementation, what: str = "its parameters") -> Implementation:
+def refuse_float64(made: Implementation, what: str = "its parameters") -> Implementation:
     """Refuse float64, for which MXNet keeps something in float32, so that half of the digits would be wrong."""
 
     def build(p: Params, **tensors: Any) -> Any:
@@ -70,12 +70,12 @@ def face(tensor: Any) -> Any:
     return other
 
 
-def whole(value: Any) -> Any:
+def to_integers(value: Any) -> Any:
     """Convert indices to integers: `mxnet.nd` returns them as floats."""
     return value.astype("int64")
 
 
-def built(function: Callable[..., Any], path: str = "") -> Implementation:
+def write_call(function: Callable[..., Any], path: str = "") -> Implementation:
     """Make an implementation that writes to existing memory: `function(mxnet, p, **inputs)` returns the call."""
 
     def build(p: Params, **tensors: Any) -> Function:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from opmark.implementations.mxnet._rows import nd, np_row, row, single
+from opmark.implementations.mxnet._rows import nd, np_row, refuse_float64, row
 from opmark.schema import Params
 
 
 def _leaky(act_type: str, *inputs: str, **params: str) -> Any:
     made = nd("LeakyReLU", "x", *inputs, fixed={"act_type": act_type}, **params)
-    return made if act_type == "elu" else single(made)
+    return made if act_type == "elu" else refuse_float64(made)
 
 
 def _gelu(mx: Any, p: Params, x: Any) -> Any:
@@ -76,15 +76,15 @@ IMPLEMENTATIONS = {
     "elu": _leaky("elu", slope="alpha"),
     "selu": _leaky("selu"),
     "prelu": _leaky("prelu", "weight"),
-    "gelu": single(row(_gelu, "mxnet.nd.LeakyReLU")),
+    "gelu": refuse_float64(row(_gelu, "mxnet.nd.LeakyReLU")),
     "celu": row(_celu),
     "silu": row(lambda mx, p, x: x * mx.nd.sigmoid(x)),
     "mish": row(lambda mx, p, x: x * mx.nd.tanh(mx.nd.Activation(x, act_type="softrelu"))),
     "sigmoid": nd("sigmoid", "x"),
     "log_sigmoid": row(lambda mx, p, x: -mx.nd.Activation(-x, act_type="softrelu")),
     "softplus": row(_softplus, "mxnet.nd.Activation"),
-    "hard_sigmoid": single(row(lambda mx, p, x: _hard_sigmoid(mx, x), "mxnet.nd.hard_sigmoid")),
-    "hardswish": single(row(lambda mx, p, x: x * _hard_sigmoid(mx, x))),
+    "hard_sigmoid": refuse_float64(row(lambda mx, p, x: _hard_sigmoid(mx, x), "mxnet.nd.hard_sigmoid")),
+    "hardswish": refuse_float64(row(lambda mx, p, x: x * _hard_sigmoid(mx, x))),
     "tanhshrink": row(lambda mx, p, x: x - mx.nd.tanh(x)),
     "softshrink": row(_softshrink),
     "hardshrink": row(_hardshrink),
@@ -93,6 +93,6 @@ IMPLEMENTATIONS = {
     "masked_softmax": np_row(_masked_softmax, "mxnet.npx.softmax"),
     "glu": row(_glu),
     "swiglu": _gated_unit(lambda mx, gate: gate * mx.nd.sigmoid(gate)),
-    "geglu": single(_gated_unit(lambda mx, gate: mx.nd.LeakyReLU(gate, act_type="gelu"))),
+    "geglu": refuse_float64(_gated_unit(lambda mx, gate: mx.nd.LeakyReLU(gate, act_type="gelu"))),
     "reglu": _gated_unit(lambda mx, gate: mx.nd.relu(gate)),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.implementations.mxnet._rows import built, nd, np_row, row, single, whole
+from opmark.implementations.mxnet._rows import nd, np_row, refuse_float64, row, to_integers, write_call
 from opmark.schema import Params
 from opmark.schema.dtype import is_float
 
@@ -59,7 +59,7 @@ def _row_sampler(name: str) -> Any:
 
 def _multinomial(mx: Any, p: Params, weights: Any) -> Any:
     shares = mx.nd.broadcast_div(weights, mx.nd.sum(weights, axis=-1, keepdims=True))
-    return whole(mx.nd.sample_multinomial(shares, shape=(p["draws"],)))
+    return to_integers(mx.nd.sample_multinomial(shares, shape=(p["draws"],)))
 
 
 def _bernoulli(mx: Any, p: Params, x: Any) -> Any:
@@ -78,7 +78,7 @@ def _density(name: str) -> Any:
         return getattr(mx.nd, name)(sample, *rows, is_log=p["log"])
 
     made = row(call, f"mxnet.nd.{name}")
-    return single(made, "the root of 2π") if name == "random_pdf_normal" else made
+    return refuse_float64(made, "the root of 2π") if name == "random_pdf_normal" else made
 
 
 def _write_to(step: Any, path: str = "") -> Any:
@@ -88,7 +88,7 @@ def _write_to(step: Any, path: str = "") -> Any:
         out = mx.nd.zeros(x.shape, dtype=x.dtype)
         return lambda: step(mx, out, x, *others.values())
 
-    return built(build, path)
+    return write_call(build, path)
 
 
 def _triad(mx: Any, out: Any, x: Any, y: Any) -> Any:

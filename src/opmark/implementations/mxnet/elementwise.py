@@ -6,7 +6,7 @@ from math import pi
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.implementations.mxnet._rows import nd, np, np_row, row, single
+from opmark.implementations.mxnet._rows import nd, np, np_row, refuse_float64, row
 from opmark.schema import Params
 from opmark.schema.dtype import is_float
 
@@ -84,7 +84,7 @@ IMPLEMENTATIONS = {
     **{name: nd(path, "x", "y") for name, path in BINARY.items()},
     **{name: np(name, "x", "y") for name in (*COMPARED, *BITS)},
     **{name: np(name, "x") for name in (*TESTED, "bitwise_not", "nan_to_num")},
-    **{name: single(nd(name, "x"), "π") for name in ("degrees", "radians")},
+    **{name: refuse_float64(nd(name, "x"), "π") for name in ("degrees", "radians")},
     "atan2": np("arctan2", "x", "y"),
     "logical_not": np("logical_not", "x"),
     **{f"logical_{word}": _truth(f"broadcast_logical_{word}") for word in ("and", "or", "xor")},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.implementations.mxnet._rows import np, np_row, row, whole
+from opmark.implementations.mxnet._rows import np, np_row, row, to_integers
 from opmark.schema import Params
 
 
@@ -40,7 +40,7 @@ def _pick(mx: Any, p: Params, x: Any, index: Any) -> Any:
 
 
 def _unravel(mx: Any, p: Params, index: Any) -> Any:
-    found = whole(mx.nd.unravel_index(index, shape=tuple(p["shape"])))
+    found = to_integers(mx.nd.unravel_index(index, shape=tuple(p["shape"])))
     return mx.nd.split(found, num_outputs=len(p["shape"]), axis=0, squeeze_axis=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.implementations.mxnet._rows import row, single
+from opmark.implementations.mxnet._rows import refuse_float64, row
 from opmark.schema import Params
 
 
@@ -101,9 +101,9 @@ IMPLEMENTATIONS = {
     "sequence_reverse": _sequence("SequenceReverse"),
     "dropout": row(_dropout, "mxnet.nd.Dropout"),
     "dropout2d": row(_dropout2d, "mxnet.nd.Dropout"),
-    "softmax_dropout": single(row(lambda mx, p, x: _dropout(mx, p, mx.nd.softmax(x)))),
-    "bias_dropout_add": single(row(_bias_dropout_add)),
+    "softmax_dropout": refuse_float64(row(lambda mx, p, x: _dropout(mx, p, mx.nd.softmax(x)))),
+    "bias_dropout_add": refuse_float64(row(_bias_dropout_add)),
     "linear_relu": row(lambda mx, p, **tensors: mx.nd.relu(_linear(mx, p, **tensors))),
-    "linear_gelu": single(row(_linear_gelu)),
+    "linear_gelu": refuse_float64(row(_linear_gelu)),
     "linear_add": row(lambda mx, p, x, weight, other: other + _linear(mx, p, x, weight)),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.implementations.mxnet._rows import built
+from opmark.implementations.mxnet._rows import write_call
 from opmark.schema import Implementation, Params
 
 RENAMED = {"eps": "epsilon"}
@@ -35,7 +35,7 @@ def _step(name: str, *, clip: str = "clip_gradient") -> Implementation:
 
         return call if states else lambda: function(weight, grad, out=weight, **how)
 
-    return built(build, f"mxnet.nd.{name}")
+    return write_call(build, f"mxnet.nd.{name}")
 
 
 def _mixed(name: str) -> Implementation:
@@ -51,7 +51,7 @@ def _mixed(name: str) -> Implementation:
 
         return call
 
-    return built(build, f"mxnet.nd.{name}")
+    return write_call(build, f"mxnet.nd.{name}")
 
 
 def _require_float16(p: Params) -> None:
@@ -76,7 +76,7 @@ def _adamw(mixed: bool) -> Implementation:
 
         return call
 
-    return built(build, "mxnet.nd.contrib.mp_adamw_update" if mixed else "mxnet.nd.contrib.adamw_update")
+    return write_call(build, "mxnet.nd.contrib.mp_adamw_update" if mixed else "mxnet.nd.contrib.adamw_update")
 
 
 def _phase1(mixed: bool) -> Implementation:
@@ -88,7 +88,7 @@ def _phase1(mixed: bool) -> Implementation:
         short = weight.astype("float16")
         return lambda: (mx.nd.mp_lamb_update_phase1(short, grad, mean, var, weight, **how), mean, var)
 
-    return built(build, "mxnet.nd.mp_lamb_update_phase1" if mixed else "mxnet.nd.lamb_update_phase1")
+    return write_call(build, "mxnet.nd.mp_lamb_update_phase1" if mixed else "mxnet.nd.lamb_update_phase1")
 
 
 def _phase2(mx: Any, p: Params, weight: Any, g: Any, r1: Any, r2: Any) -> Any:
@@ -129,7 +129,7 @@ def _many(name: str, *, mixed: bool = False) -> Implementation:
 
         return call
 
-    return built(build, f"mxnet.nd.{name}")
+    return write_call(build, f"mxnet.nd.{name}")
 
 
 def _lars(mx: Any, p: Params, **tensors: Any) -> Any:
@@ -146,9 +146,9 @@ IMPLEMENTATIONS = {
     "mp_adamw_update": _adamw(mixed=True),
     "lamb_update_phase1": _phase1(mixed=False),
     "mp_lamb_update_phase1": _phase1(mixed=True),
-    "lamb_update_phase2": built(_phase2, "mxnet.nd.lamb_update_phase2"),
-    "lamb_update": built(_lamb),
+    "lamb_update_phase2": write_call(_phase2, "mxnet.nd.lamb_update_phase2"),
+    "lamb_update": write_call(_lamb),
     **{name: _many(name) for name in ("multi_sgd_update", "multi_sgd_mom_update")},
     **{name: _many(name, mixed=True) for name in ("multi_mp_sgd_update", "multi_mp_sgd_mom_update")},
-    "multi_lars": built(_lars, "mxnet.nd.multi_lars"),
+    "multi_lars": write_call(_lars, "mxnet.nd.multi_lars"),
 }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.implementations.mxnet._rows import np, np_row, row, single, whole
+from opmark.implementations.mxnet._rows import np, np_row, refuse_float64, row, to_integers
 from opmark.schema import Params
 from opmark.schema.dtype import is_float
 
@@ -61,7 +61,7 @@ def _index_of(name: str) -> Any:
     """Make an implementation that finds an index; MXNet returns floats, which cannot hold every index."""
 
     def call(mx: Any, p: Params, x: Any) -> Any:
-        return whole(_drop_axis(p, getattr(mx.nd, name)(x, **_along(p))))
+        return to_integers(_drop_axis(p, getattr(mx.nd, name)(x, **_along(p))))
 
     return row(call, f"mxnet.nd.{name}")
 
@@ -71,7 +71,7 @@ def _extreme(name: str) -> Any:
 
     def call(mx: Any, p: Params, x: Any) -> Any:
         value, place = (_drop_axis(p, getattr(mx.nd, kind)(x, **_along(p))) for kind in (name, f"arg{name}"))
-        return value, whole(place)
+        return value, to_integers(place)
 
     return row(call)
 
@@ -135,7 +135,7 @@ def _histogram(mx: Any, p: Params, x: Any) -> Any:
 
 
 def _bincount(mx: Any, p: Params, x: Any) -> Any:
-    return whole(mx.np.bincount(x, minlength=p["bins"]))
+    return to_integers(mx.np.bincount(x, minlength=p["bins"]))
 
 
 def _diff(mx: Any, p: Params, x: Any) -> Any:
@@ -169,7 +169,7 @@ IMPLEMENTATIONS = {
     "count_nonzero": np_row(_count_nonzero),
     "all_finite": row(_finite, "mxnet.nd.all_finite"),
     "multi_all_finite": row(_finite, "mxnet.nd.multi_all_finite"),
-    "multi_sum_sq": single(row(_sum_sq, "mxnet.nd.multi_sum_sq"), "the sums"),
+    "multi_sum_sq": refuse_float64(row(_sum_sq, "mxnet.nd.multi_sum_sq"), "the sums"),
     "trace": np("trace", "x"),
     "sort": row(_sort, "mxnet.nd.topk"),
     "argsort": row(_argsort, "mxnet.nd.argsort"),

@@ -27,7 +27,7 @@ _TYPES: dict[str, str | int | tuple[str | int, ...]] = {
 """Output type of a node if it is not that of its first input: a type, or the index of the input that has it."""
 
 
-class Pen:
+class GraphBuilder:
     """Adds nodes to a model: `g.Softmax(x, axis=1)` adds one and returns the name of its output.
 
     `outputs=2` returns a tuple of names. A number among the inputs becomes a constant of the type of the tensor beside
@@ -133,7 +133,7 @@ class Graph:
         """Return an onnx.ModelProto with outputs y0, y1, ...; `inputs` holds (shape, dtype) by name."""
         from onnx import helper
 
-        pen = Pen(inputs)
+        pen = GraphBuilder(inputs)
         drawn = self.draw(pen, self.params, **{name: name for name in inputs})
         outputs = drawn if isinstance(drawn, tuple) else (drawn,)
         for i, name in enumerate(outputs):
@@ -172,7 +172,7 @@ def node(kind: str, *inputs: str, fixed: Mapping[str, Any] | None = None, **para
     """Make an implementation of one node: `node("Softmax", "x", axis="axis")`."""
     always = dict(fixed or {})
 
-    def draw(g: Pen, p: Params, **names: str) -> Any:
+    def draw(g: GraphBuilder, p: Params, **names: str) -> Any:
         attributes = {attribute: p[name] for attribute, name in params.items()}
         return getattr(g, kind)(*(names[name] for name in inputs), **attributes, **always)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log, pi
 from typing import Any
 
-from opmark.implementations.onnx._graph import Pen, graph, node
+from opmark.implementations.onnx._graph import GraphBuilder, graph, node
 from opmark.schema import Params
 
 _NODES = {
@@ -18,41 +18,41 @@ _NODES = {
 }  # fmt: skip
 
 
-def silu(g: Pen, x: str) -> Any:
+def silu(g: GraphBuilder, x: str) -> Any:
     return g.Mul(x, g.Sigmoid(x))
 
 
-def gelu(g: Pen, x: str, approximate: str = "none") -> Any:
+def gelu(g: GraphBuilder, x: str, approximate: str = "none") -> Any:
     return g.Gelu(x, approximate=approximate)
 
 
-def log1p(g: Pen, x: str) -> Any:
+def log1p(g: GraphBuilder, x: str) -> Any:
     return g.Log(g.Add(x, 1.0))
 
 
-def _trunc(g: Pen, x: str) -> Any:
+def _trunc(g: GraphBuilder, x: str) -> Any:
     return g.Mul(g.Sign(x), g.Floor(g.Abs(x)))
 
 
-def _sinc(g: Pen, p: Params, x: str) -> Any:
+def _sinc(g: GraphBuilder, p: Params, x: str) -> Any:
     turned = g.Mul(x, pi)
     return g.Where(g.Equal(x, 0.0), 1.0, g.Div(g.Sin(turned), turned))
 
 
-def _softplus(g: Pen, p: Params, x: str) -> Any:
+def _softplus(g: GraphBuilder, p: Params, x: str) -> Any:
     if p["beta"] == 1.0:
         return g.Softplus(x)
     return g.Div(g.Softplus(g.Mul(x, p["beta"])), p["beta"])
 
 
-def _celu(g: Pen, p: Params, x: str) -> Any:
+def _celu(g: GraphBuilder, p: Params, x: str) -> Any:
     """Use Elu, as ONNX has Celu only for float32."""
     if p["dtype"] == "float32":
         return g.Celu(x, alpha=p["alpha"])
     return g.Mul(g.Elu(g.Div(x, p["alpha"]), alpha=1.0), p["alpha"])
 
 
-def _shrink(g: Pen, x: str, edge: float, by: float) -> Any:
+def _shrink(g: GraphBuilder, x: str, edge: float, by: float) -> Any:
     """Write float64 out: ONNX Runtime computes the node in float32 for every type."""
     if g.dtype(x) != "float64":
         return g.Shrink(x, lambd=edge, bias=by)
@@ -60,7 +60,7 @@ def _shrink(g: Pen, x: str, edge: float, by: float) -> Any:
     return g.Where(small, 0.0, g.Sub(x, g.Mul(g.Sign(x), by)) if by else x)
 
 
-def _nan_to_num(g: Pen, p: Params, x: str) -> Any:
+def _nan_to_num(g: GraphBuilder, p: Params, x: str) -> Any:
     """Clip's default limits are those of the type."""
     largest = {"float64": 1.7976931348623157e308, "float32": 3.4028234663852886e38, "float16": 65504.0}
     if p["dtype"] not in largest:
@@ -72,14 +72,14 @@ def _nan_to_num(g: Pen, p: Params, x: str) -> Any:
 def _glu(gate: Any) -> Any:
     """Multiply `gate` of the first half of the last axis with the second half."""
 
-    def draw(g: Pen, p: Params, x: str) -> Any:
+    def draw(g: GraphBuilder, p: Params, x: str) -> Any:
         first, second = g.Split(x, outputs=2, axis=-1, num_outputs=2)
         return g.Mul(gate(g, first), second)
 
     return graph(draw)
 
 
-def _plain_glu(g: Pen, p: Params, x: str) -> Any:
+def _plain_glu(g: GraphBuilder, p: Params, x: str) -> Any:
     first, second = g.Split(x, outputs=2, axis=-1, num_outputs=2)
     return g.Mul(first, g.Sigmoid(second))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.implementations.onnx._graph import Pen, graph
+from opmark.implementations.onnx._graph import GraphBuilder, graph
 from opmark.implementations.onnx.products import attention, causal_mask, repeat_heads
 from opmark.schema import Params
 
 
-def _keys(g: Pen, p: Params, cache: str, table: str, kv_len: int) -> Any:
+def _keys(g: GraphBuilder, p: Params, cache: str, table: str, kv_len: int) -> Any:
     """Return keys as [batch, head, token, element], from rows or pages of the cache."""
     if not p["block_size"]:
         return cache
@@ -21,7 +21,9 @@ def _keys(g: Pen, p: Params, cache: str, table: str, kv_len: int) -> Any:
     return whole if pages * block == kv_len else g.Slice(whole, [0], [kv_len], [2])
 
 
-def _over_cache(g: Pen, p: Params, q: str, k_cache: str, v_cache: str, block_table: str = "", **scales: str) -> Any:
+def _over_cache(
+    g: GraphBuilder, p: Params, q: str, k_cache: str, v_cache: str, block_table: str = "", **scales: str
+) -> Any:
     """Compute attention of sequences of equal length at once."""
     if p["q_lens"] or p["cache_lens"]:
         raise Unsupported("sequences of different lengths would need one part of a model each")
@@ -45,7 +47,7 @@ def _positions(p: Params) -> list[int]:
     return [old + i for new, old in zip(news, olds, strict=True) for i in range(new)]
 
 
-def _rotary(g: Pen, p: Params, packed_qkv: str, cos: str, sin: str) -> Any:
+def _rotary(g: GraphBuilder, p: Params, packed_qkv: str, cos: str, sin: str) -> Any:
     start, dim = p["rope_offset"], p["rope_dim"] or p["head_dim"] - p["rope_offset"]
     places = g.constant(_positions(p))
     c, s = (g.Unsqueeze(g.Gather(table, places), [1]) for table in (cos, sin))
@@ -62,11 +64,11 @@ def _rotary(g: Pen, p: Params, packed_qkv: str, cos: str, sin: str) -> Any:
     return g.Concat(*before, turned, *behind, axis=-1)
 
 
-def _single(g: Pen, x: str) -> str:
+def _single(g: GraphBuilder, x: str) -> str:
     return x if g.dtype(x) == "float32" else str(g.Cast(x, to="float32"))
 
 
-def _softmax_topk(g: Pen, p: Params, logits: str) -> Any:
+def _softmax_topk(g: GraphBuilder, p: Params, logits: str) -> Any:
     scores = _single(g, logits)
     if p["compute_mode"] == "pre-softmax":
         return g.TopK(g.Softmax(scores, axis=-1), [p["topk"]], outputs=2)
@@ -74,7 +76,7 @@ def _softmax_topk(g: Pen, p: Params, logits: str) -> Any:
     return g.Softmax(chosen, axis=-1), places
 
 
-def _group_topk(g: Pen, p: Params, logits: str, bias: str) -> Any:
+def _group_topk(g: GraphBuilder, p: Params, logits: str, bias: str) -> Any:
     """Exclude the other groups by scores of minus infinity."""
     groups, each = p["groups"], p["num_experts"] // p["groups"]
     scores = g.Sigmoid(_single(g, logits))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from opmark.implementations.onnx._graph import Pen, graph
+from opmark.implementations.onnx._graph import GraphBuilder, graph
 from opmark.schema import Params
 
 _BEFORE_THE_FIRST = -(2**63)
@@ -12,15 +12,15 @@ _BEFORE_THE_FIRST = -(2**63)
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-def transpose(g: Pen, p: Params, x: str) -> Any:
+def transpose(g: GraphBuilder, p: Params, x: str) -> Any:
     return g.Transpose(x, perm=list(p["axes"]) or list(range(len(p["shape"])))[::-1])
 
 
-def _flip(g: Pen, x: str, axis: int) -> Any:
+def _flip(g: GraphBuilder, x: str, axis: int) -> Any:
     return g.Slice(x, [-1], [_BEFORE_THE_FIRST], [axis], [-1])
 
 
-def _roll(g: Pen, p: Params, x: str) -> Any:
+def _roll(g: GraphBuilder, p: Params, x: str) -> Any:
     axis, n = p["axis"], p["shape"][p["axis"]]
     at = -p["shift"] % n
     if not at:
@@ -28,7 +28,7 @@ def _roll(g: Pen, p: Params, x: str) -> Any:
     return g.Concat(g.Slice(x, [at], [n], [axis]), g.Slice(x, [0], [at], [axis]), axis=axis)
 
 
-def _rot90(g: Pen, p: Params, x: str) -> Any:
+def _rot90(g: GraphBuilder, p: Params, x: str) -> Any:
     rank, k = len(p["shape"]), p["k"] % 4
     swap = [*range(rank - 2), rank - 1, rank - 2]
     if k == 0:
@@ -38,7 +38,7 @@ def _rot90(g: Pen, p: Params, x: str) -> Any:
     return _flip(g, g.Transpose(x, perm=swap), -2 if k == 1 else -1)
 
 
-def _tile(g: Pen, p: Params, x: str) -> Any:
+def _tile(g: GraphBuilder, p: Params, x: str) -> Any:
     """Tile; more repetitions than axes add new axes in front, fewer apply to the last ones."""
     reps, shape = list(p["reps"]), list(p["shape"])
     more = len(reps) - len(shape)
@@ -47,7 +47,7 @@ def _tile(g: Pen, p: Params, x: str) -> Any:
     return g.Tile(x, [1] * -more + reps)
 
 
-def _repeat(g: Pen, p: Params, x: str) -> Any:
+def _repeat(g: GraphBuilder, p: Params, x: str) -> Any:
     """Repeat as exporters write it: by a new axis that is expanded and then joined."""
     shape, axis = list(p["shape"]), p["axis"] % len(p["shape"])
     longer = [*shape[: axis + 1], p["repeats"], *shape[axis + 1 :]]
@@ -55,7 +55,7 @@ def _repeat(g: Pen, p: Params, x: str) -> Any:
     return g.Reshape(g.Expand(g.Unsqueeze(x, [axis + 1]), longer), joined)
 
 
-def _space_to_depth(g: Pen, p: Params, x: str) -> Any:
+def _space_to_depth(g: GraphBuilder, p: Params, x: str) -> Any:
     """Write dcr order by the node, as ONNX has only that, and crd order by transposing."""
     if p["order"] == "dcr":
         return g.SpaceToDepth(x, blocksize=p["block"])
@@ -64,40 +64,40 @@ def _space_to_depth(g: Pen, p: Params, x: str) -> Any:
     return g.Reshape(apart, [n, c * b * b, h // b, w // b])
 
 
-def _channel_shuffle(g: Pen, p: Params, x: str) -> Any:
+def _channel_shuffle(g: GraphBuilder, p: Params, x: str) -> Any:
     n, c, *image = p["shape"]
     apart = g.Reshape(x, [n, p["groups"], c // p["groups"], *image])
     return g.Reshape(g.Transpose(apart, perm=[0, 2, 1, *range(3, 3 + len(image))]), p["shape"])
 
 
-def _pad(g: Pen, p: Params, x: str) -> Any:
+def _pad(g: GraphBuilder, p: Params, x: str) -> Any:
     left = [0] * (len(p["shape"]) - len(p["before"]))
     widths, mode = [*left, *p["before"], *left, *p["after"]], _PAD_MODES[p["mode"]]
     return g.Pad(x, widths, p["value"], mode=mode) if mode == "constant" else g.Pad(x, widths, mode=mode)
 
 
-def _stack(g: Pen, p: Params, **parts: str) -> Any:
+def _stack(g: GraphBuilder, p: Params, **parts: str) -> Any:
     return g.Concat(*(g.Unsqueeze(x, [p["axis"]]) for x in parts.values()), axis=p["axis"])
 
 
-def _block_diag(g: Pen, p: Params, **blocks: str) -> Any:
+def _block_diag(g: GraphBuilder, p: Params, **blocks: str) -> Any:
     width, count = p["shape"][1], len(blocks)
     rows = [g.Pad(x, [0, i * width, 0, (count - 1 - i) * width]) for i, x in enumerate(blocks.values())]
     return g.Concat(*rows, axis=0)
 
 
-def split(g: Pen, p: Params, x: str) -> Any:
+def split(g: GraphBuilder, p: Params, x: str) -> Any:
     return g.Split(x, outputs=p["parts"], axis=p["axis"], num_outputs=p["parts"])
 
 
-def diagonal(g: Pen, x: str, shape: list[int], k: int) -> Any:
+def diagonal(g: GraphBuilder, x: str, shape: list[int], k: int) -> Any:
     """Gather a diagonal from each matrix as a flat row."""
     *batch, rows, columns = shape
     places = [i * columns + i + k for i in range(rows) if 0 <= i + k < columns]
     return g.Gather(g.Reshape(x, [*batch, rows * columns]), places, axis=-1)
 
 
-def _diag_embed(g: Pen, p: Params, x: str) -> Any:
+def _diag_embed(g: GraphBuilder, p: Params, x: str) -> Any:
     """Select elements as columns by a mask; off the main diagonal, pad them first."""
     import numpy as np
 
@@ -121,11 +121,11 @@ def _triangle(p: Params) -> Any:
     return rows * p["n"] + columns
 
 
-def _extract_triangle(g: Pen, p: Params, x: str) -> Any:
+def _extract_triangle(g: GraphBuilder, p: Params, x: str) -> Any:
     return g.Gather(g.Reshape(x, [p["batch"], -1]), g.constant(_triangle(p)), axis=1)
 
 
-def _make_triangle(g: Pen, p: Params, x: str) -> Any:
+def _make_triangle(g: GraphBuilder, p: Params, x: str) -> Any:
     """Gather the element of each place; places outside gather an additional zero."""
     import numpy as np
 
@@ -135,25 +135,25 @@ def _make_triangle(g: Pen, p: Params, x: str) -> Any:
     return g.Reshape(g.Gather(g.Pad(x, [0, 0, 0, 1]), g.constant(source), axis=1), [p["batch"], p["n"], p["n"]])
 
 
-def _trace(g: Pen, p: Params, x: str) -> Any:
+def _trace(g: GraphBuilder, p: Params, x: str) -> Any:
     return g.ReduceSum(diagonal(g, x, [p["n"], p["n"]], 0), [-1], keepdims=0)
 
 
-def _sumlogdiag(g: Pen, p: Params, x: str) -> Any:
+def _sumlogdiag(g: GraphBuilder, p: Params, x: str) -> Any:
     return g.ReduceSum(g.Log(diagonal(g, x, [p["batch"], p["n"], p["n"]], 0)), [-1], keepdims=0)
 
 
-def _sequence_mask(g: Pen, p: Params, x: str, lengths: str) -> Any:
+def _sequence_mask(g: GraphBuilder, p: Params, x: str, lengths: str) -> Any:
     steps = g.constant([[[i]] for i in range(p["steps"])])
     return g.Where(g.Less(steps, g.Unsqueeze(lengths, [0, 2])), x, p["value"])
 
 
-def _sequence_last(g: Pen, p: Params, x: str, lengths: str) -> Any:
+def _sequence_last(g: GraphBuilder, p: Params, x: str, lengths: str) -> Any:
     each = g.constant([[i] for i in range(p["batch"])])
     return g.GatherND(x, g.Concat(g.Unsqueeze(g.Sub(lengths, 1), [1]), each, axis=1))
 
 
-def _sequence_reverse(g: Pen, p: Params, x: str, lengths: str) -> Any:
+def _sequence_reverse(g: GraphBuilder, p: Params, x: str, lengths: str) -> Any:
     return g.ReverseSequence(x, lengths, time_axis=0, batch_axis=1)
 
 

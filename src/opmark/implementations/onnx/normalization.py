@@ -6,22 +6,22 @@ from math import prod
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.implementations.onnx._graph import Pen, graph
+from opmark.implementations.onnx._graph import GraphBuilder, graph
 from opmark.schema import Params
 
 
-def rms(g: Pen, x: str, eps: float) -> Any:
+def rms(g: GraphBuilder, x: str, eps: float) -> Any:
     """Write rms_norm as exporters of language models do, which engines can fuse."""
     mean_square = g.ReduceMean(g.Pow(x, 2.0), [-1], keepdims=1)
     return g.Div(x, g.Sqrt(g.Add(mean_square, eps)))
 
 
-def layer_norm(g: Pen, p: Params, x: str, weight: str, bias: str) -> Any:
+def layer_norm(g: GraphBuilder, p: Params, x: str, weight: str, bias: str) -> Any:
     return g.LayerNormalization(x, weight, bias, axis=-1, epsilon=p["eps"])
 
 
 def _batch_norm(
-    g: Pen, p: Params, x: str, weight: str, bias: str, running_mean: str, running_var: str
+    g: GraphBuilder, p: Params, x: str, weight: str, bias: str, running_mean: str, running_var: str
 ) -> Any:  # fmt: skip
     if not p["training"]:
         return g.BatchNormalization(x, weight, bias, running_mean, running_var, epsilon=p["eps"])
@@ -29,7 +29,7 @@ def _batch_norm(
 
 
 def _batch_norm_training(
-    g: Pen, p: Params, x: str, weight: str, bias: str, running_mean: str, running_var: str
+    g: GraphBuilder, p: Params, x: str, weight: str, bias: str, running_mean: str, running_var: str
 ) -> Any:  # fmt: skip
     """Write it out: ONNX's node updates the running variance by the population variance, others by the sample one."""
     rank, momentum = len(p["shape"]), p["momentum"]
@@ -45,7 +45,7 @@ def _batch_norm_training(
     return y, new_mean, new_var
 
 
-def _group_norm(g: Pen, p: Params, x: str, weight: str, bias: str) -> Any:
+def _group_norm(g: GraphBuilder, p: Params, x: str, weight: str, bias: str) -> Any:
     """Normalise as exporters write it, with each group as a channel."""
     groups, column = p["groups"], [1, -1, *[1] * (len(p["shape"]) - 2)]
     one, zero = (g.constant([value] * groups, p["dtype"]) for value in (1.0, 0.0))
@@ -53,41 +53,41 @@ def _group_norm(g: Pen, p: Params, x: str, weight: str, bias: str) -> Any:
     return g.Add(g.Mul(g.Reshape(rows, p["shape"]), g.Reshape(weight, column)), g.Reshape(bias, column))
 
 
-def _instance_norm(g: Pen, p: Params, x: str, weight: str, bias: str) -> Any:
+def _instance_norm(g: GraphBuilder, p: Params, x: str, weight: str, bias: str) -> Any:
     return g.InstanceNormalization(x, weight, bias, epsilon=p["eps"])
 
 
-def _l2_normalize(g: Pen, p: Params, x: str) -> Any:
+def _l2_normalize(g: GraphBuilder, p: Params, x: str) -> Any:
     rank = len(p["shape"])
     axes = {"channel": [1], "instance": list(range(1, rank)), "spatial": list(range(2, rank))}[p["mode"]]
     length = g.ReduceL2(x, axes, keepdims=1)
     return g.Div(x, g.Max(length, p["eps"]))
 
 
-def _lrn(g: Pen, p: Params, x: str) -> Any:
+def _lrn(g: GraphBuilder, p: Params, x: str) -> Any:
     """Refuse an even size: ONNX then takes one more channel after, others one more before."""
     if p["size"] % 2 == 0:
         raise Unsupported(f"ONNX's LRN agrees only for an odd number of channels (got size={p['size']})")
     return g.LRN(x, size=p["size"], alpha=p["alpha"], beta=p["beta"], bias=p["k"])
 
 
-def _weight_norm(g: Pen, p: Params, v: str, g_: str) -> Any:
+def _weight_norm(g: GraphBuilder, p: Params, v: str, g_: str) -> Any:
     length = g.ReduceL2(v, list(range(1, len(p["shape"]))), keepdims=1)
     return g.Mul(v, g.Div(g_, length))
 
 
-def _add_rms_norm(g: Pen, p: Params, x: str, residual: str, weight: str) -> Any:
+def _add_rms_norm(g: GraphBuilder, p: Params, x: str, residual: str, weight: str) -> Any:
     added = g.Add(x, residual)
     return g.Mul(rms(g, added, p["eps"]), weight), added
 
 
-def _head_rms_norm(g: Pen, p: Params, x: str, weight: str) -> Any:
+def _head_rms_norm(g: GraphBuilder, p: Params, x: str, weight: str) -> Any:
     start = p["norm_start"]
     end = start + (p["norm_heads"] or p["heads"] - start)
     return g.Mul(rms(g, g.Slice(x, [start], [end], [1]), p["eps"]), weight)
 
 
-def _add_layer_norm(g: Pen, p: Params, x: str, residual: str, weight: str, bias: str) -> Any:
+def _add_layer_norm(g: GraphBuilder, p: Params, x: str, residual: str, weight: str, bias: str) -> Any:
     return layer_norm(g, p, g.Add(x, residual), weight, bias)
 
 

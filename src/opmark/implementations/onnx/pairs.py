@@ -6,7 +6,7 @@ from functools import reduce
 from math import pi
 from typing import Any
 
-from opmark.implementations.onnx._graph import Pen, graph, node
+from opmark.implementations.onnx._graph import GraphBuilder, graph, node
 from opmark.schema import Implementation, Params
 from opmark.schema.dtype import is_float
 
@@ -17,36 +17,36 @@ _NODES = {
 }  # fmt: skip
 
 
-def _floor_divide(g: Pen, p: Params, x: str, y: str) -> Any:
+def _floor_divide(g: GraphBuilder, p: Params, x: str, y: str) -> Any:
     """Subtract the remainder first, as ONNX truncates the quotient of integers."""
     if is_float(p["dtype"]):
         return g.Floor(g.Div(x, y))
     return g.Div(g.Sub(x, g.Mod(x, y)), y)
 
 
-def _mod(g: Pen, p: Params, x: str, y: str) -> Any:
+def _mod(g: GraphBuilder, p: Params, x: str, y: str) -> Any:
     """Compute it from the quotient, as ONNX's remainder of floats has the sign of x."""
     if not is_float(p["dtype"]):
         return g.Mod(x, y)
     return g.Sub(x, g.Mul(y, g.Floor(g.Div(x, y))))
 
 
-def _hypot(g: Pen, p: Params, x: str, y: str) -> Any:
+def _hypot(g: GraphBuilder, p: Params, x: str, y: str) -> Any:
     return g.Sqrt(g.Add(g.Mul(x, x), g.Mul(y, y)))
 
 
-def _atan2(g: Pen, p: Params, x: str, y: str) -> Any:
+def _atan2(g: GraphBuilder, p: Params, x: str, y: str) -> Any:
     """Compute atan2 by quadrant, as exporters write it. The first argument is the height."""
     angle = g.Atan(g.Div(x, y))
     left = g.Where(g.Greater(x, 0.0), g.Add(angle, pi), g.Sub(angle, pi))
     return g.Where(g.Less(y, 0.0), left, angle)
 
 
-def _logaddexp(g: Pen, p: Params, x: str, y: str) -> Any:
+def _logaddexp(g: GraphBuilder, p: Params, x: str, y: str) -> Any:
     return g.Add(g.Max(x, y), g.Log(g.Add(g.Exp(g.Neg(g.Abs(g.Sub(x, y)))), 1.0)))
 
 
-def _truth(g: Pen, x: str) -> str:
+def _truth(g: GraphBuilder, x: str) -> str:
     return x if g.dtype(x) == "bool" else str(g.Cast(x, to="bool"))
 
 
@@ -58,7 +58,7 @@ def _shift(direction: str) -> Implementation:
     """Cast to unsigned integers, as ONNX shifts only those; none of the values is negative."""
     unsigned = {"int64": "uint64", "int32": "uint32", "int16": "uint16", "int8": "uint8"}
 
-    def draw(g: Pen, p: Params, x: str, y: str) -> Any:
+    def draw(g: GraphBuilder, p: Params, x: str, y: str) -> Any:
         wide = unsigned.get(p["dtype"])
         if wide is None:
             return g.BitShift(x, y, direction=direction)
@@ -67,11 +67,11 @@ def _shift(direction: str) -> Implementation:
     return graph(draw, path="onnx.BitShift")
 
 
-def _finite(g: Pen, x: str) -> Any:
+def _finite(g: GraphBuilder, x: str) -> Any:
     return g.Not(g.Or(g.IsInf(x), g.IsNaN(x)))
 
 
-def _add_n(g: Pen, p: Params, **terms: str) -> Any:
+def _add_n(g: GraphBuilder, p: Params, **terms: str) -> Any:
     """Add integers pairwise, as ONNX has Sum only for floats."""
     if is_float(p["dtype"]):
         return g.Sum(*terms.values())
@@ -79,7 +79,7 @@ def _add_n(g: Pen, p: Params, **terms: str) -> Any:
     return reduce(g.Add, others, first) if others else g.Identity(first)
 
 
-def _cast(g: Pen, p: Params, x: str) -> Any:
+def _cast(g: GraphBuilder, p: Params, x: str) -> Any:
     """Copy if the type stays: engines remove a Cast to the same type."""
     return g.Identity(x) if p["to"] == p["dtype"] else g.Cast(x, to=p["to"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, NamedTuple
 
-from opmark.implementations.onnx._graph import Pen, graph
+from opmark.implementations.onnx._graph import GraphBuilder, graph
 from opmark.schema import Implementation, Params
 
 
@@ -24,7 +24,7 @@ _GRU = _Kind("GRU", (1, 0, 2), ("h",))
 def _sequences(kind: _Kind) -> Implementation:
     """Split one vector of weights and reorder the gates; constant weights are split in advance."""
 
-    def draw(g: Pen, p: Params, x: str, weights: str, **states: str) -> Any:
+    def draw(g: GraphBuilder, p: Params, x: str, weights: str, **states: str) -> Any:
         directions, hidden = 2 if p["bidirectional"] else 1, p["hidden_size"]
         layers = iter(_pieces(g, p, kind, weights, directions))
         last: list[tuple[str, ...]] = []
@@ -41,7 +41,7 @@ def _sequences(kind: _Kind) -> Implementation:
     return graph(draw, path=f"onnx.{kind.node}")
 
 
-def _layer(g: Pen, p: Params, kind: _Kind, inputs: tuple[str, ...], directions: int) -> Any:
+def _layer(g: GraphBuilder, p: Params, kind: _Kind, inputs: tuple[str, ...], directions: int) -> Any:
     how: dict[str, Any] = {"hidden_size": p["hidden_size"]}
     how["direction"] = "bidirectional" if directions == 2 else "forward"
     if kind is _GRU:
@@ -51,7 +51,7 @@ def _layer(g: Pen, p: Params, kind: _Kind, inputs: tuple[str, ...], directions: 
     return getattr(g, kind.node)(*inputs, outputs=1 + len(kind.states), **how)
 
 
-def _pieces(g: Pen, p: Params, kind: _Kind, weights: str, directions: int) -> Any:
+def _pieces(g: GraphBuilder, p: Params, kind: _Kind, weights: str, directions: int) -> Any:
     """Return w, r and both biases of each layer and direction; all matrices come first, then all biases."""
     gates, hidden, total = len(kind.order), p["hidden_size"], p["layers"] * directions
     widths = [p["input_size"]] * directions + [directions * hidden] * (total - directions)
@@ -67,7 +67,7 @@ def _pieces(g: Pen, p: Params, kind: _Kind, weights: str, directions: int) -> An
         yield cut[i], cut[i + 1], both
 
 
-def _reorder_gates(g: Pen, kind: _Kind, flat: str, shape: tuple[int, int]) -> Any:
+def _reorder_gates(g: GraphBuilder, kind: _Kind, flat: str, shape: tuple[int, int]) -> Any:
     """Return [1, gates x hidden, width] with the gates in ONNX's order."""
     if kind.order == tuple(range(len(kind.order))):
         return g.Reshape(flat, [1, *shape])
@@ -75,23 +75,23 @@ def _reorder_gates(g: Pen, kind: _Kind, flat: str, shape: tuple[int, int]) -> An
     return g.Reshape(g.Gather(apart, list(kind.order), axis=0), [1, *shape])
 
 
-def _parts(g: Pen, x: str, h: str, w_ih: str, w_hh: str, b_ih: str, b_hh: str) -> tuple[Any, Any]:
+def _parts(g: GraphBuilder, x: str, h: str, w_ih: str, w_hh: str, b_ih: str, b_hh: str) -> tuple[Any, Any]:
     return g.Gemm(x, w_ih, b_ih, transB=1), g.Gemm(h, w_hh, b_hh, transB=1)
 
 
-def _rnn_cell(g: Pen, p: Params, x: str, h: str, **weights: str) -> Any:
+def _rnn_cell(g: GraphBuilder, p: Params, x: str, h: str, **weights: str) -> Any:
     total = g.Add(*_parts(g, x, h, **weights))
     return g.Tanh(total) if p["nonlinearity"] == "tanh" else g.Relu(total)
 
 
-def _lstm_cell(g: Pen, p: Params, x: str, h: str, c: str, **weights: str) -> Any:
+def _lstm_cell(g: GraphBuilder, p: Params, x: str, h: str, c: str, **weights: str) -> Any:
     total = g.Add(*_parts(g, x, h, **weights))
     i, f, n, o = g.Split(total, outputs=4, axis=-1, num_outputs=4)
     new = g.Add(g.Mul(g.Sigmoid(f), c), g.Mul(g.Sigmoid(i), g.Tanh(n)))
     return g.Mul(g.Sigmoid(o), g.Tanh(new)), new
 
 
-def _gru_cell(g: Pen, p: Params, x: str, h: str, **weights: str) -> Any:
+def _gru_cell(g: GraphBuilder, p: Params, x: str, h: str, **weights: str) -> Any:
     of_x, of_h = (g.Split(part, outputs=3, axis=-1, num_outputs=3) for part in _parts(g, x, h, **weights))
     r, z = (g.Sigmoid(g.Add(of_x[i], of_h[i])) for i in (0, 1))
     n = g.Tanh(g.Add(of_x[2], g.Mul(r, of_h[2])))

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from opmark.implementations.onnx._graph import Pen, graph
+from opmark.implementations.onnx._graph import GraphBuilder, graph
 from opmark.implementations.onnx.moving import diagonal, split, transpose
 from opmark.schema import Params
 
 
-def _slice(g: Pen, p: Params, x: str) -> Any:
+def _slice(g: GraphBuilder, p: Params, x: str) -> Any:
     return g.Slice(x, [p["begin"]], [p["end"]], [p["axis"]], [p["step"]])
 
 
-def _narrow(g: Pen, p: Params, x: str) -> Any:
+def _narrow(g: GraphBuilder, p: Params, x: str) -> Any:
     return g.Slice(x, [p["start"]], [p["start"] + p["length"]], [p["axis"]])
 
 
-def _select(g: Pen, p: Params, x: str) -> Any:
+def _select(g: GraphBuilder, p: Params, x: str) -> Any:
     return g.Gather(x, g.constant(p["index"]), axis=p["axis"])
 
 
-def _unfold(g: Pen, p: Params, x: str) -> Any:
+def _unfold(g: GraphBuilder, p: Params, x: str) -> Any:
     """Gather windows; their elements become the last axis."""
     rank, axis = len(p["shape"]), p["axis"] % len(p["shape"])
     starts = range(0, p["shape"][axis] - p["length"] + 1, p["step"])
@@ -31,7 +31,7 @@ def _unfold(g: Pen, p: Params, x: str) -> Any:
     return g.Transpose(windows, perm=[*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
 
 
-def _chunk(g: Pen, p: Params, x: str) -> Any:
+def _chunk(g: GraphBuilder, p: Params, x: str) -> Any:
     """Split into chunks; the last may be shorter, or there may be fewer."""
     n = p["shape"][p["axis"]]
     share = -(-n // p["parts"])
@@ -39,19 +39,19 @@ def _chunk(g: Pen, p: Params, x: str) -> Any:
     return g.Split(x, sizes, outputs=len(sizes), axis=p["axis"])
 
 
-def _unbind(g: Pen, p: Params, x: str) -> Any:
+def _unbind(g: GraphBuilder, p: Params, x: str) -> Any:
     """Split into single places and drop their axis, as exporters write it."""
     n = p["shape"][p["axis"]]
     parts = g.Split(x, [1] * n, outputs=n, axis=p["axis"])
     return tuple(g.Squeeze(part, [p["axis"]]) for part in ([parts] if n == 1 else parts))
 
 
-def _meshgrid(g: Pen, p: Params, x: str, y: str) -> Any:
+def _meshgrid(g: GraphBuilder, p: Params, x: str, y: str) -> Any:
     whole = [p["M"], p["N"]]
     return g.Expand(g.Unsqueeze(x, [1]), whole), g.Expand(y, whole)
 
 
-def _swapaxes(g: Pen, p: Params, x: str) -> Any:
+def _swapaxes(g: GraphBuilder, p: Params, x: str) -> Any:
     order = list(range(len(p["shape"])))
     one, other = p["axis1"], p["axis2"]
     order[one], order[other] = order[other], order[one]

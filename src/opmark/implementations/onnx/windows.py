@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.implementations.onnx._graph import Pen, graph, node
+from opmark.implementations.onnx._graph import GraphBuilder, graph, node
 from opmark.schema import Implementation, Params
 
 
@@ -17,25 +17,25 @@ def _sliding(p: Params, dims: int) -> dict[str, Any]:
 
 
 def _conv(dims: int, groups: Any = lambda p: p.get("groups", 1)) -> Implementation:
-    def draw(g: Pen, p: Params, x: str, weight: str) -> Any:
+    def draw(g: GraphBuilder, p: Params, x: str, weight: str) -> Any:
         return g.Conv(x, weight, group=groups(p), **_sliding(p, dims))
 
     return graph(draw, path="onnx.Conv")
 
 
 def _conv_transpose(dims: int) -> Implementation:
-    def draw(g: Pen, p: Params, x: str, weight: str) -> Any:
+    def draw(g: GraphBuilder, p: Params, x: str, weight: str) -> Any:
         more = [p["output_padding"]] * dims
         return g.ConvTranspose(x, weight, group=p["groups"], output_padding=more, **_sliding(p, dims))
 
     return graph(draw, path="onnx.ConvTranspose")
 
 
-def _conv_relu(g: Pen, p: Params, x: str, weight: str, bias: str) -> Any:
+def _conv_relu(g: GraphBuilder, p: Params, x: str, weight: str, bias: str) -> Any:
     return g.Relu(g.Conv(x, weight, bias, **_sliding(p, 2)))
 
 
-def _conv_bn(g: Pen, p: Params, x: str, weight: str, gamma: str, beta: str, mean: str, var: str) -> Any:
+def _conv_bn(g: GraphBuilder, p: Params, x: str, weight: str, gamma: str, beta: str, mean: str, var: str) -> Any:
     return g.BatchNormalization(g.Conv(x, weight, **_sliding(p, 2)), gamma, beta, mean, var, epsilon=p["eps"])
 
 
@@ -45,7 +45,7 @@ def _max_pool(dims: int) -> Implementation:
 
 
 def _avg_pool(dims: int) -> Implementation:
-    def draw(g: Pen, p: Params, x: str) -> Any:
+    def draw(g: GraphBuilder, p: Params, x: str) -> Any:
         counted = int(p["count_include_pad"])
         return g.AveragePool(x, kernel_shape=p["kernel"], count_include_pad=counted, **_sliding(p, dims))
 
@@ -55,7 +55,7 @@ def _avg_pool(dims: int) -> Implementation:
 def _sum_pool(dims: int) -> Implementation:
     """Compute the mean times its number of terms."""
 
-    def draw(g: Pen, p: Params, x: str) -> Any:
+    def draw(g: GraphBuilder, p: Params, x: str) -> Any:
         mean = g.AveragePool(x, kernel_shape=p["kernel"], count_include_pad=1, **_sliding(p, dims))
         return g.Mul(mean, float(prod(p["kernel"])))
 
@@ -63,7 +63,7 @@ def _sum_pool(dims: int) -> Implementation:
 
 
 def _lp_pool(dims: int) -> Implementation:
-    def draw(g: Pen, p: Params, x: str) -> Any:
+    def draw(g: GraphBuilder, p: Params, x: str) -> Any:
         power = int(p["norm_type"])
         if power != p["norm_type"]:
             raise Unsupported(f"ONNX's LpPool takes only an integer p (got norm_type={p['norm_type']})")
@@ -80,7 +80,7 @@ def _global_sum(dims: int) -> Implementation:
 def _adaptive(reduce: str, pool: str, dims: int) -> Implementation:
     """Use one pool if windows are equal; else pool each window, axis by axis."""
 
-    def draw(g: Pen, p: Params, x: str) -> Any:
+    def draw(g: GraphBuilder, p: Params, x: str) -> Any:
         pairs = list(zip(p["image"], p["out"], strict=True))
         if all(image % out == 0 for image, out in pairs):
             kernel = [image // out for image, out in pairs]
@@ -94,7 +94,7 @@ def _adaptive(reduce: str, pool: str, dims: int) -> Implementation:
     return graph(draw)
 
 
-def _max_unpool(g: Pen, p: Params, x: str, indices: str) -> Any:
+def _max_unpool(g: GraphBuilder, p: Params, x: str, indices: str) -> Any:
     """Scatter values image by image: ONNX's own node counts indices over all images, the catalogue over one."""
     planes, size = p["batch"] * p["channels"], prod(p["image"])
     zeros = g.Expand(g.constant(0.0, p["dtype"]), [planes, size])
@@ -102,7 +102,7 @@ def _max_unpool(g: Pen, p: Params, x: str, indices: str) -> Any:
     return g.Reshape(g.ScatterElements(zeros, *flat, axis=1), [p["batch"], p["channels"], *p["image"]])
 
 
-def _im2col(g: Pen, p: Params, x: str) -> Any:
+def _im2col(g: GraphBuilder, p: Params, x: str) -> Any:
     """Gather rows of windows, then their columns, as exporters write it."""
     pad, stride, dilation = p["padding"], p["stride"], p["dilation"]
     x = g.Pad(x, [0, 0, pad, pad, 0, 0, pad, pad]) if pad else x
@@ -114,12 +114,12 @@ def _im2col(g: Pen, p: Params, x: str) -> Any:
     return g.Reshape(ordered, [p["batch"], p["channels"] * prod(p["kernel"]), -1])
 
 
-def _col2im(g: Pen, p: Params, x: str) -> Any:
+def _col2im(g: GraphBuilder, p: Params, x: str) -> Any:
     return g.Col2Im(x, p["image"], p["kernel"], **_sliding(p, 2))
 
 
 def _resize(mode: str) -> Implementation:
-    def draw(g: Pen, p: Params, x: str) -> Any:
+    def draw(g: GraphBuilder, p: Params, x: str) -> Any:
         sizes = [p["batch"], p["channels"], *p["out"]]
         if mode == "nearest":
             how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
@@ -134,7 +134,7 @@ def _half(n: int, align_corners: bool) -> float:
     return (n - 1) / 2 if align_corners else n / 2
 
 
-def _affine_grid(g: Pen, p: Params, theta: str) -> Any:
+def _affine_grid(g: GraphBuilder, p: Params, theta: str) -> Any:
     """Multiply the points of an image, as rows of a matrix, with the map."""
     import numpy as np
 
@@ -145,7 +145,7 @@ def _affine_grid(g: Pen, p: Params, theta: str) -> Any:
     return g.Reshape(moved, [p["batch"], *p["out"], 2])
 
 
-def _warp_grid(g: Pen, p: Params, flow: str) -> Any:
+def _warp_grid(g: GraphBuilder, p: Params, flow: str) -> Any:
     import numpy as np
 
     height, width = p["image"]
@@ -155,20 +155,20 @@ def _warp_grid(g: Pen, p: Params, flow: str) -> Any:
     return g.Add(g.Mul(flow, g.constant(scale, p["dtype"])), g.constant(base, p["dtype"]))
 
 
-def _grid_sample(g: Pen, p: Params, x: str, grid: str) -> Any:
+def _grid_sample(g: GraphBuilder, p: Params, x: str, grid: str) -> Any:
     corners = int(p["align_corners"])
     return g.GridSample(x, grid, mode="linear", padding_mode=p["padding_mode"], align_corners=corners)
 
 
-def _spatial_transformer(g: Pen, p: Params, x: str, theta: str) -> Any:
+def _spatial_transformer(g: GraphBuilder, p: Params, x: str, theta: str) -> Any:
     return _grid_sample(g, p, x, _affine_grid(g, p, theta))
 
 
-def _roi_pooling(g: Pen, p: Params, x: str, rois: str) -> Any:
+def _roi_pooling(g: GraphBuilder, p: Params, x: str, rois: str) -> Any:
     return g.MaxRoiPool(x, g.Cast(rois, to=p["dtype"]), pooled_shape=p["out"])
 
 
-def _roi_align(g: Pen, p: Params, x: str, rois: str) -> Any:
+def _roi_align(g: GraphBuilder, p: Params, x: str, rois: str) -> Any:
     images, boxes = g.Slice(rois, [0], [1], [1]), g.Slice(rois, [1], [5], [1])
     height, width = p["out"]
     sizes = {"output_height": height, "output_width": width, "sampling_ratio": p["samples"]}

@@ -18,7 +18,7 @@ which TensorFlow has no kernel on a CPU."""
 Lay = Callable[..., Any]
 
 
-class Laid(Held):
+class LaidOutWeight(Held):
     """A weight in TensorFlow's layout. It is converted again only if its source holds other data, not in every call."""
 
     __slots__ = ("_laid", "_seen", "lay", "source")
@@ -37,7 +37,7 @@ class Laid(Held):
         return self._laid
 
 
-def undifferentiated(tf: Any, function: Callable[..., Any], value: Any, why: str) -> Any:
+def refuse_gradient(tf: Any, function: Callable[..., Any], value: Any, why: str) -> Any:
     """Return function(value) with a gradient that raises Unsupported: TensorFlow's is not that of the catalogue."""
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
@@ -50,7 +50,7 @@ def undifferentiated(tf: Any, function: Callable[..., Any], value: Any, why: str
     return call(value)
 
 
-def of(
+def implement(
     function: Callable[..., Any], path: str = "", name: str = "", lay: Mapping[str, Lay] | None = None
 ) -> Implementation:
     """Make an implementation from function(tf, p, **inputs).
@@ -62,7 +62,7 @@ def of(
 
     def build(p: Params, **tensors: Any) -> Function:
         tf, names = resolve("tensorflow"), tuple(tensors)
-        held = {**tensors, **{name: Laid(tensors[name], partial(one, tf, p)) for name, one in laid.items()}}
+        held = {**tensors, **{name: LaidOutWeight(tensors[name], partial(one, tf, p)) for name, one in laid.items()}}
 
         def call(*values: Any) -> Any:
             return function(tf, p, **dict(zip(names, values, strict=True)))

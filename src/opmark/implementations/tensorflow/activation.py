@@ -7,7 +7,7 @@ from math import pi
 from typing import Any
 
 from opmark.implementations._rows import calls
-from opmark.implementations.tensorflow._rows import of
+from opmark.implementations.tensorflow._rows import implement
 from opmark.schema import Implementation, Params
 
 
@@ -56,7 +56,7 @@ def _gated_unit(activation: Callable[[Any, Any], Any]) -> Implementation:
         gate, value = tf.split(x, 2, axis=-1)
         return activation(tf, gate) * value
 
-    return of(function)
+    return implement(function)
 
 
 def _glu(tf: Any, p: Params, x: Any) -> Any:
@@ -66,26 +66,26 @@ def _glu(tf: Any, p: Params, x: Any) -> Any:
 
 IMPLEMENTATIONS = {
     **{name: calls(f"tensorflow.nn.{name}", "x") for name in ("relu", "relu6", "selu", "silu", "sigmoid", "softsign")},
-    "leaky_relu": of(_leaky_relu, "tensorflow.nn.leaky_relu"),
-    "elu": of(_elu, "tensorflow.nn.elu"),
-    "celu": of(_celu),
-    "gelu": of(lambda tf, p, x: gelu(tf, x, p["approximate"] == "tanh"), "tensorflow.nn.gelu"),
-    "mish": of(lambda tf, p, x: x * tf.tanh(tf.math.softplus(x))),
-    "hard_sigmoid": of(lambda tf, p, x: tf.nn.relu6(x + 3) / 6),
-    "hardswish": of(lambda tf, p, x: x * tf.nn.relu6(x + 3) / 6),
+    "leaky_relu": implement(_leaky_relu, "tensorflow.nn.leaky_relu"),
+    "elu": implement(_elu, "tensorflow.nn.elu"),
+    "celu": implement(_celu),
+    "gelu": implement(lambda tf, p, x: gelu(tf, x, p["approximate"] == "tanh"), "tensorflow.nn.gelu"),
+    "mish": implement(lambda tf, p, x: x * tf.tanh(tf.math.softplus(x))),
+    "hard_sigmoid": implement(lambda tf, p, x: tf.nn.relu6(x + 3) / 6),
+    "hardswish": implement(lambda tf, p, x: x * tf.nn.relu6(x + 3) / 6),
     "log_sigmoid": calls("tensorflow.math.log_sigmoid", "x"),
-    "softplus": of(_softplus, "tensorflow.math.softplus"),
-    "tanhshrink": of(lambda tf, p, x: x - tf.tanh(x)),
+    "softplus": implement(_softplus, "tensorflow.math.softplus"),
+    "tanhshrink": implement(lambda tf, p, x: x - tf.tanh(x)),
     "hardtanh": calls("tensorflow.clip_by_value", "x", clip_value_min="min_val", clip_value_max="max_val"),
-    "softshrink": of(lambda tf, p, x: tf.sign(x) * tf.nn.relu(tf.abs(x) - p["lambd"])),
-    "hardshrink": of(lambda tf, p, x: tf.where(tf.abs(x) > p["lambd"], x, tf.zeros_like(x))),
-    "threshold": of(lambda tf, p, x: tf.where(x > p["threshold"], x, tf.cast(p["value"], x.dtype))),
-    "prelu": of(_prelu),
+    "softshrink": implement(lambda tf, p, x: tf.sign(x) * tf.nn.relu(tf.abs(x) - p["lambd"])),
+    "hardshrink": implement(lambda tf, p, x: tf.where(tf.abs(x) > p["lambd"], x, tf.zeros_like(x))),
+    "threshold": implement(lambda tf, p, x: tf.where(x > p["threshold"], x, tf.cast(p["value"], x.dtype))),
+    "prelu": implement(_prelu),
     "softmax": calls("tensorflow.nn.softmax", "x", axis="axis"),
     "log_softmax": calls("tensorflow.nn.log_softmax", "x", axis="axis"),
-    "softmin": of(lambda tf, p, x: tf.nn.softmax(-x, axis=p["axis"])),
-    "masked_softmax": of(_masked_softmax),
-    "glu": of(_glu),
+    "softmin": implement(lambda tf, p, x: tf.nn.softmax(-x, axis=p["axis"])),
+    "masked_softmax": implement(_masked_softmax),
+    "glu": implement(_glu),
     "geglu": _gated_unit(gelu),
     "swiglu": _gated_unit(lambda tf, gate: tf.nn.silu(gate)),
     "reglu": _gated_unit(lambda tf, gate: tf.nn.relu(gate)),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.implementations.tensorflow._rows import TRANSPOSED, of
+from opmark.implementations.tensorflow._rows import TRANSPOSED, implement
 from opmark.schema import Implementation, Params
 
 _FORMATS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -73,7 +73,7 @@ def _conv(dims: int) -> Implementation:
     def function(tf: Any, p: Params, x: Any, weight: Any) -> Any:
         return _convolve(tf, p, x, weight, dims)
 
-    return of(function, f"tensorflow.nn.conv{dims}d", lay={"weight": _filter})
+    return implement(function, f"tensorflow.nn.conv{dims}d", lay={"weight": _filter})
 
 
 def _conv_last(dims: int) -> Implementation:
@@ -84,7 +84,7 @@ def _conv_last(dims: int) -> Implementation:
     def function(tf: Any, p: Params, x: Any, weight: Any) -> Any:
         return tf.transpose(_convolve(tf, p, tf.transpose(x, to_last), weight, dims, last=True), back)
 
-    return of(function, name=TRANSPOSED, lay={"weight": _filter})
+    return implement(function, name=TRANSPOSED, lay={"weight": _filter})
 
 
 def _depthwise(tf: Any, p: Params, x: Any, weight: Any) -> Any:
@@ -107,7 +107,7 @@ def _conv_transpose(dims: int) -> Implementation:
         shape = [p["batch"], p["out_channels"], *out]
         return getattr(tf.nn, f"conv{dims}d_transpose")(x, weight, shape, strides, padding, data_format=_FORMATS[dims])
 
-    return of(function, f"tensorflow.nn.conv{dims}d_transpose", lay={"weight": _filter})
+    return implement(function, f"tensorflow.nn.conv{dims}d_transpose", lay={"weight": _filter})
 
 
 def _sides(p: Params, out: Sequence[int]) -> str:
@@ -139,9 +139,9 @@ IMPLEMENTATIONS = {
     **{f"conv{dims}d": (_conv(dims), _conv_last(dims)) for dims in (1, 2, 3)},
     "grouped_conv2d": _conv(2),
     "pointwise_conv2d": _conv(2),
-    "depthwise_conv2d": of(_depthwise, "tensorflow.nn.depthwise_conv2d", lay={"weight": _depthwise_filter}),
+    "depthwise_conv2d": implement(_depthwise, "tensorflow.nn.depthwise_conv2d", lay={"weight": _depthwise_filter}),
     **{f"conv_transpose{dims}d": _conv_transpose(dims) for dims in (1, 2, 3)},
-    "conv_relu": of(_fused(normalised=False, relu=True), lay={"weight": _filter}),
-    "conv_bn": of(_fused(normalised=True, relu=False), lay={"weight": _filter}),
-    "conv_bn_relu": of(_fused(normalised=True, relu=True), lay={"weight": _filter}),
+    "conv_relu": implement(_fused(normalised=False, relu=True), lay={"weight": _filter}),
+    "conv_bn": implement(_fused(normalised=True, relu=False), lay={"weight": _filter}),
+    "conv_bn_relu": implement(_fused(normalised=True, relu=True), lay={"weight": _filter}),
 }

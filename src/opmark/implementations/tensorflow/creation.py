@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from opmark.implementations._rows import calls
-from opmark.implementations.tensorflow._rows import of
+from opmark.implementations.tensorflow._rows import implement
 from opmark.schema import Params
 
 
@@ -53,29 +53,29 @@ def _multinomial(tf: Any, p: Params, weights: Any) -> Any:
 IMPLEMENTATIONS = {
     "zeros": calls("tensorflow.zeros", shape="shape", dtype="dtype"),
     "ones": calls("tensorflow.ones", shape="shape", dtype="dtype"),
-    "full": of(_full, "tensorflow.fill"),
+    "full": implement(_full, "tensorflow.fill"),
     "zeros_like": calls("tensorflow.zeros_like", "x"),
     "ones_like": calls("tensorflow.ones_like", "x"),
-    "full_like": of(lambda tf, p, x: tf.fill(x.shape, tf.cast(p["value"], x.dtype)), "tensorflow.fill"),
-    "arange": of(_arange, "tensorflow.range"),
-    "linspace": of(_linspace, "tensorflow.linspace"),
-    "logspace": of(lambda tf, p: tf.pow(tf.cast(10, p["dtype"]), _linspace(tf, p))),
+    "full_like": implement(lambda tf, p, x: tf.fill(x.shape, tf.cast(p["value"], x.dtype)), "tensorflow.fill"),
+    "arange": implement(_arange, "tensorflow.range"),
+    "linspace": implement(_linspace, "tensorflow.linspace"),
+    "logspace": implement(lambda tf, p: tf.pow(tf.cast(10, p["dtype"]), _linspace(tf, p))),
     "eye": calls("tensorflow.eye", num_rows="rows", num_columns="columns", dtype="dtype"),
-    "dropout": of(_dropout, "tensorflow.nn.dropout"),
-    "dropout2d": of(_dropout2d, "tensorflow.nn.dropout"),
-    "softmax_dropout": of(lambda tf, p, x: _dropout(tf, p, tf.nn.softmax(x))),
-    "bias_dropout_add": of(lambda tf, p, x, bias, residual: residual + _dropout(tf, p, x + bias)),
+    "dropout": implement(_dropout, "tensorflow.nn.dropout"),
+    "dropout2d": implement(_dropout2d, "tensorflow.nn.dropout"),
+    "softmax_dropout": implement(lambda tf, p, x: _dropout(tf, p, tf.nn.softmax(x))),
+    "bias_dropout_add": implement(lambda tf, p, x, bias, residual: residual + _dropout(tf, p, x + bias)),
     "random_uniform": calls("tensorflow.random.uniform", shape="shape", minval="low", maxval="high", dtype="dtype"),
     "random_normal": calls("tensorflow.random.normal", shape="shape", mean="mean", stddev="std", dtype="dtype"),
     "random_randint": calls("tensorflow.random.uniform", shape="shape", minval="low", maxval="high", dtype="dtype"),
-    "random_exponential": of(_exponential),
+    "random_exponential": implement(_exponential),
     "random_poisson": calls("tensorflow.random.poisson", shape="shape", lam="rate", dtype="dtype"),
-    "random_gamma": of(
+    "random_gamma": implement(
         lambda tf, p: tf.random.gamma(p["shape"], p["alpha"], 1 / p["scale"], dtype=p["dtype"]),
         "tensorflow.random.gamma",
     ),
-    "bernoulli": of(_bernoulli),
-    "multinomial": of(_multinomial, "tensorflow.random.categorical"),
+    "bernoulli": implement(_bernoulli),
+    "multinomial": implement(_multinomial, "tensorflow.random.categorical"),
     "shuffle": calls("tensorflow.random.shuffle", "x"),
-    "randperm": of(lambda tf, p: tf.random.shuffle(tf.range(p["elements"], dtype=p["dtype"]))),
+    "randperm": implement(lambda tf, p: tf.random.shuffle(tf.range(p["elements"], dtype=p["dtype"]))),
 }

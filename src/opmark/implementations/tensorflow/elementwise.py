@@ -7,7 +7,7 @@ from typing import Any
 
 from opmark.errors import Unsupported
 from opmark.implementations._rows import calls
-from opmark.implementations.tensorflow._rows import of
+from opmark.implementations.tensorflow._rows import implement
 from opmark.schema import Implementation, Params
 
 # TensorFlow's names of operators, if they differ.
@@ -72,7 +72,7 @@ def _logical(name: str) -> Implementation:
     def function(tf: Any, p: Params, **tensors: Any) -> Any:
         return getattr(tf.math, name)(*(tf.cast(tensor, tf.bool) for tensor in tensors.values()))
 
-    return of(function, f"tensorflow.math.{name}")
+    return implement(function, f"tensorflow.math.{name}")
 
 
 IMPLEMENTATIONS = {
@@ -81,28 +81,28 @@ IMPLEMENTATIONS = {
     **{name: calls(f"tensorflow.bitwise.{function}", "x", "y") for name, function in _BITS.items()},
     "bitwise_not": calls("tensorflow.bitwise.invert", "x"),
     **{name: _logical(name) for name in ("logical_and", "logical_or", "logical_xor", "logical_not")},
-    "floor_divide": of(_floordiv, "tensorflow.math.floordiv"),
-    "identity": of(copy, "tensorflow.raw_ops.DeepCopy"),
-    "cast": of(_cast, "tensorflow.cast"),
-    "cbrt": of(lambda tf, p, x: tf.sign(x) * tf.pow(tf.abs(x), 1 / 3)),
-    "rcbrt": of(lambda tf, p, x: tf.sign(x) * tf.pow(tf.abs(x), -1 / 3)),
-    "exp2": of(lambda tf, p, x: tf.pow(tf.cast(2, x.dtype), x)),
-    "log2": of(lambda tf, p, x: tf.math.log(x) * (1 / log(2))),
-    "log10": of(lambda tf, p, x: tf.math.log(x) * (1 / log(10))),
-    "logit": of(lambda tf, p, x: tf.math.log(x / (1 - x))),
-    "degrees": of(lambda tf, p, x: x * (180 / pi)),
-    "radians": of(lambda tf, p, x: x * (pi / 180)),
-    "sinc": of(_sinc),
-    "gamma": of(lambda tf, p, x: tf.exp(tf.math.lgamma(x))),
-    "trunc": of(_trunc),
-    "frac": of(lambda tf, p, x: x - _trunc(tf, p, x)),
+    "floor_divide": implement(_floordiv, "tensorflow.math.floordiv"),
+    "identity": implement(copy, "tensorflow.raw_ops.DeepCopy"),
+    "cast": implement(_cast, "tensorflow.cast"),
+    "cbrt": implement(lambda tf, p, x: tf.sign(x) * tf.pow(tf.abs(x), 1 / 3)),
+    "rcbrt": implement(lambda tf, p, x: tf.sign(x) * tf.pow(tf.abs(x), -1 / 3)),
+    "exp2": implement(lambda tf, p, x: tf.pow(tf.cast(2, x.dtype), x)),
+    "log2": implement(lambda tf, p, x: tf.math.log(x) * (1 / log(2))),
+    "log10": implement(lambda tf, p, x: tf.math.log(x) * (1 / log(10))),
+    "logit": implement(lambda tf, p, x: tf.math.log(x / (1 - x))),
+    "degrees": implement(lambda tf, p, x: x * (180 / pi)),
+    "radians": implement(lambda tf, p, x: x * (pi / 180)),
+    "sinc": implement(_sinc),
+    "gamma": implement(lambda tf, p, x: tf.exp(tf.math.lgamma(x))),
+    "trunc": implement(_trunc),
+    "frac": implement(lambda tf, p, x: x - _trunc(tf, p, x)),
     "clip": calls("tensorflow.clip_by_value", "x", clip_value_min="low", clip_value_max="high"),
-    "nan_to_num": of(_nan_to_num),
-    "fmod": of(lambda tf, p, x, y: tf.truncatemod(x, y), "tensorflow.truncatemod"),
-    "hypot": of(lambda tf, p, x, y: tf.sqrt(tf.square(x) + tf.square(y))),
-    "logaddexp": of(_logaddexp),
-    "lerp": of(lambda tf, p, x, y: x + p["weight"] * (y - x)),
-    "add_n": of(lambda tf, p, **xs: tf.add_n(list(xs.values())), "tensorflow.add_n"),
-    "addcmul": of(lambda tf, p, x, y, z: x + p["value"] * y * z),
-    "addcdiv": of(lambda tf, p, x, y, z: x + p["value"] * y / z),
+    "nan_to_num": implement(_nan_to_num),
+    "fmod": implement(lambda tf, p, x, y: tf.truncatemod(x, y), "tensorflow.truncatemod"),
+    "hypot": implement(lambda tf, p, x, y: tf.sqrt(tf.square(x) + tf.square(y))),
+    "logaddexp": implement(_logaddexp),
+    "lerp": implement(lambda tf, p, x, y: x + p["weight"] * (y - x)),
+    "add_n": implement(lambda tf, p, **xs: tf.add_n(list(xs.values())), "tensorflow.add_n"),
+    "addcmul": implement(lambda tf, p, x, y, z: x + p["value"] * y * z),
+    "addcdiv": implement(lambda tf, p, x, y, z: x + p["value"] * y / z),
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 from opmark.errors import Unsupported
 from opmark.implementations._rows import calls
-from opmark.implementations.tensorflow._rows import of
+from opmark.implementations.tensorflow._rows import implement
 from opmark.schema import Params
 
 
@@ -37,7 +37,7 @@ def _rows(function: str) -> Any:
         move = tf.experimental.numpy.moveaxis
         return move(scatter(move(x, axis, 0), index[:, None], move(src, axis, 0)), 0, axis)
 
-    return of(call, f"tensorflow.{function}")
+    return implement(call, f"tensorflow.{function}")
 
 
 def _elements(function: str) -> Any:
@@ -51,7 +51,7 @@ def _elements(function: str) -> Any:
         coordinates = [index if i == axis else tf.constant(place, index.dtype) for i, place in enumerate(places)]
         return getattr(tf, function)(x, tf.stack(coordinates, axis=-1), src)
 
-    return of(call, f"tensorflow.{function}")
+    return implement(call, f"tensorflow.{function}")
 
 
 def _ravel(tf: Any, p: Params, index: Any) -> Any:
@@ -112,38 +112,40 @@ IMPLEMENTATIONS = {
     "hash_table": calls("tensorflow.nn.embedding_lookup", "table", "indices"),
     **{name: calls("tensorflow.gather", "x", "index", axis="axis")
        for name in ("gather_rows", "index_select", "take")},
-    "take_flat": of(lambda tf, p, x, index: tf.gather(tf.reshape(x, [-1]), index), "tensorflow.gather"),
-    "gather": of(_along),
-    "take_along_axis": of(_along),
-    "gather_nd": of(lambda tf, p, x, index: tf.gather_nd(x, tf.transpose(index)), "tensorflow.gather_nd"),
-    "pick": of(_pick),
+    "take_flat": implement(lambda tf, p, x, index: tf.gather(tf.reshape(x, [-1]), index), "tensorflow.gather"),
+    "gather": implement(_along),
+    "take_along_axis": implement(_along),
+    "gather_nd": implement(lambda tf, p, x, index: tf.gather_nd(x, tf.transpose(index)), "tensorflow.gather_nd"),
+    "pick": implement(_pick),
     "index_add": _rows("tensor_scatter_nd_add"),
     "index_fill": _rows("tensor_scatter_nd_update"),
     "index_put": _rows("tensor_scatter_nd_update"),
     "scatter": _elements("tensor_scatter_nd_update"),
     "scatter_add": _elements("tensor_scatter_nd_add"),
     "where": calls("tensorflow.where", "condition", "x", "y"),
-    "masked_fill": of(lambda tf, p, x, mask: tf.where(mask, tf.cast(p["value"], x.dtype), x), "tensorflow.where"),
+    "masked_fill": implement(
+        lambda tf, p, x, mask: tf.where(mask, tf.cast(p["value"], x.dtype), x), "tensorflow.where"
+    ),
     "masked_select": calls("tensorflow.boolean_mask", "x", "mask"),
-    "one_hot": of(lambda tf, p, index: tf.one_hot(index, p["depth"], dtype=tf.int64), "tensorflow.one_hot"),
-    "ravel_multi_index": of(_ravel),
-    "unravel_index": of(
+    "one_hot": implement(lambda tf, p, index: tf.one_hot(index, p["depth"], dtype=tf.int64), "tensorflow.one_hot"),
+    "ravel_multi_index": implement(_ravel),
+    "unravel_index": implement(
         lambda tf, p, index: tuple(tf.unstack(tf.unravel_index(index, tf.constant(p["shape"], index.dtype)))),
         "tensorflow.unravel_index",
     ),
-    "embedding_bag": of(_bags),
-    "bincount": of(_bincount, "tensorflow.math.bincount"),
-    "histogram": of(_histogram, "tensorflow.histogram_fixed_width"),
-    "isin": of(lambda tf, p, x, candidates: tf.reduce_any(tf.equal(x[..., None], candidates), axis=-1)),
-    "nonzero": of(lambda tf, p, x: tf.where(x), "tensorflow.where"),
-    "searchsorted": of(_search, "tensorflow.searchsorted"),
-    "unique": of(_unique, "tensorflow.unique"),
-    "sequence_mask": of(_sequence_mask, "tensorflow.sequence_mask"),
-    "sequence_last": of(_sequence_last),
-    "sequence_reverse": of(
+    "embedding_bag": implement(_bags),
+    "bincount": implement(_bincount, "tensorflow.math.bincount"),
+    "histogram": implement(_histogram, "tensorflow.histogram_fixed_width"),
+    "isin": implement(lambda tf, p, x, candidates: tf.reduce_any(tf.equal(x[..., None], candidates), axis=-1)),
+    "nonzero": implement(lambda tf, p, x: tf.where(x), "tensorflow.where"),
+    "searchsorted": implement(_search, "tensorflow.searchsorted"),
+    "unique": implement(_unique, "tensorflow.unique"),
+    "sequence_mask": implement(_sequence_mask, "tensorflow.sequence_mask"),
+    "sequence_last": implement(_sequence_last),
+    "sequence_reverse": implement(
         lambda tf, p, x, lengths: tf.reverse_sequence(x, lengths, seq_axis=0, batch_axis=1),
         "tensorflow.reverse_sequence",
     ),
-    "quantize": of(_quantize),
-    "dequantize": of(_dequantize),
+    "quantize": implement(_quantize),
+    "dequantize": implement(_dequantize),
 }  # fmt: skip

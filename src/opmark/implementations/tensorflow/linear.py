@@ -6,7 +6,7 @@ from typing import Any
 
 from opmark.errors import Unsupported
 from opmark.implementations._rows import calls
-from opmark.implementations.tensorflow._rows import of, undifferentiated
+from opmark.implementations.tensorflow._rows import implement, refuse_gradient
 from opmark.implementations.tensorflow.activation import gelu
 from opmark.schema import Params
 
@@ -116,55 +116,55 @@ def _cholesky_inverse(tf: Any, p: Params, a: Any) -> Any:
     def function(a: Any) -> Any:
         return tf.linalg.cholesky_solve(a, tf.eye(p["n"], batch_shape=[a.shape[0]], dtype=a.dtype))
 
-    return undifferentiated(tf, function, a, _LOWER)
+    return refuse_gradient(tf, function, a, _LOWER)
 
 
 def _eigvalsh(tf: Any, p: Params, a: Any) -> Any:
-    return undifferentiated(tf, tf.linalg.eigvalsh, a, _LOWER)
+    return refuse_gradient(tf, tf.linalg.eigvalsh, a, _LOWER)
 
 
 IMPLEMENTATIONS = {
     "matmul": calls("tensorflow.matmul", "a", "b"),
     "batched_matmul": calls("tensorflow.matmul", "a", "b"),
     "gemv": calls("tensorflow.linalg.matvec", "a", "x"),
-    "addmv": of(lambda tf, p, c, a, x: c + tf.linalg.matvec(a, x)),
-    "addmm": of(_add_product),
-    "baddbmm": of(_add_product),
-    "linear": of(lambda tf, p, x, weight, bias: _linear_with_bias(tf, x, weight, bias)),
-    "linear_no_bias": of(lambda tf, p, x, weight: _linear(tf, x, weight), "tensorflow.matmul"),
-    "linear_relu": of(lambda tf, p, x, weight, bias: tf.nn.relu(_linear_with_bias(tf, x, weight, bias))),
-    "linear_gelu": of(
+    "addmv": implement(lambda tf, p, c, a, x: c + tf.linalg.matvec(a, x)),
+    "addmm": implement(_add_product),
+    "baddbmm": implement(_add_product),
+    "linear": implement(lambda tf, p, x, weight, bias: _linear_with_bias(tf, x, weight, bias)),
+    "linear_no_bias": implement(lambda tf, p, x, weight: _linear(tf, x, weight), "tensorflow.matmul"),
+    "linear_relu": implement(lambda tf, p, x, weight, bias: tf.nn.relu(_linear_with_bias(tf, x, weight, bias))),
+    "linear_gelu": implement(
         lambda tf, p, x, weight, bias: gelu(tf, _linear_with_bias(tf, x, weight, bias), p["approximate"] == "tanh")
     ),
-    "linear_add": of(lambda tf, p, x, weight, other: other + _linear(tf, x, weight)),
-    "grouped_gemm": of(_grouped),
-    "outer": of(lambda tf, p, x, y: tf.tensordot(x, y, 0), "tensorflow.tensordot"),
-    "addr": of(lambda tf, p, c, x, y: c + tf.tensordot(x, y, 0)),
-    "inner": of(lambda tf, p, x, y: tf.reduce_sum(x * y, axis=-1)),
-    "tensordot": of(lambda tf, p, a, b: tf.tensordot(a, b, len(p["K"])), "tensorflow.tensordot"),
-    "einsum": of(_einsum, "tensorflow.einsum"),
-    "cross": of(lambda tf, p, x, y: tf.linalg.cross(x, y), "tensorflow.linalg.cross"),
-    "kron": of(_kron),
-    "khatri_rao": of(lambda tf, p, a, b: tf.reshape(a[:, None, :] * b[None, :, :], (-1, p["N"]))),
-    "bilinear": of(lambda tf, p, x, y, weight, bias: tf.einsum("bi,oij,bj->bo", x, weight, y) + bias),
-    "multi_dot": of(_multi_dot),
-    "cdist": of(_cdist),
-    "scaled_dot_product_attention": of(_attention),
-    "matmul_softmax_matmul": of(lambda tf, p, q, k, v: _attend(tf, q, k, v)),
-    "rotary_embedding": of(_rotary),
+    "linear_add": implement(lambda tf, p, x, weight, other: other + _linear(tf, x, weight)),
+    "grouped_gemm": implement(_grouped),
+    "outer": implement(lambda tf, p, x, y: tf.tensordot(x, y, 0), "tensorflow.tensordot"),
+    "addr": implement(lambda tf, p, c, x, y: c + tf.tensordot(x, y, 0)),
+    "inner": implement(lambda tf, p, x, y: tf.reduce_sum(x * y, axis=-1)),
+    "tensordot": implement(lambda tf, p, a, b: tf.tensordot(a, b, len(p["K"])), "tensorflow.tensordot"),
+    "einsum": implement(_einsum, "tensorflow.einsum"),
+    "cross": implement(lambda tf, p, x, y: tf.linalg.cross(x, y), "tensorflow.linalg.cross"),
+    "kron": implement(_kron),
+    "khatri_rao": implement(lambda tf, p, a, b: tf.reshape(a[:, None, :] * b[None, :, :], (-1, p["N"]))),
+    "bilinear": implement(lambda tf, p, x, y, weight, bias: tf.einsum("bi,oij,bj->bo", x, weight, y) + bias),
+    "multi_dot": implement(_multi_dot),
+    "cdist": implement(_cdist),
+    "scaled_dot_product_attention": implement(_attention),
+    "matmul_softmax_matmul": implement(lambda tf, p, q, k, v: _attend(tf, q, k, v)),
+    "rotary_embedding": implement(_rotary),
     **{name: calls(f"tensorflow.linalg.{function}", "a") for name, function in {
         "det": "det", "slogdet": "slogdet", "inverse": "inv", "cholesky": "cholesky", "qr": "qr",
     }.items()},
     "svdvals": calls("tensorflow.linalg.svd", "a", fixed={"compute_uv": False}),
     "solve": calls("tensorflow.linalg.solve", "a", "b"),
     "lstsq": calls("tensorflow.linalg.lstsq", "a", "b"),
-    "triangular_solve": of(
+    "triangular_solve": implement(
         lambda tf, p, a, b: tf.linalg.triangular_solve(a, b, lower=not p["upper"]), "tensorflow.linalg.triangular_solve"
     ),
-    "trmm": of(lambda tf, p, a, b: tf.matmul(_half(tf, p, a), b)),
-    "syrk": of(lambda tf, p, a: tf.matmul(a, a, transpose_b=True), "tensorflow.matmul"),
-    "matrix_power": of(_power),
-    "lq": of(_lq),
-    "eigvalsh": of(_eigvalsh, "tensorflow.linalg.eigvalsh"),
-    "cholesky_inverse": of(_cholesky_inverse),
+    "trmm": implement(lambda tf, p, a, b: tf.matmul(_half(tf, p, a), b)),
+    "syrk": implement(lambda tf, p, a: tf.matmul(a, a, transpose_b=True), "tensorflow.matmul"),
+    "matrix_power": implement(_power),
+    "lq": implement(_lq),
+    "eigvalsh": implement(_eigvalsh, "tensorflow.linalg.eigvalsh"),
+    "cholesky_inverse": implement(_cholesky_inverse),
 }  # fmt: skip

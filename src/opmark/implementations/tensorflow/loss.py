@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from opmark.implementations.tensorflow._rows import of
+from opmark.implementations.tensorflow._rows import implement
 from opmark.schema import Implementation, Params
 
 
@@ -16,7 +16,7 @@ def _reduce(losses: Callable[..., Any], path: str = "") -> Implementation:
             return each
         return tf.reduce_mean(each) if p["reduction"] == "mean" else tf.reduce_sum(each)
 
-    return of(function, path)
+    return implement(function, path)
 
 
 def _smooth(tf: Any, distance: Any, end: float) -> Any:
@@ -86,7 +86,7 @@ IMPLEMENTATIONS = {
     "multilabel_soft_margin_loss": _reduce(
         lambda tf, p, x, target: tf.reduce_mean(_bce_with_logits(tf, p, x, target), axis=1)
     ),
-    "kl_div": of(_kl_div),
+    "kl_div": implement(_kl_div),
     "poisson_nll_loss": _reduce(_poisson, "tensorflow.nn.log_poisson_loss"),
     "gaussian_nll_loss": _reduce(
         lambda tf, p, x, target, var: (tf.math.log(var) + tf.math.squared_difference(x, target) / var) / 2

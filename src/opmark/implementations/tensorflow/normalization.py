@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.implementations.tensorflow._rows import TRANSPOSED, of
+from opmark.implementations.tensorflow._rows import TRANSPOSED, implement
 from opmark.schema import Params
 
 
@@ -118,15 +118,15 @@ def _add_layer_norm(tf: Any, p: Params, x: Any, residual: Any, weight: Any, bias
 
 
 IMPLEMENTATIONS = {
-    "layer_norm": of(_layer_norm),
-    "add_layer_norm": of(_add_layer_norm),
-    "rms_norm": of(_rms_norm),
-    "add_rms_norm": of(_add_rms_norm),
-    "head_rms_norm": of(_head_rms_norm),
-    "group_norm": of(_group_norm(lambda p: int(p["groups"]))),
-    "instance_norm": of(_group_norm(lambda p: int(p["shape"][1]))),
-    "batch_norm": of(_batch_norm, "tensorflow.compat.v1.nn.fused_batch_norm"),
-    "l2_normalize": of(_l2_normalize, "tensorflow.math.l2_normalize"),
-    "weight_norm": of(_weight_norm),
-    "lrn": of(_lrn, "tensorflow.nn.local_response_normalization", name=TRANSPOSED),
+    "layer_norm": implement(_layer_norm),
+    "add_layer_norm": implement(_add_layer_norm),
+    "rms_norm": implement(_rms_norm),
+    "add_rms_norm": implement(_add_rms_norm),
+    "head_rms_norm": implement(_head_rms_norm),
+    "group_norm": implement(_group_norm(lambda p: int(p["groups"]))),
+    "instance_norm": implement(_group_norm(lambda p: int(p["shape"][1]))),
+    "batch_norm": implement(_batch_norm, "tensorflow.compat.v1.nn.fused_batch_norm"),
+    "l2_normalize": implement(_l2_normalize, "tensorflow.math.l2_normalize"),
+    "weight_norm": implement(_weight_norm),
+    "lrn": implement(_lrn, "tensorflow.nn.local_response_normalization", name=TRANSPOSED),
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.implementations.tensorflow._rows import TRANSPOSED, of
+from opmark.implementations.tensorflow._rows import TRANSPOSED, implement
 from opmark.schema import Implementation, Params
 
 _FORMATS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -50,7 +50,7 @@ def _both_layouts(function: Callable[..., Any], stem: str, dims: int) -> tuple[I
     def transposing(tf: Any, p: Params, x: Any) -> Any:
         return tf.transpose(function(tf, p, tf.transpose(x, to_last), last=True), back)
 
-    return of(function, f"tensorflow.nn.{stem}{dims}d"), of(transposing, name=TRANSPOSED)
+    return implement(function, f"tensorflow.nn.{stem}{dims}d"), implement(transposing, name=TRANSPOSED)
 
 
 def _elements(p: Params) -> int:
@@ -74,7 +74,7 @@ def _global(function: str, dims: int) -> Implementation:
     def call(tf: Any, p: Params, x: Any) -> Any:
         return getattr(tf.math, function)(x, axis=axes, keepdims=True)
 
-    return of(call, f"tensorflow.math.{function}")
+    return implement(call, f"tensorflow.math.{function}")
 
 
 def _last(resize: Callable[..., Any]) -> Implementation:
@@ -82,7 +82,7 @@ def _last(resize: Callable[..., Any]) -> Implementation:
         found = resize(tf, p, tf.transpose(x, (0, 2, 3, 1)))
         return tf.cast(tf.transpose(found, (0, 3, 1, 2)), x.dtype)
 
-    return of(function, "tensorflow.image.resize", name=TRANSPOSED)
+    return implement(function, "tensorflow.image.resize", name=TRANSPOSED)
 
 
 def _nearest(tf: Any, p: Params, x: Any) -> Any:
@@ -106,14 +106,14 @@ def _repeat(dims: int) -> Implementation:
             x = tf.repeat(x, out // n, axis=axis)
         return x
 
-    return of(function)
+    return implement(function)
 
 
 IMPLEMENTATIONS = {
     **{f"max_pool{dims}d": _both_layouts(_max, "max_pool", dims) for dims in (1, 2, 3)},
     **{f"avg_pool{dims}d": _both_layouts(_avg, "avg_pool", dims) for dims in (1, 2, 3)},
-    **{f"sum_pool{dims}d": of(lambda tf, p, x: _pool(tf, p, x, "avg") * _elements(p)) for dims in (1, 2, 3)},
-    **{f"lp_pool{dims}d": of(_lp) for dims in (1, 2, 3)},
+    **{f"sum_pool{dims}d": implement(lambda tf, p, x: _pool(tf, p, x, "avg") * _elements(p)) for dims in (1, 2, 3)},
+    **{f"lp_pool{dims}d": implement(_lp) for dims in (1, 2, 3)},
     **{f"global_{kind}_pool{dims}d": _global(function, dims)
        for kind, function in (("max", "reduce_max"), ("avg", "reduce_mean"), ("sum", "reduce_sum"))
        for dims in (1, 2, 3)},

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from opmark.implementations.tensorflow._rows import of
+from opmark.implementations.tensorflow._rows import implement
 from opmark.schema import Params
 
 
@@ -31,4 +31,4 @@ def _lstm(tf: Any, p: Params, x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih
     return tf.sigmoid(out) * tf.tanh(c), c
 
 
-IMPLEMENTATIONS = {"rnn_cell": of(_rnn), "gru_cell": of(_gru), "lstm_cell": of(_lstm)}
+IMPLEMENTATIONS = {"rnn_cell": implement(_rnn), "gru_cell": implement(_gru), "lstm_cell": implement(_lstm)}

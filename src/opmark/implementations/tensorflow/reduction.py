@@ -7,7 +7,7 @@ from typing import Any
 
 from opmark.errors import Unsupported
 from opmark.implementations._rows import calls
-from opmark.implementations.tensorflow._rows import of
+from opmark.implementations.tensorflow._rows import implement
 from opmark.schema import Implementation, Params
 
 
@@ -18,7 +18,7 @@ def _reduction(function: str, prepared: Callable[[Any, Any], Any] | None = None)
         values = prepared(tf, x) if prepared else x
         return getattr(tf.math, function)(values, axis=p["axis"], keepdims=p["keepdims"])
 
-    return of(call, f"tensorflow.math.{function}" if prepared is None else "")
+    return implement(call, f"tensorflow.math.{function}" if prepared is None else "")
 
 
 def _wide(tf: Any, x: Any) -> Any:
@@ -56,7 +56,7 @@ def _with_index(value: str, place: str) -> Implementation:
         found = getattr(tf.math, value)(x, axis=p["axis"], keepdims=p["keepdims"])
         return found, _index_of(place)(tf, p, x)
 
-    return of(call)
+    return implement(call)
 
 
 def _last(tf: Any, p: Params, x: Any) -> Any:
@@ -124,7 +124,7 @@ def _moments(tf: Any, p: Params, x: Any) -> Any:
 
 
 IMPLEMENTATIONS = {
-    "reduce_sum": of(
+    "reduce_sum": implement(
         lambda tf, p, x: tf.reduce_sum(_wide(tf, x), axis=p["axis"], keepdims=p["keepdims"]),
         "tensorflow.math.reduce_sum",
     ),
@@ -137,28 +137,28 @@ IMPLEMENTATIONS = {
     "all": _reduction("reduce_all", lambda tf, x: tf.cast(x, tf.bool)),
     "nansum": _reduction("reduce_sum", _replace_nan(0.0)),
     "nanprod": _reduction("reduce_prod", _replace_nan(1.0)),
-    "nanmean": of(_nanmean),
-    "var": of(_variance, "tensorflow.math.reduce_variance"),
-    "std": of(lambda tf, p, x: tf.sqrt(_variance(tf, p, x))),
+    "nanmean": implement(_nanmean),
+    "var": implement(_variance, "tensorflow.math.reduce_variance"),
+    "std": implement(lambda tf, p, x: tf.sqrt(_variance(tf, p, x))),
     "norm": calls("tensorflow.norm", "x", ord="ord", axis="axis", keepdims="keepdims"),
     "reduce_max": _with_index("reduce_max", "argmax"),
     "reduce_min": _with_index("reduce_min", "argmin"),
-    "argmax": of(_index_of("argmax"), "tensorflow.math.argmax"),
-    "argmin": of(_index_of("argmin"), "tensorflow.math.argmin"),
+    "argmax": implement(_index_of("argmax"), "tensorflow.math.argmax"),
+    "argmin": implement(_index_of("argmin"), "tensorflow.math.argmin"),
     "count_nonzero": calls("tensorflow.math.count_nonzero", "x", axis="axis"),
-    "all_finite": of(_all_finite),
-    "multi_all_finite": of(_all_finite),
-    "multi_sum_sq": of(_multi_sum_sq),
-    "moments": of(_moments, "tensorflow.nn.moments"),
+    "all_finite": implement(_all_finite),
+    "multi_all_finite": implement(_all_finite),
+    "multi_sum_sq": implement(_multi_sum_sq),
+    "moments": implement(_moments, "tensorflow.nn.moments"),
     "trace": calls("tensorflow.linalg.trace", "x"),
-    "sumlogdiag": of(lambda tf, p, x: tf.reduce_sum(tf.math.log(tf.linalg.diag_part(x)), axis=-1)),
-    "median": of(lambda tf, p, x: _kth(tf, p, x, (x.shape[p["axis"]] - 1) // 2 + 1)),
-    "kthvalue": of(lambda tf, p, x: _kth(tf, p, x, p["k"])),
-    "sort": of(_sort),
-    "argsort": of(_argsort, "tensorflow.argsort"),
-    "topk": of(_topk, "tensorflow.math.top_k"),
+    "sumlogdiag": implement(lambda tf, p, x: tf.reduce_sum(tf.math.log(tf.linalg.diag_part(x)), axis=-1)),
+    "median": implement(lambda tf, p, x: _kth(tf, p, x, (x.shape[p["axis"]] - 1) // 2 + 1)),
+    "kthvalue": implement(lambda tf, p, x: _kth(tf, p, x, p["k"])),
+    "sort": implement(_sort),
+    "argsort": implement(_argsort, "tensorflow.argsort"),
+    "topk": implement(_topk, "tensorflow.math.top_k"),
     "cumsum": calls("tensorflow.math.cumsum", "x", axis="axis"),
     "cumprod": calls("tensorflow.math.cumprod", "x", axis="axis"),
-    "logcumsumexp": of(_logcumsumexp, "tensorflow.math.cumulative_logsumexp"),
-    "diff": of(_diff),
+    "logcumsumexp": implement(_logcumsumexp, "tensorflow.math.cumulative_logsumexp"),
+    "diff": implement(_diff),
 }

@@ -63,7 +63,7 @@ def test_a_plan_of_a_callable_is_printed_without_running_it(main: Command) -> No
         (["torch.add", "--build", "3"], "--build: expected a list or a mapping"),
         (["torch.add", "--args", "[4 float32"], "--args"),
         (["torch.add", "--args", "[4 float31]"], "expected an element type, got `float31`"),
-        (["torch.add", "--args", "['{n} float32']"], "`{n}` stands for a parameter that is not given"),
+        (["torch.add", "--args", "['{n} float32']"], "`{n}` stands for a parameter that has no value"),
         (["torch.add", "--args", "[4 float32]", "--size", "small"], "has no sizes"),
         (["exp", "--args", "[4 float32]"], "takes parameters, not args"),
         (["--suite", "quick", "--args", "[4 float32]"], "go with operators"),

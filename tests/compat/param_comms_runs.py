@@ -33,7 +33,7 @@ def rows(*options: str, ranks: int = 2) -> list[Row]:
     return rows_of(asked(*options, ranks=ranks))
 
 
-def task_of(case: Case) -> Task:
+def task_from_name(case: Case) -> Task:
     (settings,) = settings_for(effort="quick", processes=1, threads=[1])
     return Task(case, "torch-cpu", "torch", settings)
 
@@ -44,7 +44,7 @@ def record(case: Case, micros: Sequence[Sequence[float]], status: Status = "ok",
     by_rank = tuple(tuple(time * MICRO for time in own) for own in micros)
     found = Measurement("latency", "warm", "host", slowest, 1, 0.0, 5, 0.0, "count", by_rank=by_rank)
     return Record(
-        task_of(case), status, reason, measurements=(found,) if status == "ok" else (),
+        task_from_name(case), status, reason, measurements=(found,) if status == "ok" else (),
         cost=find_operator(case.op).cost(case.params), verification=Verification("full"),
     )  # fmt: skip
 
@@ -64,7 +64,7 @@ class FakeRun:
         self.asked = more
         self.cases = expand(workload, find_operator)
         run = Run("20260101-000000-abcd", "2026-01-01T00:00:00", "plan", len(self.cases))
-        left = [Record(task_of(case), "skipped", "not here") for case in self.cases if case.op in self._skipped]
+        left = [Record(task_from_name(case), "skipped", "not here") for case in self.cases if case.op in self._skipped]
         records = [self._of(case) for case in self.cases if case.op not in self._skipped]
         if self.others is not None:
             return Result(run, [], Path("store"), rank=3, told=self.others)

@@ -13,7 +13,7 @@ from opmark.errors import InvalidParameter, UserError
 from opmark.importers.opperf import OPPERF
 from opmark.importers.opperf.classes import CLASSES, class_meaning, complete_inputs
 from opmark.importers.opperf.names import CATEGORIES, NO_COUNTERPART, plain_name
-from opmark.importers.opperf.rows import foreign, meaning, ops
+from opmark.importers.opperf.rows import foreign_inputs, meaning, ops
 from opmark.importers.opperf.shapes import match, shape_of, written
 from opmark.importers.opperf.table import OPERATORS
 from opmark.registry import operator
@@ -297,7 +297,7 @@ def test_inputs_that_are_made_of_parameters_mean_these_parameters(name: str, dat
     op = operator(data.draw(st.sampled_from(sorted({o for row in OPERATORS[name] for o in ops(row)}))))
     size = data.draw(st.sampled_from(sorted(op.presets)))
     params = op.complete(op.preset(size))
-    inputs = foreign(OPERATORS[name], op.name, params)
+    inputs = foreign_inputs(OPERATORS[name], op.name, params)
     if inputs is not None:
         found = meaning(OPERATORS[name], inputs)
         assert (found.op, op.complete(found.params)) == (op.name, params)

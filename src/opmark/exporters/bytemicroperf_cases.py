@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import groupby, pairwise, product
 from typing import Any
 
-from opmark.importers.bytemicroperf.foreign import foreign
+from opmark.importers.bytemicroperf.foreign import to_bytemicroperf
 from opmark.importers.bytemicroperf.tasks import FORMS
 from opmark.schema import Case
 from opmark.units import counted
@@ -30,7 +30,7 @@ class _Cases:
         tasks: dict[str, list[Arguments]] = {}
         unsaid: Counter[str] = Counter()
         for case in cases:
-            found = foreign(case)
+            found = to_bytemicroperf(case)
             if found is None:
                 unsaid[_why_not(case)] += 1
             else:
@@ -43,7 +43,7 @@ class _Cases:
 def _why_not(case: Case) -> str:
     if case.phase != "forward":
         return f"{case.op}: ByteMicroPerf measures no {case.phase} phase"
-    if not any(form.op == case.op and form.back for forms in FORMS.values() for form in forms):
+    if not any(form.op == case.op and form.exported for forms in FORMS.values() for form in forms):
         return f"{case.op}: ByteMicroPerf has no such operator"
     return f"{case.op}: ByteMicroPerf has no argument for some of its parameters: {json.dumps(case.params)}"
 

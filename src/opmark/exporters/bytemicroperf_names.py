@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from opmark.errors import UserError
 from opmark.importers.bytemicroperf.communication import rows
-from opmark.importers.bytemicroperf.foreign import foreign
-from opmark.importers.bytemicroperf.tasks import FORMS, NAMES, task_of
+from opmark.importers.bytemicroperf.foreign import to_bytemicroperf
+from opmark.importers.bytemicroperf.tasks import FORMS, NAMES, task_from_name
 from opmark.registry import operator as find_operator
 from opmark.schema import Case
 
@@ -50,7 +50,7 @@ def v3_words(case: Case) -> tuple[str, dict[str, Any]]:
 
     It measures no gradient: that goes by the name of its operator, and `phase` among the arguments says what it is.
     """
-    found = foreign(replace(case, phase="forward", wrt=()))
+    found = to_bytemicroperf(replace(case, phase="forward", wrt=()))
     op, arguments = found or (_tasks().get(case.op, case.op), case.params)
     if case.phase == "forward":
         return op, arguments
@@ -59,19 +59,19 @@ def v3_words(case: Case) -> tuple[str, dict[str, Any]]:
 
 def said_by_shape(case: Case) -> bool:
     """Of communication: whether the shape and the number of ranks, all that V1 tells of it, are all there is."""
-    return "src" not in case.params and foreign(case) is not None
+    return "src" not in case.params and to_bytemicroperf(case) is not None
 
 
 @cache
 def _tasks() -> dict[str, str]:
     """Its tasks by our operators."""
-    return {form.op: task for task, forms in reversed(FORMS.items()) for form in forms if form.back}
+    return {form.op: task for task, forms in reversed(FORMS.items()) for form in forms if form.exported}
 
 
 def filed_under(sources: Iterable[str]) -> list[str]:
     """The tasks that a case was asked for as: there, a file is called after its task, or names several."""
     words = (word for source in sources for words in _WORDS.findall(source) for word in words if word)
-    found = dict.fromkeys(map(task_of, words))
+    found = dict.fromkeys(map(task_from_name, words))
     return [name for name in found if name in TASKS]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from opmark.errors import UserError
 from opmark.importers.opperf.names import plain_name
-from opmark.importers.opperf.rows import foreign, ops
+from opmark.importers.opperf.rows import foreign_inputs, ops
 from opmark.importers.opperf.table import OPERATORS
 from opmark.interfaces import Results
 from opmark.registry import backend_or_none
@@ -182,7 +182,7 @@ def inputs_of(name: str, case: Case) -> tuple[dict[str, Any], str]:
     """(inputs, our operator): the operator is empty where opperf's names say everything."""
     params = {key: value for key, value in case.params.items() if value not in (None, [], {})}
     if name in OPERATORS and case.op in _ops(name):
-        there = foreign(OPERATORS[name], case.op, case.params)
+        there = foreign_inputs(OPERATORS[name], case.op, case.params)
         if there is not None:
             return there, ""
     return params, "" if name == case.op and name not in OPERATORS else case.op

@@ -80,7 +80,7 @@ def meaning(rows: Sequence[Row], inputs: Inputs, dtype: str | None = None) -> Me
     raise refused
 
 
-def foreign(rows: Sequence[Row], op: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
+def foreign_inputs(rows: Sequence[Row], op: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
     """The other way round: inputs that mean these complete parameters, or None where there are none."""
     for row in rows:
         inputs = _foreign(row, op, params)

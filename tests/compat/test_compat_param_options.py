@@ -14,7 +14,7 @@ from opmark.compat.param.command import main
 from opmark.compat.param.devices import device_of
 from opmark.compat.param.options import Options, options_of
 from opmark.compat.param.parser import parser
-from opmark.compat.visible import environment
+from opmark.compat.visible import set_variables
 from opmark.errors import UserError
 
 
@@ -84,11 +84,11 @@ def test_one_of_several_devices_is_chosen_for_processes_alone(monkeypatch: pytes
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     device = device_of("cuda:1")
     assert (device.backend, device.environ) == ("torch-cuda", {"CUDA_VISIBLE_DEVICES": "1"})
-    with environment(device.environ):
+    with set_variables(device.environ):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
-    with environment(device_of("cuda:1").environ):
+    with set_variables(device_of("cuda:1").environ):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "5"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,5"
     with pytest.raises(UserError, match="only 2 can be seen"):

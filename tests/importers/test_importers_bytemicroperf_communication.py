@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opmark.importers.bytemicroperf import BYTEMICROPERF
-from opmark.importers.bytemicroperf.communication import rows
+from opmark.importers.bytemicroperf.communication import buffer_shape
 from opmark.importers.bytemicroperf.foreign import to_bytemicroperf
 from opmark.importers.bytemicroperf.tasks import BETWEEN_DEVICES
 from opmark.registry import operator
@@ -118,7 +118,7 @@ def test_parameters_without_an_argument_are_not_exported(params: dict[str, Any])
 
 @given(st.integers(1, 2**40), st.sampled_from(["int8", "float16", "float32", "float64"]))
 def test_rows_have_as_many_bytes_as_the_buffer(nbytes: int, dtype: str) -> None:
-    found = rows(nbytes, dtype)
+    found = buffer_shape(nbytes, dtype)
     if found is None:
         assert nbytes % sizeof(dtype)
     else:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from opmark.compat.visible import environment, only
+from opmark.compat.visible import select_device, set_variables
 from opmark.errors import UserError
 from opmark.registry import backends
 
@@ -46,5 +46,5 @@ def visible(ctx: Any) -> Iterator[None]:
     if device == "cpu" or number == 0:
         yield
         return
-    with environment(only("cuda", number, f"ctx gpu({number})")):
+    with set_variables(select_device("cuda", number, f"ctx gpu({number})")):
         yield

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, closing
 from typing import TYPE_CHECKING, Any
 
 from opmark.compat.param.parser import parser
-from opmark.compat.visible import environment
+from opmark.compat.visible import set_variables
 from opmark.errors import UserError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _run(given: argparse.Namespace) -> int:
     target = options.target()
     options.asked(target)  # a mistake is named before anything starts
     starts = not given.dry_run and options.times
-    with environment(target.environ), _early(target.backend, options.threads) if starts else nullcontext():
+    with set_variables(target.environ), _early(target.backend, options.threads) if starts else nullcontext():
         return _read_and_run(given, options, target)
 
 

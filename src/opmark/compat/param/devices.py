@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from opmark.compat.visible import only
+from opmark.compat.visible import select_device
 from opmark.errors import UnknownName, UserError
 from opmark.registry import backends
 
@@ -38,7 +38,7 @@ def device_of(text: str, *, compiled: bool = False) -> Device:
         return Device(name, kind)
     if not re.fullmatch(r"\d+", number):
         raise UserError(f"--device {text}: expected a number behind the colon, got `{number}`", f"as in {kind}:0")
-    return Device(name, kind, only(kind, int(number), f"--device {text}"))
+    return Device(name, kind, select_device(kind, int(number), f"--device {text}"))
 
 
 def _torch(kind: str, text: str) -> str:

@@ -10,7 +10,7 @@ from opmark.api import talk
 from opmark.compat.param.execute import read, run
 from opmark.compat.param.options import Options
 from opmark.compat.param.result import CaseResult
-from opmark.compat.visible import environment
+from opmark.compat.visible import set_variables
 from opmark.errors import InvalidFile
 from opmark.runner.intake import complaints
 
@@ -41,6 +41,6 @@ def run_config(
         if on_result:
             on_result(result)
 
-    with environment(target.environ):
+    with set_variables(target.environ):
         run(whole, asked, target, add, say=say)
     return found

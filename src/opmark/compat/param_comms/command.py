@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from opmark.compat.param_comms.options import Asked, asked_of, parsed, remarks
 from opmark.compat.param_comms.parser import LEVELS
-from opmark.compat.visible import environment
+from opmark.compat.visible import set_variables
 
 if TYPE_CHECKING:
     from opmark.compat.param_comms.rows import Row
@@ -37,7 +37,7 @@ def _run(given: argparse.Namespace) -> int:
     rows = rows_of(asked) if not given.init_only else []
     for text in [*remarks(given), *_of_ranks(given, place), *_of_groups(asked), *_of_blocking(given, rows)]:
         talk.warning(text)
-    with environment(met if place else {}), JsonFile(given.json if talk.first else None, asked) as file:
+    with set_variables(met if place else {}), JsonFile(given.json if talk.first else None, asked) as file:
         return Session(given, asked, file, talk).run(rows)
 
 

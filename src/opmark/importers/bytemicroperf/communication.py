@@ -25,11 +25,10 @@ from opmark.importers.bytemicroperf.values import (
     dtype_of,
     missing_argument,
     sizes_of,
+    split_rows,
 )
 from opmark.schema.dtype import sizeof
 
-_ROW = 1024
-"""Elements per row in every file that ByteMicroPerf ships."""
 _WORLD = ("world_size", "group")
 """ByteMicroPerf's names for the number of processes, the newer first."""
 _PAIR = ("src_device", "dst_device")
@@ -67,19 +66,14 @@ class Buffer(Field):
         return {"size": _nbytes(given, self.theirs)}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
-        shape = rows(params["size"], params["dtype"])
+        shape = buffer_shape(params["size"], params["dtype"])
         return dict(zip(self.theirs, shape, strict=True)) if shape else None
 
 
-def rows(nbytes: int, dtype: str) -> list[int] | None:
-    """Return a buffer's shape as ByteMicroPerf writes it, in rows of 1024 where possible.
-
-    The result is None for bytes that are not a whole number of elements.
-    """
+def buffer_shape(nbytes: int, dtype: str) -> list[int] | None:
+    """Return a buffer's shape as ByteMicroPerf writes it; None for bytes that are not a whole number of elements."""
     count, rest = divmod(nbytes, sizeof(dtype))
-    if rest:
-        return None
-    return [count // _ROW, _ROW] if count % _ROW == 0 else [1, count]
+    return None if rest else split_rows(count)
 
 
 @dataclass(frozen=True)

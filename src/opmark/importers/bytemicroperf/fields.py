@@ -21,6 +21,7 @@ from opmark.importers.bytemicroperf.values import (
     missing_argument,
     quote,
     sizes_of,
+    split_rows,
     tokens_per_rank,
 )
 from opmark.registry import operator
@@ -178,9 +179,7 @@ class Elements(Field):
         return {"n": prod(Rows().read(given, op)[SHAPE])}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
-        n, width = params["n"], 1024
-        rows = n // width if n % width == 0 else 1
-        return {"batch_size": rows, "dim_size": n // rows}
+        return dict(zip(("batch_size", "dim_size"), split_rows(params["n"]), strict=True))
 
 
 @dataclass(frozen=True)

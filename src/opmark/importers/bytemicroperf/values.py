@@ -99,6 +99,15 @@ def similar_name(name: str, known: frozenset[str]) -> str | None:
     return found[0] if found else None
 
 
+ROW = 1024
+"""Elements per row in every file that ByteMicroPerf ships for buffers."""
+
+
+def split_rows(count: int) -> list[int]:
+    """Return elements as a shape in rows of 1024 where possible, and else as one row."""
+    return [count // ROW, ROW] if count % ROW == 0 else [1, count]
+
+
 def sizes_of(given: Arguments, names: tuple[str, ...]) -> list[int]:
     for name in names:
         if name not in given:

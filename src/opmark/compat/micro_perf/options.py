@@ -77,7 +77,7 @@ def parse_options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def remarks(options: argparse.Namespace) -> list[str]:
-    """Return one line for each options option that has no effect."""
+    """Return one line for each given option that has no effect."""
     given = [
         name for name in _WITHOUT_EFFECT if getattr(options, name) is not None and getattr(options, name) is not False
     ]

@@ -124,13 +124,13 @@ def test_another_element_type_and_what_has_none(
     assert "exp" in capsys.readouterr().err
 
 
-def test_a_file_is_never_written_over(tmp_path: Path) -> None:
+def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "out.json"
     file.write_text("mine")
     with pytest.raises(UserError, match="exists already"):
         main(["-o", str(file), *QUICK])
     assert file.read_text() == "mine"
-    with pytest.raises(UserError, match="is no folder"):
+    with pytest.raises(UserError, match="is not a folder"):
         main(["-o", str(tmp_path / "no" / "out.json"), *QUICK])
 
 

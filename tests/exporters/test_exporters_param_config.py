@@ -25,7 +25,7 @@ def case(
     return Case.of(op, {"args": list(args), "kwargs": kwargs, "build": build}, phase, wrt=wrt)
 
 
-def written(*cases: Case) -> tuple[dict[str, Any], list[str]]:
+def write_case(*cases: Case) -> tuple[dict[str, Any], list[str]]:
     files, lines = PARAM.files("x", cases)
     assert list(files) == ["x.json"]
     return json.loads(files["x.json"]), list(lines)
@@ -42,7 +42,7 @@ def test_it_is_registered_as_a_strangers_would_be() -> None:
 
 
 def test_what_a_config_looks_like() -> None:
-    data, lines = written(case("torch.add", "8x64 float32 0..1", "8 int64", 2, alpha=0.5))
+    data, lines = write_case(case("torch.add", "8x64 float32 0..1", "8 int64", 2, alpha=0.5))
     assert lines == []
     assert data == {
         "torch.add": {
@@ -67,14 +67,14 @@ def test_what_a_config_looks_like() -> None:
 
 def test_neighbours_that_are_built_alike_share_a_config() -> None:
     made = [case("torch.nn.Linear", f"{n}x8 float32 0..1", build={"args": [8, out]}) for out in (1, 2) for n in (3, 4)]
-    data, _ = written(*made)
+    data, _ = write_case(*made)
     configs = data["torch.nn.Linear"]["config"]
     assert [[arg["value"] for arg in config["build"][0]["args"]] for config in configs] == [[8, 1], [8, 2]]
     assert [len(config["input"]) for config in configs] == [2, 2]
 
 
 def test_another_phase_is_an_option_and_no_other_input() -> None:
-    data, lines = written(
+    data, lines = write_case(
         case("torch.add", "4 float32 0..1", 1), case("torch.add", "4 float32 0..1", 1, phase="backward")
     )
     assert len(data["torch.add"]["config"][0]["input"]) == 1
@@ -82,7 +82,7 @@ def test_another_phase_is_an_option_and_no_other_input() -> None:
 
 
 def test_domains_and_names_that_param_does_not_know_are_said() -> None:
-    data, lines = written(case("torch.softmax", "4 float32", -1))
+    data, lines = write_case(case("torch.softmax", "4 float32", -1))
     assert data["torch.softmax"]["config"][0]["input"][0]["args"][0]["low"] == -1
     assert any("`low`" in line for line in lines)
     assert any("torch.softmax" in line for line in lines)
@@ -100,7 +100,7 @@ def test_domains_and_names_that_param_does_not_know_are_said() -> None:
     ],
 )
 def test_what_param_has_no_words_for(unsaid: Case, reason: str) -> None:
-    data, lines = written(unsaid, case("torch.add", "4 float32 0..1", 1))
+    data, lines = write_case(unsaid, case("torch.add", "4 float32 0..1", 1))
     assert list(data) == ["torch.add"]
     assert len(lines) == 1
     assert lines[0].startswith(f"{unsaid.op}: ")
@@ -215,6 +215,6 @@ def test_embedding_tables_there_and_back(weighted: bool) -> None:
     else:
         op = operator("batched_embedding_bag")
         made = [Case.of(op.name, op.complete({**sizes, "tables": n}), "forward") for n in (1, 3)]
-    data, lines = written(*made)
+    data, lines = write_case(*made)
     assert lines == []
     assert [found.id for found in cases_of(data)] == [found.id for found in made]

@@ -10,7 +10,7 @@ import pytest
 
 from opmark import registry
 from opmark.importers.param import PARAM
-from opmark.importers.param.kept import keeping
+from opmark.importers.param.kept import keep_specs
 from opmark.runner.intake import take_in
 from opmark.schema import Entry, Imported
 
@@ -235,7 +235,7 @@ def test_what_the_file_says_can_be_kept_word_for_word() -> None:
         "torch.nn.Linear": operator({"build": [build], "input": inputs[:1]}),
         "torch.mean": operator({"build": [], "input": inputs[1:]}, input_iterator="RangeConfigIterator"),
     }
-    with keeping() as kept:
+    with keep_specs() as kept:
         read(data)
     read({"torch.add": operator({"input": [call(whole(1))]})})
     assert {name: (said.build, said.input) for (_, name), said in kept.items()} == {
@@ -264,7 +264,7 @@ def fixed(*wanted: bool) -> dict[str, Any]:
     ],
 )
 def test_what_has_no_backward_pass(name: str, point: dict[str, Any], reason: str) -> None:
-    with keeping() as kept:
+    with keep_specs() as kept:
         assert len(entries({name: operator({"input": [point]})})) == 1
     (said,) = kept.values()
     assert reason in said.forward_only

@@ -56,12 +56,12 @@ def test_names(name: str, op: str) -> None:
 
 def test_torch_has_the_methods_and_the_functions() -> None:
     torch = pytest.importorskip("torch")
-    from opmark.importers.param.operators import name_here
+    from opmark.importers.param.operators import operator_name
 
     in_place = [f"torch.{name}" for name in dir(torch) if name[0].islower() and name.endswith("_") and name[-2] != "_"]
     assert len(in_place) > 50
     for name in in_place:
-        *_, owner, attribute = name_here(name).split(".")
+        *_, owner, attribute = operator_name(name).split(".")
         assert hasattr(torch.Tensor if owner == "Tensor" else torch, attribute), name
 
 

@@ -1,4 +1,4 @@
-"""Where a PARAM run begins again, and where it stops."""
+"""--resume-id and --stop-id of `opmark param`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_id_that_never_matches_names_the_nearest() -> None:
     assert "torch.add|1|0|0_" in (error.value.hint or "")
 
 
-def test_an_id_that_is_near_to_none_is_not_guessed_at() -> None:
+def test_an_id_unlike_any_other_gets_no_guess() -> None:
     with pytest.raises(UserError) as error:
         chosen("nothing like it")
     assert "did you mean" not in (error.value.hint or "")

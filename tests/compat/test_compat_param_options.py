@@ -1,4 +1,4 @@
-"""PARAM's options in the words of opmark."""
+"""PARAM's options as arguments of opmark."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_each_option_is_passed_on(arguments: list[str], name: str, value: Any) -
     assert asked(*arguments)[name] == value
 
 
-def test_what_means_nothing_here_is_said() -> None:
+def test_options_without_effect_are_noted() -> None:
     flush = Options(cuda_l2_cache=False)
     assert "changes nothing" in flush.notes(flush.target())[0]
     events = Options(exec_mode="continuous_events")
@@ -103,7 +103,7 @@ def test_one_of_several_devices_is_chosen_for_processes_alone(monkeypatch: pytes
         ("mps:1", "cannot tell one mps from another", "take 0"),
     ],
 )
-def test_a_device_that_is_none_is_a_mistake(text: str, said: str, hint: str) -> None:
+def test_an_unknown_device_is_refused(text: str, said: str, hint: str) -> None:
     with pytest.raises(UserError, match=said) as error:
         device_of(text)
     assert hint in (error.value.hint or "")
@@ -130,7 +130,7 @@ def test_a_device_that_is_none_is_a_mistake(text: str, said: str, hint: str) -> 
     ],
     ids=str,
 )
-def test_what_cannot_be_had_is_an_error_and_never_left_out(
+def test_an_impossible_option_is_refused(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

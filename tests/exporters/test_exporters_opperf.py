@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from opmark import api
 from opmark.exporters.opperf import JSON, MARKDOWN, csv_text, document
-from opmark.exporters.opperf_rows import lines, names_of, percentile
+from opmark.exporters.opperf_rows import lines, names_of
 from opmark.interfaces import Results
 from opmark.runner.intake import take_in
 from opmark.schema import Case, Caution, Measurement, Record, Run, Sampling, Settings, Task
@@ -190,12 +188,6 @@ def test_a_case_of_the_suite_stands_under_each_of_opperfs_names() -> None:
     assert names_of("add", [source]) == ["broadcast_add", "broadcast_plus", "elemwise_add"]
     assert names_of("unravel_index", ["opperf ravel_multi_index; itself not covered there"]) == ["unravel_index"]
     assert names_of("iadd", ["DL Operator Benchmarks IAdd"]) == ["iadd"]
-
-
-@given(st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=30), st.integers(0, 100))
-def test_percentiles_are_numpys(samples: list[float], percent: int) -> None:
-    numpy = pytest.importorskip("numpy")
-    assert percentile(samples, percent) == pytest.approx(float(numpy.percentile(samples, percent)))
 
 
 def test_exported_cases_are_imported_as_the_same_cases(tmp_path: Path) -> None:

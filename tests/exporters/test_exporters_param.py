@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 import opmark
 from opmark.exporters.param import OPTIONS, PARAM
-from opmark.exporters.param_header import USUAL
+from opmark.exporters.param_header import DEFAULT_OPTIONS
 from opmark.exporters.param_lines import not_imported
 from opmark.schema import Case, Problem
 
@@ -84,7 +84,7 @@ def test_the_run_options_alone() -> None:
     ((name, text),) = OPTIONS.files(result.results()).items()
     options = json.loads(text)
     assert name == "run_options.json"
-    assert list(options) == list(USUAL)
+    assert list(options) == list(DEFAULT_OPTIONS)
     assert (options["warmup"], options["iteration"], options["cuda_l2_cache"]) == (2, 3, False)
     assert options["device"] == "null"
 

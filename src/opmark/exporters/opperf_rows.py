@@ -17,6 +17,7 @@ from opmark.interfaces import Results
 from opmark.registry import backend_or_none
 from opmark.registry import operator as find_operator
 from opmark.schema import Case, Record
+from opmark.stats.summary import percentile
 
 Profiler = Literal["native", "python"]
 
@@ -133,15 +134,6 @@ def _mean(name: str, phase: str, samples: Sequence[float]) -> dict[str, float]:
 def _percentiles(name: str, samples: Sequence[float]) -> dict[str, float]:
     found = {f"avg_time_{name}": _digits(sum(samples) / len(samples))}
     return found | {f"p{p}_time_{name}": _digits(percentile(samples, p)) for p in (50, 90, 99)}
-
-
-def percentile(samples: Sequence[float], percent: float) -> float:
-    """Return a percentile, interpolated between two neighbours as NumPy does by default."""
-    ordered = sorted(samples)
-    place = (len(ordered) - 1) * percent / 100
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 def _digits(seconds: float) -> float:

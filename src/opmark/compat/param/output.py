@@ -38,7 +38,7 @@ class ResultFile:
         self._file.write(text([line]))
         self._file.flush()
 
-    def last_line(self) -> None:
+    def finish(self) -> None:
         self.write(last_line(_now().isoformat()))
 
     def close(self) -> None:

@@ -15,9 +15,7 @@ from opmark.schema.arguments import placeholders, tensors
 from opmark.schema.dtype import is_float
 
 DRAWN = "values were drawn with seed {seed}; each entry holds the drawn values"
-INTEGERS = (
-    "tensors of whole numbers hold 0 to 9, because negative ones fail as indices; `low` and `high` change that"
-)
+INTEGERS = "tensors of whole numbers hold 0 to 9, because negative ones fail as indices; `low` and `high` change that"
 UNBUILT = "`{op}` is a function, so that its `build` is ignored"
 FIXED_INPUTS = (
     "`{op}`: `requires_grad` false is ignored, because the operator has weights: a backward pass computes the "

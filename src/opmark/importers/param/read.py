@@ -167,9 +167,7 @@ class Reading:
         n, seen = -1, set[str]()
         for n, (point_id, spec) in enumerate(islice(_run_iterator(iterator, config, key), most + 1)):
             if n == most:
-                raise Misfit(
-                    f".{key}", f"the file expands to too many points; expected at most {MOST_POINTS}", _FEWER
-                )
+                raise Misfit(f".{key}", f"the file expands to too many points; expected at most {MOST_POINTS}", _FEWER)
             where = f"{place}.{key}{_index(iterator, config[key], n, str(point_id))}"
             if isinstance(spec, UserError):
                 self.refuse(where + getattr(spec, "path", ""), spec.message, spec.hint)

@@ -111,7 +111,7 @@ def test_the_last_argument_changes_fastest_and_kwargs_faster_still() -> None:
     )
     expected = [
         ([f"{a}x{b} {dtype} 0..1", n], {"alpha": alpha, "mode": mode})
-        for dtype in ("float32", "float64")  # in front of the shape, as it stands in front of it
+        for dtype in ("float32", "float64")  # before the shape, as in the file
         for a in (1, 2)
         for b in (3, 5)
         for n in (7, 8)
@@ -218,7 +218,7 @@ def test_an_id_twice_in_a_batch_file_is_a_problem_with_its_place() -> None:
     assert found.entries[0].args == ["4x4 float32 0..1"]
     (problem,) = found.problems
     assert problem.where == "some/c.json: $.op_info.config[0].input[1]"
-    assert "`'0'` stands here a second time" in problem.message
+    assert "`'0'` is used twice" in problem.message
 
 
 def test_the_device_of_a_batch_file_is_said_not_to_decide() -> None:

@@ -157,7 +157,7 @@ def test_the_gradients_are_names_that_a_case_takes() -> None:
     assert expand(workload, find_operator)[0].wrt == ("args.0",)
 
 
-def test_a_text_in_braces_stands_for_itself() -> None:
+def test_a_text_in_braces_is_kept() -> None:
     entry = entry_of([{"type": "str", "value": "{M}"}, {"type": "str", "value": "a {N} b"}], op="torch.add")
     (case,) = expand(Workload(1, "x", [entry]), find_operator)
     assert case.params["args"] == ["{M}", {"value": "a {N} b"}]

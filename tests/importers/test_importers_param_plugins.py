@@ -23,7 +23,7 @@ def halves(configs, key, device):
         yield f"{n}_1", {"size": spec["size"] // 2}
 
 class Squares:
-    """In the manner of PARAM's own: a class with __next__."""
+    """An iterator like PARAM's own: a class with __next__."""
 
     def __init__(self, configs, key, device):
         self.left = list(enumerate(configs[key]))
@@ -67,10 +67,10 @@ def odd(spec, draw):
     return GIVES[spec["gives"]]()
 
 class Tensor:
-    """As torch's: a stranger's generator hands it on."""
+    """A stand-in for a tensor of torch, which a generator must not return."""
 
 class Scalar(float):
-    """As numpy's, which is a float too."""
+    """A stand-in for a number of NumPy, which is a float as well."""
 
 def nested():
     found = []
@@ -180,10 +180,10 @@ def test_an_id_twice_is_a_problem_and_the_first_is_kept() -> None:
     assert [entry.source.rpartition("|")[2] for entry in found.entries] == ["0", "1"]
     (problem,) = found.problems
     assert problem.where == 'c.json: $["torch.f"].config[0].input[0]'
-    assert "stands here a second time" in problem.message
+    assert "is used twice" in problem.message
 
 
-def test_an_id_holds_nothing_that_stands_between_ids() -> None:
+def test_an_id_with_a_separator_is_refused() -> None:
     (problem,) = read("Barred").problems
     assert "without | and #" in problem.message
 

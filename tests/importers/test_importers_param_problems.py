@@ -1,4 +1,4 @@
-"""What is wrong in a PARAM file: named with its place, and the rest is imported."""
+"""Problems of a PARAM file: each is reported with its place, and the rest is imported."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @settings(deadline=None, max_examples=200)
 @given(st.sampled_from(places(WHOLE)[1:]), ANYTHING)
-def test_whatever_stands_anywhere_every_config_is_told_of(place: tuple[Any, ...], junk: Any) -> None:
+def test_any_value_anywhere_leaves_every_config_reported(place: tuple[Any, ...], junk: Any) -> None:
     data = deepcopy(WHOLE)
     node = data
     for step in place[:-1]:

@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
     op: str
     id: str
-    """As in `config|build|input`."""
+    """Ids of config, build and input, as in `0|0|1_2`."""
     file: str = ""
     """The file of the config, if it is known."""
 

@@ -28,7 +28,7 @@ _LISTING = "opmark micro-perf --show_task_list"
 
 
 Kind = Literal["compute", "transfer", "ranks"]
-"""What an operator runs on: a device alone, a device with its host, or several processes."""
+"""Whether an operator runs on a device alone, on a device with its host, or on several processes."""
 
 
 class Part(NamedTuple):

@@ -39,7 +39,7 @@ class CaseResult:
 
     @property
     def id(self) -> str:
-        """As in `config|build|input`; `op_run_id` begins with the operator."""
+        """The id without the operator, as in `config|build|input`."""
         return self.place.id
 
     @property

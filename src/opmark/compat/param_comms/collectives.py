@@ -23,7 +23,7 @@ class Collective:
     uneven: bool = False
     """Whether parts may differ, with --imbalance and --i or --o."""
     split: tuple[str, ...] = ()
-    """Which of --i and --o PARAM accepts."""
+    """The options --i and --o that PARAM accepts for it."""
 
 
 _IN_PLACE = {"in_place": True}

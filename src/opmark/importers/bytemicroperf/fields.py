@@ -285,7 +285,7 @@ class Unused(Field):
 
     theirs: tuple[str, ...]
     instead: str = ""
-    """What opmark does instead, for arguments that make a difference in ByteMicroPerf."""
+    """A note on what opmark does instead, for arguments that make a difference in ByteMicroPerf."""
 
     @property
     def names(self) -> tuple[str, ...]:

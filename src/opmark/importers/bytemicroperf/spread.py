@@ -47,7 +47,7 @@ class Flaw(NamedTuple):
 class Spread:
     task: str
     place: str
-    """As in `$.cases[0]`."""
+    """The JSON path of the object, as in `$.cases[0]`."""
     name: str
     """The part of a source behind the `#`."""
     axes: tuple[Axis, ...]

@@ -50,7 +50,7 @@ def test_a_line_is_one_of_param_with_opmark_behind_it(command: Command) -> None:
     assert line["config"] == expected["config"]
     assert (line["op_name"], line["id"]) == (expected["op_name"], expected["id"])
     assert line["opmark"]["source"] == "config.json#torch.add|0|0|0"
-    assert line["opmark"]["forward"]["cautions"] == ["1 sample: its spread is unknown; -i 50 would tell"]
+    assert line["opmark"]["forward"]["cautions"] == ["1 sample, so that the spread is unknown; use -i 50"]
 
 
 def test_header_cases_end(command: Command) -> None:

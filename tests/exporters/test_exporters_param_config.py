@@ -94,7 +94,7 @@ def test_domains_and_names_that_param_does_not_know_are_said() -> None:
         (case("torch.sum", "4 float32", dtype={"dtype": "float64"}), "`kwargs.dtype` is an element type"),
         (case("torch.f", {"a": 1}), "`args.0` is a mapping"),
         (case("torch.f", "4 complex64"), "`args.0` is of complex64"),
-        (case("numpy.add", "4 float32", 1), "PARAM calls torch alone"),
+        (case("numpy.add", "4 float32", 1), "PARAM calls only torch"),
         (case("aten::add.Tensor", "4 float32", "4 float32"), "schema"),
         (Case.of("softmax", {"shape": [4], "dim": -1}, "forward"), "catalogue"),
     ],

@@ -115,7 +115,7 @@ def test_what_is_drawn_is_kept_and_said() -> None:
     assert 0 <= real <= 2
     assert five == 5
     assert 0 <= one <= 1
-    assert found.notes == ("values were drawn with seed 3; each entry holds what was drawn",)
+    assert found.notes == ("values were drawn with seed 3; each entry holds the drawn values",)
     assert read(RANGES, seed=3) == found
     assert read(RANGES, seed=4).entries[0].args != found.entries[0].args
 

@@ -145,7 +145,7 @@ def test_ids_and_arguments_are_the_strangers() -> None:
     sizes = [int(entry.args[0].partition("x")[0]) for entry in found.entries if entry.args]
     assert [low <= n <= low + 3 for n, low in zip(sizes, (8, 4, 16, 8), strict=True)] == [True] * 4
     assert found.entries[0].kwargs == {"alpha": 1}
-    assert found.notes == ("values were drawn with seed 0; each entry holds what was drawn",)
+    assert found.notes == ("values were drawn with seed 0; each entry holds the drawn values",)
 
 
 def test_a_class_in_the_manner_of_param() -> None:

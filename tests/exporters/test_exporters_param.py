@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import opmark
 from opmark.exporters.param import OPTIONS, PARAM
 from opmark.exporters.param_header import DEFAULT_OPTIONS
-from opmark.exporters.param_lines import not_imported
+from opmark.exporters.param_lines import problem_line
 from opmark.schema import Case, Problem
 
 FLOATS = {"type": "tensor", "dtype": "float", "shape": [8, 8]}
@@ -102,11 +102,11 @@ def test_a_failure_has_no_metric_and_says_why() -> None:
 
 
 def test_a_part_that_was_not_imported_names_its_place() -> None:
-    line = not_imported(Problem("c.json: torch.mm|0|0|3", "expected a type", "did you mean tensor?"))
+    line = problem_line(Problem("c.json: torch.mm|0|0|3", "expected a type", "did you mean tensor?"))
     assert (line["op_name"], line["id"], line["metric"]) == ("torch.mm", "0|0|3", {})
     assert line["error"]["reason"] == "expected a type"
-    assert not_imported(Problem("c.json: $.x", "?"))["op_name"] is None
-    at = not_imported(Problem('a: b.json: $["torch.\\"add"].config[0].input[1].args', "?"))
+    assert problem_line(Problem("c.json: $.x", "?"))["op_name"] is None
+    at = problem_line(Problem('a: b.json: $["torch.\\"add"].config[0].input[1].args', "?"))
     assert (at["op_name"], at["id"]) == ('torch."add', None)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from opmark.exporters.param_specs import Unsaid, Written, write_case
+from opmark.exporters.param_specs import NotExpressible, ParamSpecs, write_case
 from opmark.schema import Case
 
 # Operators that PARAM itself registers; others have to be registered with it.
@@ -28,12 +28,12 @@ class _Config:
     summary = "a config of PARAM, with one spec per case"
 
     def files(self, name: str, cases: Sequence[Case]) -> tuple[Mapping[str, str], Sequence[str]]:
-        by_operator: dict[str, list[Written]] = {}
+        by_operator: dict[str, list[ParamSpecs]] = {}
         lines: dict[str, None] = {}
         for case in _with_gradients(cases):
             try:
                 found = write_case(case)
-            except Unsaid as reason:
+            except NotExpressible as reason:
                 lines[f"{case.op}: {reason}"] = None
                 continue
             by_operator.setdefault(found.op, []).append(found)
@@ -70,7 +70,7 @@ def _choose_gradients(group: Sequence[Case]) -> Iterable[Case]:
     return sorted(found, key=lambda case: order[case.sources[0]] if case.sources else 0)
 
 
-def _configs(points: Iterable[Written]) -> Iterable[dict[str, Any]]:
+def _configs(points: Iterable[ParamSpecs]) -> Iterable[dict[str, Any]]:
     """Yield configs: neighbours with the same build share one, and the same input of two phases is written once."""
     for build, group in groupby(points, key=lambda point: point.build):
         inputs = {json.dumps(point.input, sort_keys=True): point.input for point in group}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from opmark.exporters.param_specs import Unsaid, write_case
+from opmark.exporters.param_specs import NotExpressible, write_case
 from opmark.metrics.throughput import rates
 from opmark.report.rows import Row, rows, unit
 from opmark.schema import Case, Measurement, Problem, Record
@@ -62,7 +62,7 @@ def echo(case: Case) -> dict[str, Any]:
     """Return `config` of a result line, with opmark's parameters for a case that PARAM cannot express."""
     try:
         specs = write_case(case)
-    except Unsaid:
+    except NotExpressible:
         return {"build": None, "input": {"params": case.params}}
     return {"build": specs.build, "input": specs.input}
 
@@ -86,7 +86,7 @@ def line(
     return whole
 
 
-def untimed(place: Place, config: Mapping[str, Any]) -> dict[str, Any]:
+def untimed_line(place: Place, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the line of a case that was not called at all."""
     return {"op_name": place.op, "id": place.id, "metric": {}, "config": config, "opmark": origin(place)}
 
@@ -96,7 +96,7 @@ def origin(place: Place) -> dict[str, Any]:
     return {"source": place.source} if place.file else {}
 
 
-def not_imported(problem: Problem) -> dict[str, Any]:
+def problem_line(problem: Problem) -> dict[str, Any]:
     """Return the line of a problem of the config: a case by its id, or a place in the file."""
     place = place_of(problem.where.rpartition(": ")[2])
     error = {"status": "not imported", "where": problem.where, "reason": problem.message, "hint": problem.hint}

@@ -30,11 +30,11 @@ _TABLES = {
 _DOMAIN = "the domain of a tensor's values is written as `low` and `high`, which PARAM does not read"
 
 
-class Unsaid(Exception):
+class NotExpressible(Exception):
     """The reason why PARAM cannot express a case."""
 
 
-class Written(NamedTuple):
+class ParamSpecs(NamedTuple):
     """A case as PARAM writes it."""
 
     op: str
@@ -46,17 +46,17 @@ class Written(NamedTuple):
     """Remarks about parts of the specs that PARAM ignores."""
 
 
-def write_case(case: Case) -> Written:
-    """Write a case as specs; raise Unsaid if PARAM cannot express it."""
+def write_case(case: Case) -> ParamSpecs:
+    """Write a case as specs; raise NotExpressible if PARAM cannot express it."""
     if case.op in ("batched_embedding_bag", "embedding_bag"):
         return _tables(case)
     if "args" not in case.params:
-        raise Unsaid("it is an operator of opmark's catalogue, with parameters and without arguments")
+        raise NotExpressible("it is an operator of opmark's catalogue, with parameters and without arguments")
     writer = _Writer(case.wrt)
     build = case.params["build"]
     parts = build if isinstance(build, Mapping) or build is None else {"args": build}
     input_ = writer.spec(case.params, "")
-    return Written(
+    return ParamSpecs(
         _name(case.op),
         None if parts is None else writer.spec(parts, "build."),
         input_,
@@ -69,9 +69,9 @@ def _name(op: str) -> str:
     if op in _NETWORKS:
         return _NETWORKS[op]
     if op.startswith("aten::"):
-        raise Unsaid("PARAM needs its schema, which the case does not have")
+        raise NotExpressible("PARAM needs its schema, which the case does not have")
     if not op.startswith("torch.") and ":" not in op:
-        raise Unsaid("PARAM calls only torch")
+        raise NotExpressible("PARAM calls only torch")
     method = f"torch.{op.removeprefix('torch.Tensor.')}"
     return method if operator_name(method) == op else op
 
@@ -106,11 +106,11 @@ class _Writer:
             return {"type": "tuple", "value": self._items(node["tuple"], path)}
         if set(node) == {"value"} and isinstance(node["value"], str | int | float):
             return _plain(node["value"])
-        raise Unsaid(f"`{path}` is {'an element type' if set(node) == {'dtype'} else 'a mapping'}")
+        raise NotExpressible(f"`{path}` is {'an element type' if set(node) == {'dtype'} else 'a mapping'}")
 
     def _tensor(self, spec: TensorSpec, path: str) -> Spec:
         if spec.dtype not in _DTYPES:
-            raise Unsaid(f"`{path}` is of {spec.dtype}")
+            raise NotExpressible(f"`{path}` is of {spec.dtype}")
         found: Spec = {"type": "tensor", "dtype": _DTYPES[spec.dtype], "shape": list(spec.shape)}
         if not is_float(spec.dtype) or (self._wrt and path not in self._wrt):
             found["requires_grad"] = False  # its default is true, and fails for whole numbers
@@ -124,23 +124,25 @@ def _plain(node: Any) -> Spec:
     return {"type": {bool: "bool", int: "int", float: "float", str: "str"}[type(node)], "value": node}
 
 
-def _tables(case: Case) -> Written:
+def _tables(case: Case) -> ParamSpecs:
     """Write tables of fbgemm; opmark's `embedding_bag` is used for a weighted table only."""
     p = case.params
     weighted = p.get("weighted", False)
     if case.op == "embedding_bag" and not weighted:
-        raise Unsaid("PARAM has it only as a table of batched_embedding_bag")
+        raise NotExpressible("PARAM has it only as a table of batched_embedding_bag")
     precision = {dtype: name for name, dtype in PRECISIONS.items()}.get(p["dtype"])
     pooling = {mode: number for number, mode in MODES.items()}.get(p["mode"])
     if precision is None or pooling is None or (p["lengths"], p["distribution"]) != ("fixed", "uniform"):
-        raise Unsaid("PARAM has bags of equal length with uniform indices, fp32, fp16 or bf16, and sums or means")
+        raise NotExpressible(
+            "PARAM has bags of equal length with uniform indices, fp32, fp16 or bf16, and sums or means"
+        )
     tables = p.get("tables", 1)
-    sizes = [_plain(tables), *(_repeated(p[name], tables) for name in ("rows", "dim"))]
+    sizes = [_plain(tables), *(_repeat(p[name], tables) for name in ("rows", "dim"))]
     build = {"args": [*sizes, _plain(pooling), _plain(weighted), _plain(precision)],
              "kwargs": {"optimizer": _plain("exact_row_wise_adagrad")}}  # fmt: skip
-    return Written(BAGS, build, {"args": [_plain(p["bags"]), _repeated(p["pooling"], tables)]}, _TABLES)
+    return ParamSpecs(BAGS, build, {"args": [_plain(p["bags"]), _repeat(p["pooling"], tables)]}, _TABLES)
 
 
-def _repeated(value: int, tables: int) -> Spec:
+def _repeat(value: int, tables: int) -> Spec:
     """Return one number for one table, and a list for several."""
     return _plain(value) if tables == 1 else {"type": "genericlist", "value": [_plain(value)] * tables}

@@ -117,7 +117,7 @@ def _run(options: argparse.Namespace, request: Wanted, entries: Sequence[Any]) -
             on_start=progress.start, on_record=progress.advance, say=progress.say,
         )  # fmt: skip
     except KeyboardInterrupt:
-        progress.interrupted()
+        progress.report_interruption()
         return None
     progress.end()
     talk(f"stored as run {result.run.id} in {result.db}")

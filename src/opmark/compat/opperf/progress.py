@@ -45,7 +45,7 @@ class Progress:
         if self._is_terminal:
             self._print("\r" + " " * _WIDTH + "\r", end="")
 
-    def interrupted(self) -> None:
+    def report_interruption(self) -> None:
         if self._done:
             self.say(
                 f"interrupted: {self._done} of {self._total} are stored as run {self._run}; the same command with "

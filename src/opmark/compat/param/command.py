@@ -140,14 +140,14 @@ class _Invocation:
 
     def _begin(self, facts: dict[str, Any]) -> None:
         """Write the header, and the problems of the config."""
-        from opmark.exporters.param_lines import not_imported
+        from opmark.exporters.param_lines import problem_line
 
         if self._file.begun:
             return
         args = {f"{one.profiler}_args": " ".join(one.args) for one in self._profilings if one.args}
         self._file.begin({**run_options(self._given, self._options), **args}, facts)
         for problem in self._config.problems:
-            self._file.write(not_imported(problem))
+            self._file.write(problem_line(problem))
 
     def _add(self, result: CaseResult) -> None:
         self._begin({})

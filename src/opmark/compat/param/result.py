@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from opmark.exporters.param_lines import METRICS, PHASES, Place, echo, line, untimed
+from opmark.exporters.param_lines import METRICS, PHASES, Place, echo, line, untimed_line
 from opmark.schema import Case, Record
 from opmark.units import seconds
 
@@ -55,7 +55,7 @@ class CaseResult:
     def line(self) -> dict[str, Any]:
         """The line in PARAM's result file."""
         if not self.records:
-            return untimed(self.place, self.config)
+            return untimed_line(self.place, self.config)
         found = line(self.place, self.records, self.run_id, self.config)
         if not self.counts[1]:
             found = _remove_sample(found, warmed=self.counts[0] > 0)

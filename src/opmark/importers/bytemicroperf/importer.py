@@ -53,7 +53,7 @@ class _ByteMicroPerf:
         else:
             for task, objects in data.items():
                 _read_task(taken, task, objects, f"${path_step(task)}", task)
-        return taken.imported()
+        return taken.result()
 
 
 def _is_theirs(task: str, objects: Any) -> bool:

@@ -30,7 +30,7 @@ class Taken:
     requests: dict[str, Any] = field(default_factory=dict)
     """Options of the measurement that the file sets."""
 
-    def imported(self) -> Imported:
+    def result(self) -> Imported:
         return Imported(tuple(self.entries), (), tuple(self.problems), tuple(self.notes), self.requests)
 
     def problem(self, place: str, message: str, hint: str = "") -> None:

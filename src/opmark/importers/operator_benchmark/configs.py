@@ -25,7 +25,7 @@ class Point(NamedTuple):
     device: str = ""
 
 
-class Wrong(NamedTuple):
+class RefusedRow(NamedTuple):
     """A row that cannot be read, and is left out."""
 
     place: str
@@ -35,7 +35,7 @@ class Wrong(NamedTuple):
 class Points(NamedTuple):
     points: list[Point]
     notes: tuple[str, ...]
-    wrong: tuple[Wrong, ...] = ()
+    wrong: tuple[RefusedRow, ...] = ()
 
 
 def points(kind: str, config: Any, draw: str) -> Points:
@@ -43,7 +43,7 @@ def points(kind: str, config: Any, draw: str) -> Points:
     if not isinstance(config, dict):
         raise InvalidParameter(f"expected axes by name, got `{str(config)[:40]}`", "as in {M: [8, 16], tags: [short]}")
     tags = _tags(config.get("tags", []))
-    wrong: list[Wrong] = []
+    wrong: list[RefusedRow] = []
     if kind == "config_list":
         rows = _list_rows(config, wrong)
     else:
@@ -78,7 +78,7 @@ def _tags(tags: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(listed))
 
 
-def _list_rows(config: Mapping[str, Any], wrong: list[Wrong]) -> list[dict[str, Any]]:
+def _list_rows(config: Mapping[str, Any], wrong: list[RefusedRow]) -> list[dict[str, Any]]:
     _check_keys(config, ("attr_names", "attrs", "cross_product_configs", "tags"))
     names, rows = config.get("attr_names"), config.get("attrs")
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
@@ -90,7 +90,7 @@ def _list_rows(config: Mapping[str, Any], wrong: list[Wrong]) -> list[dict[str, 
         if isinstance(row, list) and len(row) == len(names):
             good.append(row)
         else:
-            wrong.append(Wrong(f".attrs[{i}]", f"expected rows of {len(names)} values, got `{str(row)[:40]}`"))
+            wrong.append(RefusedRow(f".attrs[{i}]", f"expected rows of {len(names)} values, got `{str(row)[:40]}`"))
     more = config.get("cross_product_configs")
     others = _cross_rows(more) if isinstance(more, dict) and more else [{}]
     if more is not None and not isinstance(more, dict):

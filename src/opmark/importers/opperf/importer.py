@@ -45,7 +45,7 @@ class _Reading:
         if found not in self.problems:
             self.problems.append(found)
 
-    def imported(self) -> Imported:
+    def result(self) -> Imported:
         requests = self._requests()
         return Imported(tuple(self.entries), (), tuple(self.problems), tuple(self.notes), requests)
 
@@ -77,7 +77,7 @@ class _Opperf:
                 _read_block(reading, place, part)
             else:
                 _read_named(reading, place, part)
-        return reading.imported()
+        return reading.result()
 
 
 OPPERF = _Opperf()

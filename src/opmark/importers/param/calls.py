@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from opmark.errors import UserError
 from opmark.importers.param import tables
 from opmark.importers.param.arguments import ELEMENT_TYPES, Draw, Misfit, parts, quote, tensors_of
-from opmark.importers.param.operators import Call, Called, is_function, make_call, operator_name, works_in_place
+from opmark.importers.param.operators import Call, OperatorCall, is_function, make_call, operator_name, works_in_place
 from opmark.importers.param.plain import find_odd, without_tuples
 from opmark.schema import Entry, Operator
 from opmark.schema.arguments import placeholders, tensors
@@ -31,7 +31,7 @@ _PLAIN = "expected (args, kwargs) of plain data: numbers, texts, lists, tensors 
 _PLAIN_HINT = "an element type is written as {dtype: float16}, a number that is not finite as {float: inf}"
 
 
-class Built(NamedTuple):
+class OperatorBuild(NamedTuple):
     """A build of an operator."""
 
     id: str
@@ -55,7 +55,7 @@ class Calls:
         self._tables = name == tables.BAGS
         self.notes: dict[str, None] = {tables.NOTE: None} if self._tables else {}
 
-    def build(self, build_id: str, spec: Any, ids: str) -> Built:
+    def build(self, build_id: str, spec: Any, ids: str) -> OperatorBuild:
         draw = self._draw(f"{ids}|build")
         call = _generate(self._build_generator, spec, draw)
         self._note_draws(draw)
@@ -63,10 +63,10 @@ class Calls:
             raise Misfit("", "opmark takes no tensors in a build", "give sizes in the build, and tensors in the input")
         if is_function(self._name) and not self._name.startswith("aten::"):
             self.notes[UNBUILT.format(op=self._name)] = None
-            return Built(build_id, spec, None)
-        return Built(build_id, spec, call)
+            return OperatorBuild(build_id, spec, None)
+        return OperatorBuild(build_id, spec, call)
 
-    def point(self, built: Built, spec: Any, ids: str) -> Point:
+    def point(self, built: OperatorBuild, spec: Any, ids: str) -> Point:
         """Make an entry; `ids` are those of config, build and input, as PARAM joins them."""
         draw, source = self._draw(ids), f"{self._file}#{self._name}|{ids}"
         call = _generate(self._input_generator, spec, draw)
@@ -91,7 +91,7 @@ class Calls:
         )
         return Point(entry, forward_only)
 
-    def _catalogue_entry(self, built: Built, call: Call, source: str) -> Entry:
+    def _catalogue_entry(self, built: OperatorBuild, call: Call, source: str) -> Entry:
         if call.args or built.call is not None:
             raise Misfit("", f"`{self._operator.name}` is an operator of the catalogue and takes parameters",
                          f"give them as kwargs; `opmark describe {self._operator.name}` lists them")  # fmt: skip
@@ -107,7 +107,7 @@ class Calls:
         param = self._operator.by_name.get(name)
         return param is not None and param.is_shape and not any(isinstance(item, list) for item in value)
 
-    def _gradients(self, spec: Any, made: Called) -> tuple[list[str], str]:
+    def _gradients(self, spec: Any, made: OperatorCall) -> tuple[list[str], str]:
         """Return the tensors with a gradient if not all have one, and why there is no backward pass."""
         found = {_place_in_call(place, made): needed for place, needed in _float_tensors(spec)}
         wrt = [place for place, needed in found.items() if needed]
@@ -160,12 +160,12 @@ def _describe(given: Any) -> str:
     return "nothing" if given is None else f"a {type(given).__name__}"
 
 
-def _escape_braces(made: Called) -> dict[str, str]:
+def _escape_braces(made: OperatorCall) -> dict[str, str]:
     """Return parameters that keep braces in texts as they are: PARAM has no placeholders."""
     return {name: f"{{{name}}}" for name in placeholders([made.args, made.kwargs, made.build])}
 
 
-def _place_in_call(place: str, made: Called) -> str:
+def _place_in_call(place: str, made: OperatorCall) -> str:
     """Return the place of a tensor in the call; PARAM numbers arguments that a schema takes by name only."""
     kind, number, *rest = place.split(".")
     beyond = int(number) - len(made.args) if kind == "args" else -1

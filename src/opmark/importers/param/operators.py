@@ -28,7 +28,7 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
 
 
-class Called(NamedTuple):
+class OperatorCall(NamedTuple):
     """A call as an entry holds it."""
 
     op: str
@@ -45,13 +45,13 @@ def operator_name(name: str) -> str:
     return MODELS.get(name, name)
 
 
-def make_call(name: str, op: str, build: Call | None, call: Call) -> Called:
+def make_call(name: str, op: str, build: Call | None, call: Call) -> OperatorCall:
     """Return the call of an operator of PARAM, whose name in opmark is `op`; raise Misfit for a wrong build."""
     if name.startswith("aten::"):
         return _call_by_schema(name, build, call)
     if build is None:
-        return Called(op, call.args, call.kwargs)
-    return Called(
+        return OperatorCall(op, call.args, call.kwargs)
+    return OperatorCall(
         op, call.args, call.kwargs, {"args": build.args, **({"kwargs": build.kwargs} if build.kwargs else {})}
     )
 
@@ -73,12 +73,14 @@ _LONGEST = 10_000
 _BY_NAME = {"aten::add": (2, "alpha"), "aten::sub": (2, "alpha"), "aten::rsub": (2, "alpha")}
 
 
-def _call_by_schema(name: str, build: Call | None, call: Call) -> Called:
+def _call_by_schema(name: str, build: Call | None, call: Call) -> OperatorCall:
     """Call the overload that the schema names; PARAM passes all arguments by position, also keyword-only ones."""
     args, kwargs = call
     if build is None or _only_types(build):
         place, keyword = _BY_NAME.get(name, (len(args), ""))
-        return Called(name, args[:place], {**dict(zip([keyword], args[place : place + 1], strict=False)), **kwargs})
+        return OperatorCall(
+            name, args[:place], {**dict(zip([keyword], args[place : place + 1], strict=False)), **kwargs}
+        )
     text = _schema_text(build)
     found = _SCHEMA.fullmatch(text)
     if found is None:
@@ -90,7 +92,7 @@ def _call_by_schema(name: str, build: Call | None, call: Call) -> Called:
     by_name = names[positional + 1 :]
     if len(args) > positional + len(by_name):
         raise Misfit(".args", f"`{name}` takes {positional + len(by_name)} arguments, got {len(args)}")
-    return Called(
+    return OperatorCall(
         f"{name}.{found[2] or 'default'}",
         args[:positional],
         {**dict(zip(by_name, args[positional:], strict=False)), **kwargs},

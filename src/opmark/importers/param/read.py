@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from opmark.errors import UserError
 from opmark.importers.param import generators, iterators
 from opmark.importers.param.arguments import Misfit, Spec, quote, suggest
-from opmark.importers.param.calls import Built, Calls
+from opmark.importers.param.calls import Calls, OperatorBuild
 from opmark.importers.param.kept import Said, keep
 from opmark.importers.param.operators import operator_name
 from opmark.importers.param.ranges import MOST_POINTS
@@ -136,9 +136,9 @@ class Reading:
 
     def _builds(
         self, operator: _Operator, config: Spec, place: str, config_id: str, ids: str | None
-    ) -> Iterator[Built]:
+    ) -> Iterator[OperatorBuild]:
         if config.get("build") in (None, [], {}):
-            yield Built("0", config.get("build"), None)
+            yield OperatorBuild("0", config.get("build"), None)
             return
         if not isinstance(config["build"], list):
             raise Misfit(".build", f"expected a list of specs, got {quote(config['build'])}")
@@ -149,7 +149,7 @@ class Reading:
                 self.refuse(where + getattr(error, "path", ""), error.message, error.hint)
 
     def _inputs(
-        self, operator: _Operator, config: Spec, built: Built, place: str, prefix: str, entries: list[Entry]
+        self, operator: _Operator, config: Spec, built: OperatorBuild, place: str, prefix: str, entries: list[Entry]
     ) -> None:
         configs = {"build": built.spec, "input": config["input"]}
         left = MOST_POINTS - len(self._entries) - len(entries)

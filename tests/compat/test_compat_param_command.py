@@ -159,7 +159,7 @@ def test_a_folder_of_configs_names_the_file_of_each_line(
     lines = [line for line in lines_of(tmp_path / "out.json") if "op_name" in line]
     assert [line["opmark"]["source"] for line in lines] == sources[1:3]
     assert lines[0]["config"]["input"]["args"][1] == number(1)
-    with pytest.raises(UserError, match=r"stands in 2 files: more/two\.json, one\.json"):
+    with pytest.raises(UserError, match=r"2 files have the id .*: more/two\.json, one\.json"):
         main([*run, "-r", IDS[0]])
 
 

@@ -53,7 +53,7 @@ IN_FILES = [Place("torch.add", f"0|0|{i}", file) for file in ("one.json", "sub/t
 
 
 def test_an_id_in_two_files_names_them() -> None:
-    with pytest.raises(UserError, match=r"stands in 2 files: one\.json, sub/two\.json") as error:
+    with pytest.raises(UserError, match=r"2 files have the id .*: one\.json, sub/two\.json") as error:
         select_range(IN_FILES, "torch.add|0|0|1", None)
     assert "'one.json#torch.add|0|0|1'" in (error.value.hint or "")
 

@@ -20,7 +20,7 @@ from opmark.errors import UserError
 
 def asked(*arguments: str) -> dict[str, Any]:
     options = options_of(parser().parse_args(list(arguments)))
-    return options.asked(options.target())
+    return options.run_arguments(options.target())
 
 
 def test_the_defaults_are_those_of_param() -> None:
@@ -67,7 +67,7 @@ def test_each_option_is_passed_on(arguments: list[str], name: str, value: Any) -
 
 def test_options_without_effect_are_noted() -> None:
     flush = Options(cuda_l2_cache=False)
-    assert "changes nothing" in flush.notes(flush.target())[0]
+    assert "only on a GPU in discrete mode" in flush.notes(flush.target())[0]
     events = Options(exec_mode="continuous_events")
     assert "has no events" in events.notes(events.target())[0]
     graph = Options(cuda_graph=True, exec_mode="continuous", device="cuda")
@@ -100,7 +100,7 @@ def test_one_of_several_devices_is_chosen_for_processes_alone(monkeypatch: pytes
     [
         ("cudda", "no device named `cudda`", "cuda"),
         ("cuda:x", "expected a number behind the colon", "cuda:0"),
-        ("mps:1", "cannot tell one mps from another", "take 0"),
+        ("mps:1", "cannot tell one mps from another", "use 0"),
     ],
 )
 def test_an_unknown_device_is_refused(text: str, said: str, hint: str) -> None:
@@ -115,9 +115,9 @@ def test_an_unknown_device_is_refused(text: str, said: str, hint: str) -> None:
         (["-c", "x.json", "--pt2-model", "-d", "mps"], "no backend compiles"),
         (["-c", "x.json", "--pt2-model", "-d", "numpy-cpu"], "no backend compiles"),
         (["-c", "x.json", "--et"], "yet"),
-        (["-c", "x.json", "--cupti-profiler"], "not yet"),
-        (["-c", "x.json", "--cupti-profiler-metrics", "a,b"], "not yet"),
-        (["-c", "x.json", "--cupti-profiler-measure-per-kernel"], "not yet"),
+        (["-c", "x.json", "--cupti-profiler"], "not implemented yet"),
+        (["-c", "x.json", "--cupti-profiler-metrics", "a,b"], "not implemented yet"),
+        (["-c", "x.json", "--cupti-profiler-measure-per-kernel"], "not implemented yet"),
         (["-c", "x.json", "--ncu-bin", "ncu"], "needs --ncu"),
         (["-c", "x.json", "--nsys-args-file", "f"], "needs --nsys"),
         (["-c", "x.json", "--batch-cmd", "python"], "needs --ncu or --nsys"),

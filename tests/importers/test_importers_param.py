@@ -224,7 +224,7 @@ def test_an_id_twice_in_a_batch_file_is_a_problem_with_its_place() -> None:
 def test_the_device_of_a_batch_file_is_said_not_to_decide() -> None:
     (note,) = read(batch()).notes
     assert "`'cuda'`" in note
-    assert "`-d`" in note
+    assert "`opmark param -d`" in note
     assert read(batch(run_options={"device": "cpu"})).notes == ()
 
 

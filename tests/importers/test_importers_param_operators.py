@@ -105,8 +105,8 @@ def test_types_in_place_of_a_schema() -> None:
     ("build", "words"),
     [
         ([arg("what")], "expected the schema of an operator"),
-        ([arg("aten::mul.Tensor(Tensor self) -> Tensor")], "got that of `aten::mul`"),
-        ([arg(SCHEMA), arg(1)], "alone"),
+        ([arg("aten::mul.Tensor(Tensor self) -> Tensor")], "got `aten::mul`"),
+        ([arg(SCHEMA), arg(1)], "expected only the schema"),
         ([arg("aten::add(Tensor self) -> Tensor")], "takes 1 arguments, got 2"),
     ],
 )

@@ -106,7 +106,7 @@ def test_an_argument_that_cannot_be_meant(arg: Any, path: str, words: str) -> No
         ({"config": ["x"]}, ".config[0]", "expected a config"),
         ({"config": [{}]}, ".config[0].input", "a list of specs"),
         ({"config": [{"input": {}}]}, ".config[0].input", "a list of specs"),
-        ({"config": [{"input": []}]}, ".config[0].input", "expands to no case"),
+        ({"config": [{"input": []}]}, ".config[0].input", "there is no case"),
         ({"config": [{"input": [3]}]}, ".config[0].input[0]", "expected a spec"),
         ({"config": [{"input": [{}]}]}, ".config[0].input[0]", "got neither"),
         ({"config": [{"input": [{"args": "x"}]}]}, ".config[0].input[0].args", "a list of arguments"),

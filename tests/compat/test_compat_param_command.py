@@ -12,8 +12,9 @@ from param_runs import ADD, GENERATOR, IDS, THREE, Command, Ran, lines_of, numbe
 
 import opmark
 from opmark.compat.param.command import main
-from opmark.compat.param.execute import InOrder, read
+from opmark.compat.param.execute import read
 from opmark.compat.param.options import Options
+from opmark.compat.param.ordering import RecordsInOrder
 from opmark.compat.param.result import CaseResult
 from opmark.compat.param.talk import Talk
 from opmark.errors import UserError
@@ -292,17 +293,17 @@ def test_an_interruption_leaves_the_finished_cases(command: Command, monkeypatch
 def test_the_first_implementation_stands_for_an_operator(command: Command) -> None:
     options = Options(backward=True)
     (spot,) = read(command.config(ADD), options).spots
-    told: list[CaseResult] = []
-    in_order = InOrder([spot], told.append)
+    reported: list[tuple[Record, ...]] = []
+    in_order = RecordsInOrder([spot], lambda _, records: reported.append(records))
     settings = opmark.plan("add", params={"shape": [4]}, backend="null", processes=1).tasks[0].settings
     tasks = [Task(case, "torch-cpu", way, settings) for case in spot.cases for way in ("merged", "loop")]
     in_order.start(Run("r", "", "", 4), Plan(tuple(tasks), (Record(tasks[0], "skipped"),)), [])
-    assert told == []
+    assert reported == []
     for task in tasks:
         in_order.add(Record(task, "ok"))
-    (result,) = told
-    assert [record.task.implementation for record in result.records] == ["merged", "merged"]
-    assert [record.status for record in result.records] == ["ok", "ok"]
+    (records,) = reported
+    assert [record.task.implementation for record in records] == ["merged", "merged"]
+    assert [record.status for record in records] == ["ok", "ok"]
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ def test_a_callable_is_echoed_in_param_s_notation() -> None:
     assert line["config"]["input"] == {"args": [FLOATS, {"type": "int", "value": 2}]}
 
 
-def test_what_param_has_no_words_for_is_echoed_as_it_is() -> None:
+def test_a_case_that_param_cannot_express_is_echoed_with_parameters() -> None:
     _, line, _ = exported(ops=["torch.zeros"], args=[[4]], kwargs={"dtype": {"dtype": "float16"}}, effort="quick")
     assert line["config"]["input"]["params"]["kwargs"] == {"dtype": {"dtype": "float16"}}
 
@@ -111,7 +111,7 @@ def test_a_part_that_was_not_imported_names_its_place() -> None:
 
 
 def test_gradients_that_differ_are_lines_that_differ() -> None:
-    """The null backend differentiates nothing: the records of both choices are made here."""
+    """The records of both choices are made here, because the null backend has no gradients."""
     result = opmark.run("torch.add", args=["8x8 float32", "8x8 float32"], backend="null", processes=1, threads=1,
                         warmup=1, samples=2, db=":memory:")  # fmt: skip
     results = result.results()

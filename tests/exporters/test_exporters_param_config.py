@@ -37,11 +37,11 @@ def cases_of(data: Any, phases: tuple[str, ...] = ()) -> list[Case]:
     return list(taken.cases)
 
 
-def test_it_is_registered_as_a_strangers_would_be() -> None:
+def test_it_is_registered_by_an_entry_point() -> None:
     assert registry.workload_exporters()["param"] is PARAM
 
 
-def test_what_a_config_looks_like() -> None:
+def test_a_config_by_hand() -> None:
     data, lines = write_case(case("torch.add", "8x64 float32 0..1", "8 int64", 2, alpha=0.5))
     assert lines == []
     assert data == {
@@ -81,7 +81,7 @@ def test_another_phase_is_an_option_and_no_other_input() -> None:
     assert any("-b" in line for line in lines)
 
 
-def test_domains_and_names_that_param_does_not_know_are_said() -> None:
+def test_domains_and_names_unknown_to_param_are_noted() -> None:
     data, lines = write_case(case("torch.softmax", "4 float32", -1))
     assert data["torch.softmax"]["config"][0]["input"][0]["args"][0]["low"] == -1
     assert any("`low`" in line for line in lines)
@@ -99,7 +99,7 @@ def test_domains_and_names_that_param_does_not_know_are_said() -> None:
         (Case.of("softmax", {"shape": [4], "dim": -1}, "forward"), "catalogue"),
     ],
 )
-def test_what_param_has_no_words_for(unsaid: Case, reason: str) -> None:
+def test_a_case_that_param_cannot_express(unsaid: Case, reason: str) -> None:
     data, lines = write_case(unsaid, case("torch.add", "4 float32 0..1", 1))
     assert list(data) == ["torch.add"]
     assert len(lines) == 1
@@ -169,7 +169,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 @settings(deadline=None, max_examples=40)
 @given(documents(), st.sampled_from([("backward",), ("forward", "backward")]))
 def test_there_and_back_again(data: dict[str, Any], phases: tuple[str, ...]) -> None:
-    """A backward case is another one if its gradients are others."""
+    """Backward cases with different gradients are different cases."""
     once = cases_of(data, phases)
     files, _ = PARAM.files("x", once)
     again = cases_of(json.loads(files["x.json"]), phases)
@@ -179,7 +179,7 @@ def test_there_and_back_again(data: dict[str, Any], phases: tuple[str, ...]) -> 
 @settings(deadline=None, max_examples=40)
 @given(documents())
 def test_a_file_exported_says_the_same_with_the_same_gradients(data: dict[str, Any]) -> None:
-    """Only a backward case tells them; the file itself asks for none."""
+    """Only a backward case has gradients; the file itself requests no backward pass."""
     files, _ = export_workload(data, format="param")
     again = [case.id for case in cases_of(json.loads(files["config.json"]), ("backward",))]
     assert sorted(again) == sorted({case.id for case in cases_of(data, ("backward",))})

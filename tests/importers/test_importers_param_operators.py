@@ -87,7 +87,7 @@ def test_arguments_of_a_schema(schema: str, op: str, args: list[int], kwargs: di
     assert (entry.op, entry.args, entry.kwargs or {}) == (op, args, kwargs)
 
 
-def test_gradients_of_what_a_schema_takes_by_name_only() -> None:
+def test_gradients_of_keyword_only_arguments() -> None:
     schema = "aten::f(Tensor a, *, Tensor b, Tensor c) -> Tensor"
     fixed = {**TENSOR, "requires_grad": False}
     entry = entry_of("aten::f", [fixed, fixed, TENSOR], [arg(schema)])
@@ -186,7 +186,7 @@ def test_a_weighted_table() -> None:
         (ONE_TABLE, [arg(2), arg(3) | {"indices_tensor": "a.pt", "offsets_tensor": "b.pt"}], "from a file"),
     ],
 )
-def test_tables_that_cannot_be_had(build: list[Any], lookups: list[Any], words: str) -> None:
+def test_tables_without_a_counterpart(build: list[Any], lookups: list[Any], words: str) -> None:
     found = tables(build, lookups)
     assert found.entries == ()
     (problem,) = found.problems

@@ -1,4 +1,4 @@
-"""Iterators and generators that a stranger registers, as the documents say."""
+"""Iterators and generators of plug-ins, registered as the documents say."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opmark.importers.param import PARAM
 from opmark.schema import Imported
 
 MODULE = '''
-"""An iterator as a function, one as PARAM has them, and generators."""
+"""An iterator as a function, one as a class like PARAM's own, and generators."""
 
 def halves(configs, key, device):
     for n, spec in enumerate(configs[key]):
@@ -116,7 +116,7 @@ Odd = strange_param:odd
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A package of somebody else's, as an installer would leave it."""
+    """Install a plug-in as an installer would."""
     info = tmp_path / "strange_param-1.0.dist-info"
     info.mkdir()
     (tmp_path / "strange_param.py").write_text(MODULE)
@@ -138,7 +138,7 @@ def read(iterator: str = "Halves", generator: str = "Square", count: int = 1) ->
     return PARAM.read(Path("c.json"), {"torch.f": info}, 0)
 
 
-def test_ids_and_arguments_are_the_strangers() -> None:
+def test_ids_and_arguments_are_those_of_the_plug_in() -> None:
     found = read(count=2)
     assert found.problems == ()
     assert [entry.source.rpartition("|")[2] for entry in found.entries] == ["0_0", "0_1", "1_0", "1_1"]
@@ -211,7 +211,7 @@ def given(name: str) -> Imported:
         ("type", "got a type for `args[0]`"),
     ],
 )
-def test_what_is_no_plain_data_is_named(name: str, got: str) -> None:
+def test_data_that_is_not_plain_is_named(name: str, got: str) -> None:
     found = given(name)
     assert found.entries == ()
     (problem,) = found.problems
@@ -224,7 +224,7 @@ def test_a_list_in_itself_is_no_traceback() -> None:
     assert "nested too deeply" in given("endless").problems[0].message
 
 
-def test_what_is_plain_is_taken_as_it_is() -> None:
+def test_plain_data_is_imported_unchanged() -> None:
     (entry,) = given("written").entries
     assert entry.args == ["8x64 float32", {"dtype": "float16"}, {"float": "inf"}, None]
     assert entry.kwargs == {"dim": [1, 2]}

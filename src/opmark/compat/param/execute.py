@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,14 @@ from opmark import api
 from opmark.compat.param.devices import Device
 from opmark.compat.param.ids import select_range
 from opmark.compat.param.options import Options
+from opmark.compat.param.ordering import RecordsInOrder
 from opmark.compat.param.result import CaseResult
 from opmark.errors import UserError
 from opmark.exporters.param_lines import Place, origin, place_of
 from opmark.importers.param.kept import KeptSpecs, Said, keep_specs
 from opmark.result import Result
 from opmark.runner.intake import Intake, Source
-from opmark.runner.plan import Plan
-from opmark.schema import Case, Entry, Problem, Record, Run, Workload
+from opmark.schema import Case, Entry, Problem, Record, Workload
 from opmark.schema.workload import VERSION
 
 OnResult = Callable[[CaseResult], None]
@@ -95,41 +94,14 @@ def run(config: Config, options: Options, target: Device, on_result: OnResult, *
         return None
     entries = [replace(spot.entry, phases=[case.phase for case in spot.cases]) for spot in config.spots]
     workload = Workload(VERSION, config.name, entries)
-    in_order = InOrder(config.spots, on_result, (options.warmup, options.iteration))
+    counts = (options.warmup, options.iteration)
+
+    def report(spot: Spot, records: tuple[Record, ...]) -> None:
+        on_result(spot.result(records, in_order.run_id, counts))
+
+    in_order = RecordsInOrder(config.spots, report)
     arguments = options.run_arguments(target)
     return api.run(workload=workload, **arguments, on_start=in_order.start, on_record=in_order.add, **more)
-
-
-@dataclass
-class InOrder:
-    """Reports records in the order of the config: forward and backward are one result, a repeated case has two.
-
-    If an operator has several implementations, the first one is reported; the others are in the store.
-    """
-
-    spots: Sequence[Spot]
-    on_result: OnResult
-    counts: tuple[int, int] = (1, 1)
-    _run_id: str = ""
-    _records: dict[str, Record] = field(default_factory=dict)
-    _waiting: deque[Spot] = field(default_factory=deque)
-
-    def start(self, run: Run, plan: Plan, done: list[Record]) -> None:
-        self._run_id = run.id
-        self._waiting.extend(self.spots)
-        coming = {task.case.id for task in plan.tasks}
-        self._records = {r.task.case.id: r for r in plan.skipped if r.task.case.id not in coming}
-        self._report()
-
-    def add(self, record: Record) -> None:
-        self._records.setdefault(record.task.case.id, record)
-        self._report()
-
-    def _report(self) -> None:
-        while self._waiting and all(case.id in self._records for case in self._waiting[0].cases):
-            spot = self._waiting.popleft()
-            records = tuple(self._records[case.id] for case in spot.cases)
-            self.on_result(spot.result(records, self._run_id, self.counts))
 
 
 def rows_of(config: Config) -> Iterator[Mapping[str, Any]]:

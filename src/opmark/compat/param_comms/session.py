@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from opmark import api
+from opmark.compat.param.ordering import RecordsInOrder
 from opmark.compat.param_comms.figures import QUANTITY
 from opmark.compat.param_comms.json_rows import JsonFile
 from opmark.compat.param_comms.options import Asked
@@ -16,8 +16,7 @@ from opmark.compat.param_comms.parser import LEVELS
 from opmark.compat.param_comms.rows import Row
 from opmark.compat.param_comms.table import header, line
 from opmark.result import Result
-from opmark.runner.plan import Plan
-from opmark.schema import Entry, Record, Run, Workload
+from opmark.schema import Entry, Record, Workload
 from opmark.schema.workload import VERSION
 
 
@@ -59,14 +58,11 @@ class Session:
     request: Asked
     file: JsonFile
     talk: Talk
-    _run_id: str = ""
-    _waiting: deque[Row] = field(default_factory=deque)
-    _records: dict[str, Record] = field(default_factory=dict)
     _table: tuple[str, str] | None = None
     _failed: bool = False
 
     def run(self, rows: Sequence[Row]) -> int:
-        self._waiting.extend(rows)
+        self._in_order = RecordsInOrder(rows, self._report_row)
         entries = [Entry(case.op, case.params) for row in rows for case in row.cases]
         if not rows:
             entries = [Entry("barrier", {"ranks": self.request.ranks})]
@@ -80,7 +76,7 @@ class Session:
         if not rows:
             self._report_connection(found.records)
         self.talk.info(f"stored as run {found.run.id} in {found.db}")
-        return 1 if self._failed or self._waiting else 0
+        return 1 if self._failed or not self._in_order.is_complete else 0
 
     def _report_connection(self, records: Sequence[Record]) -> None:
         for record in records:
@@ -102,26 +98,10 @@ class Session:
             verify=not self.given.no_verify,
             timeout=self.given.timeout,
             db=self.given.db,
-            on_start=self._start,
-            on_record=self._add,
+            on_start=self._in_order.start,
+            on_record=self._in_order.add,
             say=self.talk.any_rank,
         )
-
-    def _start(self, run: Run, plan: Plan, done: list[Record]) -> None:
-        """Report skipped cases, which are known before the first one runs."""
-        self._run_id = run.id
-        coming = {task.case.id for task in plan.tasks}
-        self._records = {r.task.case.id: r for r in plan.skipped if r.task.case.id not in coming}
-        self._report()
-
-    def _add(self, record: Record) -> None:
-        self._records.setdefault(record.task.case.id, record)
-        self._report()
-
-    def _report(self) -> None:
-        while self._waiting and all(case.id in self._records for case in self._waiting[0].cases):
-            row = self._waiting.popleft()
-            self._report_row(row, [self._records[case.id] for case in row.cases])
 
     def _report_row(self, row: Row, records: Sequence[Record]) -> None:
         if row.table != self._table:
@@ -135,7 +115,7 @@ class Session:
             self.talk.row(text)
         for caution in _cautions(row, records):
             self.talk.info(caution)
-        self.file.write(row, records, self._run_id)
+        self.file.write(row, records, self._in_order.run_id)
 
 
 def _why_failed(records: Sequence[Record]) -> str:

@@ -21,7 +21,7 @@ DEFAULT_RANKS = 2
 def main(arguments: Sequence[str]) -> int:
     """Run the command; the exit code is 0 for success, 1 if a size failed, 130 after Ctrl-C."""
     given = parse_options(arguments)
-    # Imported now, because a mistake in the options or -h needs none of it.
+    # Imported here, because neither -h nor a wrong option needs these modules.
     from opmark.compat.param_comms.json_rows import JsonFile
     from opmark.compat.param_comms.rows import rows_of
     from opmark.compat.param_comms.session import Session, Talk

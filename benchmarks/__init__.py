@@ -1,1 +1,1 @@
-"""What opmark itself costs: `python -m benchmarks`, or `make bench`."""
+"""Benchmarks of opmark itself: `python -m benchmarks`, or `make bench`."""

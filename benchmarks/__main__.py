@@ -1,4 +1,4 @@
-"""Runs the benchmarks and prints their table, in the words that stand in README.md."""
+"""Runs the benchmarks and prints their table as it is in README.md."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(name: str) -> tuple[Sequence[Row], float]:
-    """Its rows, and the share of the cores that other processes took meanwhile."""
+    """Return the rows of a benchmark, and the share of the cores that other processes took meanwhile."""
     print(f"{name} ...", file=sys.stderr)
     wait_for_quiet()
     bystanders = Bystanders()

@@ -91,7 +91,7 @@ def _cases() -> dict[str, Case]:
 
 
 def _opmark(threads: int) -> tuple[Values, dict[str, set[str]]]:
-    """(medians, codes of the cautions) by case, of one run at the default effort."""
+    """Return medians and codes of cautions by case, of one run at the default effort."""
     names = {case.id: name for name, case in _cases().items()}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cases.yaml"
@@ -136,7 +136,7 @@ def _launch(case: Case, threads: int) -> Callable[[], Any]:
 
 
 def _param_loop(launch: Callable[[], Any]) -> float:
-    """Its discrete mode: each iteration by the clock, the mean of them."""
+    """Return the mean of single calls, as PARAM's discrete mode times them."""
     for _ in range(_PARAM_WARMUP):
         launch()
     times = []
@@ -148,7 +148,7 @@ def _param_loop(launch: Callable[[], Any]) -> float:
 
 
 def _plain_loop(launch: Callable[[], Any]) -> float:
-    """The median of single calls for a fixed time."""
+    """Return the median of single calls for a fixed time."""
     times: list[int] = []
     end = time.perf_counter() + _PLAIN_SECONDS
     while time.perf_counter() < end:
@@ -159,7 +159,7 @@ def _plain_loop(launch: Callable[[], Any]) -> float:
 
 
 def _beside_a_load(threads: int) -> dict[str, list[str]]:
-    """What opmark says of each case while as many processes as there are cores do nothing but compute."""
+    """Return the cautions of each case while one busy process per core runs beside it."""
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(default_threads())]
     try:
         time.sleep(1.0)

@@ -159,7 +159,7 @@ def _opmark(effort: str) -> dict[str, dict[str, float]]:
 
 
 def _axes(params: dict[str, Any]) -> dict[str, Any]:
-    """A shape as an axis of one."""
+    """Return a shape as an axis with one value."""
     return {key: [value] for key, value in params.items()}
 
 
@@ -178,7 +178,7 @@ def _flush() -> Callable[[], Any]:
 
 
 def _yardstick(launch: Callable[[], Any], flush: Callable[[], Any] | None) -> float:
-    """Seconds a call: all kernels, copies and fills that the calls launched, over sessions with rests between them."""
+    """Return seconds per call: all kernels, copies and fills of the calls, over sessions with rests between them."""
     for _ in range(5):
         launch()
     torch.cuda.synchronize()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 THRESHOLDS = (0.05, 0.02)
-"""The first is asv's own."""
+"""Thresholds of steps; the first is asv's default."""
 
 _SCRIPT = """
 import json, sys
@@ -26,7 +26,7 @@ json.dump(found, sys.stdout)
 
 
 class NoAsv(Exception):
-    """It could not be installed, and why."""
+    """The reason why asv could not be installed."""
 
 
 class Asv:
@@ -40,7 +40,7 @@ class Asv:
         self.version = self._run("-c", "import asv; print(asv.__version__)").stdout.strip()
 
     def regressions(self, series: Sequence[Sequence[float]]) -> list[list[list[int]]]:
-        """For every series and threshold, the nights from which on it was slower."""
+        """Return, for every series and threshold, the nights from which on it was slower."""
         done = self._run("-c", _SCRIPT, stdin=json.dumps([list(map(list, series)), THRESHOLDS]))
         if done.returncode != 0:
             raise RuntimeError(f"asv {self.version}: {done.stderr}")

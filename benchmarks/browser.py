@@ -26,7 +26,7 @@ _ARGUMENTS = (
 
 
 def chromium() -> str | None:
-    """The program; None where none is installed."""
+    """Return the path of a browser; None if none is installed."""
     return next(filter(None, map(shutil.which, _NAMES)), None)
 
 

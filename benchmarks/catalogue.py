@@ -1,4 +1,4 @@
-"""What a large catalogue costs: expanding workloads, and measuring every operator of the framework."""
+"""Cost of a large catalogue: expanding workloads, and measuring every operator of the framework."""
 
 from __future__ import annotations
 

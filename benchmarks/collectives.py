@@ -40,7 +40,7 @@ def _sweep(shell: Shell) -> Row:
 
 
 def _agreement(shell: Shell, ranks: int) -> Row:
-    """In turns, so that what drifts hits both; the slowest rank of each."""
+    """Compare opmark with a plain loop in turns, so that drift hits both; each has the time of its slowest rank."""
     pairs = [(_plain(shell, ranks), _ours(shell, ranks)) for _ in range(ROUNDS)]
     plain, ours = (median(column) for column in zip(*pairs, strict=True))
     apart = ours / plain - 1
@@ -64,7 +64,7 @@ def _ours(shell: Shell, ranks: int) -> float:
 
 
 def _start_up(shell: Shell) -> Row:
-    """What a second rank count costs, and what more cases of the same do not."""
+    """Measure the cost of a second number of ranks, and of more cases with the same number."""
     few = ("--samples", "1", "--warmup", "0")
     one, many, two = (
         shell.time(OPMARK, "run", "all_reduce", "--ranks", ranks, "-p", size, *few)

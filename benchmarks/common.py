@@ -1,4 +1,4 @@
-"""What the benchmarks share: a row of the table, opmark from the shell, a quiet machine."""
+"""Helpers for benchmarks: rows of the table, opmark from the shell, and waiting for a quiet machine."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Row(NamedTuple):
     target: str
     measured: str
     reached: bool | None
-    """None where there is no target, or where the machine did not let it be decided."""
+    """Whether the target was met; None if there is no target, or the machine was too busy to tell."""
 
 
 class Shell:
-    """Runs commands as a person would, but with a store and a cache of its own."""
+    """Runs commands as a user would, but with a store and a cache of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class Shell:
         self.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiled modules are kept, as where opmark was installed
 
     def run(self, *command: str, codes: Sequence[int] = (0,)) -> str:
-        """Its standard output; what it says on the way is shown only if it fails."""
+        """Return the standard output of a command; its other output is printed only if it fails."""
         done = subprocess.run(command, env=self.environ, capture_output=True, text=True)
         if done.returncode not in codes:
             raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
@@ -54,7 +54,7 @@ class Shell:
 
 
 class Bystanders:
-    """The share of all cores that processes other than ours and our children's took since the start."""
+    """Measures the share of all cores that other processes took since the start, without ours and our children."""
 
     def __init__(self) -> None:
         self._start = self._now()
@@ -71,7 +71,7 @@ class Bystanders:
 
 
 def wait_for_quiet() -> None:
-    """Until other processes leave the cores alone for a while, or patience ends."""
+    """Wait until other processes leave the cores idle for a while, or until a time limit."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         bystanders = Bystanders()
@@ -81,7 +81,7 @@ def wait_for_quiet() -> None:
 
 
 def inside_the_clock(measurement: Measurement) -> float:
-    """Seconds that passed between two readings of the clock, over warm-up and all samples."""
+    """Return the seconds inside of timed sections, over warm-up and all samples."""
     kept = sum(sample + measurement.overhead for sample in measurement.samples) * measurement.calls
     return kept + measurement.warmup_time
 

@@ -83,7 +83,7 @@ def _filled(db: Path, seconds: float) -> str:
 
 
 def paths_of(db: Path) -> Paths:
-    """What is asked for: every page about the newest run, by the words that name it in the table."""
+    """Return the addresses of all pages about the newest run, by their name in the table."""
     with closing(open_sql(db)) as store:
         newest, before, *_ = (run.id for run in store.runs() if run.label == "nightly")
         items = look_at(store, find_run(store, newest)).items
@@ -117,7 +117,7 @@ def at_server(db: Path, paths: Paths, shell: Shell) -> Iterator[Row]:
 
 
 def _ask(address: str, path: str) -> tuple[float, int]:
-    """Seconds until the last byte, and how many there were."""
+    """Return the seconds until the last byte, and the number of bytes."""
     start = time.perf_counter()
     connection = HTTPConnection(urlsplit(address).netloc, timeout=60)
     connection.request("GET", path)
@@ -139,7 +139,7 @@ def in_browser(db: Path, paths: Paths, shell: Shell, browser: Browser) -> Iterat
 
 
 def _opened(browser: Browser, address: str) -> tuple[float, float]:
-    """Seconds to the first paint, and until all is loaded, in a browser that has not been here before."""
+    """Return the seconds to the first paint and until all is loaded, in a browser with an empty cache."""
     with browser.new_context() as context:
         page = context.new_page()
         page.goto(address)
@@ -147,7 +147,7 @@ def _opened(browser: Browser, address: str) -> tuple[float, float]:
 
 
 def under_load(db: Path, paths: Paths, shell: Shell) -> Iterator[Row]:
-    """The readers are one process, the writer is another one; both are bounded."""
+    """Measure many readers in one process beside a writer in another one; both have limits."""
     ((number,),) = query(db, "SELECT count(*) FROM runs")[1]
     with Served(db, environ=shell.environ) as served, _module("write", str(db), str(number), shell=shell) as writer:
         assert writer.stdin
@@ -194,7 +194,7 @@ def _ms(seconds: float) -> str:
 
 
 def report(shell: Shell, browser: Browser) -> Iterator[Row]:
-    """Of one run of 2,000 cases, in a store of its own."""
+    """Measure the report of one run of 2,000 cases, in a store of its own."""
     db, file = shell.folder / "reported.db", shell.folder / "report.html"
     (run,) = fill_many(db, 1, REPORTED)
     seconds = min(shell.time(OPMARK, "report", run.id, "--db", str(db), "-o", str(file)) for _ in range(2))

@@ -1,4 +1,4 @@
-"""What the engine itself costs, against a launch that does nothing."""
+"""Cost of the engine itself, measured with a launch that does nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a large foreign file costs: 10,000 cases in about 5 MB, in the formats of PARAM and of ByteMicroPerf."""
+"""Cost of reading a large file of another system: 10,000 cases, about 5 MB, of PARAM and of ByteMicroPerf."""
 
 from __future__ import annotations
 

@@ -25,14 +25,14 @@ from benchmarks.many_runs import records, run_of
 from opmark.store.open import open_sql
 
 AT_ONCE, PAUSE = 10, 0.05
-"""Records that the writer writes before it rests: some 200 a second, as the quickest cases come."""
+"""Records that the writer writes before it pauses: about 200 per second, as many as the fastest cases make."""
 _SECONDS_A_REQUEST = 30
 
 
 class Read(Struct):
     seconds: float
     times: list[float]
-    """Of each request that was answered well, from sending it to the last byte."""
+    """Seconds of each successful request, from sending it to the last byte."""
     bytes: int
     errors: dict[str, int]
 
@@ -43,7 +43,7 @@ class Written(Struct):
 
 
 class Readers:
-    """Each keeps its connection, and asks for the next page as soon as it has the last one."""
+    """Readers that keep their connections and request the next page as soon as they have the last one."""
 
     def __init__(self, address: str, paths: list[str], requests: int, seconds: float) -> None:
         self._host = urlsplit(address).netloc
@@ -96,7 +96,7 @@ class Readers:
 
 
 def write(db: str, number: int, limit: int) -> Written:
-    """A run as `opmark run` writes it, until there are enough or nobody wants more."""
+    """Write a run as `opmark run` does, up to a limit or until standard input is closed."""
     told = Event()
     Thread(target=lambda: (sys.stdin.read(), told.set()), daemon=True).start()
     made = list(records(limit))[:limit]

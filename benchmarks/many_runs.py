@@ -24,9 +24,9 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from showcase import CPU, GPU, Again, Maker, fill
 
 SHARED = 20
-"""One case in so many is measured by a second backend too."""
+"""One case in 20 is measured by a second backend too."""
 BROKEN = 500
-"""One in so many fails."""
+"""One case in 500 fails."""
 VARIANTS = 4
 SLOWER = 1.05
 _OPS = ("matmul", "add", "exp", "softmax", "relu", "sum")
@@ -35,7 +35,7 @@ _WIDTHS = (64, 256, 1024, 4096)
 
 
 def records(cases: int, factor: float = 1.0) -> Iterator[Record]:
-    """Of one run: every case is another one. `factor`: what every third case takes."""
+    """Yield the records of one run, each of another case; the times of every third case are multiplied by `factor`."""
     maker = Maker(7)
     for number in range(cases):
         op, dtype = _OPS[number % len(_OPS)], _DTYPES[number // len(_OPS) % len(_DTYPES)]
@@ -53,7 +53,7 @@ def records(cases: int, factor: float = 1.0) -> Iterator[Record]:
 
 
 def run_of(number: int, tasks: int, label: str = "nightly") -> Run:
-    """One a night, from the first of 2030 on."""
+    """Return the run of a night, counted from the first of 2030."""
     year, day = 2030 + number // 336, number % 336
     started = f"{year}-{day // 28 + 1:02}-{day % 28 + 1:02}T02:00:00.000+00:00"
     return Run(f"{started[:10].replace('-', '')}-020000-{number:08x}", started, "many", tasks, label,
@@ -61,7 +61,7 @@ def run_of(number: int, tasks: int, label: str = "nightly") -> Run:
 
 
 def fill_many(db: str | Path, runs: int, cases: int) -> list[Run]:
-    """Those begun first first."""
+    """Fill a store and return its runs, the oldest first."""
     fill(db, [])  # the machines
     before, after = (list(records(cases, factor)) for factor in (1.0, SLOWER))
     known = [case_row(case) for case in {r.task.case.id: r.task.case for r in before}.values()]

@@ -43,7 +43,7 @@ def _row(shell: Shell, op: str, large: list[str], tiny: list[str]) -> Row:
 
 
 def _run(shell: Shell, op: str, params: list[str]) -> tuple[dict[str, Any], int]:
-    """The record of one case, and the most memory its worker ever held, start-up included."""
+    """Return the record of one case, and the peak memory of its worker, start-up included."""
     named = [part for param in params for part in ("-p", param)]
     command = [OPMARK, "run", op, *named, "--effort", "quick", "--json", "--db", str(shell.db)]
     with subprocess.Popen(
@@ -55,7 +55,7 @@ def _run(shell: Shell, op: str, params: list[str]) -> tuple[dict[str, Any], int]
 
 
 def _watch(process: subprocess.Popen[str]) -> int:
-    """The kernel's peak is read again and again, because the worker resets it before each case."""
+    """Poll the kernel's peak, because the worker resets it before each case."""
     parent, worker, peak = psutil.Process(process.pid), None, 0
     while process.poll() is None:
         worker = worker or next(iter(parent.children()), None)

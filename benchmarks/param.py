@@ -21,7 +21,7 @@ ROUNDS = 3
 HELP_RUNS = 5
 HELP_TARGET = 0.3
 COUNTS = ("-w", "20", "-i", "100")
-"""For the reported times: enough calls for a median to mean something."""
+"""Calls for the reported times: enough for a meaningful median."""
 VARIABLE = "OPMARK_PARAM"
 _MODULES = {
     "param_bench": "param_bench.train.compute.python.pytorch.run_benchmark",
@@ -47,7 +47,7 @@ class Example(NamedTuple):
     name: str
     cases: int
     seconds: float
-    """That PARAM took elsewhere on two cores, at its default of one call of warm-up and one that is measured."""
+    """Seconds that PARAM took on another machine with two cores, with one call of warm-up and one measured call."""
     config: dict[str, Any]
 
 
@@ -98,7 +98,7 @@ def _walls(shell: Shell, example: Example) -> Row:
 
 
 def _row(name: str, example: Example, ours: list[float], theirs: list[float], more: str = "") -> Row:
-    """The fastest of each: other processes only ever make it longer."""
+    """Return the fastest time of each, because other processes only make it longer."""
     limit = min(theirs) if theirs else example.seconds
     whose = "PARAM, in turns" if theirs else "PARAM"
     return Row(name, f"under {limit:.2f} s ({whose})", f"{min(ours):.2f} s{more}", min(ours) < limit)
@@ -110,7 +110,7 @@ def _opmark(shell: Shell, example: Example, *options: str) -> tuple[str, ...]:
 
 
 def _param(shell: Shell, example: Example, *options: str) -> tuple[str, ...]:
-    """Nothing where PARAM is not at hand."""
+    """Return the command that runs PARAM itself; empty if there is no checkout of PARAM."""
     folder = os.environ.get(VARIABLE)
     module = next((module for name, module in _MODULES.items() if folder and (Path(folder) / name).is_dir()), None)
     if folder is None or module is None:
@@ -127,7 +127,7 @@ def _file(shell: Shell, example: Example) -> str:
 
 
 class Pair(NamedTuple):
-    """What both report of one case: the median of its calls, in milliseconds."""
+    """The medians of one case in milliseconds, by opmark and by PARAM."""
 
     id: str
     shapes: str

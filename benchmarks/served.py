@@ -19,7 +19,7 @@ class Served:
     def __init__(self, db: str | Path, *options: str, environ: Mapping[str, str]) -> None:
         command = [OPMARK, "serve", "--db", str(db), "--port", "0", *options]
         self.said: list[str] = []
-        """Every line so far, of both outputs."""
+        """Return all lines so far, of both outputs."""
         self.address = ""
         self._heard = Event()
         self._process = subprocess.Popen(
@@ -37,7 +37,7 @@ class Served:
         return self._process.pid
 
     def stop(self) -> int:
-        """Its exit code, as after a ctrl-c."""
+        """Stop the server as with ctrl-c, and return its exit code."""
         if self._process.poll() is None:
             self._process.terminate()
         code = self._process.wait(_PATIENCE)
@@ -51,7 +51,7 @@ class Served:
         self.stop()
 
     def _listen(self) -> None:
-        """Until it says no more: a pipe that nobody reads would stop it."""
+        """Read the output until its end, because a full pipe would stop the server."""
         assert self._process.stdout
         with self._process.stdout as lines:
             for line in lines:

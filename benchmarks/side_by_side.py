@@ -1,4 +1,4 @@
-"""Four operators on every backend that can run here, from the shell to the table: guests have to be there already."""
+"""Four operators on every available backend, from the shell to the table; guests have to be installed already."""
 
 from __future__ import annotations
 

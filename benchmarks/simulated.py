@@ -1,4 +1,4 @@
-"""Sessions and nights that never were: numbers of which the truth is known. For the benchmarks and for the tests.
+"""Simulated sessions and nights, of which the truth is known, for the benchmarks and the tests.
 
 The unit is the process: the logarithm of its median is that of the truth, plus chance, plus what drifts meanwhile.
 """
@@ -22,7 +22,7 @@ from opmark.store.memory import MemoryStore
 
 Values = NDArray[np.float64]
 Shape = Callable[[np.random.Generator, int], Values]
-"""What drifts, for each of so many processes in the order of time; its range is one."""
+"""Returns the drift of each process in the order of time, with a range of one."""
 
 
 def _walk(draw: np.random.Generator, processes: int) -> Values:
@@ -31,7 +31,7 @@ def _walk(draw: np.random.Generator, processes: int) -> Values:
 
 
 def _sine(draw: np.random.Generator, processes: int) -> Values:
-    """One to three waves in a session, beginning anywhere."""
+    """Return one to three waves per session, with a random phase."""
     waves, begin = draw.uniform(1, 3), draw.uniform(0, 2 * np.pi)
     return np.asarray(np.sin(begin + np.linspace(0, 2 * np.pi * waves, processes)) / 2)
 
@@ -51,25 +51,25 @@ _B = np.tile([False, True, True, False], STAGES[-1] // 2)
 
 
 class Session(NamedTuple):
-    """What is simulated."""
+    """Parameters of a simulated comparison."""
 
     spread: float
-    """Between processes that run the same code."""
+    """Standard deviation between processes that run the same code."""
     drift: str = "none"
     by: float = 0.02
     effect: float = 0.0
-    """By how much B is truly slower."""
+    """Share by which B is truly slower."""
     within: float = 0.01
-    """Between the iterations of a process, for tests that pool them."""
+    """Standard deviation between the iterations of a process, for tests that pool them."""
     states: float = 0.0
     """Share of processes that are in a slower state for all of their life, as a placement of memory makes it."""
     slower: float = 0.05
-    """By how much."""
+    """Share by which that state is slower."""
     tick: float = 0.0
-    """Seconds: values are multiples of it."""
+    """Resolution of the clock in seconds; values are multiples of it."""
 
     def medians(self, draw: np.random.Generator, is_b: NDArray[np.bool_]) -> Values:
-        """Of one process after the other."""
+        """Return the medians of the processes, one after the other."""
         drift = np.log1p(self.by) * DRIFTS[self.drift](draw, len(is_b)) * draw.choice([-1, 1])
         noise = draw.normal(0, self.spread, len(is_b))
         if self.states:
@@ -83,14 +83,14 @@ class Session(NamedTuple):
 class Ended(NamedTuple):
     verdict: Verdict
     processes: int
-    """A side."""
+    """Processes per side."""
 
 
 Rule = Callable[[Session, np.random.Generator], Ended]
 
 
 def shares(rule: Rule, session: Session, trials: int, seed: int = 8) -> tuple[dict[Verdict, float], float]:
-    """Of each verdict, and the mean number of processes a side."""
+    """Return the share of each verdict, and the mean number of processes per side."""
     draw = np.random.default_rng(seed)
     ended = [rule(session, draw) for _ in range(trials)]
     counts = Counter(one.verdict for one in ended)
@@ -98,11 +98,11 @@ def shares(rule: Rule, session: Session, trials: int, seed: int = 8) -> tuple[di
 
 
 Medians = Sequence[Sequence[float]]
-"""By case and process."""
+"""Medians by case and process."""
 
 
 def side(name: str, cases: Medians, session: str = "") -> Side:
-    """A run whose processes had these medians, by case."""
+    """Return a run whose processes have these medians, by case."""
     found = [
         Figure(name, f"case {i}", "op", "null", "null", 1, process, "ok", "", "2030", "latency", "warm", float(median))
         for i, medians in enumerate(cases)
@@ -112,13 +112,13 @@ def side(name: str, cases: Medians, session: str = "") -> Side:
 
 
 def verdicts(a: Medians, b: Medians, session: str = "", **how: float) -> list[Verdict]:
-    """By case: what opmark itself says."""
+    """Return opmark's verdict of each case."""
     found = compare(side("a", a, session), side("b", b, session), {}, **how)  # type: ignore[arg-type]
     return [pair.verdict for pair in sorted(found.pairs, key=lambda pair: int(pair.case.partition(" ")[2]))]
 
 
 def live(session: Session, draw: np.random.Generator, stages: tuple[int, ...] = STAGES) -> Ended:
-    """In turns, in stages, until it is decided: as `opmark ab` does. The drift is that of the longest session."""
+    """Compare in turns and in stages until a verdict, as `opmark ab` does, with the drift of the longest session."""
     is_b = _B[: 2 * stages[-1]]
     medians = session.medians(draw, is_b)
     a, b = medians[~is_b], medians[is_b]
@@ -145,7 +145,7 @@ def many(session: Session, draw: np.random.Generator, cases: int = 100) -> Ended
 
 
 def stored(session: Session, draw: np.random.Generator, processes: int, **how: float) -> Ended:
-    """All of A, then all of B: two runs of the store, as `opmark compare` has them."""
+    """Compare two runs, all of A and then all of B, as `opmark compare` does."""
     is_b = np.arange(2 * processes) >= processes
     medians = session.medians(draw, is_b)
     (verdict,) = verdicts([medians[~is_b]], [medians[is_b]], **how)
@@ -177,7 +177,7 @@ def lone(
 
 
 def pooled(session: Session, draw: np.random.Generator, processes: int = 10, iterations: int = 50) -> Ended:
-    """As many others do: all iterations of a side together, in a rank-sum test. In turns, so at its best."""
+    """Pool all iterations of a side in a rank-sum test, as many tools do; in turns, which favours the rule."""
     is_b = _B[: 2 * processes]
     medians = session.medians(draw, is_b)
     times = medians[:, None] * np.exp(draw.normal(0, session.within, (2 * processes, iterations)))
@@ -187,7 +187,7 @@ def pooled(session: Session, draw: np.random.Generator, processes: int = 10, ite
 
 
 def threshold(session: Session, draw: np.random.Generator, processes: int = 10, by: float = 0.07) -> Ended:
-    """A fixed difference of the medians. In turns, so at its best."""
+    """Compare the medians with a fixed threshold; in turns, which favours the rule."""
     is_b = _B[: 2 * processes]
     medians = session.medians(draw, is_b)
     ratio = np.median(medians[is_b]) / np.median(medians[~is_b])
@@ -195,17 +195,17 @@ def threshold(session: Session, draw: np.random.Generator, processes: int = 10, 
 
 
 class Nights(NamedTuple):
-    """A series of medians, one a night."""
+    """A series of medians, one per night."""
 
     length: int = 100
     noise: float = 0.01
     carried: float = 0.0
-    """AR(1): what of a night's deviation is left in the next."""
+    """Share of a night's deviation that remains in the next one, as in AR(1)."""
     outliers: float = 0.0
     """Share of nights that were slower by 5 to 20 %, for reasons of their own."""
 
     def series(self, draw: np.random.Generator, steps: dict[int, float] | None = None) -> Values:
-        """`steps`: from this night on slower by so much."""
+        """Return a series; `steps` maps a night to the slowdown from there on."""
         fresh = draw.normal(0, self.noise, self.length)
         noise = np.empty(self.length)
         noise[0] = fresh[0]

@@ -1,4 +1,4 @@
-"""How long a person waits before anything is measured."""
+"""Time that a user waits before anything is measured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _help(shell: Shell, *arguments: str) -> Row:
 
 
 def _first_case(shell: Shell) -> Row:
-    """The whole command, so an upper bound: sampling, storing and printing the case are in it too."""
+    """Time the whole command, an upper bound that includes sampling, storing and printing."""
     run = (OPMARK, "run", "add", "-p", "shape=64x64", "--effort", "quick", "--db", str(shell.db))
     bare = (sys.executable, "-c", "import torch")
     shell.run(*run)

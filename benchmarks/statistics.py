@@ -1,4 +1,4 @@
-"""How often verdicts and change points are wrong, in simulations of which the truth is known; beside what others do.
+"""How often verdicts and change points are wrong, in simulations of which the truth is known, beside other tools.
 
     python -m benchmarks.statistics
 
@@ -39,16 +39,16 @@ SPREADS = (0.003, 0.005, 0.01)
 DRIFTING = tuple(drift for drift in DRIFTS if drift != "none")
 TRIALS = 1000
 FEWER = 400
-"""Of what sorts a thousand iterations each time."""
+"""Trials of rules that sort a thousand iterations each time."""
 SESSIONS = 100
-"""Of many cases each."""
+"""Simulated sessions of many cases each."""
 SERIES = 1000
 WATCHED = 200
-"""Series whose every night is looked at for an early warning."""
+"""Series that are checked for an early warning every night."""
 NIGHT = 9
-"""The first of these."""
+"""The first night of these checks."""
 NEAR = 2
-"""Nights off at which a step still counts as located."""
+"""Nights by which the location of a step may be wrong."""
 
 KINDS = {
     "independent nights": Nights(),
@@ -69,18 +69,18 @@ class Tried(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What came of it."""
+    """Shares of verdicts of a rule."""
 
     false: tuple[float, ...]
-    """Verdicts on identical code, for each spread: that of the worst drift."""
+    """Share of verdicts on identical code under the worst drift, for each spread."""
     two: float
-    """+2 % found, at 0.5 % spread."""
+    """Share of +2 % that is found, at 0.5 % spread."""
     five: float
-    """+5 % found, at 1 % spread."""
+    """Share of +5 % that is found, at 1 % spread."""
     same: float
-    """+2 % called the same, at 0.5 % spread."""
+    """Share of +2 % that is called the same, at 0.5 % spread."""
     processes: float
-    """A side, mean, for identical code at 0.5 %."""
+    """Mean number of processes per side, for identical code at 0.5 % spread."""
 
 
 RULES: dict[str, Tried] = {
@@ -94,7 +94,7 @@ RULES: dict[str, Tried] = {
 
 
 def judged(tried: Tried) -> Judged:
-    """Differences are looked for where nothing drifts by chance against them: drifts are for false verdicts."""
+    """Try a rule: false verdicts under drift, and real differences without drift, which might cancel them."""
 
     def wrong(spread: float, drift: str) -> float:
         found, _ = shares(tried.rule, Session(spread, drift), tried.trials)
@@ -108,7 +108,7 @@ def judged(tried: Tried) -> Judged:
 
 
 class Alarms(NamedTuple):
-    """Nights from which on a series was slower, as detectors have them."""
+    """A detector, which returns the nights from which on a series was slower."""
 
     name: str
     find: Callable[[Sequence[Values]], list[list[int]]]
@@ -127,7 +127,7 @@ def _asv(asv: Asv, which: int, series: Sequence[Values]) -> list[list[int]]:
 
 
 def detectors(folder: Path) -> tuple[list[Alarms], str]:
-    """With a line about asv."""
+    """Return the detectors, and a line about asv."""
     plain = [Alarms("opmark", _ours), Alarms("more than 7 % over the night before", _day_over_day)]
     try:
         asv = Asv(folder)
@@ -138,25 +138,25 @@ def detectors(folder: Path) -> tuple[list[Alarms], str]:
 
 
 def alarmed(detector: Alarms, nights: Nights, count: int = SERIES) -> float:
-    """Share of series without any change that are said to have one."""
+    """Return the share of unchanged series with an alarm."""
     draw = np.random.default_rng(8)
     return sum(map(bool, detector.find([nights.series(draw) for _ in range(count)]))) / count
 
 
 def located(detector: Alarms, nights: Nights, at: int, step: float = STEP, count: int = SERIES) -> float:
-    """Share of series in which it is found within two nights."""
+    """Return the share of series in which the step is found within two nights."""
     return found_all(detector, nights, {at: step}, count)
 
 
 def found_all(detector: Alarms, nights: Nights, steps: dict[int, float], count: int = SERIES) -> float:
-    """Share of series in which every step is found within two nights."""
+    """Return the share of series in which every step is found within two nights."""
     draw = np.random.default_rng(9)
     alarms = detector.find([nights.series(draw, steps) for _ in range(count)])
     return sum(all(any(abs(night - at) <= NEAR for night in found) for at in steps) for found in alarms) / count
 
 
 def warned(nights: Nights) -> tuple[float, float]:
-    """Early warnings a night of series without any change, and the share of +5 % that are seen after two nights."""
+    """Return early warnings per night of unchanged series, and the share of +5 % that is seen after two nights."""
     draw = np.random.default_rng(10)
     quiet = [nights.series(draw).tolist() for _ in range(WATCHED)]
     looks = range(NIGHT, nights.length + 1)
@@ -166,12 +166,12 @@ def warned(nights: Nights) -> tuple[float, float]:
 
 
 class Detected(NamedTuple):
-    """What came of a detector."""
+    """Shares of alarms of a detector."""
 
     false: tuple[float, ...]
-    """Alarms, for each kind of nights."""
+    """Share of unchanged series with an alarm, for each kind of nights."""
     located: tuple[float, ...]
-    """Of +3 % at each place, in independent nights."""
+    """Share of +3 % that is located at each place, in independent nights."""
     hard: tuple[float, ...]
     """The same in nights that are neither independent nor without outliers."""
 
@@ -222,7 +222,7 @@ def _wrong(rule: Rule, session: Session, trials: int = TRIALS) -> float:
 
 
 def _hard_rows() -> list[Row]:
-    """What makes rules fail that pass where chance is normal and cases are single."""
+    """Try situations in which rules may fail that pass with normal noise and single cases."""
     false = "false verdicts on identical code"
     rules = (live, *(partial(stored, processes=k) for k in (3, 4, 5, 10)))
     states = [max(_wrong(rule, Session(0.002, states=share)) for share in (0.2, 0.5)) for rule in rules]
@@ -309,7 +309,7 @@ def _history_table(found: dict[str, Detected]) -> str:
 
 
 def _shapes_table() -> str:
-    """What else happens to a series, by opmark alone."""
+    """Return a table of other changes of a series, with opmark alone."""
     ours = Alarms("opmark", _ours)
     back = 1 / (1 + STEP) - 1
     shapes: dict[str, Callable[[Nights], float]] = {

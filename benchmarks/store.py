@@ -36,7 +36,7 @@ ONE_BY_ONE = 2_000
 SAMPLES = 50
 TIMES = 3
 SPREAD = 0.005
-"""Between runs, of a case."""
+"""Standard deviation of a case between runs."""
 _SIZES = {
     "sqlite": "SELECT sum(length(samples)) FROM record",  # and the file
     "postgresql": "SELECT sum(octet_length(samples)), "
@@ -45,7 +45,7 @@ _SIZES = {
 
 
 class Quick:
-    """What the quick suite measured here, to make many of."""
+    """Records of the quick suite on this machine, from which many are made."""
 
     def __init__(self, shell: Shell) -> None:
         shell.run(OPMARK, "run", "--suite", "quick", "--effort", "quick", "--db", str(shell.db), codes=(0, 1))
@@ -58,7 +58,7 @@ class Quick:
         self._chance = random.Random(0)
 
     def records(self, started: str) -> list[Record]:
-        """Of one run."""
+        """Return the records of one run."""
         return [self._varied(record, started) for record in self._cases]
 
     def _varied(self, record: Record, started: str) -> Record:
@@ -68,7 +68,7 @@ class Quick:
 
 
 def _numbered(record: Record, number: int) -> Record:
-    """The same with a case of its own, and as many samples as a run of `standard` effort has at least."""
+    """Return a record with a case of its own, and as many samples as `standard` effort takes at least."""
     case = record.task.case
     own = Case.of(case.op, {**case.params, "copy": number}, case.phase, case.tags, case.wrt, case.sources)
     fewer = tuple(replace(m, samples=m.samples[:SAMPLES]) for m in record.measurements)
@@ -150,7 +150,7 @@ def _seconds(what: Callable[[], object]) -> float:
 
 @contextmanager
 def places(folder: Path, kinds: list[str]) -> Iterator[dict[str, str]]:
-    """A new store of each kind."""
+    """Yield a new store of each kind."""
     found = {"sqlite": str(folder / "store.db")}
     server = None
     if "postgresql" in kinds:

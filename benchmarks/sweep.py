@@ -1,4 +1,4 @@
-"""Where the time of a run goes: how much of it is measurement."""
+"""Share of the time of a run that is measurement."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ THREADS = 2
 TIME_TARGET = 12.0
 AGREEMENT = 0.05
 SHORTEST = 20e-6
-"""Seconds a call. Below this the loops around the call, which differ, weigh too much."""
+"""Seconds per call; below this the loops around the calls, which differ, matter too much."""
 MIN_RUN_TIME = 0.05
 TIMEOUT = 60.0
 ROUNDS = 20
 ENOUGH = 3
-"""Comparisons that count, of every case alike: stopping at the first that fits would prove nothing."""
+"""Comparisons that count, the same number for every case: stopping at the first good one would prove nothing."""
 
 
 class Tiny(NamedTuple):
@@ -40,7 +40,7 @@ CASES = [Tiny(op, round(4 + i * 252 / 99)) for op in ("add", "matmul") for i in 
 
 
 class Comparison(NamedTuple):
-    """opmark between two runs of blocked_autorange, all three within a fraction of a second."""
+    """Measure with opmark between two runs of blocked_autorange, all within a fraction of a second."""
 
     before: float
     opmark: float
@@ -68,7 +68,7 @@ def rows(shell: Shell) -> list[Row]:
 
 
 def run(shell: Shell, cases: Collection[Tiny]) -> float:
-    """Seconds that opmark takes for them, from the shell."""
+    """Return the seconds that opmark takes for all cases, from the shell."""
     file = str(_workload(shell.folder, cases))
     options = ("--effort", "quick", "--backend", "torch-cpu", "--threads", str(THREADS), "--json")
     start = time.perf_counter()
@@ -88,7 +88,7 @@ def _workload(folder: Path, cases: Iterable[Tiny]) -> Path:
 
 
 def blocked_autorange(case: Tiny) -> float:
-    """The same call on the same kind of data, by torch's own benchmark: its median."""
+    """Return the median of the same call on similar data, by torch's own benchmark."""
     import torch
     from torch.utils.benchmark import Timer
 
@@ -98,7 +98,7 @@ def blocked_autorange(case: Tiny) -> float:
 
 
 def _compare(folder: Path, cases: Collection[Tiny]) -> dict[Tiny, list[Comparison]]:
-    """Round by round, until every case is decided."""
+    """Compare round by round until every case is decided."""
     found: dict[Tiny, list[Comparison]] = {case: [] for case in cases}
     for number in range(ROUNDS):
         left = [case for case, comparisons in found.items() if not _decided(comparisons)]
@@ -130,7 +130,7 @@ def _decided(comparisons: Collection[Comparison]) -> bool:
 
 
 def _valid(comparisons: Iterable[Comparison]) -> list[float]:
-    """The ratios of those during which blocked_autorange agreed with itself: else the machine had changed."""
+    """Return the ratios of comparisons in which blocked_autorange agreed with itself; otherwise the machine changed."""
     return [comparison.ratio for comparison in comparisons if _inside(comparison.drift)]
 
 

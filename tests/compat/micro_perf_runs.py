@@ -1,4 +1,4 @@
-"""What the tests of `opmark micro-perf` share: the suite that ships read once, and few samples of each case."""
+"""Helpers for tests of `opmark micro-perf`: the suite is read once, and cases have few samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opmark.runner.intake import Intake
 from opmark.workloads.load import suite
 
 FEW = {"effort": "quick"}
-"""Where neither the generation nor the file says how many."""
+"""Samples if neither the generation nor the file sets their number."""
 
 _items = tasks._items
 

@@ -1,4 +1,4 @@
-"""Runs of opperf's calls without a worker: every task takes as long as told, with the doubts that are told."""
+"""Runs of opperf's functions without a worker: every task has a fixed time and the given cautions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PREEMPTED = Caution("preempted", "the core was taken away 9 times in 2 samples",
 
 
 def without_workers(monkeypatch: pytest.MonkeyPatch, *cautions: Caution) -> list[dict[str, Any]]:
-    """What is asked of `opmark.run` from now on."""
+    """Replace `opmark.run`, and return a list of the options that it is called with."""
     asked: list[dict[str, Any]] = []
     plan = api.plan
 

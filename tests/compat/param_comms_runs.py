@@ -1,4 +1,4 @@
-"""What the tests of `opmark param comms` share: rows of a command line, and records that nobody had to measure."""
+"""Helpers for tests of `opmark param comms`: rows of a command line, and records without a measurement."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from opmark.compat.param_comms.options import Asked, asked_of, parsed
+from opmark.compat.param_comms.options import Asked, make_request, parse_options
 from opmark.compat.param_comms.rows import Row, rows_of
 from opmark.registry import operator as find_operator
 from opmark.result import Result
@@ -22,40 +22,40 @@ COLLECTIVES = (
     "broadcast_object_list", "reduce_scatter", "reduce_scatter_v", "reduce_scatter_base", "all_gather_base", "incast",
     "multicast", "gather", "scatter",
 )  # fmt: skip
-"""As PARAM advertises them."""
+"""The collectives that PARAM documents."""
 
 
-def asked(*options: str, ranks: int = 2) -> Asked:
-    return asked_of(parsed(["--device", "cpu", *options]), ranks)
+def request_of(*options: str, ranks: int = 2) -> Asked:
+    return make_request(parse_options(["--device", "cpu", *options]), ranks)
 
 
 def rows(*options: str, ranks: int = 2) -> list[Row]:
-    return rows_of(asked(*options, ranks=ranks))
+    return rows_of(request_of(*options, ranks=ranks))
 
 
-def task_of(case: Case) -> Task:
+def task_from_name(case: Case) -> Task:
     (settings,) = settings_for(effort="quick", processes=1, threads=[1])
     return Task(case, "torch-cpu", "torch", settings)
 
 
 def record(case: Case, micros: Sequence[Sequence[float]], status: Status = "ok", reason: str = "") -> Record:
-    """`micros`: microseconds of every rank, by rank."""
+    """Make a record; `micros` are the microseconds of every rank."""
     slowest = [max(times) * MICRO for times in zip(*micros, strict=True)]
     by_rank = tuple(tuple(time * MICRO for time in own) for own in micros)
     found = Measurement("latency", "warm", "host", slowest, 1, 0.0, 5, 0.0, "count", by_rank=by_rank)
     return Record(
-        task_of(case), status, reason, measurements=(found,) if status == "ok" else (),
+        task_from_name(case), status, reason, measurements=(found,) if status == "ok" else (),
         cost=find_operator(case.op).cost(case.params), verification=Verification("full"),
     )  # fmt: skip
 
 
 class FakeRun:
-    """In place of `opmark.run`: the records of its cases as a function has them, in whatever order."""
+    """Replaces `opmark.run`: a function makes the records of its cases, in any order."""
 
     def __init__(self, of: Callable[[Case], Record], *, backwards: bool = False, skipped: Sequence[str] = ()) -> None:
         self.asked: Mapping[str, Any] = {}
         self.others: int | None = None
-        """As rank 3 sees it, if set: it has no records, and was told how rank 0 ended."""
+        """If set, the result is that of rank 3, which has no records, but the exit code of rank 0."""
         self._of = of
         self._backwards = backwards
         self._skipped = skipped
@@ -64,7 +64,7 @@ class FakeRun:
         self.asked = more
         self.cases = expand(workload, find_operator)
         run = Run("20260101-000000-abcd", "2026-01-01T00:00:00", "plan", len(self.cases))
-        left = [Record(task_of(case), "skipped", "not here") for case in self.cases if case.op in self._skipped]
+        left = [Record(task_from_name(case), "skipped", "not here") for case in self.cases if case.op in self._skipped]
         records = [self._of(case) for case in self.cases if case.op not in self._skipped]
         if self.others is not None:
             return Result(run, [], Path("store"), rank=3, told=self.others)

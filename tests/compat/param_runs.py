@@ -1,4 +1,4 @@
-"""What the tests of `opmark param` share: small configs, and a command with the result file that it wrote."""
+"""Helpers for tests of `opmark param`: small configs, and a command with its result file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def number(value: int) -> dict[str, Any]:
 
 
 def op(*inputs: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    """An operator with one config: a spec for each list of arguments."""
+    """Return an operator with one config, with one spec per list of arguments."""
     return {"input_data_generator": GENERATOR, "config": [{"input": [{"args": args} for args in inputs]}], **more}
 
 
@@ -55,7 +55,7 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
 
 
 class Command:
-    """`opmark param` in a folder of its own, on the null backend if no other is asked for."""
+    """Runs `opmark param` in a folder of its own, on the null backend by default."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,7 +71,7 @@ class Command:
         return main(["-c", str(self.config(content)), *device, *prefix, *options])
 
     def __call__(self, content: Any, *options: str) -> Ran:
-        """The run, and the result file, of which there must be one more than before."""
+        """Return the run and its result file, which must be the only new one."""
         before = set(self.folder.glob("*.json"))
         code = self.code(content, *options)
         (file,) = set(self.folder.glob("*.json")) - before - {self.folder / "config.json"} - traces(self.folder)

@@ -217,7 +217,7 @@ def test_an_unknown_task_is_an_error_with_the_nearest_name(write: Write, task: s
 
 def test_a_task_that_the_workload_does_not_have_is_an_error(write: Write) -> None:
     path = write("mine.json", V3)
-    with pytest.raises(UserError, match="has no case of it") as error:
+    with pytest.raises(UserError, match="has no case of this task") as error:
         main(["--workload", str(path), "--task", "tanh", "--backend", "null"])
     assert "opmark run tanh" in str(error.value.hint)
 

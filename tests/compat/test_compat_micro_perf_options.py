@@ -10,8 +10,8 @@ import pytest
 from micro_perf_runs import quickly
 
 from opmark.compat.micro_perf import command, options, place
-from opmark.compat.micro_perf.chips import chip_of
-from opmark.compat.micro_perf.tasks import chosen, in_turn, listing, offered
+from opmark.compat.micro_perf.chips import make_chip_lookup
+from opmark.compat.micro_perf.tasks import choose_tasks, count_cases, group_items, read_offer
 from opmark.errors import UserError
 from opmark.registry import backends
 
@@ -25,7 +25,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lines(*arguments: str) -> list[str]:
-    return options.remarks(options.parsed(arguments))
+    return options.remarks(options.parse_options(arguments))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_an_option_without_an_effect_says_why(given: list[str]) -> None:
 )
 def test_an_option_that_cannot_be_had_is_an_error_with_a_way_out(given: list[str]) -> None:
     with pytest.raises(UserError, match=given[0]) as error:
-        options.parsed(given)
+        options.parse_options(given)
     assert error.value.hint
 
 
@@ -61,13 +61,13 @@ def test_every_option_of_every_generation_is_known() -> None:
         "compile_only", "disable_profiling", "log_level", "hardware_type", "backend", "numa_node", "env",
         "threads",
     }  # fmt: skip
-    known = set(vars(options.parsed([])))
-    assert known == acting | options._NEEDLESS.keys() | options._REFUSED.keys() | {"node_world_size"}
+    known = set(vars(options.parse_options([])))
+    assert known == acting | options._WITHOUT_EFFECT.keys() | options._REFUSED.keys() | {"node_world_size"}
 
 
 def test_two_names_of_the_hardware_are_one_too_many() -> None:
     with pytest.raises(UserError, match="same thing"):
-        options.parsed(["--hardware_type", "GPU", "--backend", "GPU"])
+        options.parse_options(["--hardware_type", "GPU", "--backend", "GPU"])
 
 
 def test_what_the_parser_does_not_know_ends_with_code_2(capfd: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +82,7 @@ def test_help_names_every_option(capfd: pytest.CaptureFixture[str]) -> None:
         command.main(["-h"])
     assert ended.value.code == 0
     text = capfd.readouterr().out
-    assert [name for name in vars(options.parsed([])) if f"--{name}" not in text] == []
+    assert [name for name in vars(options.parse_options([])) if f"--{name}" not in text] == []
 
 
 @pytest.mark.parametrize(
@@ -90,17 +90,17 @@ def test_help_names_every_option(capfd: pytest.CaptureFixture[str]) -> None:
                           ("numpy-cpu", "numpy-cpu"), ("Torch-CPU", "torch-cpu")]
 )  # fmt: skip
 def test_hardware_goes_by_their_names_and_by_ours(name: str, backend: str) -> None:
-    assert options.our_backend(name) == backend
+    assert options.backend_for(name) == backend
 
 
 def test_the_cpu_is_that_of_the_framework_that_is_there() -> None:
-    assert options.our_backend("CPU") in ("torch-cpu", "numpy-cpu")
+    assert options.backend_for("CPU") in ("torch-cpu", "numpy-cpu")
     assert all(named() in backends() for named in options.HARDWARE.values())
 
 
 def test_unknown_hardware_is_an_error_with_the_nearest_name() -> None:
     with pytest.raises(UserError, match="no hardware named `GPUU`") as error:
-        options.our_backend("GPUU")
+        options.backend_for("GPUU")
     assert "`GPU`" in str(error.value.hint)
 
 
@@ -138,7 +138,7 @@ def test_the_task_list_has_the_names_of_the_reports_in_both_generations(capfd: p
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", ""])
 def test_threads_are_at_least_one(text: str, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        options.parsed([f"--threads={text}"])
+        options.parse_options([f"--threads={text}"])
     assert ended.value.code == 2
     assert "--threads: expected a whole number of at least 1" in capfd.readouterr().err
 
@@ -163,8 +163,8 @@ def test_the_level_of_the_log(level: str, cases: int, remarks: bool, capfd: pyte
 
 
 def titles(*arguments: str, v1: bool = True) -> list[str]:
-    given = options.parsed(arguments)
-    items = chosen(offered(given.workload, given.task_dir, v1=v1), given.task).items
+    given = options.parse_options(arguments)
+    items = choose_tasks(read_offer(given.workload, given.task_dir, v1=v1), given.task).items
     return list(dict.fromkeys(item.title(v1=v1) for item in items))
 
 
@@ -194,13 +194,14 @@ def test_tasks_by_name_and_by_group_of_all_generations(task: str, expected: list
 
 
 def test_all_is_everything() -> None:
-    offer = offered(None, None, v1=False)
-    assert sum(item.cases for item in chosen(offer, "all").items) == sum(count for _, count in listing(offer, v1=False))
+    offer = read_offer(None, None, v1=False)
+    counted = sum(count for _, count in count_cases(offer, v1=False))
+    assert sum(item.cases for item in choose_tasks(offer, "all").items) == counted
 
 
 def test_where_the_workload_comes_from() -> None:
     one, two = json.dumps(WORKLOAD), json.dumps({"log": WORKLOAD["exp"]})
-    assert offered(None, None, v1=True).where == "suite bytemicroperf"
+    assert read_offer(None, None, v1=True).where == "suite bytemicroperf"
     Path("workloads/basic").mkdir(parents=True)
     Path("workloads/one.json").write_text(one)
     Path("workloads/basic/two.json").write_text(two)
@@ -223,16 +224,16 @@ def test_a_workload_of_our_own_format_will_do() -> None:
 
 
 def test_a_task_is_measured_in_one_go() -> None:
-    items = chosen(offered(None, None, v1=True), "all").items
-    parts = in_turn(items, v1=True)
-    assert {part.kind: part.asked for part in parts} == {"compute": {}, "transfer": {}, "ranks": {}}
+    items = choose_tasks(read_offer(None, None, v1=True), "all").items
+    parts = group_items(items, v1=True)
+    assert {part.kind: part.requests for part in parts} == {"compute": {}, "transfer": {}, "ranks": {}}
     assert sum(len(part.entries) for part in parts) == len(items)
     (turns,) = [[entry.op for entry in part.entries] for part in parts if part.kind == "compute"]
     assert [op for i, op in enumerate(turns) if i == 0 or turns[i - 1] != op].count("add") == 1
 
 
 def placed(*arguments: str, backend: str) -> tuple[dict[str, str | None], list[str]]:
-    with place.placed(options.parsed(arguments), backend) as said:
+    with place.apply_placement(options.parse_options(arguments), backend) as said:
         return {name: os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")}, said
 
 
@@ -288,7 +289,7 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_a_node_is_its_processors(nodes: int, option: str) -> None:
     before = os.sched_getaffinity(0)
     for asked, expected in (("0", {nodes}), ("0,1", {nodes}), ("-1", before)):
-        with place.placed(options.parsed([f"{option}={asked}"]), "null"):
+        with place.apply_placement(options.parse_options([f"{option}={asked}"]), "null"):
             assert os.sched_getaffinity(0) == expected
     assert os.sched_getaffinity(0) == before
 
@@ -311,7 +312,7 @@ def test_variables_of_a_file_are_set_unless_they_are(monkeypatch: pytest.MonkeyP
     common = {"OPMARK_TEST_A": "1", "OPMARK_TEST_B": "2", "OPMARK_TEST_C": 3}
     Path("env.json").write_text(json.dumps({"common": common, "Some GPU": {"OPMARK_TEST_A": "4"}, "Other": {"X": "5"}}))
     names = ("OPMARK_TEST_A", "OPMARK_TEST_B", "OPMARK_TEST_C")
-    with place.placed(options.parsed(["--env", "env.json"]), "null"):
+    with place.apply_placement(options.parse_options(["--env", "env.json"]), "null"):
         assert [os.environ.get(name) for name in names] == ["4", "mine", "3"]
     assert [os.environ.get(name) for name in names] == [None, "mine", None]
 
@@ -323,7 +324,7 @@ def test_a_file_of_variables_that_is_none_is_an_error() -> None:
 
 
 def bandwidth(path: str, facts: dict[str, str], said: list[str] | None = None) -> float | None:
-    found = chip_of(Path(path), [].append if said is None else said.append)(facts)
+    found = make_chip_lookup(Path(path), [].append if said is None else said.append)(facts)
     return found.levels[-1].bandwidth if found else None
 
 
@@ -337,7 +338,7 @@ def test_a_chip_of_our_own_format() -> None:
 def test_the_only_chip_of_a_file_is_taken_for_what_ran_but_not_without_a_word() -> None:
     Path("one.yaml").write_text("schema: 1\nchips:\n" + CHIP % ("A", 2.0e12))
     said: list[str] = []
-    look = chip_of(Path("one.yaml"), said.append)
+    look = make_chip_lookup(Path("one.yaml"), said.append)
     assert [peaks.chip for peaks in (look({"gpu": "B"}), look({"gpu": "B", "driver": 2})) if peaks] == ["A", "A"]
     assert said == ["--vendor_path one.yaml: the utilisation is against `A`, but `B` was measured"]
 
@@ -374,4 +375,4 @@ def test_a_file_of_vendor_zoo_decides_the_utilization(capfd: pytest.CaptureFixtu
 def test_a_file_without_a_chip_is_an_error() -> None:
     Path("mine.json").write_text(json.dumps(WORKLOAD))
     with pytest.raises(UserError, match="describes no chip"):
-        chip_of(Path("mine.json"), print)
+        make_chip_lookup(Path("mine.json"), print)

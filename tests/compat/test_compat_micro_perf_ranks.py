@@ -12,8 +12,8 @@ import pytest
 from micro_perf_runs import quickly
 
 from opmark.compat.micro_perf.command import main
-from opmark.compat.micro_perf.ranks import fitting, widest
-from opmark.compat.micro_perf.tasks import Item, chosen, offered
+from opmark.compat.micro_perf.ranks import fit_ranks, most_ranks
+from opmark.compat.micro_perf.tasks import Item, choose_tasks, read_offer
 
 Write = Callable[[str, Any], Path]
 
@@ -35,7 +35,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 
 def items(write: Write, data: dict[str, Any]) -> list[Item]:
-    return chosen(offered(write("mine.json", data), None, v1=False), "all").items
+    return choose_tasks(read_offer(write("mine.json", data), None, v1=False), "all").items
 
 
 def ranks(found: list[Item]) -> list[Any]:
@@ -49,23 +49,23 @@ def all_reduce(*worlds: int) -> dict[str, Any]:
 def test_a_list_of_devices_is_as_many_ranks(write: Write) -> None:
     asked = items(write, {**all_reduce(2, 4, 8), **EXP})
     assert ranks(asked) == [2, 4, 8, None]
-    kept, said = fitting(asked, "0,1,2,3", "cuda", v1=False)
+    kept, said = fit_ranks(asked, "0,1,2,3", "cuda", v1=False)
     assert ranks(kept) == [2, 4, None]
     assert said == ["all_reduce: left out with 8 ranks: --device names 4"]
-    assert (widest(asked), widest(kept)) == (8, 4)
+    assert (most_ranks(asked), most_ranks(kept)) == (8, 4)
 
 
 def test_all_devices_are_counted_by_those_who_see_them(write: Write) -> None:
     asked = items(write, all_reduce(2, 64))
-    assert fitting(asked, None, "cuda", v1=False) == (asked, [])
-    assert fitting(asked, "all", "cuda", v1=False) == (asked, [])
+    assert fit_ranks(asked, None, "cuda", v1=False) == (asked, [])
+    assert fit_ranks(asked, "all", "cuda", v1=False) == (asked, [])
 
 
 def test_a_processor_has_a_rank_a_core_unless_more_are_listed(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
     asked = items(write, all_reduce(2, 3, 4))
-    assert ranks(fitting(asked, None, "cpu", v1=False).items) == [2, 3]
-    assert ranks(fitting(asked, "0,1,2,3", "cpu", v1=False).items) == [2, 3, 4]
+    assert ranks(fit_ranks(asked, None, "cpu", v1=False).items) == [2, 3]
+    assert ranks(fit_ranks(asked, "0,1,2,3", "cpu", v1=False).items) == [2, 3, 4]
 
 
 def test_axes_of_a_workload_of_ours_are_cut(write: Write, tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ cases:
   - {op: all_reduce, params: {size: [8, 16], ranks: [2, 4, 8]}}
   - {op: p2p, params: {size: 8, ranks.src.dst: [[2, 0, 1], [4, 2, 3]]}}
 """)
-    asked = chosen(offered(path, None, v1=True), "all").items
-    kept, said = fitting(asked, "0,1,2", "cuda", v1=True)
+    asked = choose_tasks(read_offer(path, None, v1=True), "all").items
+    kept, said = fit_ranks(asked, "0,1,2", "cuda", v1=True)
     assert [(item.entry.params, item.cases) for item in kept] == [
         ({"size": [8, 16], "ranks": [2]}, 2), ({"size": 8, "ranks.src.dst": [[2, 0, 1]]}, 1)
     ]  # fmt: skip
@@ -89,7 +89,7 @@ def test_a_processor_has_no_device_to_copy_to(write: Write, capfd: pytest.Captur
     path = write("mine.json", {"host2device": [BUFFER], **EXP})
     assert main(["--workload", str(path), "--backend", "numpy-cpu"]) == 0
     said = capfd.readouterr()
-    assert "host2device: left out, there is no device" in said.err
+    assert "host2device: left out, because there is no device" in said.err
     assert len(said.out.splitlines()) == 1
 
 

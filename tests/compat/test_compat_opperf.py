@@ -1,4 +1,4 @@
-"""DL Operator Benchmarks and opperf in Python: their calls, their results, through the null backend's known times."""
+"""DL Operator Benchmarks and opperf in Python: functions and results, with the known times of the null backend."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from opmark.compat import opperf
 from opmark.compat.opperf import custom_operations, nd
 from opmark.compat.opperf.benchmark_executor import run_all_mxnet_operator_benchmarks
 from opmark.compat.opperf.classes import FUNCTIONS, members, run_all
-from opmark.compat.opperf.context import backend_of, device_of, visible
+from opmark.compat.opperf.context import backend_of, device_of, select_context
 from opmark.compat.opperf.gluon import loss, nn, rnn
 from opmark.compat.opperf.performance import CATEGORY_FUNCTIONS
 from opmark.errors import OpmarkError, UserError
 from opmark.importers.opperf.classes import CLASSES
 from opmark.importers.opperf.names import CATEGORIES
 
-WORTHLESS = "the number is the scheduler's, do not use it"
+WORTHLESS = "do not use numbers of a preempted call"
 NULL: dict[str, Any] = {"framework": "null", "db": ":memory:"}
-# The null backend takes 1 µs and a second for 100 GB; forward and backward in one step three times as long.
+# The null backend takes 1 µs plus 1 s per 100 GB, and three times as long for forward and backward in one step.
 ADD = 3 * (1e-6 + 2 * 1024 * 1024 * 4 / 1e11)
 
 
@@ -91,9 +91,9 @@ def test_numbers_to_be_doubted_are_named_once(
     assert out == "MX_Add_Forward_Backward_Time - 0.002000 seconds\n" * 2
     (line,) = err.splitlines()
     assert line.startswith(
-        "MX_Add_Forward_Backward_Time is to be doubted: preempted; the number is the scheduler's, do not use it"
+        "MX_Add_Forward_Backward_Time is to be doubted: preempted; do not use numbers of a preempted call"
     )
-    assert re.search(r"; `opmark show [\d-]+\w+` says more$", line)
+    assert re.search(r"; `opmark show [\d-]+\w+` shows details$", line)
     assert add.cautions == (PREEMPTED,)
 
 
@@ -110,7 +110,7 @@ def test_numbers_of_a_kind_to_be_doubted_are_named_each_once(
     assert "opmark show" not in capsys.readouterr().err  # nothing is stored
 
 
-def test_without_doubts_nothing_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_doubts_nothing_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     without_workers(monkeypatch)
     nd.run_all_arithmetic_operations_benchmarks(**NULL)
     opperf.run_performance_test("add", {"lhs": (2,), "rhs": (2,)}, **NULL)
@@ -125,7 +125,7 @@ def test_opperfs_own_calls_name_doubts_by_operator(
     opperf.run_performance_test("add", shapes, framework="null")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(
-        "add: 2 of 2 results to be doubted: preempted; the number is the scheduler's, do not use it; `opmark show"
+        "add: 2 of 2 results to be doubted: preempted; do not use numbers of a preempted call; `opmark show"
     )
     found = opperf.run_pooling_operators_benchmarks(framework="null")
     said = capsys.readouterr().err.splitlines()
@@ -166,7 +166,7 @@ def test_all_of_a_category_in_the_order_of_the_readme(
         nd.run_all_arithmetic_operations_benchmarks(inputs={"dtpye": 1}, **NULL)
 
 
-def test_every_class_and_every_function_is_where_it_was() -> None:
+def test_every_class_and_every_function_is_in_its_module() -> None:
     modules = {"nd": nd, "gluon.nn": nn, "gluon.rnn": rnn, "gluon.loss": loss}
     for name, module in modules.items():
         for found in members(name):
@@ -186,7 +186,7 @@ def test_modules_list_their_names() -> None:
         assert all(callable(getattr(module, name)) for name in dir(module))
 
 
-def test_star_import_has_them_all() -> None:
+def test_star_import_has_all_names() -> None:
     scope: dict[str, Any] = {}
     exec("from opmark.compat.opperf.gluon.nn import *", scope)
     assert scope["Conv2D"] is nn.Conv2D
@@ -211,12 +211,12 @@ def test_classes_of_each_module(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert key.endswith("_Forward_Time" if forward_only else "_Forward_Backward_Time")
 
 
-def test_what_cannot_be_measured_says_why() -> None:
+def test_an_operator_that_cannot_be_measured_says_why() -> None:
     with pytest.raises(OpmarkError, match="float16"):
         nd.Exp(inputs={"dtype": "int8"}, **NULL).run_benchmark()
 
 
-def test_results_are_kept_unless_told_otherwise(isolated: Path) -> None:
+def test_results_are_stored_by_default(isolated: Path) -> None:
     nd.Negative(inputs={"data": (8, 8)}, framework="null", warmup=0, runs=2).run_benchmark()
     (record,) = api.show().records
     assert (record.task.case.op, record.task.settings.sampling.samples) == ("negative", 2)
@@ -291,7 +291,7 @@ def test_one_dictionary_of_inputs_is_a_list_of_one(monkeypatch: pytest.MonkeyPat
         ("linalg_potrf", {"A": [[1, 0], [0, 1]]}),
     ],
 )
-def test_the_usual_element_type_is_for_those_that_have_it(
+def test_the_default_element_type_is_for_operators_that_have_it(
     name: str, inputs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_workers(monkeypatch)
@@ -323,7 +323,7 @@ def test_contexts(ctx: Any, device: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("ctx", ["tpu", "gpu(x)", "", None, 3])
-def test_contexts_that_are_none(ctx: Any) -> None:
+def test_invalid_contexts_are_refused(ctx: Any) -> None:
     with pytest.raises(UserError, match="ctx: expected cpu, gpu"):
         device_of(ctx)
 
@@ -332,13 +332,13 @@ def test_a_worker_sees_the_gpu_that_is_named(monkeypatch: pytest.MonkeyPatch) ->
     import os
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6,7")
-    with visible("gpu(2)"):
+    with select_context("gpu(2)"):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "7"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "5,6,7"
-    with pytest.raises(UserError, match="only 3 can be seen"), visible("gpu(3)"):
+    with pytest.raises(UserError, match="only 3 can be seen"), select_context("gpu(3)"):
         pass
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    with visible("gpu(1)"):
+    with select_context("gpu(1)"):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
 

@@ -15,7 +15,7 @@ from opmark import api
 from opmark.cli.app import app
 from opmark.compat.opperf import command, large
 from opmark.compat.opperf.command import main
-from opmark.compat.opperf.suite import Wanted, part_of_suite, without_benchmark
+from opmark.compat.opperf.suite import Wanted, operators_without_benchmark, part_of_suite
 from opmark.errors import UnknownName, UserError
 from opmark.exporters.opperf_rows import names_of
 from opmark.importers.opperf.names import CATEGORIES
@@ -31,14 +31,14 @@ def test_a_category_in_the_native_form(tmp_path: Path, capsys: pytest.CaptureFix
     assert set(found) == {"dot", "batch_dot", "khatri_rao"}
     assert {"inputs", "avg_time_forward_dot", "avg_time_backward_dot"} <= set(found["dot"][0])
     out, err = capsys.readouterr()
-    assert out == ""  # what is not covered is no news where only a part was asked for
+    assert out == ""  # operators without a benchmark are listed for the whole suite only
     assert "stored as run" in err
     assert "to be doubted" not in err
     assert f"to {file}" in err
     assert len(api.show().records) == 20
 
 
-def test_a_run_of_everything_lists_what_is_not_covered(
+def test_a_run_of_everything_lists_operators_without_benchmark(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     without_workers(monkeypatch, PREEMPTED)
@@ -47,13 +47,13 @@ def test_a_run_of_everything_lists_what_is_not_covered(
     out, err = capsys.readouterr()
     title, listed = out.splitlines()
     assert title == "Operators not covered by benchmarks:"
-    assert ast.literal_eval(listed) == without_benchmark()
+    assert ast.literal_eval(listed) == operators_without_benchmark()
     found = json.loads(file.read_text())
     assert set(found) >= {name for names in CATEGORIES.values() for name in names}
     count = sum(map(len, found.values()))
     assert f"wrote {count} results of {len(found)} operators" in err
-    assert re.search(rf"{count} results to be doubted: preempted; .*; `opmark show \S+` says more\n", err)
-    assert re.search(r"\d+ cases measured, some of which have several names in opperf", err)
+    assert re.search(rf"{count} results to be doubted: preempted; .*; `opmark show \S+` shows details\n", err)
+    assert re.search(r"\d+ cases measured; some have several names in opperf", err)
 
 
 def test_threads_go_to_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_threads_go_to_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         (["--op", "iadd"], {"iadd"}),
     ],
 )
-def test_names_of_opperf_are_that_one_and_ours_are_all_of_an_operator(
+def test_names_of_opperf_select_one_and_names_of_opmark_all(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str], names: set[str]
 ) -> None:
     without_workers(monkeypatch)
@@ -84,7 +84,7 @@ def test_names_of_opperf_are_that_one_and_ours_are_all_of_an_operator(
     assert set(json.loads((tmp_path / "out.json").read_text())) == names
 
 
-def test_what_is_refused_stands_under_the_names_that_were_asked_for() -> None:
+def test_refused_operators_are_listed_under_the_selected_names() -> None:
     part = part_of_suite(Wanted(dtype="bool", ops=["elemwise_add"]))
     assert {line.name for line in part.refused} == {"elemwise_add"}
 
@@ -124,13 +124,13 @@ def test_another_element_type_and_what_has_none(
     assert "exp" in capsys.readouterr().err
 
 
-def test_a_file_is_never_written_over(tmp_path: Path) -> None:
+def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "out.json"
     file.write_text("mine")
     with pytest.raises(UserError, match="exists already"):
         main(["-o", str(file), *QUICK])
     assert file.read_text() == "mine"
-    with pytest.raises(UserError, match="is no folder"):
+    with pytest.raises(UserError, match="is not a folder"):
         main(["-o", str(tmp_path / "no" / "out.json"), *QUICK])
 
 
@@ -206,8 +206,8 @@ def test_the_suite_by_categories_and_names() -> None:
     assert {entry.op for entry in part.entries} == {"conv1d", "conv2d"}
     with pytest.raises(UnknownName):
         part_of_suite(Wanted(categories=["none"]))
-    assert "exp" not in without_benchmark()
-    assert "Custom" in without_benchmark()
+    assert "exp" not in operators_without_benchmark()
+    assert "Custom" in operators_without_benchmark()
     assert command._split(["a,b", "c"]) == ["a", "b", "c"]
 
 

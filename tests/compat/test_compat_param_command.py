@@ -1,4 +1,4 @@
-"""`opmark param`: its result file, its exit code, what it prints."""
+"""`opmark param`: its result file, its exit code, its output."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from param_runs import ADD, GENERATOR, IDS, THREE, Command, Ran, lines_of, numbe
 
 import opmark
 from opmark.compat.param.command import main
-from opmark.compat.param.execute import InOrder, read
+from opmark.compat.param.execute import read
 from opmark.compat.param.options import Options
+from opmark.compat.param.ordering import RecordsInOrder
 from opmark.compat.param.result import CaseResult
 from opmark.compat.param.talk import Talk
 from opmark.errors import UserError
-from opmark.exporters.param_header import USUAL
+from opmark.exporters.param_header import DEFAULT_OPTIONS
 from opmark.runner.plan import Plan
 from opmark.schema import Record, Run, Task
 
@@ -35,7 +36,7 @@ LITERAL = """{"op_name": "torch.add", "id": "0|0|0", "metric": {"forward": {"war
 
 
 def shape(value: Any) -> Any:
-    """The structure of JSON: keys in their order, types in place of numbers."""
+    """Return the structure of JSON: keys in their order, types in place of numbers."""
     if isinstance(value, dict):
         return {key: shape(item) for key, item in value.items()}
     return [shape(item) for item in value] if isinstance(value, list) else type(value).__name__.replace("int", "float")
@@ -50,7 +51,7 @@ def test_a_line_is_one_of_param_with_opmark_behind_it(command: Command) -> None:
     assert line["config"] == expected["config"]
     assert (line["op_name"], line["id"]) == (expected["op_name"], expected["id"])
     assert line["opmark"]["source"] == "config.json#torch.add|0|0|0"
-    assert line["opmark"]["forward"]["cautions"] == ["1 sample: its spread is unknown; -i 50 would tell"]
+    assert line["opmark"]["forward"]["cautions"] == ["1 sample, so that the spread is unknown; use -i 50"]
 
 
 def test_header_cases_end(command: Command) -> None:
@@ -61,7 +62,7 @@ def test_header_cases_end(command: Command) -> None:
     assert ran.ids == IDS
     assert re.fullmatch(r"out_\d+_\d+\.json", ran.file.name)
     options = ran.header["run_options"]
-    assert set(options) == set(USUAL)
+    assert set(options) == set(DEFAULT_OPTIONS)
     assert (options["warmup"], options["iteration"], options["time_unit"]) == (2, 3, "millisecond")
     assert options["pass_type"] == "ExecutionPass.FORWARD"
     assert options["op_exec_mode"] == "OpExecutionMode.DISCRETE"
@@ -72,7 +73,7 @@ def test_header_cases_end(command: Command) -> None:
 
 
 def test_times_are_milliseconds_and_as_many_as_asked(command: Command) -> None:
-    """The null backend needs a microsecond and 10 ps a byte, with a jitter of half a percent, upwards."""
+    """The null backend needs 1 µs plus 10 ps per byte, and up to half a percent more."""
     (line,) = command(ADD, "-w", "2", "-i", "3").cases
     forward = line["metric"]["forward"]
     exact = 1e3 * (1e-6 + 2 * 256 * 256 * 4 / 1e11)
@@ -115,7 +116,7 @@ AS_IT_STANDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("options", [NOTHING, (*NOTHING, "-b"), ()])
-def test_the_config_of_a_line_is_what_the_file_says(command: Command, options: tuple[str, ...]) -> None:
+def test_the_config_of_a_line_is_that_of_the_file(command: Command, options: tuple[str, ...]) -> None:
     lines = command(AS_IT_STANDS, *options).cases
     adds = AS_IT_STANDS["torch.add"]["config"][0]["input"]
     expected = [{"build": [], "input": given} for given in adds]
@@ -159,7 +160,7 @@ def test_a_folder_of_configs_names_the_file_of_each_line(
     lines = [line for line in lines_of(tmp_path / "out.json") if "op_name" in line]
     assert [line["opmark"]["source"] for line in lines] == sources[1:3]
     assert lines[0]["config"]["input"]["args"][1] == number(1)
-    with pytest.raises(UserError, match=r"stands in 2 files: more/two\.json, one\.json"):
+    with pytest.raises(UserError, match=r"2 files have the id .*: more/two\.json, one\.json"):
         main([*run, "-r", IDS[0]])
 
 
@@ -213,7 +214,7 @@ def test_dry_run_prints_ids_and_arguments(command: Command, capsys: pytest.Captu
     assert not list(command.folder.glob("out*"))
 
 
-def test_a_part_that_is_not_understood_is_a_line_and_the_rest_runs(
+def test_a_problem_of_the_config_is_a_line_and_the_rest_runs(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = {**ADD, "torch.nothing_like_that_at_all": {"config": "?"}}
@@ -273,7 +274,7 @@ def test_a_cold_cache_and_a_captured_graph_on_a_device(command: Command) -> None
     assert (graph["opmark"]["forward"]["quantity"], graph["opmark"]["forward"]["timer"]) == ("device_span", "graph")
 
 
-def test_an_interruption_leaves_what_was_done(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_leaves_the_finished_cases(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     on_disk: list[str] = []
 
     def interrupted(self: Talk, found: CaseResult) -> None:
@@ -292,22 +293,22 @@ def test_an_interruption_leaves_what_was_done(command: Command, monkeypatch: pyt
 def test_the_first_implementation_stands_for_an_operator(command: Command) -> None:
     options = Options(backward=True)
     (spot,) = read(command.config(ADD), options).spots
-    told: list[CaseResult] = []
-    in_order = InOrder([spot], told.append)
+    reported: list[tuple[Record, ...]] = []
+    in_order = RecordsInOrder([spot], lambda _, records: reported.append(records))
     settings = opmark.plan("add", params={"shape": [4]}, backend="null", processes=1).tasks[0].settings
     tasks = [Task(case, "torch-cpu", way, settings) for case in spot.cases for way in ("merged", "loop")]
     in_order.start(Run("r", "", "", 4), Plan(tuple(tasks), (Record(tasks[0], "skipped"),)), [])
-    assert told == []
+    assert reported == []
     for task in tasks:
         in_order.add(Record(task, "ok"))
-    (result,) = told
-    assert [record.task.implementation for record in result.records] == ["merged", "merged"]
-    assert [record.status for record in result.records] == ["ok", "ok"]
+    (records,) = reported
+    assert [record.task.implementation for record in records] == ["merged", "merged"]
+    assert [record.status for record in records] == ["ok", "ok"]
 
 
 @pytest.fixture(scope="module")
 def on_torch(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """One run for several questions: torch takes its time to start."""
+    """One run for several tests, because torch starts slowly."""
     pytest.importorskip("torch")
     folder = tmp_path_factory.mktemp("torch")
     config = {
@@ -366,7 +367,7 @@ def test_whole_numbers_run_forward_and_have_no_backward(on_torch: Ran) -> None:
 @pytest.mark.parametrize(
     ("place", "reason"), [("torch.add|0|0|4", "no tensor has `requires_grad`"), ("torch.add_|0|0|0", "works in place")]
 )
-def test_what_has_no_backward_pass_runs_forward(on_torch: Ran, place: str, reason: str) -> None:
+def test_a_case_without_backward_pass_runs_forward(on_torch: Ran, place: str, reason: str) -> None:
     line = by_id(on_torch, place)
     assert "error" not in line
     assert len(line["metric"]["forward"]["measure.time"]) == 2
@@ -375,14 +376,14 @@ def test_what_has_no_backward_pass_runs_forward(on_torch: Ran, place: str, reaso
     assert reason in line["opmark"]["backward"]["reason"]
 
 
-def test_the_gradients_that_are_asked_for_are_those_of_the_line(on_torch: Ran) -> None:
+def test_a_line_has_the_requested_gradients(on_torch: Ran) -> None:
     both, one = (by_id(on_torch, f"torch.add|0|0|{i}") for i in (0, 3))
     assert both["metric"]["forward"] == one["metric"]["forward"]
     assert both["opmark"]["backward"]["case"] != one["opmark"]["backward"]["case"]
 
 
 def test_an_exported_run_has_the_times_of_the_file(on_torch: Ran) -> None:
-    """Cases that differ in their gradients alone share a forward pass, and no backward pass."""
+    """Cases that differ only in their gradients share the forward pass, but not the backward pass."""
     ((_, text),) = opmark.api.export(format="param", db=on_torch.file.parent / "x.db").items()
     lines = [json.loads(line) for line in text.splitlines()]
     exported = {f"{line['op_name']}|{line['id']}": line for line in lines if "op_name" in line}
@@ -394,7 +395,7 @@ def test_an_exported_run_has_the_times_of_the_file(on_torch: Ran) -> None:
         assert there["opmark"]["source"] == line["opmark"]["source"]
 
 
-def test_what_was_measured_is_told_though_another_phase_failed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_measured_phase_is_printed_though_another_failed(capsys: pytest.CaptureFixture[str]) -> None:
     Talk("info").result(_Half())  # type: ignore[arg-type]
     assert capsys.readouterr().err == "torch.f|0|0|0 forward 2.00 ms: backward error: no such thing\n"
 

@@ -1,4 +1,4 @@
-"""`opmark param comms` as a command: what it asks opmark for, what it prints, how it ends."""
+"""`opmark param comms` as a command: its request, its output, its exit code."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def without_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def measured(case: Case) -> Record:
+def make_record(case: Case) -> Record:
     return record(case, [[float(i) for i in range(1, 6)]] * int(case.params["ranks"]))
 
 
 def broken(case: Case) -> Record:
-    return record(case, [[1.0]], "error", "it broke") if case.params.get("size") == 16 else measured(case)
+    return record(case, [[1.0]], "error", "it broke") if case.params.get("size") == 16 else make_record(case)
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, **more: Any) -> FakeRun:
-    made = FakeRun(**({"of": measured} | more))
+    made = FakeRun(**({"of": make_record} | more))
     monkeypatch.setattr(api, "run", made)
     return made
 
@@ -64,7 +64,7 @@ def test_opmark_is_asked_for_one_sample_an_iteration(monkeypatch: pytest.MonkeyP
     assert {case.params["ranks"] for case in run.cases} == {2}
 
 
-def test_results_are_checked_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_checked_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     run = fake(monkeypatch)
     for options, verify in ((["--c", "0"], True), (["--c", "1"], True), (["--no-verify"], False)):
         command(*options)
@@ -95,10 +95,10 @@ def test_rows_stand_in_their_order_whenever_they_come(
     assert sizes == ["8", "16", "32", "64"]
 
 
-def test_what_is_the_same_case_has_a_row_of_each_name(
+def test_a_case_with_several_names_has_a_row_for_each(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Parts that may differ and do not are those of the plain collective."""
+    """A collective with equal parts is the same case as the plain collective."""
     run = fake(monkeypatch)
     assert command("--collective", "all_gather,all_gather_v", "--ss", "64") == 0
     assert len(run.cases) == 1
@@ -106,7 +106,7 @@ def test_what_is_the_same_case_has_a_row_of_each_name(
     assert found == ["COMMS-RES-all_gather-float32", "COMMS-RES-all_gather_v-float32"]
 
 
-def test_a_size_that_failed_is_told_and_the_others_go_on(
+def test_a_failed_size_is_reported_and_the_others_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     fake(monkeypatch, of=broken)
@@ -119,54 +119,54 @@ def test_a_size_that_failed_is_told_and_the_others_go_on(
     assert rows[0]["run"] == "20260101-000000-abcd"
 
 
-def test_what_cannot_run_here_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_skipped_size_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     fake(monkeypatch, skipped=["broadcast"])
     assert command("--collective", "all_reduce,broadcast", "--ss", "8") == 1
     assert capsys.readouterr().err == "COMMS-RES-broadcast-float32 8: skipped: not here\n"
 
 
-def test_how_a_pair_failed_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_failure_of_a_pair_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     fake(monkeypatch, of=broken)
     assert command("--pt2pt", "one2one", "--ss", "16") == 1
     assert capsys.readouterr().err == "COMMS-RES-pt2pt-float32 16: one_way error: it broke\n"
 
 
-def test_log_says_how_much_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_filters_messages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     fake(monkeypatch, of=broken)
     for level, count in (("INFO", 3), ("WARNING", 2), ("ERROR", 1), ("CRITICAL", 0)):
         assert command("--eager-init", "--log", level) == 1
         assert len(capsys.readouterr().err.splitlines()) == count
 
 
-def test_what_is_done_in_another_way_is_said(
+def test_differences_from_param_are_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake(monkeypatch)
     main(["--device", "cpu"])
-    assert "no launcher and no --ranks: 2 ranks are started here" in capsys.readouterr().err
+    assert "without a launcher and --ranks, 2 ranks are started on this machine" in capsys.readouterr().err
     command("--master-ip", "10.0.0.1", "--master-port", "29500")
     assert len(capsys.readouterr().err.splitlines()) == 2
     main(["--device", "cpu", "--ranks", "4", "--multi-comms", "2"])
-    assert "groups of 2 neighbouring ranks" in capsys.readouterr().err
+    assert "a group has 2 neighbouring ranks" in capsys.readouterr().err
     command("--collective", "incast,all_reduce", "--z", "0")
-    assert capsys.readouterr().err == "--z 0: waited for at once all the same: incast\n"
+    assert capsys.readouterr().err == "--z 0 has no effect on incast, which always block\n"
 
 
-def test_a_launcher_says_how_many_and_where(
+def test_a_launcher_sets_the_number_of_ranks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     met: list[str | None] = []
 
     def remembered(case: Case) -> Record:
         met.append(os.environ.get("MASTER_ADDR"))
-        return measured(case)
+        return make_record(case)
 
     run = fake(monkeypatch, of=remembered)
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("MASTER_ADDR", "elsewhere")
     monkeypatch.setenv("RANK", "0")
     assert command("--ss", "8", "--master-ip", "10.0.0.1") == 0
-    assert capsys.readouterr().err == "--ranks 2: RANK and WORLD_SIZE started 4, and these take part\n"
+    assert capsys.readouterr().err == "--ranks 2 is ignored: RANK and WORLD_SIZE started 4 ranks\n"
     assert {case.params["ranks"] for case in run.cases} == {4}
     assert set(met) == {"10.0.0.1"}
     assert os.environ["MASTER_ADDR"] == "elsewhere"
@@ -185,11 +185,11 @@ def test_other_ranks_say_nothing_and_end_as_rank_0_does(
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_init_only_lets_ranks_meet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_only_connects_the_ranks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run = fake(monkeypatch)
     assert command("--init-only") == 0
     assert [case.op for case in run.cases] == ["barrier"]
-    assert capsys.readouterr().out == "2 ranks met through gloo\n"
+    assert capsys.readouterr().out == "2 ranks are connected through gloo\n"
     fake(monkeypatch, of=lambda case: record(case, [[1.0]], "timeout", "nobody came"))
     assert command("--init-only") == 1
     assert capsys.readouterr().out == "--init-only: timeout: nobody came\n"
@@ -226,7 +226,7 @@ def test_it_is_a_command_of_opmark_param(monkeypatch: pytest.MonkeyPatch, capsys
 
 @pytest.mark.slow
 def test_end_to_end_with_two_ranks_of_gloo(tmp_path: Path) -> None:
-    """Every collective and a pair, by real processes."""
+    """Every collective and a pair run in real processes."""
     for options, count in ((["--collective", ",".join(COLLECTIVES), "--z", "1"], 17), (["--pt2pt", "one2one"], 1)):
         path = tmp_path / "rows.jsonl"
         ended = subprocess.run(
@@ -249,8 +249,8 @@ def test_end_to_end_with_two_ranks_of_gloo(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_end_to_end_of_what_a_launcher_started(tmp_path: Path) -> None:
-    """Two processes with the variables of one: rank 0 has the table, the file and the store."""
+def test_end_to_end_under_a_launcher(tmp_path: Path) -> None:
+    """Two processes have a launcher's variables; rank 0 has the table, the file and the store."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -1,11 +1,11 @@
-"""Every collective of PARAM's as an operator of opmark, and the rows that a command line asks for."""
+"""Every collective of PARAM as an operator of opmark, and the rows of a command line."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from param_comms_runs import COLLECTIVES, asked, rows
+from param_comms_runs import COLLECTIVES, request_of, rows
 
 from opmark.compat.param_comms import collectives
 from opmark.errors import UserError
@@ -56,7 +56,7 @@ def test_parts_that_may_differ_do_where_it_is_asked_for(name: str) -> None:
     assert row.cases[0].params["imbalance"] == 0.5
 
 
-def test_an_imbalance_is_for_those_alone_that_have_it() -> None:
+def test_an_imbalance_is_only_for_collectives_that_have_it() -> None:
     even, uneven = rows("--collective", "all_gather,all_gather_v", "--ss", "64K", "--imbalance", "0.5")
     assert [row.cases[0].params["imbalance"] for row in (even, uneven)] == [0.0, 0.5]
 
@@ -69,7 +69,7 @@ def test_blocking_or_begun_and_waited_for(name: str) -> None:
 
 
 def test_every_sender_of_an_incast_has_the_size() -> None:
-    """PARAM's size is of one message; the operator's is of what the root takes in."""
+    """PARAM's size is that of one message; the operator's is what the root receives."""
     (row,) = rows("--collective", "incast", "--ss", "64", ranks=4)
     assert (row.size, row.elements, row.cases[0].params["size"]) == (64, 16, 192)
     (row,) = rows("--collective", "multicast", "--ss", "64", ranks=4)
@@ -77,8 +77,8 @@ def test_every_sender_of_an_incast_has_the_size() -> None:
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
-def test_the_operator_moves_what_the_row_says(name: str) -> None:
-    """Rounding is the same on both sides: 1000 bytes are no multiple of 3 ranks times 8 bytes."""
+def test_the_operator_moves_the_bytes_of_the_row(name: str) -> None:
+    """Both round in the same way: 1000 bytes are not a multiple of 3 ranks times 8 bytes."""
     (row,) = rows("--collective", name, "--ss", "1000", "--data-types", "float64", ranks=3)
     case = row.cases[0]
     traffic = find_operator(case.op).cost(case.params).traffic
@@ -87,7 +87,7 @@ def test_the_operator_moves_what_the_row_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
-def test_elements_are_those_of_a_rank(name: str) -> None:
+def test_elements_are_counted_per_rank(name: str) -> None:
     (row,) = rows("--collective", name, "--ss", "4096", ranks=4)
     assert row.elements == (256 if collectives.COLLECTIVES[name].shared else 1024)
 
@@ -109,7 +109,7 @@ def test_element_types_then_collectives_then_sizes() -> None:
 
 
 def test_a_pair_is_measured_in_four_ways() -> None:
-    """One message for its latency, a window of them for the bandwidth."""
+    """Latency is that of one message, bandwidth that of a window of messages."""
     (row,) = rows("--pt2pt", "one2one", "--ss", "64", "--src-ranks", "2", "--dst-ranks", "0", "--window", "9", ranks=3)
     told = [[case.params[name] for name in ("pattern", "window", "asynchronous")] for case in row.cases]
     assert told == [["one_way", 1, False], ["ping_pong", 1, False], ["one_way", 9, True], ["both_ways", 9, True]]
@@ -129,7 +129,7 @@ def test_incast_needs_somebody_else() -> None:
         rows("--collective", "incast", ranks=1)
 
 
-def test_who_takes_part_is_the_group() -> None:
-    assert asked("--multi-comms", "2", ranks=4).taking_part == 2
+def test_the_group_size_is_that_of_one_communicator() -> None:
+    assert request_of("--multi-comms", "2", ranks=4).group_size == 2
     (row,) = rows("--collective", "all_gather", "--ss", "64", "--multi-comms", "2", ranks=4)
     assert row.elements == 8

@@ -1,9 +1,9 @@
-"""Which sizes a command line of comms.py stands for, and what of them is moved."""
+"""The sizes of a command line of comms.py, and the bytes that are moved."""
 
 from __future__ import annotations
 
 import pytest
-from param_comms_runs import asked, rows
+from param_comms_runs import request_of, rows
 
 from opmark.compat.param_comms.sizes import elements_of, series, size_of, split_size, whole_sizes
 from opmark.errors import UserError
@@ -16,41 +16,41 @@ def test_a_size_is_in_powers_of_1024(text: str, size: int) -> None:
     assert size_of(text, "--b") == size
 
 
-def test_what_is_no_size_is_named_with_its_option() -> None:
+def test_an_invalid_size_is_named_with_its_option() -> None:
     with pytest.raises(UserError, match="--e: expected bytes, got `64X`"):
-        asked("--e", "64X")
+        request_of("--e", "64X")
 
 
-def test_usual_sizes_are_those_of_param() -> None:
-    assert asked().sizes == (8, 16, 32, 64)
+def test_default_sizes_are_those_of_param() -> None:
+    assert request_of().sizes == (8, 16, 32, 64)
 
 
 def test_a_factor_multiplies() -> None:
-    assert asked("--b", "8", "--e", "1K", "--f", "4").sizes == (8, 32, 128, 512)
+    assert request_of("--b", "8", "--e", "1K", "--f", "4").sizes == (8, 32, 128, 512)
 
 
 def test_step_bytes_are_added_whatever_the_factor_is() -> None:
-    assert asked("--b", "8", "--e", "24", "--sb", "8", "--f", "1").sizes == (8, 16, 24)
+    assert request_of("--b", "8", "--e", "24", "--sb", "8", "--f", "1").sizes == (8, 16, 24)
 
 
 def test_long_names_mean_the_same() -> None:
-    assert asked("--begin-size", "16", "--end-size", "64", "--step-factor", "4").sizes == (16, 64)
-    assert asked("--begin-size", "16", "--end-size", "48", "--step-bytes", "16").sizes == (16, 32, 48)
+    assert request_of("--begin-size", "16", "--end-size", "64", "--step-factor", "4").sizes == (16, 64)
+    assert request_of("--begin-size", "16", "--end-size", "48", "--step-bytes", "16").sizes == (16, 32, 48)
 
 
 def test_a_list_of_sizes_stands_as_it_is() -> None:
-    assert asked("--ss", "1024,64,4K", "--b", "8").sizes == (1024, 64, 4096)
-    assert asked("--sizes", "100").sizes == (100,)
+    assert request_of("--ss", "1024,64,4K", "--b", "8").sizes == (1024, 64, 4096)
+    assert request_of("--sizes", "100").sizes == (100,)
 
 
 def test_a_beginning_of_0_is_1_byte_as_in_param() -> None:
-    assert asked("--b", "0", "--e", "2").sizes == (1, 2)
+    assert request_of("--b", "0", "--e", "2").sizes == (1, 2)
 
 
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        (["--b", "64", "--e", "8"], "no size between"),
+        (["--b", "64", "--e", "8"], "there are no sizes"),
         (["--f", "1"], "--f: expected a factor of at least 2, got 1"),
         (["--sb", "-4"], "--sb: expected bytes of at least 0"),
         (["--e", "1G", "--sb", "4"], "more than 1000 sizes"),
@@ -60,7 +60,7 @@ def test_a_beginning_of_0_is_1_byte_as_in_param() -> None:
 )
 def test_sizes_that_lead_nowhere_are_refused(given: list[str], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint) as error:
-        asked(*given)
+        request_of(*given)
     assert error.value.hint
 
 
@@ -79,8 +79,8 @@ def test_sizes_that_come_to_the_same_are_measured_once() -> None:
     assert whole_sizes([4, 8, 16, 20, 32], 4, 4) == [16, 32]
 
 
-def test_what_ranks_share_is_the_same_for_each() -> None:
-    """3 ranks, 4 bytes an element: 4096 bytes are 341 elements for each."""
+def test_every_rank_has_an_equal_part() -> None:
+    """4096 bytes for 3 ranks with 4 bytes per element are 341 elements for each."""
     (row,) = rows("--collective", "all_gather", "--ss", "4096", ranks=3)
     assert (row.size, row.elements) == (4092, 341)
     (row,) = rows("--collective", "all_reduce", "--ss", "4097", ranks=3)
@@ -105,9 +105,9 @@ def test_splits_are_of_the_ranks_of_a_group() -> None:
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        (["--collective", "all_to_allv", "--i", "16,8"], "different lengths cannot be had"),
+        (["--collective", "all_to_allv", "--i", "16,8"], "expected equal parts of at least 1 element"),
         (["--collective", "all_to_allv", "--i", "16"], "expected 2 numbers, one for each rank of a group, got 1"),
-        (["--collective", "all_to_allv", "--o", "0,0"], "cannot be had"),
+        (["--collective", "all_to_allv", "--o", "0,0"], "expected equal parts"),
         (["--collective", "all_gather_v", "--i", "8,8"], "--i: all_gather_v is not split"),
         (["--collective", "reduce_scatter_v", "--o", "8,8"], "--o: reduce_scatter_v is not split"),
         (["--collective", "all_reduce", "--i", "8,8"], "--i: all_reduce is not split"),

@@ -1,4 +1,4 @@
-"""PARAM's table and the lines of JSON, against what was worked out by hand."""
+"""PARAM's table and the lines of JSON, against figures computed by hand."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from param_comms_runs import asked, record, rows
+from param_comms_runs import record, request_of, rows
 
-from opmark.compat.param_comms.figures import figures, percentile
+from opmark.compat.param_comms.figures import figures
 from opmark.compat.param_comms.json_rows import JsonFile, json_row
 from opmark.compat.param_comms.rows import Row
 from opmark.compat.param_comms.table import header, line
@@ -81,7 +81,7 @@ def test_a_line_can_be_split_however_wide_its_numbers_are() -> None:
 
 
 def test_total_time_is_of_all_collectives_of_an_iteration() -> None:
-    """12 + 20 and 33 + 40: in the middle of 32 and 73."""
+    """The iterations take 12 + 20 and 33 + 40; the median is between 32 and 73."""
     row = all_reduce("--num-coll", "2")
     found = figures(row, record(row.cases[0], [own[:4] for own in FOUR]))
     assert found is not None
@@ -108,7 +108,7 @@ def test_bandwidths_have_the_factors_of_nccl_tests(name: str, factor: float) -> 
     assert found.bus == pytest.approx(found.algorithm * factor)
 
 
-def test_what_failed_has_no_line() -> None:
+def test_a_failed_row_has_no_line() -> None:
     row = all_reduce()
     assert line(row, [record(row.cases[0], FOUR, "timeout", "too long")]) is None
     row, (first, *rest) = pair()
@@ -116,16 +116,10 @@ def test_what_failed_has_no_line() -> None:
     assert line(row, [first, *rest]) is not None
 
 
-def test_percentiles_lie_between_the_nearest_two() -> None:
-    assert percentile([4, 1, 3, 2], 0.5) == 2.5
-    assert percentile([7], 0.95) == 7
-    assert percentile([0, 10], 0.75) == 7.5
-
-
 def test_a_row_of_json_has_every_sample_of_every_rank() -> None:
     options = ("--collective", "all_reduce", "--ss", "1M", "--z", "1", "--tag", "t")
     (row,) = rows(*options, ranks=4)
-    found = json_row(asked(*options, ranks=4), row, [record(row.cases[0], FOUR)], "run")
+    found = json_row(request_of(*options, ranks=4), row, [record(row.cases[0], FOUR)], "run")
     assert json.loads(json.dumps(found)) == found
     assert found["name"] == "COMMS-RES-all_reduce-float32-t"
     assert [found[name] for name in ("collective", "data_type", "tag", "backend", "device")] == [
@@ -145,7 +139,7 @@ def test_a_row_of_json_has_every_sample_of_every_rank() -> None:
 
 def test_a_row_of_a_pair_has_four_parts() -> None:
     row, records = pair()
-    found = json_row(asked("--pt2pt", "one2one"), row, records, "run")
+    found = json_row(request_of("--pt2pt", "one2one"), row, records, "run")
     assert set(found["parts"]) == {"ping", "ping_pong", "one_way", "both_ways"}
     assert found["parts"]["ping"]["samples_us"] == pytest.approx([1, 2, 3, 4, 5])
     assert (found["uni_bw"], found["bi_bw"]) == pytest.approx((2.048, 2.56))
@@ -154,7 +148,7 @@ def test_a_row_of_a_pair_has_four_parts() -> None:
 
 def test_a_row_that_failed_says_why() -> None:
     row = all_reduce()
-    found = json_row(asked(ranks=4), row, [record(row.cases[0], FOUR, "timeout", "too long")], "run")
+    found = json_row(request_of(ranks=4), row, [record(row.cases[0], FOUR, "timeout", "too long")], "run")
     assert (found["status"], found["reason"], found["total_size"]) == ("timeout", "too long", 1 << 20)
     assert "time_us" not in found
     assert "samples_us" not in found
@@ -162,7 +156,7 @@ def test_a_row_that_failed_says_why() -> None:
 
 def test_lines_are_on_disk_as_they_come(tmp_path: Path) -> None:
     path, row = tmp_path / "below" / "rows.jsonl", all_reduce()
-    with JsonFile(path, asked(ranks=4)) as file:
+    with JsonFile(path, request_of(ranks=4)) as file:
         for _ in range(2):
             file.write(row, [record(row.cases[0], FOUR)], "run")
             assert json.loads(path.read_text().splitlines()[-1])["total_size"] == 1 << 20
@@ -170,5 +164,5 @@ def test_lines_are_on_disk_as_they_come(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_the_user_s(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be written"), JsonFile(tmp_path, asked()):
+    with pytest.raises(UserError, match="cannot be written"), JsonFile(tmp_path, request_of()):
         pass

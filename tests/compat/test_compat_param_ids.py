@@ -1,4 +1,4 @@
-"""Where a PARAM run begins again, and where it stops."""
+"""--resume-id and --stop-id of `opmark param`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opmark.compat.param.ids import between
+from opmark.compat.param.ids import select_range
 from opmark.errors import UserError
 from opmark.exporters.param_lines import Place, place_of
 
@@ -14,7 +14,7 @@ PLACES = [Place(op, f"{c}|0|0_{i}") for op in ("torch.add", "aten::mm") for c in
 
 
 def chosen(resume: str | None = None, stop: str | None = None) -> list[str]:
-    return [str(place) for place in PLACES[between(PLACES, resume, stop)]]
+    return [str(place) for place in PLACES[select_range(PLACES, resume, stop)]]
 
 
 def test_without_ids_everything_runs() -> None:
@@ -42,7 +42,7 @@ def test_an_id_that_never_matches_names_the_nearest() -> None:
     assert "torch.add|1|0|0_" in (error.value.hint or "")
 
 
-def test_an_id_that_is_near_to_none_is_not_guessed_at() -> None:
+def test_an_id_unlike_any_other_gets_no_guess() -> None:
     with pytest.raises(UserError) as error:
         chosen("nothing like it")
     assert "did you mean" not in (error.value.hint or "")
@@ -53,14 +53,14 @@ IN_FILES = [Place("torch.add", f"0|0|{i}", file) for file in ("one.json", "sub/t
 
 
 def test_an_id_in_two_files_names_them() -> None:
-    with pytest.raises(UserError, match=r"stands in 2 files: one\.json, sub/two\.json") as error:
-        between(IN_FILES, "torch.add|0|0|1", None)
+    with pytest.raises(UserError, match=r"2 files have the id .*: one\.json, sub/two\.json") as error:
+        select_range(IN_FILES, "torch.add|0|0|1", None)
     assert "'one.json#torch.add|0|0|1'" in (error.value.hint or "")
 
 
 @pytest.mark.parametrize("text", ["sub/two.json#torch.add|0|0|0", "sub/two.json#torch.add:0:0:0"])
 def test_the_file_tells_them_apart(text: str) -> None:
-    assert between(IN_FILES, "one.json#torch.add|0|0|1", text) == slice(1, 2)
+    assert select_range(IN_FILES, "one.json#torch.add|0|0|1", text) == slice(1, 2)
 
 
 def test_a_stop_that_never_matches_is_a_mistake_too() -> None:
@@ -73,7 +73,7 @@ def test_an_id_without_its_operator_must_be_the_only_one() -> None:
         chosen("0|0|0_1")
     assert "torch.add|0|0|0_1" in (error.value.hint or "")
     single = PLACES[:3]
-    assert between(single, "0|0|0_1", None) == slice(1, 3)
+    assert select_range(single, "0|0|0_1", None) == slice(1, 3)
 
 
 @given(st.text(alphabet="abc#.:| ", max_size=8), st.from_regex(r"[a-z]+(::|\.)[a-z_]+", fullmatch=True))

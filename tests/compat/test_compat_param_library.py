@@ -1,4 +1,4 @@
-"""Configs made in code, results as objects."""
+"""Configs from Python, and results as objects."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_part_of_it_can_be_run() -> None:
     assert result.op_run_id == IDS[1]
 
 
-def test_what_is_not_understood_is_said_or_with_strict_an_error() -> None:
+def test_a_problem_is_reported_or_with_strict_an_error() -> None:
     said: list[str] = []
     config = {**ADD, "torch.mm": {"config": [{"input": [{"args": [{"type": "tensr"}]}]}]}}
     assert len(run_config(config, device="null", say=said.append)) == 1

@@ -1,4 +1,4 @@
-"""The two networks of PARAM: as large as they are known to be, and in training mode."""
+"""The two networks of PARAM: their known number of parameters, and training mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PARAM's options in the words of opmark."""
+"""PARAM's options as arguments of opmark."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from opmark.compat.param.command import main
 from opmark.compat.param.devices import device_of
 from opmark.compat.param.options import Options, options_of
 from opmark.compat.param.parser import parser
-from opmark.compat.visible import environment
+from opmark.compat.visible import set_variables
 from opmark.errors import UserError
 
 
 def asked(*arguments: str) -> dict[str, Any]:
     options = options_of(parser().parse_args(list(arguments)))
-    return options.asked(options.target())
+    return options.run_arguments(options.target())
 
 
 def test_the_defaults_are_those_of_param() -> None:
@@ -65,9 +65,9 @@ def test_each_option_is_passed_on(arguments: list[str], name: str, value: Any) -
     assert asked(*arguments)[name] == value
 
 
-def test_what_means_nothing_here_is_said() -> None:
+def test_options_without_effect_are_noted() -> None:
     flush = Options(cuda_l2_cache=False)
-    assert "changes nothing" in flush.notes(flush.target())[0]
+    assert "only on a GPU in discrete mode" in flush.notes(flush.target())[0]
     events = Options(exec_mode="continuous_events")
     assert "has no events" in events.notes(events.target())[0]
     graph = Options(cuda_graph=True, exec_mode="continuous", device="cuda")
@@ -84,11 +84,11 @@ def test_one_of_several_devices_is_chosen_for_processes_alone(monkeypatch: pytes
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     device = device_of("cuda:1")
     assert (device.backend, device.environ) == ("torch-cuda", {"CUDA_VISIBLE_DEVICES": "1"})
-    with environment(device.environ):
+    with set_variables(device.environ):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
-    with environment(device_of("cuda:1").environ):
+    with set_variables(device_of("cuda:1").environ):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "5"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,5"
     with pytest.raises(UserError, match="only 2 can be seen"):
@@ -100,10 +100,10 @@ def test_one_of_several_devices_is_chosen_for_processes_alone(monkeypatch: pytes
     [
         ("cudda", "no device named `cudda`", "cuda"),
         ("cuda:x", "expected a number behind the colon", "cuda:0"),
-        ("mps:1", "cannot tell one mps from another", "take 0"),
+        ("mps:1", "cannot tell one mps from another", "use 0"),
     ],
 )
-def test_a_device_that_is_none_is_a_mistake(text: str, said: str, hint: str) -> None:
+def test_an_unknown_device_is_refused(text: str, said: str, hint: str) -> None:
     with pytest.raises(UserError, match=said) as error:
         device_of(text)
     assert hint in (error.value.hint or "")
@@ -115,13 +115,13 @@ def test_a_device_that_is_none_is_a_mistake(text: str, said: str, hint: str) -> 
         (["-c", "x.json", "--pt2-model", "-d", "mps"], "no backend compiles"),
         (["-c", "x.json", "--pt2-model", "-d", "numpy-cpu"], "no backend compiles"),
         (["-c", "x.json", "--et"], "yet"),
-        (["-c", "x.json", "--cupti-profiler"], "not yet"),
-        (["-c", "x.json", "--cupti-profiler-metrics", "a,b"], "not yet"),
-        (["-c", "x.json", "--cupti-profiler-measure-per-kernel"], "not yet"),
-        (["-c", "x.json", "--ncu-bin", "ncu"], "goes with --ncu"),
-        (["-c", "x.json", "--nsys-args-file", "f"], "goes with --nsys"),
-        (["-c", "x.json", "--batch-cmd", "python"], "goes with --ncu or --nsys"),
-        (["-c", "x.json", "--batch-cuda-device", "0"], "goes with --ncu or --nsys"),
+        (["-c", "x.json", "--cupti-profiler"], "not implemented yet"),
+        (["-c", "x.json", "--cupti-profiler-metrics", "a,b"], "not implemented yet"),
+        (["-c", "x.json", "--cupti-profiler-measure-per-kernel"], "not implemented yet"),
+        (["-c", "x.json", "--ncu-bin", "ncu"], "needs --ncu"),
+        (["-c", "x.json", "--nsys-args-file", "f"], "needs --nsys"),
+        (["-c", "x.json", "--batch-cmd", "python"], "needs --ncu or --nsys"),
+        (["-c", "x.json", "--batch-cuda-device", "0"], "needs --ncu or --nsys"),
         (["-c", "x.json", "-w", "-1"], "--warmup: expected a whole number"),
         (["-c", "x.json", "--cuda-graph"], "a CPU captures no graph"),
         (["-c", "x.json", "-l", "loud"], "--log-level"),
@@ -130,7 +130,7 @@ def test_a_device_that_is_none_is_a_mistake(text: str, said: str, hint: str) -> 
     ],
     ids=str,
 )
-def test_what_cannot_be_had_is_an_error_and_never_left_out(
+def test_an_impossible_option_is_refused(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -59,7 +59,7 @@ def test_the_batch_command_takes_the_place_of_ours(command: Command, fake: Fake)
     assert " -u -m opmark.runner.batch " in batch["nsys_cmd_str"]
 
 
-def test_a_profiler_that_is_not_there_is_named_before_anything_runs(command: Command) -> None:
+def test_a_missing_profiler_is_reported_before_anything_runs(command: Command) -> None:
     with pytest.raises(UserError, match="--ncu: ") as error:
         command.code(ADD, "--ncu", "--ncu-bin", str(command.folder / "nowhere"))
     assert "--ncu-bin" in (error.value.hint or "")

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from opmark import api
 from opmark.exporters.opperf import JSON, MARKDOWN, csv_text, document
-from opmark.exporters.opperf_rows import lines, names_of, percentile
+from opmark.exporters.opperf_rows import lines, names_of
 from opmark.interfaces import Results
 from opmark.runner.intake import take_in
 from opmark.schema import Case, Caution, Measurement, Record, Run, Sampling, Settings, Task
@@ -91,7 +89,7 @@ def test_both_in_one_step_has_percentiles() -> None:
     }
 
 
-def test_what_failed_is_there_with_its_reason() -> None:
+def test_failures_are_included_with_their_reason() -> None:
     good = record("exp", {"shape": [4], "dtype": "float32"}, "forward", (1e-3,))
     bad = record("exp", {"shape": [4], "dtype": "float32"}, "backward", status="oom", reason="too | large\nby far")
     (found,) = document(lines(results(good, bad)))["exp"]
@@ -110,7 +108,7 @@ def test_reasons_to_doubt_a_number_stand_beside_it() -> None:
     assert result["cautions"] == ["loaded: a neighbour is busy"]
 
 
-def test_tables_mark_what_is_to_be_doubted_and_say_why() -> None:
+def test_tables_mark_doubtful_numbers_with_reasons() -> None:
     found = record("exp", {"shape": [4], "dtype": "float32"}, "forward", (1e-3,))
     doubtful = replace(found.measurements[0], cautions=(Caution("loaded", "a | busy"), Caution("noisy", "twice")))
     other = record("log", {"shape": [4], "dtype": "float32"}, "forward", (1e-3,))
@@ -139,7 +137,7 @@ def test_tables_mark_what_is_to_be_doubted_and_say_why() -> None:
         (None, "---"),
     ],
 )
-def test_memory_below_what_the_counter_sees_is_not_none(memory: Memory | None, cell: str) -> None:
+def test_memory_below_the_resolution_is_not_zero(memory: Memory | None, cell: str) -> None:
     small = results(record("exp", {"shape": [4], "dtype": "float32"}, "forward", (1e-3,), memory=memory))
     assert f"| exp | {{'data': (4,)}} | {cell} | 1.0 | --- |" in MARKDOWN.files(small)["opperf.md"]
     (row,) = csv.DictReader(io.StringIO(csv_text(lines(small), "native")))
@@ -167,7 +165,7 @@ def test_the_tables_have_opperfs_columns() -> None:
     assert rows[0]["P99 Time (ms)"] == "1.0"
 
 
-def test_runs_that_opperf_did_not_make_have_our_names() -> None:
+def test_cases_unknown_to_opperf_keep_names_of_opmark() -> None:
     product = record("matmul", {"M": 2, "N": 3, "K": 4, "dtype": "float32"}, "forward", (1e-3,))
     call = record("torch.add", {"args": ["4 float32", 2], "kwargs": {}, "build": None}, "forward", (2e-3,))
     found = document(lines(results(product, call)))
@@ -192,14 +190,8 @@ def test_a_case_of_the_suite_stands_under_each_of_opperfs_names() -> None:
     assert names_of("iadd", ["DL Operator Benchmarks IAdd"]) == ["iadd"]
 
 
-@given(st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=30), st.integers(0, 100))
-def test_percentiles_are_numpys(samples: list[float], percent: int) -> None:
-    numpy = pytest.importorskip("numpy")
-    assert percentile(samples, percent) == pytest.approx(float(numpy.percentile(samples, percent)))
-
-
-def test_what_is_exported_is_imported_as_the_same_cases(tmp_path: Path) -> None:
-    """Of every operator of the suite, through the null backend."""
+def test_exported_cases_are_imported_as_the_same_cases(tmp_path: Path) -> None:
+    """Every operator of the suite is exported and imported, through the null backend."""
     measured = api.run(
         workload=suite("opperf"), backend="null", warmup=0, samples=1, processes=1, effort="quick", db=":memory:"
     )

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 import opmark
 from opmark.exporters.param import OPTIONS, PARAM
-from opmark.exporters.param_header import USUAL
-from opmark.exporters.param_lines import not_imported
+from opmark.exporters.param_header import DEFAULT_OPTIONS
+from opmark.exporters.param_lines import problem_line
 from opmark.schema import Case, Problem
 
 FLOATS = {"type": "tensor", "dtype": "float", "shape": [8, 8]}
@@ -64,7 +64,7 @@ def test_a_callable_is_echoed_in_param_s_notation() -> None:
     assert line["config"]["input"] == {"args": [FLOATS, {"type": "int", "value": 2}]}
 
 
-def test_what_param_has_no_words_for_is_echoed_as_it_is() -> None:
+def test_a_case_that_param_cannot_express_is_echoed_with_parameters() -> None:
     _, line, _ = exported(ops=["torch.zeros"], args=[[4]], kwargs={"dtype": {"dtype": "float16"}}, effort="quick")
     assert line["config"]["input"]["params"]["kwargs"] == {"dtype": {"dtype": "float16"}}
 
@@ -84,7 +84,7 @@ def test_the_run_options_alone() -> None:
     ((name, text),) = OPTIONS.files(result.results()).items()
     options = json.loads(text)
     assert name == "run_options.json"
-    assert list(options) == list(USUAL)
+    assert list(options) == list(DEFAULT_OPTIONS)
     assert (options["warmup"], options["iteration"], options["cuda_l2_cache"]) == (2, 3, False)
     assert options["device"] == "null"
 
@@ -102,16 +102,16 @@ def test_a_failure_has_no_metric_and_says_why() -> None:
 
 
 def test_a_part_that_was_not_imported_names_its_place() -> None:
-    line = not_imported(Problem("c.json: torch.mm|0|0|3", "expected a type", "did you mean tensor?"))
+    line = problem_line(Problem("c.json: torch.mm|0|0|3", "expected a type", "did you mean tensor?"))
     assert (line["op_name"], line["id"], line["metric"]) == ("torch.mm", "0|0|3", {})
     assert line["error"]["reason"] == "expected a type"
-    assert not_imported(Problem("c.json: $.x", "?"))["op_name"] is None
-    at = not_imported(Problem('a: b.json: $["torch.\\"add"].config[0].input[1].args', "?"))
+    assert problem_line(Problem("c.json: $.x", "?"))["op_name"] is None
+    at = problem_line(Problem('a: b.json: $["torch.\\"add"].config[0].input[1].args', "?"))
     assert (at["op_name"], at["id"]) == ('torch."add', None)
 
 
 def test_gradients_that_differ_are_lines_that_differ() -> None:
-    """The null backend differentiates nothing: the records of both choices are made here."""
+    """The records of both choices are made here, because the null backend has no gradients."""
     result = opmark.run("torch.add", args=["8x8 float32", "8x8 float32"], backend="null", processes=1, threads=1,
                         warmup=1, samples=2, db=":memory:")  # fmt: skip
     results = result.results()

@@ -25,7 +25,7 @@ def case(
     return Case.of(op, {"args": list(args), "kwargs": kwargs, "build": build}, phase, wrt=wrt)
 
 
-def written(*cases: Case) -> tuple[dict[str, Any], list[str]]:
+def write_case(*cases: Case) -> tuple[dict[str, Any], list[str]]:
     files, lines = PARAM.files("x", cases)
     assert list(files) == ["x.json"]
     return json.loads(files["x.json"]), list(lines)
@@ -37,12 +37,12 @@ def cases_of(data: Any, phases: tuple[str, ...] = ()) -> list[Case]:
     return list(taken.cases)
 
 
-def test_it_is_registered_as_a_strangers_would_be() -> None:
+def test_it_is_registered_by_an_entry_point() -> None:
     assert registry.workload_exporters()["param"] is PARAM
 
 
-def test_what_a_config_looks_like() -> None:
-    data, lines = written(case("torch.add", "8x64 float32 0..1", "8 int64", 2, alpha=0.5))
+def test_a_config_by_hand() -> None:
+    data, lines = write_case(case("torch.add", "8x64 float32 0..1", "8 int64", 2, alpha=0.5))
     assert lines == []
     assert data == {
         "torch.add": {
@@ -67,22 +67,22 @@ def test_what_a_config_looks_like() -> None:
 
 def test_neighbours_that_are_built_alike_share_a_config() -> None:
     made = [case("torch.nn.Linear", f"{n}x8 float32 0..1", build={"args": [8, out]}) for out in (1, 2) for n in (3, 4)]
-    data, _ = written(*made)
+    data, _ = write_case(*made)
     configs = data["torch.nn.Linear"]["config"]
     assert [[arg["value"] for arg in config["build"][0]["args"]] for config in configs] == [[8, 1], [8, 2]]
     assert [len(config["input"]) for config in configs] == [2, 2]
 
 
 def test_another_phase_is_an_option_and_no_other_input() -> None:
-    data, lines = written(
+    data, lines = write_case(
         case("torch.add", "4 float32 0..1", 1), case("torch.add", "4 float32 0..1", 1, phase="backward")
     )
     assert len(data["torch.add"]["config"][0]["input"]) == 1
     assert any("-b" in line for line in lines)
 
 
-def test_domains_and_names_that_param_does_not_know_are_said() -> None:
-    data, lines = written(case("torch.softmax", "4 float32", -1))
+def test_domains_and_names_unknown_to_param_are_noted() -> None:
+    data, lines = write_case(case("torch.softmax", "4 float32", -1))
     assert data["torch.softmax"]["config"][0]["input"][0]["args"][0]["low"] == -1
     assert any("`low`" in line for line in lines)
     assert any("torch.softmax" in line for line in lines)
@@ -94,13 +94,13 @@ def test_domains_and_names_that_param_does_not_know_are_said() -> None:
         (case("torch.sum", "4 float32", dtype={"dtype": "float64"}), "`kwargs.dtype` is an element type"),
         (case("torch.f", {"a": 1}), "`args.0` is a mapping"),
         (case("torch.f", "4 complex64"), "`args.0` is of complex64"),
-        (case("numpy.add", "4 float32", 1), "PARAM calls torch alone"),
+        (case("numpy.add", "4 float32", 1), "PARAM calls only torch"),
         (case("aten::add.Tensor", "4 float32", "4 float32"), "schema"),
         (Case.of("softmax", {"shape": [4], "dim": -1}, "forward"), "catalogue"),
     ],
 )
-def test_what_param_has_no_words_for(unsaid: Case, reason: str) -> None:
-    data, lines = written(unsaid, case("torch.add", "4 float32 0..1", 1))
+def test_a_case_that_param_cannot_express(unsaid: Case, reason: str) -> None:
+    data, lines = write_case(unsaid, case("torch.add", "4 float32 0..1", 1))
     assert list(data) == ["torch.add"]
     assert len(lines) == 1
     assert lines[0].startswith(f"{unsaid.op}: ")
@@ -169,7 +169,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 @settings(deadline=None, max_examples=40)
 @given(documents(), st.sampled_from([("backward",), ("forward", "backward")]))
 def test_there_and_back_again(data: dict[str, Any], phases: tuple[str, ...]) -> None:
-    """A backward case is another one if its gradients are others."""
+    """Backward cases with different gradients are different cases."""
     once = cases_of(data, phases)
     files, _ = PARAM.files("x", once)
     again = cases_of(json.loads(files["x.json"]), phases)
@@ -179,7 +179,7 @@ def test_there_and_back_again(data: dict[str, Any], phases: tuple[str, ...]) -> 
 @settings(deadline=None, max_examples=40)
 @given(documents())
 def test_a_file_exported_says_the_same_with_the_same_gradients(data: dict[str, Any]) -> None:
-    """Only a backward case tells them; the file itself asks for none."""
+    """Only a backward case has gradients; the file itself requests no backward pass."""
     files, _ = export_workload(data, format="param")
     again = [case.id for case in cases_of(json.loads(files["config.json"]), ("backward",))]
     assert sorted(again) == sorted({case.id for case in cases_of(data, ("backward",))})
@@ -215,6 +215,6 @@ def test_embedding_tables_there_and_back(weighted: bool) -> None:
     else:
         op = operator("batched_embedding_bag")
         made = [Case.of(op.name, op.complete({**sizes, "tables": n}), "forward") for n in (1, 3)]
-    data, lines = written(*made)
+    data, lines = write_case(*made)
     assert lines == []
     assert [found.id for found in cases_of(data)] == [found.id for found in made]

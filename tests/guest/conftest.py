@@ -27,7 +27,7 @@ def sabotage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sabotage:
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sabotage\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[opmark.implementations]\nsabotage = {module}\n")
         monkeypatch.syspath_prepend(str(tmp_path))
-        forget = (registry.forget, overlay.home.cache_clear)
+        forget = (registry.forget, overlay.link_opmark.cache_clear)
         for each in forget:
             each()
         yield

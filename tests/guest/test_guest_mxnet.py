@@ -20,8 +20,8 @@ from opmark.registry import catalogue
 from opmark.schema import Record
 
 # Asked while this file is imported: a test has data directories of its own.
-FOLDER = environments.folder()
-GUEST = environments.find("mxnet")
+FOLDER = environments.environments_folder()
+GUEST = environments.find_environment("mxnet")
 
 pytestmark = [
     pytest.mark.skipif(GUEST is None, reason="no environment `mxnet` (opmark env create mxnet)"),

@@ -16,8 +16,8 @@ from opmark.guests import environments
 from opmark.schema import Record
 
 # Asked while this file is imported: a test has data directories of its own.
-FOLDER = environments.folder()
-GUEST = environments.find("tensorflow")
+FOLDER = environments.environments_folder()
+GUEST = environments.find_environment("tensorflow")
 
 pytestmark = [
     pytest.mark.skipif(GUEST is None, reason="no environment `tensorflow` (opmark env create tensorflow)"),

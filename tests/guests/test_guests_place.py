@@ -1,4 +1,4 @@
-"""Workers in other interpreters: a virtual environment without anything, and programs that are no Python."""
+"""Workers in other interpreters: a virtual environment without packages, and programs that are not Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from opmark import api
 from opmark.errors import UserError
 from opmark.guests import bootstrap, overlay
-from opmark.guests.interpreter import ask
+from opmark.guests.interpreter import inspect_interpreter
 from opmark.guests.place import command, place_of, why_missing
 from opmark.registry import backend
 
@@ -25,7 +25,7 @@ def program(path: Path, text: str) -> Path:
 
 @pytest.fixture(scope="session")
 def borrowing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment of its own that sees this one's NumPy, and nothing else of it."""
+    """The interpreter of a fresh environment that sees this one's NumPy and nothing else of it."""
     import numpy
 
     place = tmp_path_factory.mktemp("guest") / "env"
@@ -37,10 +37,10 @@ def borrowing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "bin" / "python"
 
 
-def run(python: Path, **asked: object) -> api.Result:
+def run(python: Path, **options: object) -> api.Result:
     return api.run(
         "add", params={"shape": [8, 8]}, backend="numpy-cpu", python=str(python), effort="quick", samples=3, warmup=0,
-        processes=1, db=":memory:", say=lambda line: None, **asked,
+        processes=1, db=":memory:", say=lambda line: None, **options,
     )  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def test_a_backend_runs_in_any_interpreter_that_has_its_framework(borrowing: Pat
     assert (record.status, record.task.backend) == ("ok", f"numpy-cpu@{borrowing}")
     facts = found.environments[record.environment]
     assert facts["interpreter"] == str(borrowing)
-    assert facts["scipy"] is None  # it has none, and this operator needs none
+    assert facts["scipy"] is None  # the guest has no SciPy, and this operator needs none
     assert record.verification is not None
     assert record.verification.checked == "full"
 
@@ -63,35 +63,35 @@ def test_two_interpreters_are_two_columns(borrowing: Path) -> None:
     assert {task.backend for task in plan.tasks} == {f"numpy-cpu@{sys.executable}", f"numpy-cpu@{borrowing}"}
 
 
-def test_what_is_not_installed_there_is_said_with_the_place(borrowing: Path) -> None:
+def test_a_missing_package_is_reported_with_the_interpreter(borrowing: Path) -> None:
     assert why_missing(backend(f"torch-cpu@{borrowing}")) == f"torch is not installed in {borrowing}"
 
 
 def test_opmark_comes_from_the_parent_with_its_entry_points() -> None:
-    names = {path.name for path in overlay.home().iterdir()}
+    names = {path.name for path in overlay.link_opmark().iterdir()}
     assert "opmark" in names
-    (info,) = overlay.home().glob("opmark-*.dist-info")
+    (info,) = overlay.link_opmark().glob("opmark-*.dist-info")
     assert "[opmark.backends]" in (info / "entry_points.txt").read_text()
 
 
 def test_what_a_worker_needs_is_lent_where_the_guest_lacks_it(borrowing: Path) -> None:
-    guest = ask(str(borrowing), ("numpy", *overlay.SUPPORT))
+    guest = inspect_interpreter(str(borrowing), ("numpy", *overlay.WORKER_PACKAGES))
     assert guest.has == ("numpy",)
-    lent = overlay.support(guest)
+    lent = overlay.provide_packages(guest)
     assert lent is not None
-    assert {path.name for path in lent.iterdir()} == set(overlay.SUPPORT)
-    has_all = ask(sys.executable, ("numpy", *overlay.SUPPORT))
-    assert overlay.support(has_all) is None
+    assert {path.name for path in lent.iterdir()} == set(overlay.WORKER_PACKAGES)
+    has_all = inspect_interpreter(sys.executable, ("numpy", *overlay.WORKER_PACKAGES))
+    assert overlay.provide_packages(has_all) is None
 
 
 def test_this_interpreter_is_started_as_it_is() -> None:
     assert command(backend("numpy-cpu"), "opmark.runner.worker") == [sys.executable, "-m", "opmark.runner.worker"]
 
 
-def test_no_interpreter_is_a_mistake(tmp_path: Path) -> None:
+def test_a_path_that_is_no_interpreter_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no interpreter and no environment"):
         run(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="is no program"):
+    with pytest.raises(UserError, match="is not a program"):
         run(Path(__file__))
     with pytest.raises(UserError, match="does not answer as Python does: oh no"):
         run(program(tmp_path / "python", "echo oh no >&2; exit 3"))
@@ -116,7 +116,7 @@ def test_a_guest_without_numpy_says_what_to_install(tmp_path: Path) -> None:
 
 
 def test_a_guest_that_breaks_is_a_record_and_not_a_crash(borrowing: Path, tmp_path: Path) -> None:
-    """It answers when it is asked, and dies when it is to work."""
+    """The interpreter answers questions, and dies when a worker is started in it."""
     python = program(
         tmp_path / "python",
         f'case "$1" in *bootstrap.py) echo no more >&2; kill -ABRT $$;; *) exec {borrowing} "$@";; esac',

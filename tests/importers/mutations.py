@@ -18,7 +18,7 @@ JUNK: tuple[Any, ...] = (
     {"a": 1}, {"args": []}, {"type": "int", "value": 1}, {"type": "tensor", "dtype": "float", "shape": [2]},
     {"__range__": ["shape"]},
 )  # fmt: skip
-"""What people and programs leave in files by mistake."""
+"""Values that people and programs leave in files by mistake."""
 
 
 def places(node: Any, path: Path = ()) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""Files of ByteMicroPerf's second and third generation, and its CSV: products, rows, places of what is wrong."""
+"""Files of ByteMicroPerf's second and third generation, and its CSV: products, rows, places of problems."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_scalars_texts_and_comments(tmp_path):
     assert taken.notes == ()
 
 
-def test_what_is_no_argument_is_ignored_as_there_but_said(tmp_path):
+def test_an_unknown_argument_is_ignored_with_a_note(tmp_path):
     object_ = {"arg_type": "default", "dtype": "float32", "batch_size": 4, "dim_size": 8, "vendor": "x", "axes": 1}
     taken = read(tmp_path, "add.json", {"cases": [object_], "about": "rows"})
     assert len(taken.cases) == 1
@@ -90,8 +90,8 @@ def test_the_form_of_the_arguments_is_kept_and_neighbours_are_still_one_entry(tm
     assert [case.id for case in both.cases] == [case.id for case in taken.cases]
 
 
-def test_an_argument_that_is_nearly_one_is_a_slip(tmp_path):
-    """With its default something else would be measured than was asked for."""
+def test_a_mistyped_argument_is_refused(tmp_path):
+    """The default of the argument that was meant would measure another case."""
     point = {"arg_type": "llm", "attn_mode": "decode", "dtype": "bfloat16", "q_head_num": 4, "kv_head_num": 2,
              "head_dim": 32, "cache_len": 8}  # fmt: skip
     objects = [{**point, "bach_size": [2, 4]}, {**point, "batch_size": 2, "vendor": "x", "hidden_size": 8}]
@@ -99,13 +99,13 @@ def test_an_argument_that_is_nearly_one_is_a_slip(tmp_path):
     assert params(taken, "batch") == [(2,)]
     assert "$.cases[0]: `flash_attention` has no argument `bach_size` (2 points)" in problem(taken)
     assert "did you mean `batch_size`?" in problem(taken)
-    # What has no likeness, or is an argument of another operator, is ignored as there.
+    # A name unlike any argument, or an argument of another operator, is ignored as in ByteMicroPerf.
     assert [name for name in ("vendor", "hidden_size") if any(f"`{name}`" in note for note in taken.notes)] == [
         "vendor", "hidden_size"
     ]  # fmt: skip
 
 
-def test_tokens_that_the_second_generation_deals_out_otherwise(tmp_path):
+def test_tokens_that_the_second_generation_distributes_differently(tmp_path):
     point = {"arg_type": "llm", "dtype": "bfloat16", "hidden_size": 64, "num_experts.topk.ep_size": [[8, 2, 4]]}
     name = "moe_swiglu_dynamic_quant"
     even = read(tmp_path, f"{name}.json", {"cases": [{**point, "num_tokens": [8, 16]}]})
@@ -137,7 +137,7 @@ def test_lists_of_lists_of_lengths_are_an_axis(tmp_path):
                "block_table": [[0, -1], [1, 2]], "block_size": 8}  # fmt: skip
     taken = read(tmp_path, "x.json", {"flash_attention": [object_]})
     assert params(taken, "q_lens", "block_size") == [([3, 5], 8), ([1, 2], 8)]
-    assert any("`block_table`: pages are drawn here" in note for note in taken.notes)
+    assert any("`block_table`: opmark draws the pages itself" in note for note in taken.notes)
 
 
 def test_lengths_that_are_all_the_same_are_one_number(tmp_path):
@@ -162,7 +162,7 @@ def test_csv_has_numbers_lists_and_empty_cells(tmp_path):
 
 
 @pytest.mark.parametrize("column", ["task_name", "op_name", "task", "operator", "op"])
-def test_csv_names_its_operators_in_any_of_these_columns(tmp_path, column):
+def test_csv_names_its_operators_in_one_of_several_columns(tmp_path, column):
     taken = read(tmp_path, "rows.csv", f"{column},dtype,batch_size,dim_size\nexp,float32,2,8\nlog,float32,4,8\n")
     assert [(case.op, case.params["shape"]) for case in taken.cases] == [("exp", [2, 8]), ("log", [4, 8])]
 
@@ -174,7 +174,7 @@ def test_csv_without_such_a_column_is_named_after_its_operator(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "head"), [("rows.csv", "M,K,N,dtype"), ("rows.csv", "op,K,N,dtype")])
-def test_csv_of_nobody_knows_what_is_not_theirs(tmp_path, name, head):
+def test_other_csv_is_not_recognised(tmp_path, name, head):
     rows = [dict(zip(head.split(","), ["2", "4", "8", "float16"], strict=True))]
     assert not BYTEMICROPERF.recognises(tmp_path / name, rows)
 
@@ -206,7 +206,7 @@ def problem(taken: Intake) -> str:
     return str(taken.problems[0])
 
 
-def test_a_value_that_is_not_here_is_named_with_its_place_and_how_many_points_it_costs(tmp_path):
+def test_an_unknown_value_is_reported_with_its_place_and_the_number_of_points(tmp_path):
     taken = read(tmp_path, "gemm.json", {"cases": [{**GEMM, "dtype": ["float32", "tfloat32"]}]})
     assert len(taken.cases) == 4
     assert f"{tmp_path}/gemm.json: $.cases[0].dtype[1]: " in problem(taken)
@@ -231,7 +231,7 @@ def test_a_place_in_a_dotted_key(tmp_path):
     ("broken", "expected"),
     [
         ({"arg_type": "default", "dtype": "float32", "batch_size": 4}, "`dim_size` is missing"),
-        ({"arg_type": "default", "dtype": "float32", "batch_size": 4, "dim_sise": 4}, "`dim_sise` meant"),
+        ({"arg_type": "default", "dtype": "float32", "batch_size": 4, "dim_sise": 4}, "did you mean it by `dim_sise`"),
         ({"arg_type": "defalt", "dtype": "float32", "batch_size": 4, "dim_size": 4}, "did you mean `default`"),
         ({"arg_type": "default", "dtype": "flot32", "batch_size": 4, "dim_size": 4}, "did you mean `float32`"),
         ({"arg_type": "default", "dtype": "float32", "batch_size": "4", "dim_size": 4}, "whole number"),
@@ -239,7 +239,7 @@ def test_a_place_in_a_dotted_key(tmp_path):
         ({"arg_type": "default", "dtype": "float32", "batch_size": 10**30, "dim_size": 4}, "at most"),
         ({"arg_type": "default", "dtype": [], "batch_size": 4, "dim_size": 4}, "$.cases[1].dtype: an empty list"),
         ({"arg_type": "default", "dtype": "float32", "batch_size.batch_size": [[1, 1]], "dim_size": 4}, "twice"),
-        ({"arg_type": "default", "dtype": "float32", "batch_size.dim_size": [[1, 1]], "dim_size": 4}, "stands twice"),
+        ({"arg_type": "default", "dtype": "float32", "batch_size.dim_size": [[1, 1]], "dim_size": 4}, "is given twice"),
         ({"arg_type": "default", "dtype": "float32", "batch_size": list(range(1, 2000)),
           "dim_size": list(range(1, 2000))}, "3996001 points"),
         ({}, "no arguments"),
@@ -255,7 +255,7 @@ def test_a_broken_object_is_named_and_the_others_are_imported(tmp_path, broken, 
     assert expected in problem(taken)
 
 
-def test_half_a_character_is_named(tmp_path):
+def test_half_a_surrogate_pair_is_reported(tmp_path):
     good = {"arg_type": "default", "dtype": "float32", "batch_size": 4, "dim_size": 8}
     taken = read(tmp_path, "add.json", {"cases": [good, {**good, "dtype": "\ud800"}], "x": 1})
     assert len(taken.cases) == 1
@@ -274,14 +274,14 @@ def test_an_operator_without_objects_is_named(tmp_path, data):
     assert "$.add" in problem(taken)
 
 
-def test_a_rule_of_ours_is_a_problem_too(tmp_path):
+def test_a_violated_rule_of_the_operator_is_a_problem(tmp_path):
     object_ = {"arg_type": "default", "dtype": "float32", "batch_size": 4, "dim_size": 8, "k": [4, 9]}
     taken = read(tmp_path, "topk.json", {"cases": [object_]})
     assert len(taken.cases) == 1
     assert "$.cases[0]" in problem(taken)
 
 
-def test_nothing_that_can_be_used_is_an_error(tmp_path):
+def test_a_file_without_a_usable_case_is_an_error(tmp_path):
     with pytest.raises(InvalidFile, match="`world_size` is missing"):
         read(tmp_path, "all_reduce.json", {"cases": [{"arg_type": "default", "dtype": "float32", "batch_size": 1,
                                                       "dim_size": 8}]})  # fmt: skip

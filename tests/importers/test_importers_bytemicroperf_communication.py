@@ -1,4 +1,4 @@
-"""ByteMicroPerf's communication and transfers: sizes, ranks and pairs of all three generations, there and back."""
+"""ByteMicroPerf's communication and transfers: sizes, ranks and pairs of all three generations, in both directions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opmark.importers.bytemicroperf import BYTEMICROPERF
-from opmark.importers.bytemicroperf.communication import rows
-from opmark.importers.bytemicroperf.foreign import foreign
+from opmark.importers.bytemicroperf.communication import buffer_shape
+from opmark.importers.bytemicroperf.foreign import to_bytemicroperf
 from opmark.importers.bytemicroperf.tasks import BETWEEN_DEVICES
 from opmark.registry import operator
 from opmark.runner.intake import take_in
@@ -68,7 +68,7 @@ def test_a_size_is_the_bytes_of_the_whole_buffer(task: str) -> None:
     ("task", "factor"),
     [("all_reduce", 1.5), ("reduce_scatter", 0.75), ("all_gather", 0.75), ("all_to_all", 0.75), ("broadcast", 1.0)],
 )
-def test_the_bus_carries_what_they_say(task: str, factor: float) -> None:
+def test_bus_traffic_is_that_of_bytemicroperf(task: str, factor: float) -> None:
     traffic = operator(task).cost(case(task, BUFFER).params).traffic
     assert traffic is not None
     assert traffic.bus == factor * 3 * 1024 * 2
@@ -78,16 +78,16 @@ def test_the_bus_carries_what_they_say(task: str, factor: float) -> None:
 def test_tokens_are_rows_too(task: str) -> None:
     found = case(task, TOKENS)
     assert (found.params["size"], found.params["ranks"]) == (8 * 1024 * 2, 8)
-    theirs = foreign(found)
+    theirs = to_bytemicroperf(found)
     assert theirs == (task, TOKENS)
 
 
 @pytest.mark.parametrize(("task", "in_place"), [("all_reduce", True), ("broadcast", True), ("all_gather", False)])
-def test_the_result_is_where_theirs_is(task: str, in_place: bool) -> None:
+def test_the_result_is_in_place_as_in_bytemicroperf(task: str, in_place: bool) -> None:
     found = case(task, BUFFER)
     assert found.params["in_place"] is in_place
     other = Case.of(task, {**found.params, "in_place": not in_place}, "forward")
-    assert foreign(other) is None
+    assert to_bytemicroperf(other) is None
 
 
 POINTS: dict[str, dict[str, Any]] = {
@@ -97,28 +97,28 @@ POINTS: dict[str, dict[str, Any]] = {
 }
 
 
-def test_there_is_a_point_of_every_task() -> None:
+def test_every_task_has_a_sample() -> None:
     assert POINTS.keys() == set(BETWEEN_DEVICES)
 
 
 @pytest.mark.parametrize("task", sorted(POINTS))
 def test_every_task_comes_back_as_it_was(task: str) -> None:
     found = case(task, POINTS[task])
-    theirs = foreign(found)
+    theirs = to_bytemicroperf(found)
     assert theirs is not None
     assert (theirs.op, theirs.arguments) == (task, POINTS[task])
     assert case(theirs.op, theirs.arguments).id == found.id
 
 
 @pytest.mark.parametrize("params", [{"group": 2}, {"asynchronous": True}, {"op": "max"}, {"size": 3, "dtype": "int32"}])
-def test_what_they_cannot_say(params: dict[str, Any]) -> None:
+def test_parameters_without_an_argument_are_not_exported(params: dict[str, Any]) -> None:
     whole = operator("all_reduce").complete({"size": 1024, "ranks": 4, **params})
-    assert foreign(Case.of("all_reduce", whole, "forward")) is None
+    assert to_bytemicroperf(Case.of("all_reduce", whole, "forward")) is None
 
 
 @given(st.integers(1, 2**40), st.sampled_from(["int8", "float16", "float32", "float64"]))
-def test_rows_have_the_bytes_that_they_were_made_of(nbytes: int, dtype: str) -> None:
-    found = rows(nbytes, dtype)
+def test_rows_have_as_many_bytes_as_the_buffer(nbytes: int, dtype: str) -> None:
+    found = buffer_shape(nbytes, dtype)
     if found is None:
         assert nbytes % sizeof(dtype)
     else:
@@ -140,7 +140,7 @@ def test_groups_of_the_first_generation_are_ranks(task: str, ours: str) -> None:
 
 
 @pytest.mark.parametrize("task", ["host2device", "device2host"])
-def test_transfers_are_pinned_and_on_one_device_where_nothing_is_said(task: str) -> None:
+def test_transfers_are_pinned_and_on_one_device_by_default(task: str) -> None:
     alone = {key: value for key, value in BUFFER.items() if key != "world_size"}
     assert (case(task, alone).params["ranks"], case(task, alone).params["pinned"]) == (1, True)
     file = {key: value for key, value in v1(task).items() if key != "group"}
@@ -157,7 +157,7 @@ def pairs(found: list[Case]) -> list[tuple[int, int]]:
     return [(one.params["src"], one.params["dst"]) for one in found if one.op == "p2p"]
 
 
-def test_every_pair_and_once_a_copy_where_none_is_named() -> None:
+def test_without_a_pair_every_pair_and_one_copy_are_measured() -> None:
     found = cases({"p2p": [{**PAIR, "world_size": 3}]})
     assert sorted(pairs(found)) == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
     assert [(one.op, one.params["n"]) for one in found if one.op != "p2p"] == [("copy", 3 * 1024)]
@@ -194,7 +194,7 @@ def test_the_first_generation_sends_along_a_chain() -> None:
     found = cases(v1("p2p", group=[4], input_shape_groups=shapes))
     assert pairs(found) == [(0, 1), (1, 2), (2, 3)]
     assert len(found) == 3
-    assert any("one pair after the other" in note for note in imported(v1("p2p")).notes)
+    assert any("one pair is measured after the other" in note for note in imported(v1("p2p")).notes)
 
 
 @pytest.mark.parametrize(
@@ -213,11 +213,11 @@ def test_the_first_generation_sends_along_a_chain() -> None:
         ("moe_dispatch_tokens", {**DISPATCH, "num_tokens": 3}, "at least one for each of 4 ranks"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named(task: str, point: dict[str, Any], says: str) -> None:
+def test_a_mistake_is_named(task: str, point: dict[str, Any], says: str) -> None:
     assert says in problem(task, point)
 
 
-def test_a_point_that_stands_for_many_is_one_that_is_refused() -> None:
+def test_a_refused_p2p_is_one_point() -> None:
     found = imported({"p2p": [{**PAIR, "dtype": "tfloat32", "world_size": 4}]})
     assert [str(one) for one in found.problems if "(1 point)" in str(one)]
 
@@ -238,5 +238,5 @@ def test_there_are_as_many_experts_as_a_token_can_choose() -> None:
 
 
 @pytest.mark.parametrize("task", ["broadcast", "all_reduce_h2d", "moe_dispatch_tokens"])
-def test_what_is_measured_otherwise_there_is_noted(task: str) -> None:
+def test_differences_from_bytemicroperf_are_noted(task: str) -> None:
     assert any(task in note for note in imported({task: [POINTS[task]]}).notes)

@@ -1,4 +1,4 @@
-"""Every operator of ByteMicroPerf against ours, there and back."""
+"""Every operator of ByteMicroPerf and its counterpart in opmark, in both directions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opmark.importers.bytemicroperf import BYTEMICROPERF
-from opmark.importers.bytemicroperf.foreign import foreign
+from opmark.importers.bytemicroperf.foreign import to_bytemicroperf
 from opmark.importers.bytemicroperf.tasks import FORMS, NAMES
 from opmark.registry import operator
 from opmark.schema import Case, Workload
@@ -36,7 +36,7 @@ TRANSFERS = {"all_reduce_h2d", "all_reduce", "reduce_scatter", "all_gather", "al
 
 
 def read(task: str, point: dict[str, Any]) -> Case:
-    """The one case that a point is."""
+    """Import a point that is exactly one case."""
     cases = read_all({task: [point]})
     assert len(cases) == 1
     return cases[0]
@@ -55,7 +55,7 @@ def refused(task: str, point: dict[str, Any]) -> str:
     return str(found.problems[0])
 
 
-def test_there_are_as_many_names_as_they_have():
+def test_all_names_of_bytemicroperf_are_known():
     assert (len(set(V1.split())), len(set(V2.split())), len({*V3_COMPUTE, *TRANSFERS})) == (39, 53, 56)
 
 
@@ -72,39 +72,39 @@ def test_every_form_names_parameters_that_its_operator_has(task):
 
 
 @pytest.mark.parametrize("task", sorted(V3_COMPUTE))
-def test_what_they_run_on_one_device_is_imported_and_comes_back(task):
+def test_every_operator_of_one_device_is_imported_and_exported_again(task):
     cases = read_all({task: V3_COMPUTE[task]})
     for case in cases:
-        theirs = foreign(case)
+        theirs = to_bytemicroperf(case)
         assert theirs is not None
         assert theirs.op == task
         assert read(theirs.op, _in_lists(theirs.arguments)).id == case.id
 
 
 def _in_lists(point: dict[str, Any]) -> dict[str, Any]:
-    """As it stands in a file: a list that is one value in a list of its own."""
+    """Write a point as in a file, where a value that is a list needs a list around it."""
     lengths = ("q_lens", "cache_lens")
     return {key: [value] if isinstance(value, list) and key not in lengths else value for key, value in point.items()}
 
 
 @pytest.mark.parametrize("task", sorted(V1_GROUPS))
-def test_what_the_first_generation_has_comes_back(task):
+def test_operators_of_the_first_generation_are_exported_again(task):
     file = {"operator": task, "input_shape_groups": V1_GROUPS[task], "dtype": ["float32"]}
     found = BYTEMICROPERF.read(Path("x.json"), file, 0)
     for entry in found.entries:
         (case,) = expand(Workload(1, "x", [entry]), operator)
-        theirs = foreign(case)
+        theirs = to_bytemicroperf(case)
         assert theirs is not None
         assert read(theirs.op, _in_lists(theirs.arguments)).id == case.id
 
 
-def test_a_case_in_their_words():
+def test_a_case_is_exported_with_arguments_of_bytemicroperf():
     case = read("gemm", {"arg_type": "default", "dtype": "half", "M": 4, "K": 8, "N": 16})
-    assert foreign(case) == (
+    assert to_bytemicroperf(case) == (
         "gemm", {"arg_type": "default", "M": 4, "K": 8, "N": 16, "dtype": "float16"}
     )  # fmt: skip
     lists = read("flash_attention", LISTS)
-    assert foreign(lists).arguments.items() >= LISTS.items()
+    assert to_bytemicroperf(lists).arguments.items() >= LISTS.items()
 
 
 @pytest.mark.parametrize(
@@ -119,11 +119,11 @@ def test_a_case_in_their_words():
         ("moe_gather", {"num_tokens": 8, "num_experts": 4, "topk": 2, "hidden_size": 8, "routing": "zipf"}, "forward"),
     ],
 )
-def test_what_they_cannot_say(op, params, phase):
-    assert foreign(Case.of(op, operator(op).complete(params), phase)) is None
+def test_a_case_without_a_counterpart_is_not_exported(op, params, phase):
+    assert to_bytemicroperf(Case.of(op, operator(op).complete(params), phase)) is None
 
 
-def test_tokens_are_those_of_one_rank():
+def test_tokens_are_divided_by_the_ranks():
     case = read("gemm", {"arg_type": "llm", "dtype": "float32", "num_tokens": 17, "sp_size": 4, "hidden_size": 8,
                          "new_hidden_size": 16})  # fmt: skip
     assert (case.params["M"], case.params["K"], case.params["N"]) == (4, 8, 16)
@@ -134,8 +134,8 @@ def test_tokens_are_those_of_one_rank():
 
 
 @given(st.integers(1, 60), st.sampled_from([(4, 2, 2), (8, 3, 4), (12, 5, 3), (8, 8, 8), (6, 1, 1)]), st.data())
-def test_tokens_are_dealt_out_as_there(tokens, sizes, data):
-    """Choice after choice goes to the next of the experts, which stand in the order first of all ranks, second ..."""
+def test_tokens_are_distributed_as_in_bytemicroperf(tokens, sizes, data):
+    """Each choice goes to the next expert; the order is the first expert of every rank, then the second, ..."""
     experts, topk, ranks = sizes
     rank = data.draw(st.integers(0, ranks - 1))
     each = experts // ranks
@@ -194,7 +194,7 @@ ATTENTION = {"arg_type": "llm", "attn_mode": "prefill", "dtype": "bfloat16", "ca
          "num_experts"),
     ],
 )  # fmt: skip
-def test_a_value_that_ours_has_not_is_named(task, point, argument):
+def test_a_value_that_opmark_cannot_measure_is_named(task, point, argument):
     assert f"`{argument}`" in refused(task, point)
 
 
@@ -205,8 +205,8 @@ PAGED = {**LISTS, "block_size": 4}  # 3 tokens, and 5 + 7
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"block_table": [[0], [0, 1, 2]]}, "page 0 stands in it twice"),
-        ({"block_table": [[5], [1, 2, 1]]}, "page 1 stands in it twice"),
+        ({"block_table": [[0], [0, 1, 2]]}, "page 0 is in it twice"),
+        ({"block_table": [[5], [1, 2, 1]]}, "page 1 is in it twice"),
         ({"block_table": [[0]]}, "a row for each of 2 sequences"),
         ({"block_table": [[0], [1, 2]]}, "3 pages of 4 for 12 tokens"),
         ({"block_table": [[0], [1, 2, -1]]}, "3 pages of 4 for 12 tokens"),
@@ -227,26 +227,28 @@ def notes(task: str, point: dict[str, Any]) -> str:
     return "\n".join(found.notes)
 
 
-def test_what_is_so_here_whatever_they_say_is_noted():
+def test_an_ignored_argument_that_makes_a_difference_is_noted():
     plain = read("flash_attention", PAGED)
     table = {"block_table": [[7, -1, -1], [1, 2, 0]], "kv_lens": [3, 12], "slot_mapping": [0, 1]}
     assert read("flash_attention", {**PAGED, **table}).id == plain.id
-    assert "`block_table`, `slot_mapping`: pages are drawn here" in notes("flash_attention", {**PAGED, **table})
+    assert "`block_table`, `slot_mapping`: opmark draws the pages itself" in notes(
+        "flash_attention", {**PAGED, **table}
+    )
     assert "without `block_size`" in notes("flash_attention", {**LISTS, "block_table": [[0], [0]]})
-    assert "`trans_w`: the weight lies" in notes("quant_group_gemm_reduce_sum",
+    assert "`trans_w`: the layout of the weight" in notes("quant_group_gemm_reduce_sum",
                                                  {**WIDE_NARROW, "sp_size": 2, "trans_w": [True, False]})  # fmt: skip
     assert notes("flash_attention", PAGED) == ""
 
 
 @pytest.mark.parametrize("task", ["head_rms_norm", "qk_rms_norm", "add_rms_norm_dynamic_quant"])
-def test_norms_have_weights_of_another_type_there(task):
-    assert "float32 there, bfloat16 here" in notes(task, V3_COMPUTE[task][0])
+def test_norms_have_weights_of_another_type_in_bytemicroperf(task):
+    assert "float32 in ByteMicroPerf, bfloat16 here" in notes(task, V3_COMPUTE[task][0])
     if task != "add_rms_norm_dynamic_quant":
         assert notes(task, {**V3_COMPUTE[task][0], "dtype": "float32"}) == ""
 
 
-def test_float8_products_are_of_the_type_that_they_mean():
+def test_float8_is_float8_e4m3fn():
     rows = [["float8", "float8", "float8", "bfloat16"]]
     case = read("quant_matmul", {**WIDE_NARROW, "num_tokens": 8, "dtype.w_dtype.compute_dtype.dst_dtype": rows})
     assert case.params["dtype"] == "float8_e4m3fn"
-    assert foreign(case).arguments["dtype"] == "float8"
+    assert to_bytemicroperf(case).arguments["dtype"] == "float8"

@@ -27,7 +27,7 @@ def products(**group: Any) -> dict[str, Any]:
     return {"operator": "gemm", "input_shape_groups": group, "dtype": ["float32"]}
 
 
-def test_iterations_are_what_the_file_asks_for(tmp_path):
+def test_iterations_set_the_number_of_samples(tmp_path):
     taken = read(tmp_path, v1("exp", iterations=25))
     assert taken.asked == {"samples": 25}
     broken = read(tmp_path, v1("exp", iterations=0))
@@ -110,11 +110,11 @@ def test_products_in_int8_have_scales(tmp_path):
 
 
 @pytest.mark.parametrize(("dtype", "to"), [("float32", "bfloat16"), ("half", "float32"), ("int8", "int32")])
-def test_a_cast_goes_where_theirs_goes(tmp_path, dtype, to):
+def test_a_cast_has_the_usual_target_of_bytemicroperf(tmp_path, dtype, to):
     assert {case.params["to"] for case in read(tmp_path, v1("cast", dtype=dtype)).cases} == {to}
 
 
-def test_tables_and_what_is_put_into_them(tmp_path):
+def test_tables_and_the_rows_written_into_them(tmp_path):
     taken = read(tmp_path, {"operator": "index_add", "input_shape_list": [[[16, 8], [4, 8]]]})
     assert [(case.op, case.params["shape"], case.params["indices"]) for case in taken.cases] == [
         ("index_add_inplace", [16, 8], 4)
@@ -134,7 +134,7 @@ def test_processes_multiply_where_several_take_part(tmp_path):
     assert params(taken, "ranks", "size") == [(ranks, size) for ranks in (2, 4, 8) for size in (32, 64)]
 
 
-def test_the_group_of_an_operator_of_one_device_is_ignored_and_said(tmp_path):
+def test_the_group_of_an_operator_of_one_device_is_ignored_with_a_note(tmp_path):
     taken = read(tmp_path, v1("exp", group=[1, 2], extra=3))
     assert len(taken.cases) == 2
     assert any("`group`" in note for note in taken.notes)
@@ -142,7 +142,7 @@ def test_the_group_of_an_operator_of_one_device_is_ignored_and_said(tmp_path):
 
 
 @pytest.mark.parametrize(("key", "meant"), [("dtpe", "dtype"), ("iteratons", "iterations")])
-def test_a_key_that_is_nearly_one_is_a_slip(tmp_path, key, meant):
+def test_a_mistyped_key_is_refused(tmp_path, key, meant):
     good = v1("exp")
     with pytest.raises(InvalidFile, match=f"{key}.*(\n.*)*did you mean `{meant}`"):
         read(tmp_path, {key if name == meant else name: value for name, value in good.items()})

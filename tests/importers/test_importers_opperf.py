@@ -13,8 +13,8 @@ from opmark.errors import InvalidParameter, UserError
 from opmark.importers.opperf import OPPERF
 from opmark.importers.opperf.classes import CLASSES, class_meaning, complete_inputs
 from opmark.importers.opperf.names import CATEGORIES, NO_COUNTERPART, plain_name
-from opmark.importers.opperf.rows import foreign, meaning, ops
-from opmark.importers.opperf.shapes import match, shape_of, written
+from opmark.importers.opperf.rows import foreign_inputs, meaning, ops
+from opmark.importers.opperf.shapes import match, shape_of, write_shape
 from opmark.importers.opperf.table import OPERATORS
 from opmark.registry import operator
 from opmark.runner.intake import take_in
@@ -101,11 +101,11 @@ def test_a_test_of_two_operators_with_two_inputs_is_four_entries() -> None:
         ("matmul", {"M": 2, "N": 3, "K": 4}, "matmul", {"M": 2, "N": 3, "K": 4}),
     ],
 )  # fmt: skip
-def test_operators_in_our_words(name: str, inputs: dict[str, Any], op: str, params: dict[str, Any]) -> None:
+def test_operators_are_translated(name: str, inputs: dict[str, Any], op: str, params: dict[str, Any]) -> None:
     assert one(name, **inputs) == (op, params)
 
 
-def test_an_operator_without_gradient_is_measured_forwards_and_that_is_said() -> None:
+def test_an_operator_without_gradient_is_measured_forward_with_a_note() -> None:
     found = read({"ops": "argmax", "inputs": [{"data": [4, 4], "axis": 0}]})
     assert found.entries[0].phases == ["forward"]
     assert found.notes == ("argmax: forward only: `argmax` has no gradient",)
@@ -124,7 +124,7 @@ def test_the_profiler_python_measures_both_passes_in_one() -> None:
     [
         ({"lhs": [4, 4]}, "`add` needs `rhs`"),
         ({"lhs": [4, 4], "rhs": [3, 4]}, "`add`: `rhs`: [3, 4] is neither the shape [4, 4] nor one row"),
-        ({"lhs": [4, 4], "rhs": [4, 4], "axsi": 1}, "`axsi` means nothing for `add`"),
+        ({"lhs": [4, 4], "rhs": [4, 4], "axsi": 1}, "`add` has no input `axsi`"),
         ({"lhs": [4, 0], "rhs": [4, 4]}, "`lhs`: expected a shape of sizes of at least 1"),
         ({"lhs": "4x4", "rhs": [4, 4]}, "`lhs`: expected a shape, got 4x4"),
         ({"lhs": [4], "rhs": [4], "dtype": "float33"}, "parameter `dtype`: expected a data type"),
@@ -139,9 +139,9 @@ def test_one_broken_input_is_named_and_the_others_are_taken(inputs: dict[str, An
 
 
 @pytest.mark.parametrize("name", NO_COUNTERPART)
-def test_what_has_no_counterpart_is_a_problem_that_names_it(name: str) -> None:
+def test_an_operator_without_a_counterpart_is_a_problem(name: str) -> None:
     (problem,) = read({"ops": name, "inputs": [{"data": [4, 4]}]}).problems
-    assert problem.message == f"`{name}` cannot be had here"
+    assert problem.message == f"opmark has no counterpart of `{name}`"
     assert problem.hint
 
 
@@ -156,7 +156,7 @@ def test_an_unknown_operator_is_named_once_where_it_stands() -> None:
     assert len(found.entries) == 2
     assert [(p.where, p.message) for p in found.problems] == [
         ("mine.json: $.ops[1]", "no operator of opperf named `broadcast_ad`"),
-        ("mine.json: $.ops[2]", "`Custom` cannot be had here"),
+        ("mine.json: $.ops[2]", "opmark has no counterpart of `Custom`"),
     ]
     assert "did you mean `broadcast_add`?" in found.problems[0].hint
     (problem,) = read([{"op": "ad", "inputs": inputs}]).problems
@@ -167,7 +167,7 @@ def test_an_unknown_operator_is_named_once_where_it_stands() -> None:
     assert problem.where == "mine.json: $.ops[0]"
 
 
-def test_a_callable_that_is_no_operator_of_opperf_is_taken_where_its_inputs_are_arguments() -> None:
+def test_a_callable_outside_of_opperf_is_imported_if_its_inputs_are_arguments() -> None:
     found = read({"ops": ["torch.add"], "inputs": [{"lhs": [4]}, {"args": ["4 float32", 2]}]})
     assert [entry.source for entry in found.entries] == ["mine.json#torch.add[1]"]
     assert [problem.where for problem in found.problems] == ["mine.json: $.ops[0]"]
@@ -202,7 +202,7 @@ def test_classes_by_their_names() -> None:
     assert problem.message.startswith("`dtype` of `Add`: expected one of float64, float32")
 
 
-def test_counts_that_differ_are_said_and_not_taken() -> None:
+def test_counts_that_differ_are_ignored_with_a_note() -> None:
     found = read([{"ops": "exp", "inputs": {"data": 4}, "runs": 3}, {"ops": "log", "inputs": {"data": 4}, "runs": 4}])
     assert found.asked == {}
     assert "differ" in found.notes[0]
@@ -226,7 +226,7 @@ def test_a_callable_with_arguments_is_one() -> None:
         [], {}, None, "add", [[{"ops": 1}]], [{"inputs": {}}],
     ],
 )  # fmt: skip
-def test_files_of_others_are_left_to_them(data: Any) -> None:
+def test_files_of_other_systems_are_not_recognised(data: Any) -> None:
     assert not OPPERF.recognises(PATH, data)
 
 
@@ -240,18 +240,18 @@ def test_every_name_of_every_category_has_a_row_and_our_operators_exist() -> Non
 
 
 def test_the_table_agrees_with_the_suite() -> None:
-    """What the suite measures as an operator of opperf is what the table makes of its name."""
+    """The suite and the table agree about the operator that a name of opperf means."""
     for entry in suite("opperf").cases:
         name = entry.source.removeprefix("opperf ").split(",")[0].split(";")[0]
         rows = OPERATORS.get(name, ())
-        views = {"split", "broadcast_to", "unravel_index"}  # the suite has what MXNet copies as a view too
+        views = {"split", "broadcast_to", "unravel_index"}  # the suite also has the views that MXNet copies
         if rows and entry.op not in views and "not covered" not in entry.source and "1.9.1" not in entry.source:
             known = {operator(op).name for row in rows for op in ops(row)}
             assert entry.op in known or name == "linalg_potri", entry.source
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_each_class_is_a_case_of_ours(name: str) -> None:
+def test_each_class_is_a_case(name: str) -> None:
     found = class_meaning(CLASSES[name], complete_inputs(CLASSES[name], {}))
     made = operator(found.op)
     made.check_rules(made.complete({key: made.param(key).check(value) for key, value in found.params.items()}))
@@ -268,7 +268,7 @@ def test_there_are_73_classes() -> None:
     [("mx.nd.add", "add"), ("nd.linalg.gemm2", "linalg_gemm2"), ("mx.npx.fully_connected", "FullyConnected"),
      ("mx.nd.random.normal", "random_normal"), ("np.abs", "abs"), ("exp", "exp")],
 )  # fmt: skip
-def test_names_of_modules_are_left_off(written_name: str, plain: str) -> None:
+def test_names_of_modules_are_removed(written_name: str, plain: str) -> None:
     assert plain_name(written_name) == plain
 
 
@@ -280,24 +280,24 @@ def test_a_shape_goes_through_its_pattern_and_back(shape: list[int]) -> None:
     bound: dict[str, Any] = {}
     match("first *rest", [7, *shape], "x", bound)
     assert bound == {"first": 7, "rest": shape}
-    assert written("first *rest", bound) == [7, *shape]
+    assert write_shape("first *rest", bound) == [7, *shape]
 
 
 @given(SIZES, st.sampled_from(["same", "row", "column", "scalar"]))
 def test_broadcasting_is_read_as_it_is_written(shape: list[int], how: str) -> None:
     bound: dict[str, Any] = {"shape": shape}
-    there = written("~shape", {"shape": shape, "y": how})
+    there = write_shape("~shape", {"shape": shape, "y": how})
     match("~shape", there, "rhs", bound)
-    assert written("~shape", bound) in (there, shape, [1])  # of a row of one, a row and an element are the same
+    assert write_shape("~shape", bound) in (there, shape, [1])  # a row of one element is also a single element
 
 
 @given(st.sampled_from(sorted(OPERATORS)), st.data())
-def test_inputs_that_are_made_of_parameters_mean_these_parameters(name: str, data: st.DataObject) -> None:
-    """Of whatever case of ours: what is written for opperf is read as the same case."""
+def test_inputs_written_from_parameters_are_read_as_these_parameters(name: str, data: st.DataObject) -> None:
+    """Inputs written for opperf from any case of opmark are read as the same case."""
     op = operator(data.draw(st.sampled_from(sorted({o for row in OPERATORS[name] for o in ops(row)}))))
     size = data.draw(st.sampled_from(sorted(op.presets)))
     params = op.complete(op.preset(size))
-    inputs = foreign(OPERATORS[name], op.name, params)
+    inputs = foreign_inputs(OPERATORS[name], op.name, params)
     if inputs is not None:
         found = meaning(OPERATORS[name], inputs)
         assert (found.op, op.complete(found.params)) == (op.name, params)

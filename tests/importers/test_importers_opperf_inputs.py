@@ -1,4 +1,4 @@
-"""What opperf's inputs say beside shapes: parts of axes, transposed operands, tensors that have to fit each other."""
+"""opperf's inputs beside shapes: parts of axes, transposed operands, tensors that have to fit each other."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def notes(name: str, **inputs: Any) -> tuple[str, ...]:
 
 @given(st.data())
 def test_a_part_of_an_axis_is_what_python_slices(data: st.DataObject) -> None:
-    """Wherever all of it exists; what does not is refused, and never wrapped or cut."""
+    """A slice that does not exist as a whole is refused, and never wrapped or cut."""
     shape = data.draw(st.lists(st.integers(1, 8), min_size=1, max_size=3))
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
     begin, end = (data.draw(st.none() | st.integers(-12, 12)) for _ in range(2))
@@ -80,8 +80,8 @@ def test_a_slice_of_several_axes_cuts_one(begin: Any, end: Any, part: tuple[int,
         ({"begin": 12, "end": 15}, "got 12 to 15"),
         ({"begin": 3, "end": 0}, "got 3 to 0"),
         ({"begin": [1, 1], "end": [5, 3]}, "`end`: expected a part of one axis"),
-        ({"begin": [1, 1], "end": [5]}, "expected as many of each as axes"),
-        ({"begin": [0, 0, 0], "end": [1, 1, 1]}, "expected as many of each as axes"),
+        ({"begin": [1, 1], "end": [5]}, "expected one of each per axis"),
+        ({"begin": [0, 0, 0], "end": [1, 1, 1]}, "expected one of each per axis"),
         ({"begin": "0", "end": 1}, "`begin`: expected whole numbers"),
         ({"begin": 0, "end": 1, "axis": 2}, "`axis`: expected axes of [10, 4], each once, got [2]"),
     ],
@@ -91,7 +91,7 @@ def test_parts_that_do_not_exist_are_refused(inputs: dict[str, Any], message: st
 
 
 @pytest.mark.parametrize(("like", "axes"), [([12, 4], None), ([5, 2], None), ([5], None), ([5, 4], [2])])
-def test_slice_like_wants_one_axis_that_is_shorter(like: list[int], axes: Any) -> None:
+def test_slice_like_needs_one_shorter_axis(like: list[int], axes: Any) -> None:
     assert "expected" in why_not("slice_like", data=[10, 4], shape_like=like, axes=axes)
 
 
@@ -121,20 +121,20 @@ def test_no_axes_are_all_of_them() -> None:
         ("linalg_gemm2", {"A": [2, 4], "B": [3, 4]}, "transpose_b"),
     ],
 )
-def test_transposed_operands_are_said(name: str, tensors: dict[str, Any], option: str) -> None:
+def test_transposed_operands_are_noted(name: str, tensors: dict[str, Any], option: str) -> None:
     params = one(name, **tensors, **{option: True}).params
     assert (params["M"], params["K"], params["N"]) == (2, 4, 3)
-    assert f"{name}: `{option}`: the operand lies as it is needed here" in notes(name, **tensors, **{option: 1})
+    assert f"{name}: `{option}`: the operand has the transposed shape here" in notes(name, **tensors, **{option: 1})
     assert "expected true or false" in why_not(name, **tensors, **{option: "yes"})
 
 
-def test_operands_that_are_not_transposed_need_no_word() -> None:
+def test_operands_that_are_not_transposed_need_no_note() -> None:
     assert notes("dot", lhs=[2, 4], rhs=[4, 3], transpose_a=False) == ()
 
 
-def test_a_class_says_so_too() -> None:
+def test_a_class_notes_transposed_operands_too() -> None:
     found = class_meaning(CLASSES["Dot"], complete_inputs(CLASSES["Dot"], {"transpose_a": True}))
-    assert found.notes == ("`transpose_a`: the operand lies as it is needed here",)
+    assert found.notes == ("`transpose_a`: the operand has the transposed shape here",)
 
 
 CONVOLUTION = {"data": [2, 6, 9, 9], "kernel": [3, 3], "num_filter": 8, "num_group": 2}
@@ -161,7 +161,7 @@ def test_weights_fit_the_convolution(name: str, weight: list[int], fits: bool) -
     assert why_not(name, **CONVOLUTION, bias=[9])
 
 
-def test_weights_alone_say_the_sizes() -> None:
+def test_weights_alone_determine_the_sizes() -> None:
     params = one("Convolution", data=[2, 6, 9, 9], weight=[8, 6, 5, 5]).params
     assert (params["out_channels"], params["kernel"]) == (8, [5, 5])
     params = one("Deconvolution", data=[2, 6, 9, 9], weight=[6, 8, 5, 5]).params
@@ -169,7 +169,7 @@ def test_weights_alone_say_the_sizes() -> None:
 
 
 def test_a_convolution_without_bias_is_the_same_here() -> None:
-    assert notes("Convolution", **CONVOLUTION) == ("Convolution: without the bias that opperf adds",)
+    assert notes("Convolution", **CONVOLUTION) == ("Convolution: measured without the bias that opperf adds",)
     assert notes("Convolution", **CONVOLUTION, no_bias=True) == ()
 
 
@@ -192,10 +192,10 @@ def test_weights_fit_the_normalization(name: str, more: dict[str, Any], fitting:
     assert why_not(name, data=data, gamma=fitting, beta=wrong, **more)
 
 
-def test_conditions_are_of_each_element_here() -> None:
+def test_a_condition_per_row_is_noted() -> None:
     assert notes("where", x=[4, 2], y=[4, 2], condition=[4, 2]) == ()
     (note,) = notes("where", x=[4, 2], y=[4, 2], condition=[4])
-    assert note.startswith("where: `condition`: one for each element here, [4, 2]")
+    assert note.startswith("where: `condition` has one value per element here, [4, 2]")
     assert "expected [4, 2] or [4], got [99]" in why_not("where", x=[4, 2], y=[4, 2], condition=[99])
 
 
@@ -209,16 +209,14 @@ def test_conditions_are_of_each_element_here() -> None:
         ("RNN", {"data": [5, 4, 3], "mode": "lstm", "state_size": 6, "p": 0.5}, "p"),
     ],
 )
-def test_options_that_are_left_out_are_not_said_to_change_nothing(
-    name: str, inputs: dict[str, Any], option: str
-) -> None:
-    assert f"{name}: `{option}` is not taken over" in notes(name, **inputs)
+def test_ignored_options_are_noted(name: str, inputs: dict[str, Any], option: str) -> None:
+    assert f"{name}: `{option}` is ignored" in notes(name, **inputs)
 
 
 @pytest.mark.parametrize("name", ["Dense", "Conv2D"])
-def test_an_activation_of_a_layer_cannot_be_had(name: str) -> None:
+def test_an_activation_of_a_layer_is_refused(name: str) -> None:
     data = {name: {"inputs": {"activation": "relu"}}}
     (problem,) = OPPERF.read(Path("mine.json"), data, 0).problems
-    assert problem.message == "`activation`: relu cannot be had here"
+    assert problem.message == "`activation`: opmark cannot measure relu"
     assert problem.where == f"mine.json: $.{name}.inputs"
     assert "leave `activation` out" in problem.hint

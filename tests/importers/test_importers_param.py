@@ -10,7 +10,7 @@ import pytest
 
 from opmark import registry
 from opmark.importers.param import PARAM
-from opmark.importers.param.kept import keeping
+from opmark.importers.param.kept import keep_specs
 from opmark.runner.intake import take_in
 from opmark.schema import Entry, Imported
 
@@ -57,14 +57,14 @@ def args_of(data: Any) -> list[Any]:
     return [entry.args for entry in entries(data)]
 
 
-def test_it_is_registered_as_a_strangers_would_be() -> None:
+def test_it_is_registered_by_an_entry_point() -> None:
     assert registry.importers()["param"] is PARAM
 
 
 @pytest.mark.parametrize(
     "data", [[], "x", None, {}, {"cases": []}, {"operator": "gemm", "iterations": 3}, {"a": {"b": 1}}, 5]
 )
-def test_what_is_no_config_is_not_recognised(data: Any) -> None:
+def test_other_data_is_not_recognised(data: Any) -> None:
     assert not PARAM.recognises(FILE, data)
 
 
@@ -111,7 +111,7 @@ def test_the_last_argument_changes_fastest_and_kwargs_faster_still() -> None:
     )
     expected = [
         ([f"{a}x{b} {dtype} 0..1", n], {"alpha": alpha, "mode": mode})
-        for dtype in ("float32", "float64")  # in front of the shape, as it stands in front of it
+        for dtype in ("float32", "float64")  # before the shape, as in the file
         for a in (1, 2)
         for b in (3, 5)
         for n in (7, 8)
@@ -218,24 +218,24 @@ def test_an_id_twice_in_a_batch_file_is_a_problem_with_its_place() -> None:
     assert found.entries[0].args == ["4x4 float32 0..1"]
     (problem,) = found.problems
     assert problem.where == "some/c.json: $.op_info.config[0].input[1]"
-    assert "`'0'` stands here a second time" in problem.message
+    assert "`'0'` is used twice" in problem.message
 
 
-def test_the_device_of_a_batch_file_is_said_not_to_decide() -> None:
+def test_the_device_of_a_batch_file_is_ignored_with_a_note() -> None:
     (note,) = read(batch()).notes
     assert "`'cuda'`" in note
-    assert "`-d`" in note
+    assert "`opmark param -d`" in note
     assert read(batch(run_options={"device": "cpu"})).notes == ()
 
 
-def test_what_the_file_says_can_be_kept_word_for_word() -> None:
+def test_specs_of_a_file_can_be_kept_as_they_are() -> None:
     build = {"args": [whole(8), {"type": "long", "value": 4}], "name": "wide"}
     inputs = [call(tensor(2, 8, requires_grad=False, name="x")), call(tensor([2, 4, 2], 8, __range__=["shape"]))]
     data = {
         "torch.nn.Linear": operator({"build": [build], "input": inputs[:1]}),
         "torch.mean": operator({"build": [], "input": inputs[1:]}, input_iterator="RangeConfigIterator"),
     }
-    with keeping() as kept:
+    with keep_specs() as kept:
         read(data)
     read({"torch.add": operator({"input": [call(whole(1))]})})
     assert {name: (said.build, said.input) for (_, name), said in kept.items()} == {
@@ -263,15 +263,15 @@ def fixed(*wanted: bool) -> dict[str, Any]:
         ("aten::mul_", fixed(True, True), "works in place"),
     ],
 )
-def test_what_has_no_backward_pass(name: str, point: dict[str, Any], reason: str) -> None:
-    with keeping() as kept:
+def test_cases_without_backward_pass(name: str, point: dict[str, Any], reason: str) -> None:
+    with keep_specs() as kept:
         assert len(entries({name: operator({"input": [point]})})) == 1
     (said,) = kept.values()
     assert reason in said.forward_only
     assert bool(reason) == bool(said.forward_only)
 
 
-def test_which_gradients_of_a_module_are_measured_is_said() -> None:
+def test_the_gradients_of_a_module_are_noted() -> None:
     (note,) = read({"torch.nn.ReLU": operator({"input": [fixed(False)]})}).notes
     assert "of the weights and of all inputs" in note
 

@@ -1,4 +1,4 @@
-"""One argument of a PARAM config: every type, every element type, what is drawn, which gradients there are."""
+"""Arguments of a PARAM config: every type, every element type, drawn values, gradients."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_every_element_type_of_ours_goes_by_its_own_name() -> None:
         assert str((entry_of([tensor(4, dtype=dtype)]).args or [""])[0]).split()[1] == dtype
 
 
-def test_whole_numbers_are_said_to_be_indices() -> None:
+def test_tensors_of_whole_numbers_are_noted() -> None:
     assert "0 to 9" in " ".join(read([tensor(4, dtype="long")]).notes)
     assert read([tensor(4, dtype="long", low=0, high=3), tensor(4), tensor(4, dtype="bool")]).notes == ()
 
@@ -108,19 +108,19 @@ RANGES = [
 ]
 
 
-def test_what_is_drawn_is_kept_and_said() -> None:
+def test_drawn_values_are_kept_and_noted() -> None:
     found = read(RANGES, seed=3)
     whole, real, (five, one) = found.entries[0].args or []
     assert 1 <= whole <= 10**9
     assert 0 <= real <= 2
     assert five == 5
     assert 0 <= one <= 1
-    assert found.notes == ("values were drawn with seed 3; each entry holds what was drawn",)
+    assert found.notes == ("values were drawn with seed 3; each entry holds the drawn values",)
     assert read(RANGES, seed=3) == found
     assert read(RANGES, seed=4).entries[0].args != found.entries[0].args
 
 
-def test_what_is_drawn_does_not_depend_on_the_rest_of_the_file() -> None:
+def test_drawn_values_do_not_depend_on_the_rest_of_the_file() -> None:
     config = {"input": [{"args": RANGES}, {"args": RANGES}]}
     alone = {"torch.f": {"config": [config]}}
     among = {"torch.e": {"config": [config]}, "torch.f": {"config": [config, config]}}
@@ -145,7 +145,7 @@ def test_gradients_are_of_the_tensors_that_want_one() -> None:
     assert entry_of([tensor(2), tensor(2, dtype="long", requires_grad=False)]).wrt == []
 
 
-def test_gradients_that_cannot_be_told_are_said() -> None:
+def test_ignored_gradients_are_noted() -> None:
     found = read([tensor(2, requires_grad=False)])
     assert found.entries[0].wrt == []
     assert "requires_grad" in found.notes[0]
@@ -157,7 +157,7 @@ def test_the_gradients_are_names_that_a_case_takes() -> None:
     assert expand(workload, find_operator)[0].wrt == ("args.0",)
 
 
-def test_a_text_in_braces_stands_for_itself() -> None:
+def test_a_text_in_braces_is_kept() -> None:
     entry = entry_of([{"type": "str", "value": "{M}"}, {"type": "str", "value": "a {N} b"}], op="torch.add")
     (case,) = expand(Workload(1, "x", [entry]), find_operator)
     assert case.params["args"] == ["{M}", {"value": "a {N} b"}]

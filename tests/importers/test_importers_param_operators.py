@@ -56,12 +56,12 @@ def test_names(name: str, op: str) -> None:
 
 def test_torch_has_the_methods_and_the_functions() -> None:
     torch = pytest.importorskip("torch")
-    from opmark.importers.param.operators import name_here
+    from opmark.importers.param.operators import operator_name
 
     in_place = [f"torch.{name}" for name in dir(torch) if name[0].islower() and name.endswith("_") and name[-2] != "_"]
     assert len(in_place) > 50
     for name in in_place:
-        *_, owner, attribute = name_here(name).split(".")
+        *_, owner, attribute = operator_name(name).split(".")
         assert hasattr(torch.Tensor if owner == "Tensor" else torch, attribute), name
 
 
@@ -87,7 +87,7 @@ def test_arguments_of_a_schema(schema: str, op: str, args: list[int], kwargs: di
     assert (entry.op, entry.args, entry.kwargs or {}) == (op, args, kwargs)
 
 
-def test_gradients_of_what_a_schema_takes_by_name_only() -> None:
+def test_gradients_of_keyword_only_arguments() -> None:
     schema = "aten::f(Tensor a, *, Tensor b, Tensor c) -> Tensor"
     fixed = {**TENSOR, "requires_grad": False}
     entry = entry_of("aten::f", [fixed, fixed, TENSOR], [arg(schema)])
@@ -105,8 +105,8 @@ def test_types_in_place_of_a_schema() -> None:
     ("build", "words"),
     [
         ([arg("what")], "expected the schema of an operator"),
-        ([arg("aten::mul.Tensor(Tensor self) -> Tensor")], "got that of `aten::mul`"),
-        ([arg(SCHEMA), arg(1)], "alone"),
+        ([arg("aten::mul.Tensor(Tensor self) -> Tensor")], "got `aten::mul`"),
+        ([arg(SCHEMA), arg(1)], "expected only the schema"),
         ([arg("aten::add(Tensor self) -> Tensor")], "takes 1 arguments, got 2"),
     ],
 )
@@ -118,7 +118,8 @@ def test_a_schema_that_does_not_fit(build: list[Any], words: str) -> None:
 
 def test_a_function_is_not_built() -> None:
     found = read("torch.mm", [TENSOR, TENSOR], [arg(1)])
-    assert (found.entries[0].build, found.notes) == (None, ("`torch.mm` is a function: its `build` is left out",))
+    assert found.entries[0].build is None
+    assert found.notes == ("`torch.mm` is a function, so that its `build` is ignored",)
 
 
 def test_a_build_takes_no_tensors() -> None:
@@ -185,7 +186,7 @@ def test_a_weighted_table() -> None:
         (ONE_TABLE, [arg(2), arg(3) | {"indices_tensor": "a.pt", "offsets_tensor": "b.pt"}], "from a file"),
     ],
 )
-def test_tables_that_cannot_be_had(build: list[Any], lookups: list[Any], words: str) -> None:
+def test_tables_without_a_counterpart(build: list[Any], lookups: list[Any], words: str) -> None:
     found = tables(build, lookups)
     assert found.entries == ()
     (problem,) = found.problems

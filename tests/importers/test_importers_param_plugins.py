@@ -1,4 +1,4 @@
-"""Iterators and generators that a stranger registers, as the documents say."""
+"""Iterators and generators of plug-ins, registered as the documents say."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opmark.importers.param import PARAM
 from opmark.schema import Imported
 
 MODULE = '''
-"""An iterator as a function, one as PARAM has them, and generators."""
+"""An iterator as a function, one as a class like PARAM's own, and generators."""
 
 def halves(configs, key, device):
     for n, spec in enumerate(configs[key]):
@@ -23,7 +23,7 @@ def halves(configs, key, device):
         yield f"{n}_1", {"size": spec["size"] // 2}
 
 class Squares:
-    """In the manner of PARAM's own: a class with __next__."""
+    """An iterator like PARAM's own: a class with __next__."""
 
     def __init__(self, configs, key, device):
         self.left = list(enumerate(configs[key]))
@@ -67,10 +67,10 @@ def odd(spec, draw):
     return GIVES[spec["gives"]]()
 
 class Tensor:
-    """As torch's: a stranger's generator hands it on."""
+    """A stand-in for a tensor of torch, which a generator must not return."""
 
 class Scalar(float):
-    """As numpy's, which is a float too."""
+    """A stand-in for a number of NumPy, which is a float as well."""
 
 def nested():
     found = []
@@ -116,7 +116,7 @@ Odd = strange_param:odd
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A package of somebody else's, as an installer would leave it."""
+    """Install a plug-in as an installer would."""
     info = tmp_path / "strange_param-1.0.dist-info"
     info.mkdir()
     (tmp_path / "strange_param.py").write_text(MODULE)
@@ -138,14 +138,14 @@ def read(iterator: str = "Halves", generator: str = "Square", count: int = 1) ->
     return PARAM.read(Path("c.json"), {"torch.f": info}, 0)
 
 
-def test_ids_and_arguments_are_the_strangers() -> None:
+def test_ids_and_arguments_are_those_of_the_plug_in() -> None:
     found = read(count=2)
     assert found.problems == ()
     assert [entry.source.rpartition("|")[2] for entry in found.entries] == ["0_0", "0_1", "1_0", "1_1"]
     sizes = [int(entry.args[0].partition("x")[0]) for entry in found.entries if entry.args]
     assert [low <= n <= low + 3 for n, low in zip(sizes, (8, 4, 16, 8), strict=True)] == [True] * 4
     assert found.entries[0].kwargs == {"alpha": 1}
-    assert found.notes == ("values were drawn with seed 0; each entry holds what was drawn",)
+    assert found.notes == ("values were drawn with seed 0; each entry holds the drawn values",)
 
 
 def test_a_class_in_the_manner_of_param() -> None:
@@ -180,10 +180,10 @@ def test_an_id_twice_is_a_problem_and_the_first_is_kept() -> None:
     assert [entry.source.rpartition("|")[2] for entry in found.entries] == ["0", "1"]
     (problem,) = found.problems
     assert problem.where == 'c.json: $["torch.f"].config[0].input[0]'
-    assert "stands here a second time" in problem.message
+    assert "is used twice" in problem.message
 
 
-def test_an_id_holds_nothing_that_stands_between_ids() -> None:
+def test_an_id_with_a_separator_is_refused() -> None:
     (problem,) = read("Barred").problems
     assert "without | and #" in problem.message
 
@@ -211,7 +211,7 @@ def given(name: str) -> Imported:
         ("type", "got a type for `args[0]`"),
     ],
 )
-def test_what_is_no_plain_data_is_named(name: str, got: str) -> None:
+def test_data_that_is_not_plain_is_named(name: str, got: str) -> None:
     found = given(name)
     assert found.entries == ()
     (problem,) = found.problems
@@ -224,7 +224,7 @@ def test_a_list_in_itself_is_no_traceback() -> None:
     assert "nested too deeply" in given("endless").problems[0].message
 
 
-def test_what_is_plain_is_taken_as_it_is() -> None:
+def test_plain_data_is_imported_unchanged() -> None:
     (entry,) = given("written").entries
     assert entry.args == ["8x64 float32", {"dtype": "float16"}, {"float": "inf"}, None]
     assert entry.kwargs == {"dim": [1, 2]}

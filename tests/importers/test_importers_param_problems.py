@@ -1,4 +1,4 @@
-"""What is wrong in a PARAM file: named with its place, and the rest is imported."""
+"""Problems of a PARAM file: each is reported with its place, and the rest is imported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ranged(value: Any, kind: str = "int") -> dict[str, Any]:
 
 
 def operator(*args: Any, **more: Any) -> dict[str, Any]:
-    """The first config is broken or not; the second one is right."""
+    """Return two configs; the first may be broken, the second is right."""
     right = {"input": [{"args": [TENSOR]}]}
     return {"input_data_generator": "PyTorch:DefaultDataGenerator", "input_iterator": "RangeConfigIterator",
             "config": [{"input": [{"args": list(args)}]}, right], **more}  # fmt: skip
@@ -88,7 +88,7 @@ def problem_of(data: Any) -> Problem:
         ({**TENSOR, "__copy__": [{"dtype": [0, [0, 0]]}]}, ".__copy__[0].dtype", "of a shape"),
     ],
 )  # fmt: skip
-def test_an_argument_that_cannot_be_meant(arg: Any, path: str, words: str) -> None:
+def test_an_invalid_argument(arg: Any, path: str, words: str) -> None:
     found = read({"torch.f": operator(arg)})
     (problem,) = found.problems
     assert problem.where == f'c.json: $["torch.f"].config[0].input[0].args[0]{path}'
@@ -106,7 +106,7 @@ def test_an_argument_that_cannot_be_meant(arg: Any, path: str, words: str) -> No
         ({"config": ["x"]}, ".config[0]", "expected a config"),
         ({"config": [{}]}, ".config[0].input", "a list of specs"),
         ({"config": [{"input": {}}]}, ".config[0].input", "a list of specs"),
-        ({"config": [{"input": []}]}, ".config[0].input", "expands to no case"),
+        ({"config": [{"input": []}]}, ".config[0].input", "there is no case"),
         ({"config": [{"input": [3]}]}, ".config[0].input[0]", "expected a spec"),
         ({"config": [{"input": [{}]}]}, ".config[0].input[0]", "got neither"),
         ({"config": [{"input": [{"args": "x"}]}]}, ".config[0].input[0].args", "a list of arguments"),
@@ -119,7 +119,7 @@ def test_an_argument_that_cannot_be_meant(arg: Any, path: str, words: str) -> No
         (operator(TENSOR, build_data_generator=[]), ".build_data_generator", "the name of a data generator"),
     ],
 )  # fmt: skip
-def test_a_config_that_cannot_be_meant(info: Any, path: str, words: str) -> None:
+def test_an_invalid_config(info: Any, path: str, words: str) -> None:
     found = read({"torch.f": info, "torch.g": operator(TENSOR)})
     (problem,) = found.problems
     assert problem.where == f'c.json: $["torch.f"]{path}'
@@ -213,7 +213,7 @@ def test_nesting_without_end_is_no_traceback() -> None:
         ),
     ],
 )
-def test_a_batch_that_cannot_be_meant(changes: dict[str, Any], place: str) -> None:
+def test_an_invalid_batch(changes: dict[str, Any], place: str) -> None:
     info = operator(TENSOR)
     data = {"op_name": "torch.f", "op_info": {**info, "config": info["config"][:1]}, **changes}
     assert problem_of(data).where == f"c.json: {place}"
@@ -267,7 +267,7 @@ def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @settings(deadline=None, max_examples=200)
 @given(st.sampled_from(places(WHOLE)[1:]), ANYTHING)
-def test_whatever_stands_anywhere_every_config_is_told_of(place: tuple[Any, ...], junk: Any) -> None:
+def test_any_value_anywhere_leaves_every_config_reported(place: tuple[Any, ...], junk: Any) -> None:
     data = deepcopy(WHOLE)
     node = data
     for step in place[:-1]:

@@ -88,7 +88,7 @@ def test_the_source_is_the_file_and_what_it_quotes() -> None:
 
 def test_what_has_no_room_is_named_in_one_line() -> None:
     assert read().notes == (
-        "F1.json: not kept: use Training, process (nm) 5, slot OAM, architecture 同构众核, parallelism SIMT, "
+        "F1.json: ignored: use Training, process (nm) 5, slot OAM, architecture 同构众核, parallelism SIMT, "
         "vector types FP32, tensor types TF32, FP16, BF16, FP8, INT8, INT4",
     )
 
@@ -107,8 +107,8 @@ def test_an_explanation_where_a_number_belongs_is_told_and_not_kept() -> None:
     found = read(**{"卡间通信参数.端口数量": "A:21\nB:24", "卡间通信参数.上行带宽(GB/s)": "3*100GbE*8(one node)"})
     assert found.problems == ()
     assert found.chips[0].interconnect == [Interconnect("F-Link")]
-    assert "F1.json: $.卡间通信参数.端口数量: `A:21 B:24` is no number, and not kept" in found.notes
-    assert any("`3*100GbE*8(one node)` is no number" in note for note in found.notes)
+    assert "F1.json: $.卡间通信参数.端口数量: `A:21 B:24` is not a number and is ignored" in found.notes
+    assert any("`3*100GbE*8(one node)` is not a number" in note for note in found.notes)
 
 
 def test_a_number_in_quotes_is_a_number() -> None:
@@ -117,7 +117,10 @@ def test_a_number_in_quotes_is_a_number() -> None:
 
 def test_a_bandwidth_beside_ports_may_be_that_of_one() -> None:
     link = {"卡间通信参数.上行带宽(GB/s)": 32, "卡间通信参数.下行带宽(GB/s)": 30}
-    assert chip(**link).notes["interconnect"] == "32 GB/s up, 30 GB/s down: of a port or of all 4, nobody says"
+    assert (
+        chip(**link).notes["interconnect"]
+        == "32 GB/s up, 30 GB/s down; the file does not say whether of one port or of all 4"
+    )
     assert chip(**link).interconnect == [Interconnect("F-Link", None, 4)]
     assert chip(**link, **{"卡间通信参数.端口数量": None}).interconnect == [Interconnect("F-Link", 32e9)]
 
@@ -168,14 +171,14 @@ def test_whole_parts_may_be_missing() -> None:
 def test_a_chip_without_a_name_is_named_after_its_file() -> None:
     found = read(**{"SKU参数.型号": None})
     assert found.chips[0].chip == "Fast F1"
-    assert "F1.json: has no 型号 (model): named F1 after the file" in found.notes
+    assert "F1.json: the file has no 型号 (model): the chip is named F1 after the file" in found.notes
     assert chip(**{"SKU参数.型号": "Fast F2"}).chip == "Fast F2"
 
 
 def test_an_unknown_field_is_told() -> None:
     found = read(**{"硬件参数.重量(kg)": 2.5, "新参数": "x", "算力参数.张量参数.FP2张量算力(TFLOPS)": 9})
-    assert "F1.json: $.硬件参数.重量(kg): unknown, and not kept: 2.5" in found.notes
-    assert "F1.json: $.算力参数.张量参数.FP2张量算力(TFLOPS): unknown, and not kept: 9" in found.notes
+    assert "F1.json: $.硬件参数.重量(kg) is unknown and ignored: 2.5" in found.notes
+    assert "F1.json: $.算力参数.张量参数.FP2张量算力(TFLOPS) is unknown and ignored: 9" in found.notes
     (problem,) = found.problems
     assert str(problem) == "Fast/F1.json: $.新参数: expected a mapping, got x"
 
@@ -213,7 +216,7 @@ PLACES = [
 
 
 @given(st.sampled_from(PLACES), JSON)
-def test_whatever_stands_somewhere_is_read_noted_or_a_problem(place: str, value: Any) -> None:
+def test_any_value_anywhere_is_read_noted_or_a_problem(place: str, value: Any) -> None:
     found = read(**{place: value})
     for peaks in found.chips:
         assert all(rate > 0 for rate in peaks.flops.values())

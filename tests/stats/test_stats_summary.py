@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opmark.stats import far_off, median, noise, relative_deviation, robust_deviation
+from opmark.stats.summary import percentile
 
 samples = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=60)
 scales = st.integers(-20, 20).map(lambda power: 2.0**power)
@@ -76,3 +77,9 @@ def test_one_value_or_a_mean_of_zero_has_no_relative_deviation(values: list[floa
 
 def test_one_value_far_out_counts_in_the_relative_deviation() -> None:
     assert relative_deviation([1.0, 1.0, 1.0, 2.0]) > 0.3 > noise([1.0, 1.0, 1.0, 2.0])
+
+
+@settings(deadline=None)
+@given(samples, st.integers(0, 100))
+def test_percentiles_are_those_of_numpy(values: list[float], percent: int) -> None:
+    assert percentile(values, percent) == pytest.approx(float(np.percentile(values, percent)))

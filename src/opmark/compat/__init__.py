@@ -1,1 +1,1 @@
-"""The command lines and Python calls of other systems, thin: what they ask for is done by opmark."""
+"""Thin front ends: the command lines and Python calls of other systems, measured by opmark."""

@@ -1,4 +1,4 @@
-"""Which of several devices is used: workers take it from the environment of this process."""
+"""Selects one of several devices: workers take it from the environment of this process."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from contextlib import contextmanager
 from opmark.errors import UserError
 
 VARIABLES = {"cuda": "CUDA_VISIBLE_DEVICES", "xpu": "ZE_AFFINITY_MASK"}
-"""By device, the variable that says which of them a process sees."""
+"""The variable that lists the devices a process sees, by kind of device."""
 
 
-def only(kind: str, number: int, named: str) -> dict[str, str]:
-    """What makes a process see the device of that number alone, counted among those that this one sees.
+def select_device(kind: str, number: int, option: str) -> dict[str, str]:
+    """Return variables that let a process see one device only; `number` counts the devices that this process sees.
 
-    `named`: in the words of whoever asks for it.
+    `option` is what the user typed, for error messages.
     """
     if kind not in VARIABLES:
         if number == 0:
             return {}
-        raise UserError(f"{named}: opmark cannot tell one {kind} from another", "leave the number out, or take 0")
+        raise UserError(f"{option}: opmark cannot tell one {kind} from another", "leave the number out, or use 0")
     variable = VARIABLES[kind]
     seen = [name.strip() for name in os.environ.get(variable, "").split(",") if name.strip()]
     if not seen:
         return {variable: str(number)}
     if number >= len(seen):
-        told = f"{variable}={os.environ[variable]}"
-        raise UserError(f"{named}: only {len(seen)} can be seen ({told})", f"numbers go from 0 to {len(seen) - 1}")
+        setting = f"{variable}={os.environ[variable]}"
+        raise UserError(f"{option}: only {len(seen)} can be seen ({setting})", f"numbers go from 0 to {len(seen) - 1}")
     return {variable: seen[number]}
 
 
 @contextmanager
-def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Processes that are started meanwhile have these variables; afterwards all is as it was."""
+def set_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the processes that are started meanwhile, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -1,4 +1,4 @@
-"""Addresses of pages: made in one place, so that whatever a name contains stays one piece of one."""
+"""Makes the addresses of pages in one place, so that all names are quoted."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 
 def names_in(path: str) -> tuple[str, ...]:
-    """Those in braces."""
+    """Return the names in braces of a path."""
     return tuple(_NAME.findall(path))
 
 
 def address(path: str, **values: Any) -> str:
-    """`address("/runs/{run}", run="a b", page=2)` is `/runs/a%20b?page=2`. What is None or empty is left out."""
+    """`address("/runs/{run}", run="a b", page=2)` is `/runs/a%20b?page=2`. Empty values are left out."""
     placed = names_in(path)
     whole = _NAME.sub(lambda found: quote(str(values[found[1]]), safe=""), path)
     query = {key: _text(value) for key, value in values.items() if key not in placed and value not in (None, "", ())}
@@ -26,7 +26,7 @@ def address(path: str, **values: Any) -> str:
 
 
 def again(path: str, asked: Struct, **changed: Any) -> str:
-    """The same page asked for otherwise; what is as it would be anyway is left out."""
+    """Return the address of the same page with some values changed; defaults are left out."""
     values: dict[str, Any] = {}
     for field in fields(asked):
         value = changed.get(field.name, getattr(asked, field.name))

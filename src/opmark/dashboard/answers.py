@@ -1,4 +1,4 @@
-"""Answers as they are sent: JSON below /api, pages elsewhere."""
+"""Responses: JSON below /api, pages elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ encoded = msgspec.json.Encoder().encode
 
 
 def is_api(request: Request) -> bool:
-    """By the path that is routed: an address as a whole has a part that a header tells."""
+    """Whether a request is for JSON, by the routed path, because headers can change the rest of the address."""
     path: str = request.scope["path"]
     return path.startswith("/api/") or path == "/api"
 

@@ -1,4 +1,4 @@
-"""The dashboard as an application: the table of endpoints, and what every server needs around it."""
+"""The dashboard as a Starlette application: the table of endpoints, errors, assets and uploads."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def application(
     max_upload: int = DEFAULT_LIMIT,
     read_ahead: bool = False,
 ) -> Guard:
-    """`door`: who may come in; by default everybody who asks for it by a name of this machine."""
+    """Make the application; `door` decides about access, by default for any request to a name of this machine."""
     reader, door, patience = Reader(db), door or Door(), Patience()
 
     @asynccontextmanager
@@ -59,7 +59,7 @@ def application(
         lifespan=lifespan,
         exception_handlers={OpmarkError: _mistake, HTTPException: _http, Exception: _defect},
     )
-    app.router.redirect_slashes = False  # to the whole address, of which a proxy's part is not known here
+    app.router.redirect_slashes = False  # redirects need the whole address, and a proxy's part is unknown
     app.state.reader, app.state.door, app.state.patience = reader, door, patience
     app.state.max_upload, app.state.arrivals, app.state.rendered = max_upload, Arrivals(), Rendered()
     return Guard(app, door, patience, reader.name)
@@ -75,7 +75,7 @@ def _routes() -> list[Route]:
 
 
 def _as_json(endpoint: Endpoint) -> Callable[[Request], Response]:
-    """A plain function: Starlette calls it in a thread, so that a slow answer holds up nobody else."""
+    """Return a plain function, which Starlette calls in a thread, so that a slow answer does not block others."""
 
     def answer(request: Request) -> Response:
         what = _asked(endpoint, request)
@@ -103,7 +103,7 @@ def _asked(endpoint: Endpoint, request: Request) -> Struct:
 
 
 def _made(request: Request, endpoint: Endpoint, what: Struct, make: Callable[[], bytes]) -> bytes:
-    """The same for who asks for the same runs by the same address, as long as nothing of them is new."""
+    """Return a body, from the cache if the same address was answered since its runs changed."""
     reader: Reader = request.app.state.reader
     with reader.answering():
         names = [getattr(what, name) for name in endpoint.of_runs]
@@ -137,7 +137,7 @@ def _mistake(request: Request, error: Exception) -> Response:
 
 
 def _http(request: Request, error: Exception) -> Response:
-    """What Starlette refuses: an address or a method that nobody serves."""
+    """Answer for Starlette's own errors: an unknown address, or a method that it does not support."""
     assert isinstance(error, HTTPException)
     what = {404: "there is no such page", 405: f"{request.method} is not what this address takes"}
     problem = Problem(what.get(error.status_code, error.detail), "" if error.status_code == 405 else "begin at /")
@@ -145,7 +145,7 @@ def _http(request: Request, error: Exception) -> Response:
 
 
 def _defect(request: Request, error: Exception) -> Response:
-    """The traceback is for the log, where the server puts it; who asked gets the number under which it is found."""
+    """Answer with a number under which the log has the traceback."""
     number = secrets.token_hex(6)
     log.error("defect %s: %s %s", number, request.method, printable(request.scope["path"]))
     told_of_it = Problem("something went wrong in the server", f"its log has more under {number}", number)

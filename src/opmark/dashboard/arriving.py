@@ -1,6 +1,6 @@
-"""The lines of an upload, read and checked: every id is that of its content, every count is right, nothing is unknown.
+"""Reads and checks the lines of an upload: ids match the contents, counts are right, all fields are known.
 
-Nothing is written before all of it is known to be good; what is refused names the line and the reason.
+Nothing is written before the whole upload is checked; a refusal names the line and the reason.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _BODIES: dict[str, tuple[type[Struct], Callable[[Any], None]]] = {
     "peaks": (strict(Peaks), check_peaks),
     "noise": (strict(NoiseFloor), check_noise),
 }
-"""What a finding may be, and what looks at its content."""
+"""Types of findings, with the function that checks their content."""
 _DECODERS: dict[type[Struct], msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(strict(kind)) for kind in (Header, EnvironmentLine, RecordLine, FindingLine, Seal)
 }
@@ -52,7 +52,7 @@ _told = msgspec.json.Decoder(LineTold)
 
 
 def arrived(body: bytes, limits: Limits) -> Arrived:
-    """`Refused` where anything is not as it should be."""
+    """Read an upload; raise `Refused` if any line is wrong."""
     return _Arriving(Lines(body, limits), limits).read()
 
 
@@ -142,7 +142,7 @@ class _Arriving:
         return finding
 
     def _check_finding(self, finding: Finding) -> None:
-        """Of the machines of this upload alone: who sends one has nothing to say of others."""
+        """Check a finding, which has to be about a machine of this upload."""
         past("started", finding.started)
         if finding.kind not in _BODIES:
             raise Implausible(f"a finding of the kind `{finding.kind}`; expected {' or '.join(_BODIES)}")
@@ -154,7 +154,7 @@ class _Arriving:
             raise Implausible(f"{finding.kind} of `{finding.chip}` are there twice")
 
     def _seal(self) -> None:
-        """Read as it is written, letter by letter: of it there is no sum."""
+        """Read the last line, which is compared byte by byte, because the checksum does not include it."""
         expected = Seal(self._lines.number, self._lines.sha256)
         line = self._lines.next("the line with the sum of all others")
         with self._explained():
@@ -192,7 +192,7 @@ class _Arriving:
 
 
 def _under(kind: str, facts: dict[str, Any]) -> str:
-    """The name under which a finding about a machine is kept."""
+    """Return the name under which a finding about a machine is stored."""
     return kept_under(facts) if kind == "peaks" else noise_under(facts.get("backend"), facts)
 
 
@@ -201,7 +201,7 @@ class _Format(Struct):
 
 
 def _check_format(line: bytes) -> None:
-    """Before all else: another format may have other fields."""
+    """Check the format first, because another one may have other fields."""
     found = msgspec.json.decode(line, type=_Format).opmark_push
     if found != FORMAT:
         raise Implausible(f"format {found}; this opmark ({VERSION}) takes {FORMAT}")

@@ -1,4 +1,4 @@
-"""What an address says -> what a view is asked: every name known, every value of its type and within its limits."""
+"""Turns the parameters of an address into the typed struct of a view, and checks names, types and limits."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from msgspec.structs import FieldInfo, fields
 from opmark.errors import InvalidParameter, nearest
 
 LONGEST = 500
-"""Characters of one value: names of cases and what people search for are shorter."""
+"""Characters of one value; names of cases and searches are shorter."""
 _WHERE = re.compile(r" - at `\$\.(?P<name>\w+)[^`]*`$")
 _GOT = re.compile(r", got `\w+`$")
-"""The type that msgspec got: it is text, always."""
+"""The part of msgspec's message with the type that it got, which is always text."""
 _Asked = TypeVar("_Asked", bound=Struct)
 
 
 def asked(kind: type[_Asked], placed: Mapping[str, str], query: Iterable[tuple[str, str]]) -> _Asked:
-    """`placed`: the values of the names in the path. An empty value in the query, as forms send it, is none."""
+    """Convert parameters; `placed` are those of the path. Empty values of the query are ignored."""
     known = {field.name: field for field in fields(kind)}
     values: dict[str, Any] = dict(placed)
     for name, value in query:
@@ -55,7 +55,7 @@ def _plain(kind: Any) -> Any:
 
 
 def _share(text: str) -> str:
-    """`1%` is 0.01, as on the command line; what is neither is told by who checks numbers."""
+    """Return `1%` as 0.01, as on the command line; an invalid number is reported later."""
     try:
         return str(float(text[:-1]) / 100) if text.endswith("%") else text
     except ValueError:
@@ -85,7 +85,7 @@ def _unknown(name: str, known: list[str]) -> InvalidParameter:
 
 
 def _wrong(message: str, values: Mapping[str, Any], known: Mapping[str, FieldInfo]) -> InvalidParameter:
-    """msgspec says what it expected and where; what it got is added, and what is known where that can be listed."""
+    """Make a message from msgspec's, with the value that was given, and the known values if there is a list."""
     place = _WHERE.search(message)
     name = place["name"] if place else ""
     expected = _GOT.sub("", message[: place.start()] if place else message)
@@ -100,6 +100,6 @@ def _wrong(message: str, values: Mapping[str, Any], known: Mapping[str, FieldInf
 
 
 def choices(kind: Any) -> tuple[str, ...]:
-    """The values of a Literal that say something; none of another kind."""
+    """Return the values of a Literal that are not empty; nothing for another type."""
     literal = _plain(kind)
     return tuple(str(value) for value in get_args(literal) if value) if get_origin(literal) is Literal else ()

@@ -1,4 +1,4 @@
-"""What is sent to the server, read in pieces and never beyond a limit."""
+"""Reads the bodies of requests in pieces, and never beyond a limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opmark.dashboard.problems import Refused
 
 async def read_body(request: Request, limit: int) -> bytes:
     told = request.headers.get("content-length", "0").lstrip("0")
-    if told.isdecimal() and (len(told) > len(str(limit)) or int(told) > limit):  # thousands of digits are no number
+    if told.isdecimal() and (len(told) > len(str(limit)) or int(told) > limit):  # int() refuses thousands of digits
         raise _too_much(limit)
     pieces: list[bytes] = []
     size = 0

@@ -1,4 +1,4 @@
-"""Endpoint: one thing that can be asked for, as a page and as JSON. The table of them is the whole of the dashboard."""
+"""Endpoint: one address of the dashboard, as a page and as JSON. The table of endpoints is the whole dashboard."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from opmark.dashboard.reading import Reader
 @dataclass(frozen=True)
 class Endpoint:
     path: str
-    """Of the page, as in `/runs/{run}`; the same as JSON is at `/api` + path. Names in braces are fields of `asked`."""
+    """Path of the page, as in `/runs/{run}`; JSON is at `/api` + path. Names in braces are fields of `asked`."""
     view: Callable[[Reader, Any], Struct]
-    """(reader, asked) -> answer. Errors are `UnknownName` (404) and other `UserError`s (400)."""
+    """Makes the answer from (reader, asked). It may raise `UnknownName` (404) and other `UserError`s (400)."""
     asked: type[Struct]
-    """What the address may say: path parameters first, then the query. Every field of the query has a default; values
-    are converted (`"2"` to 2) and checked by their annotations (`msgspec.Meta` for limits)."""
+    """Parameters of the address: those of the path first, then the query, whose fields all have defaults. Values are
+    converted (`"2"` to 2) and checked by their annotations (`msgspec.Meta` for limits)."""
     answer: type[Struct]
-    """What is answered: the page is made of this and of nothing else, so that JSON has everything that pages show."""
+    """The answer. The page is made from it alone, so that JSON has everything that pages show."""
     template: str
-    """In `dashboard/templates`; it gets `answer` and `asked`. Empty where there is only JSON."""
+    """File in `dashboard/templates`, which gets `answer` and `asked`. Empty if there is only JSON."""
     title: str
     summary: str
     """For the OpenAPI document."""
     ahead: Callable[[Reader], object] | None = None
-    """What makes its first answer a quick one: done when the server starts, while nobody asks for anything."""
+    """Work that makes the first answer quick, done after the start while the server is idle."""
     of_runs: tuple[str, ...] = ()
-    """What of `asked` names the runs that an answer is of, where it is of these alone: as long as nothing of them is
-    new, and no run comes or gets another name, it stays the same."""
+    """Fields of `asked` that name the runs of an answer, if it depends on these runs alone: such an answer is cached
+    until they change, or a run is added or renamed."""
     api: str = ""
-    """Where it is found as JSON behind `/api`, if not at `path`."""
+    """Path of the JSON behind `/api`, if it is not `path`."""
 
     @property
     def json_path(self) -> str:

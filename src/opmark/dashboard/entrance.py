@@ -1,4 +1,4 @@
-"""The login of people: a token is given once, in a form, and a cookie that knows nothing of it does the rest."""
+"""The login form: a user enters the token once, and gets a cookie with a random session id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opmark.dashboard.security import SESSION_SECONDS, Door
 
 LONGEST_FORM, MOST_FIELDS = 16 << 10, 10
 FORM_WITHIN = 10.0
-"""Seconds until all of a form is here: whoever sends it has no token yet."""
+"""Seconds for receiving a login form, whose sender has no token yet."""
 
 
 async def login(request: Request) -> Response:
@@ -63,7 +63,7 @@ async def leave(request: Request) -> Response:
 
 
 def _local(path: str) -> str:
-    """A page of this server, whatever was written into a link to the login."""
+    """Return a path of this server, or `/` for a link to somewhere else."""
     ours = path.startswith("/") and not path.startswith("//") and "\\" not in path and path.isprintable()
     return path if ours and len(path) < 2000 else "/"
 

@@ -1,4 +1,4 @@
-"""What is taken away from a page: a run as a table, or as a report in one file."""
+"""Downloads: a run as a table, or as a report in one file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Download:
     view: Callable[[Reader, Any], File]
     asked: type[Struct]
     kinds: tuple[str, ...]
-    """Media types that it may be of."""
+    """Possible media types."""
     summary: str
 
 

@@ -1,4 +1,4 @@
-"""What stands before every answer: who asks, by which name, how long an address may be; and the headers of all."""
+"""Checks every request before it is answered: host, length of the address, origin and token; and adds headers."""
 
 from __future__ import annotations
 
@@ -22,23 +22,22 @@ log = logging.getLogger("opmark.dashboard")
 LONGEST_ADDRESS = 4096
 """Bytes of path and query."""
 OPEN, OPEN_BELOW = "/login", "/assets/"
-"""What is seen without a token: nothing of the store."""
+"""Addresses that need no token; they show nothing of the store."""
 WAIT, MOST_WAITING = 0.3, 8
-"""Seconds that a wrong token costs, and how many may be waiting at once; a wrong one beyond these is told to come
-again, at once. A right one is let in however many wait: nobody can lock others out."""
+"""Seconds of delay for a wrong token, and how many requests may wait at once; more are refused immediately. A right
+token is never delayed, so that nobody can lock others out."""
 MOST_FORMS = 50
-"""Forms of the login that are being read at once: far below the connections there are, so that who sends them slowly
-takes them from nobody else."""
+"""Login forms that are read at once: far fewer than connections, so that slow senders cannot take them all."""
 
 
 class Patience:
-    """Guessing takes time; but nobody can make the server wait for long, or keep many waiting."""
+    """Delays wrong tokens, with limits, so that a guesser cannot block the server."""
 
     def __init__(self) -> None:
         self._waiting = self._forms = 0
 
     async def wait(self) -> bool:
-        """False where too many are waiting already."""
+        """Wait; return False at once if too many are waiting already."""
         if self._waiting >= MOST_WAITING:
             return False
         self._waiting += 1
@@ -65,7 +64,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self.app(scope, receive, send)  # the beginning and the end of the server; there are no sockets
+            await self.app(scope, receive, send)  # start and end of the server; there are no web sockets
             return
         request, path = Request(scope, receive), printable(scope["path"])
 
@@ -79,8 +78,8 @@ class Guard:
         await (refused or self.app)(scope, receive, with_headers)
 
     async def _refused(self, request: Request) -> Response | None:
-        """What is answered instead, if that is to be."""
-        headers, path = request.headers, request.scope["path"]  # what is routed; a header has no part in it
+        """Return the response that refuses a request; None if it is accepted."""
+        headers, path = request.headers, request.scope["path"]  # the path that is routed, which headers cannot change
         if not self.door.knows_host(headers.get("host", "")):
             return problem_response(request, _strange_host(headers))
         if len(request.scope["raw_path"] or b"") + len(request.scope["query_string"]) > LONGEST_ADDRESS:
@@ -113,7 +112,7 @@ def too_many_wrong() -> Refused:
 
 
 def cookie_of(request: Request) -> str:
-    """The name of the cookie of this server: of the port that it listens at, whatever a proxy is asked for by."""
+    """Return the cookie's name for the port that this server listens at, also behind a proxy."""
     return cookie_name((request.scope.get("server") or ("", 0))[1] or 0)
 
 
@@ -130,6 +129,6 @@ def _strange_host(headers: Headers) -> Refused:
 
 
 def _same_origin(headers: Headers) -> bool:
-    """A browser says from which page a form came; programs say nothing."""
+    """Whether a form comes from a page of this server; only browsers send an origin."""
     origin = headers.get("origin")
     return origin is None or origin.partition("://")[2] == headers.get("host")

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the table that makes the pages: there is nothing to keep in step."""
+"""The OpenAPI document, generated from the table of endpoints."""
 
 from __future__ import annotations
 

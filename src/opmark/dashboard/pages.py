@@ -35,13 +35,13 @@ def assets(ending: str) -> tuple[str, ...]:
 
 @cache
 def asset_address(name: str) -> str:
-    """It changes with what it holds, so that a browser may keep it for good."""
+    """Return the address of an asset, which contains a hash of its content, so that browsers may cache it for ever."""
     return f"/assets/{name}?v={hashlib.sha256(asset(name).encode()).hexdigest()[:16]}"
 
 
 @cache
 def environment() -> Environment:
-    """That of the report, and what pages of the dashboard need beyond it."""
+    """Return the report's templates, with the functions that pages of the dashboard need."""
     made = templates().overlay()
     made.globals = {
         **made.globals,
@@ -98,7 +98,7 @@ def page(template: str, **context: Any) -> str:
 
 
 def prepare() -> None:
-    """What would else make the first page of each kind wait."""
+    """Load templates and assets, so that the first page of each kind is as fast as the others."""
     import opmark.report.html.figure  # noqa: F401
 
     made = environment()

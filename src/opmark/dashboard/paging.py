@@ -15,16 +15,16 @@ PageNumber = Annotated[int, Meta(ge=1, le=1_000_000, description="From 1 on.")]
 class Page(Struct, frozen=True):
     number: int
     of: int
-    """How many pages there are; at least 1."""
+    """Number of pages, at least 1."""
     rows: int
-    """Of all pages together."""
+    """Rows of all pages together."""
     first: int
-    """The place of the first row of this page, from 1 on; 0 where there is none."""
+    """Position of the first row of this page, from 1 on; 0 if it has none."""
     last: int
 
 
 def paged(rows: Sequence[_Row], number: int, size: int) -> tuple[list[_Row], Page]:
-    """A page behind the last one has no rows."""
+    """Return the rows of a page, and its position; a page behind the last one is empty."""
     start = (number - 1) * size
     shown = list(rows[start : start + size])
     pages = max(1, -(-len(rows) // size))

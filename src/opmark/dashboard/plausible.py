@@ -1,4 +1,4 @@
-"""What of an upload a store has place for, and pages can show: lengths, depths, ranges, dates."""
+"""Checks that an upload fits into a store and can be shown: lengths, depths, ranges, dates."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from opmark.schema.pushed import Note
 from opmark.store.merge import harmless_id
 
 _WORD = 2**63
-"""Whole numbers below it, and not below its negative, are those that databases and encoders have."""
+"""Limit of whole numbers of 64 bits, in databases and encoders."""
 _INTEGER = 2**31
-"""The same of a column."""
+"""Limit of whole numbers of an integer column."""
 _PLAN = 16
-"""Characters of a column."""
+"""Characters of the column of plans."""
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3}(?:\d{3})?)?\+00:00", re.ASCII)
-"""As everybody here writes them: they are sorted and compared as texts."""
+"""opmark's format of times, which are sorted and compared as texts."""
 _AHEAD = timedelta(days=1)
-"""So far may a clock be wrong."""
+"""Largest error of a clock."""
 _SAMPLE = (1e-30, 1e18)
-"""Seconds, joules, bytes: what is not 0 and beyond these nobody measured, and what is made of it has no number."""
+"""Range of samples in seconds, joules or bytes, besides 0; values computed from others could overflow."""
 _SECONDS, _FLOPS, _BANDWIDTH = (1e-12, 1e6), (1e3, 1e19), (1e6, 1e17)
 _SPREAD, _LAUNCH = (0.0, 1.0), (0.0, 1e6)
 _SAMPLES = "samples"
 
 
 class Implausible(ValueError):
-    """Why a line is refused."""
+    """The reason why a line is refused."""
 
 
 def check_size(value: Any, limits: Limits) -> int:
-    """Of a whole line: how deep, how much, how long; how many values. Samples are limited by the line they are in."""
+    """Check depth, lengths and number of values of a line, and return the number; samples are limited by the line."""
     count = 0
     level = [part for key, part in value.items() if key != _SAMPLES] if isinstance(value, dict) else [value]
     for _ in range(limits.depth):
@@ -111,7 +111,7 @@ def check_record(record: Record, limits: Limits) -> None:
 
 
 def _check_samples(samples: Iterable[float]) -> None:
-    """What was no number where it was measured comes over as such."""
+    """Check the range of samples; NaN and infinity are kept as they were measured."""
     least, most = _SAMPLE
     for sample in samples:
         if sample != 0 and math.isfinite(sample) and not least <= abs(sample) <= most:
@@ -119,7 +119,7 @@ def _check_samples(samples: Iterable[float]) -> None:
 
 
 def check_peaks(peaks: Peaks) -> None:
-    """What others are measured by has to be a chip's."""
+    """Check that peaks are those of a chip, because other results are compared with them."""
     for dtype, rate in peaks.flops.items():
         _within(f"flops of {dtype[:60]}", rate, _FLOPS)
     told = [(level.name, level.bandwidth) for level in peaks.levels]
@@ -143,7 +143,7 @@ def check_noise(noise: NoiseFloor) -> None:
 
 
 def _within(name: str, number: float, limits: tuple[float, float]) -> None:
-    if not limits[0] <= number <= limits[1]:  # nor is NaN
+    if not limits[0] <= number <= limits[1]:  # also refuses NaN
         raise Implausible(f"{name}: expected {limits[0]:g} to {limits[1]:g}, got {number:g}")
 
 
@@ -152,12 +152,12 @@ def moment(name: str, text: str) -> datetime:
         if _MOMENT.fullmatch(text):
             return datetime.fromisoformat(text)
     except ValueError:
-        pass  # a month 13
+        pass  # for example a month 13
     raise Implausible(f"{name}: expected a date as in 2030-12-31T18:00:00.000+00:00, got {text[:60]!a}")
 
 
 def past(name: str, text: str) -> None:
-    """Of what counts as long as nothing newer is there: from the future it would count for ever."""
+    """Check that a date is not in the future: the newest finding counts, and such a one would count for ever."""
     if moment(name, text) > datetime.now(timezone.utc) + _AHEAD:
         raise Implausible(f"{name}: expected a date that is not to come, got {text}")
 

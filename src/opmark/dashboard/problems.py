@@ -1,4 +1,4 @@
-"""What went wrong -> its status and what is told of it, as a page or as JSON. Never a traceback."""
+"""Errors as HTTP status and message, for pages and JSON, without a traceback."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class Problem(Struct, frozen=True, omit_defaults=True):
     error: str
     hint: str = ""
     id: str = ""
-    """Of a defect of the server: the log has more under it."""
+    """Number of a defect of the server, under which the log has its traceback."""
 
 
 class Refused(OpmarkError):
-    """An answer of another kind than a wrong parameter: not allowed, too much, not now."""
+    """A refused request: not allowed, too large, or too many at once."""
 
     def __init__(self, status: int, message: str, hint: str | None = None, *, wait: int = 0) -> None:
-        """`wait`: seconds after which it may be otherwise."""
+        """`wait`: seconds after which the client may try again."""
         super().__init__(message, hint)
         self.status, self.wait = status, wait
 

@@ -1,4 +1,4 @@
-"""Runs of other machines, sent by `opmark push`: only with a token, and no more than is allowed."""
+"""Receives runs of other machines from `opmark push`, with a token and within limits."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from opmark.schema.pushed import PATH
 
 DEFAULT_LIMIT = LIMITS.wire
 SECONDS, SLOWEST = 60.0, 100 << 10
-"""For an upload, and besides for so many bytes of what one may be a second more."""
+"""Seconds for any upload, and the bytes of the largest upload that add one more second."""
 MOST, STORED = 16, 2
-"""Uploads at once that are taken, and that are unpacked and stored: each holds memory and one of the threads in which
-pages are made."""
+"""Uploads that are received at once, and that are unpacked and stored at once; each takes memory and one of the
+threads that make pages."""
 COME_AGAIN = 5
-"""Seconds."""
+"""Seconds after which a refused client may try again."""
 
 
 class Arrivals:
@@ -48,7 +48,7 @@ class Arrivals:
 
 
 async def upload(request: Request) -> Response:
-    """201 where something was new, 200 where all of it was there already, 503 where too many come at once."""
+    """Store an upload; answer 201 if something was new, 200 if nothing was, 503 if too many come at once."""
     state = request.app.state
     if state.door.token is None:
         raise Refused(403, "this server takes no runs: it has no token", "start it with --token-file or $OPMARK_TOKEN")

@@ -1,4 +1,4 @@
-"""Answers kept as they were sent, and marks by which a browser knows that it has them already."""
+"""A cache of rendered answers, and entity tags by which a browser knows that it has one already."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class _Page:
 
 
 class Rendered:
-    """A key has to say all that an answer depends on: the address, and what the store has. Those that were asked for
-    last are kept."""
+    """Keeps the answers that were used last. A key has to contain all that an answer depends on: the address and the
+    state of the store."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self._most = most
@@ -30,7 +30,7 @@ class Rendered:
         self._pages: OrderedDict[Hashable, _Page] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
-        """Who comes second waits for who came first."""
+        """Return an answer; a second request for the same one waits until the first has made it."""
         with self._lock:
             page = self._pages.setdefault(key, _Page())
             self._pages.move_to_end(key)
@@ -52,7 +52,7 @@ class Rendered:
 
 
 def answered(request: Request, body: bytes, kind: str) -> Response:
-    """With its mark; only that it is the same where the browser has it."""
+    """Return a response with its entity tag; 304 if the browser has it already."""
     mark = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
     had = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
     if mark in had:

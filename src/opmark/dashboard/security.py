@@ -1,4 +1,4 @@
-"""Who may ask, and what browsers are told to allow."""
+"""Access to the dashboard: tokens, sessions, host names, and the security headers for browsers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LONGEST_TOKEN = 4096
 SESSION_SECONDS = 12 * 3600
 MOST_SESSIONS = 1000
 COOKIE = "opmark_session"
-"""Begins its name. Browsers keep cookies by host: two servers of one machine differ by their ports behind it."""
+"""Prefix of the cookie's name. Browsers keep cookies by host, so that the port follows to tell servers apart."""
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([\w.-]+))(?::\d{1,5})?", re.ASCII)
-"""Name or address, and perhaps a port; nothing with which it could pass for a path as well."""
+"""Matches a name or address with an optional port, and nothing that could be part of a path."""
 
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -32,7 +32,7 @@ POLICY = (
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",  # with none at all a browser would not say where a form comes from
+    "referrer-policy": "same-origin",  # `no-referrer` would hide the origin of a form
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "x-frame-options": "DENY",
@@ -40,7 +40,7 @@ HEADERS = {
 
 
 def checked_token(token: str | None) -> str | None:
-    """A token is never quoted."""
+    """Check the length and the characters of a token; errors never quote it."""
     if token is None:
         return None
     if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN:
@@ -54,7 +54,7 @@ def checked_token(token: str | None) -> str | None:
 
 
 def host_of(header: str) -> str:
-    """Of a Host header, without its port; empty where it is none."""
+    """Return the name in a Host header without its port; empty for an invalid header."""
     found = _HOST.fullmatch(header)
     return (found[1] or found[2]).lower() if found else ""
 
@@ -65,12 +65,12 @@ def cookie_name(port: int) -> str:
 
 @dataclass
 class Door:
-    """Who has the token, or a session that somebody with the token began, comes in."""
+    """Lets requests in that have the token, or a session that was begun with it."""
 
     token: str | None = None
     hosts: frozenset[str] | None = LOCAL
-    """Names that the dashboard may be asked for by; None: any. A page of a stranger that names its own server's
-    address after a name of ours would otherwise read what is here."""
+    """Accepted names in Host headers; None accepts any. They prevent DNS rebinding: otherwise a page of another server
+    could point its own name to this machine and read the store."""
     _sessions: OrderedDict[bytes, float] = field(default_factory=OrderedDict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -79,7 +79,7 @@ class Door:
         return name in self.hosts if self.hosts is not None else bool(name or not header)
 
     def is_token(self, given: str) -> bool:
-        """Compared by their hashes, which are of one length: how long it takes tells nothing."""
+        """Compare hashes, which have one length, so that the time of the comparison reveals nothing."""
         return self.token is not None and hmac.compare_digest(_hash(given), _hash(self.token))
 
     def lets_in(self, headers: Mapping[str, str], session: str) -> bool:
@@ -90,7 +90,7 @@ class Door:
         return kind.lower() == "bearer" and self.is_token(given.strip())
 
     def begin(self) -> str:
-        """A new session: a number that says nothing of the token."""
+        """Begin a session and return its random id."""
         made = secrets.token_urlsafe(32)
         with self._lock:
             self._sessions[_hash(made)] = time.monotonic() + SESSION_SECONDS
@@ -109,7 +109,7 @@ class Door:
 
 
 def hosts_for(host: str, allowed: Iterable[str]) -> frozenset[str] | None:
-    """On loopback those that can only mean this machine; elsewhere a token guards, and any unless some are named."""
+    """Return the accepted names: on loopback only those of this machine; elsewhere any, unless some are allowed."""
     named = frozenset(host_of(one) or one.lower() for one in allowed)
     if is_loopback(host):
         return LOCAL | named | {host.lower()}

@@ -1,7 +1,7 @@
-"""Clients that take their time: a connection whose request is not whole in time is closed.
+"""Closes connections of slow clients, whose request is not complete in time.
 
-uvicorn closes one that is idle between two requests; one that never finishes its first headers it would keep, and so
-one whose body goes on and on after it was answered. How long a body may take until then, its readers know.
+uvicorn closes connections that are idle between two requests, but not those that never finish their headers, nor those
+that keep sending a body after the answer. The readers of bodies have time limits of their own.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADERS_WITHIN = 15.0
-"""Seconds from the first byte, or from the connection, to the last header; and from an answer to the end of what it
-answered."""
+"""Seconds from the first byte, or from the connection, to the last header; and from an answer to the end of its
+request."""
 
 
 class Bounded(H11Protocol):

@@ -1,4 +1,4 @@
-"""The server as a process: its socket, its limits, what it says when it starts, how it ends."""
+"""The server as a process: its socket, its limits, its messages, its end."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from opmark.errors import InvalidParameter, UserError
 
 PORT = 8431
 KEEP_ALIVE = 15
-"""Seconds that a connection may be idle between two requests; `slow` has how long the headers of one may take."""
+"""Seconds that a connection may be idle between two requests; `slow` limits the time for headers."""
 MOST_AT_ONCE = 500
-"""Connections; more are told to come again."""
+"""Connections at once; further ones are refused."""
 BACKLOG = 256
 _SWITCH = 0.0002
-"""Seconds until a thread that computes gives way to one that waits: who sends what is made already waits often."""
+"""Seconds until a computing thread yields to a waiting one; threads that send finished answers wait often."""
 
 
 @dataclass(frozen=True)
 class How:
-    """What `opmark serve` was told. The token never appears where this is printed."""
+    """The options of `opmark serve`. The token is left out of the representation."""
 
     db: PathLike | None = None
     host: str = "127.0.0.1"
@@ -42,7 +42,7 @@ class How:
 
 
 def run_server(how: How, say: Callable[[str], None] = talk) -> None:
-    """Until it is interrupted."""
+    """Serve until the process is interrupted."""
     import uvicorn
 
     from opmark.dashboard.slow import Bounded
@@ -69,7 +69,7 @@ def run_server(how: How, say: Callable[[str], None] = talk) -> None:
         sys.setswitchinterval(_SWITCH)
         server.run(sockets=[listening])
     except KeyboardInterrupt:
-        say("ended")  # uvicorn passes it on when all is closed
+        say("ended")  # uvicorn raises it again after everything is closed
     finally:
         listening.close()
 
@@ -87,7 +87,7 @@ def _check(how: How, token: str | None) -> None:
 
 
 def _listening(how: How) -> socket.socket:
-    """Bound before anything is said, so that the port is known and is ours."""
+    """Bind the socket before the address is printed, so that the port is known."""
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(
             how.host, how.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -109,8 +109,8 @@ def _listening(how: How) -> socket.socket:
 
 
 def _calm_collector() -> None:
-    """What was loaded stays, and a run is tens of thousands of objects that live on: looking for garbage after every
-    700 new ones would take a third of the time of reading it."""
+    """Run the garbage collector less often: runs are tens of thousands of lasting objects, and a collection after
+    every 700 new ones would take a third of the time of reading them."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
@@ -122,7 +122,7 @@ def _address(host: str, listening: socket.socket) -> str:
 
 
 def _set_up_log(requests: bool) -> None:
-    """To stderr: what goes wrong, and with `requests` who asked for which page; queries are left out of it."""
+    """Log errors to stderr, and with `requests` also requests, without their queries."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s: %(message)s"))
     for name in ("uvicorn.error", "opmark.dashboard"):

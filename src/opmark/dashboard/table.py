@@ -1,4 +1,4 @@
-"""All that can be asked for. A line here is a page, an address of the JSON API and a part of its document."""
+"""The table of endpoints. A row is a page, an address of the JSON API and a part of the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of an upload to lines: never more of them in memory than the limits allow, whatever they inflate to."""
+"""Splits the bytes of an upload into lines, within limits of memory, whatever they inflate to."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from opmark.units import count_bytes
 
 _GZIP = b"\x1f\x8b"
 _STEP = 1 << 16
-"""Bytes that are inflated, or looked at, together."""
+"""Input bytes per step."""
 _MOST = 1 << 20
-"""Bytes that they may become at once."""
+"""Inflated bytes per step."""
 _AGAIN = "send it again: `opmark push` does"
 
 INVALID, TOO_LARGE = 422, 413
-"""Statuses of HTTP."""
+"""HTTP statuses."""
 
 
 class Lines:
-    """One after the other, counted from 1, with a sum over all that were read."""
+    """Yields lines one by one, with their number from 1 on and a checksum of all that were read."""
 
     def __init__(self, body: bytes, limits: Limits) -> None:
         if len(body) > limits.wire:
             raise too_large("the upload", limits.wire)
         self.number = 0
-        """Of the line that was read last."""
+        """Number of the line that was read last."""
         self._lines = _split(_inflated(body, limits) if body[:2] == _GZIP else _sliced(body, limits), limits)
         self._sum = hashlib.sha256()
 
@@ -37,7 +37,7 @@ class Lines:
         return self._sum.hexdigest()
 
     def next(self, what: str) -> bytes:
-        """Without its end. `what` is expected, for a complaint."""
+        """Return the next line without its end; `what` names the expected line in error messages."""
         line = next(self._lines, None)
         if line is None:
             raise Refused(INVALID, f"the upload ends after line {self.number}: expected {what}", _AGAIN)
@@ -62,7 +62,7 @@ def _sliced(body: bytes, limits: Limits) -> Iterator[bytes]:
 
 
 def _inflated(body: bytes, limits: Limits) -> Iterator[bytes]:
-    """In steps: what would inflate to the size of a disk is given up at the limit."""
+    """Inflate in steps, and stop at the limit, because a small body may inflate to the size of a disk."""
     inflating, total = zlib.decompressobj(31), 0
     for start in range(0, len(body), _STEP):
         if inflating.eof:
@@ -79,7 +79,7 @@ def _inflated(body: bytes, limits: Limits) -> Iterator[bytes]:
 
 
 def _steps(inflating: zlib._Decompress, data: bytes) -> Iterator[bytes]:
-    """What some bytes inflate to; as long as a step is full, there may be more of it."""
+    """Yield what some bytes inflate to; after a full step there may be more."""
     while True:
         try:
             some = inflating.decompress(data, _MOST)

@@ -1,1 +1,1 @@
-"""Runs and workloads in the formats of other systems: one file a format."""
+"""Exporters, which write runs and workloads in the formats of other systems."""

@@ -1,8 +1,8 @@
 """Cases as a workload of ByteMicroPerf's third generation: one file, each operator with its objects.
 
-Neighbours that differ in their arguments alone are one object: its lists multiply where they are a whole product, else
-a dotted key has a row for each case. What has lists as arguments (`batch_llm`) stands alone, as it has to there.
-An operator that only an earlier generation has stands in the same way; the third passes over it.
+Neighbours with the same arguments are one object: its lists multiply if the cases are a whole product, and otherwise a
+dotted key has one row per case. A case with lists as arguments (`batch_llm`) is an object of its own, as ByteMicroPerf
+requires. Operators of earlier generations are written in the same way; the third generation ignores them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby, pairwise, product
+from math import prod
 from typing import Any
 
-from opmark.importers.bytemicroperf.foreign import foreign
+from opmark.importers.bytemicroperf.foreign import to_bytemicroperf
 from opmark.importers.bytemicroperf.tasks import FORMS
 from opmark.schema import Case
 from opmark.units import counted
@@ -28,22 +29,22 @@ class _Cases:
 
     def files(self, name: str, cases: Sequence[Case]) -> tuple[dict[str, str], list[str]]:
         tasks: dict[str, list[Arguments]] = {}
-        unsaid: Counter[str] = Counter()
+        left_out: Counter[str] = Counter()
         for case in cases:
-            found = foreign(case)
+            found = to_bytemicroperf(case)
             if found is None:
-                unsaid[_why_not(case)] += 1
+                left_out[_why_left_out(case)] += 1
             else:
                 tasks.setdefault(found.op, []).append(found.arguments)
-        objects = {task: _joined(points) for task, points in tasks.items()}
-        lines = [f"{why} ({counted(count, 'case')})" for why, count in unsaid.items()]
+        objects = {task: _join_points(points) for task, points in tasks.items()}
+        lines = [f"{why} ({counted(count, 'case')})" for why, count in left_out.items()]
         return ({_file_name(name): _text(objects)} if objects else {}), lines
 
 
-def _why_not(case: Case) -> str:
+def _why_left_out(case: Case) -> str:
     if case.phase != "forward":
         return f"{case.op}: ByteMicroPerf measures no {case.phase} phase"
-    if not any(form.op == case.op and form.back for forms in FORMS.values() for form in forms):
+    if not any(form.op == case.op and form.exported for forms in FORMS.values() for form in forms):
         return f"{case.op}: ByteMicroPerf has no such operator"
     return f"{case.op}: ByteMicroPerf has no argument for some of its parameters: {json.dumps(case.params)}"
 
@@ -54,7 +55,7 @@ def _file_name(workload: str) -> str:
 
 
 def _text(objects: dict[str, list[Arguments]]) -> str:
-    """An object on a line of its own."""
+    """Format the file with one object per line."""
     tasks = []
     for task, listed in objects.items():
         lines = ",\n".join(f"        {json.dumps(item)}" for item in listed)
@@ -62,41 +63,39 @@ def _text(objects: dict[str, list[Arguments]]) -> str:
     return "{\n" + ",\n".join(tasks) + "\n}\n"
 
 
-def _joined(points: Sequence[Arguments]) -> list[Arguments]:
+def _join_points(points: Sequence[Arguments]) -> list[Arguments]:
     found: list[Arguments] = []
-    for _, group in groupby(points, key=_keys):
+    for _, group in groupby(points, key=lambda point: (point["arg_type"], *point)):
         alike = list(group)
         found += alike if "batch" in alike[0]["arg_type"] else [_object(alike)]
     return found
 
 
-def _keys(point: Arguments) -> tuple[str, ...]:
-    return (point["arg_type"], *point)
-
-
 def _object(points: Sequence[Arguments]) -> Arguments:
     first = points[0]
     changing = [name for name in first if any(point[name] != first[name] for point in points)]
-    constant = {name: _alone(value) for name, value in first.items() if name not in changing}
+    constant = {name: _wrap_list(value) for name, value in first.items() if name not in changing}
     if not changing:
         return constant if len(points) == 1 else {**constant, "arg_type": [first["arg_type"]] * len(points)}
     return {**constant, **_axes(points, changing)}
 
 
-def _alone(value: Any) -> Any:
-    """A list that is one value stands in a list of its own."""
+def _wrap_list(value: Any) -> Any:
+    """Put a value that is a list into another list, because a plain list would be an axis."""
     return [value] if isinstance(value, list) else value
 
 
 def _axes(points: Sequence[Arguments], names: list[str]) -> Arguments:
-    """The slowest first. Rows where the points are no whole product."""
+    """Return axes, the slowest first, or rows under a dotted key if the points are not a whole product."""
     slowest = sorted(names, key=lambda name: _changes([point[name] for point in points]))
     axes = {name: _distinct([point[name] for point in points]) for name in slowest}
     rows = [[point[name] for name in slowest] for point in points]
     if len(slowest) == 1:
         return {slowest[0]: [row[0] for row in rows]}
-    whole = [list(row) for row in product(*axes.values())] if _is_small(axes, len(points)) else []
-    return axes if rows == whole else {".".join(slowest): rows}
+    # The number of points is compared first: the product of many axes may be too large to make.
+    whole = prod(map(len, axes.values())) == len(points)
+    whole = whole and rows == [list(row) for row in product(*axes.values())]
+    return axes if whole else {".".join(slowest): rows}
 
 
 def _changes(values: Sequence[Any]) -> int:
@@ -105,14 +104,6 @@ def _changes(values: Sequence[Any]) -> int:
 
 def _distinct(values: Sequence[Any]) -> list[Any]:
     return list({json.dumps(value): value for value in values}.values())
-
-
-def _is_small(axes: Arguments, points: int) -> bool:
-    """Whether the product of the axes has as many points, found without making it."""
-    total = 1
-    for values in axes.values():
-        total *= len(values)
-    return total == points
 
 
 BYTEMICROPERF = _Cases()

@@ -1,4 +1,4 @@
-"""The figures that ByteMicroPerf's reports are made of, of one row."""
+"""The figures of one row in ByteMicroPerf's reports."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from opmark.schema.peaks import MEMORY, Peaks, chip
 MICRO = 1e-6
 
 _PREFERRED = ("device_time", "device_span", "latency", "event_time", "throughput", "host_time")
-"""ByteMicroPerf reports the time of the kernels, and rotates its tensors so that none is in a cache."""
-_PREFERRED_BETWEEN = ("throughput", "latency", "event_time", "device_span", "device_time", "host_time")
-"""Of communication it takes the time of calls in a row, with one buffer."""
+"""Quantities in the order of preference: ByteMicroPerf reports the time of kernels, with cold caches."""
+_PREFERRED_TRANSFER = ("throughput", "latency", "event_time", "device_span", "device_time", "host_time")
+"""The same for communication, which ByteMicroPerf times as consecutive calls with one buffer."""
 
 
 class Figures(NamedTuple):
     key: Key
     """The quantity that is reported, and the state of the caches."""
     mean: float
-    """Seconds: their latency is the mean. Of several processes, the mean of their means."""
+    """Mean seconds, which ByteMicroPerf calls latency; for several processes the mean of their means."""
     summary: Summary
     kernels: list[str]
     warnings: list[str]
-    """Codes of what makes it doubtful."""
+    """Codes of the cautions about the quantity."""
 
 
-def microseconds_between(summary: Summary, decimals: int = 2) -> tuple[float, float] | None:
-    """The ends of the interval of the median; one sample has none."""
+def interval_us(summary: Summary, decimals: int = 2) -> tuple[float, float] | None:
+    """Return the interval of the median in microseconds; one sample has none."""
     if summary.samples < 2:
         return None
-    return rounded(summary.low / MICRO, decimals), rounded(summary.high / MICRO, decimals)
+    return round_figure(summary.low / MICRO, decimals), round_figure(summary.high / MICRO, decimals)
 
 
 def noise_percent(summary: Summary, decimals: int = 2) -> float | None:
-    """None where no process took two samples."""
-    return None if summary.samples <= summary.processes else rounded(100 * summary.noise, decimals)
+    """Return the noise in percent; None if no process took two samples."""
+    return None if summary.samples <= summary.processes else round_figure(100 * summary.noise, decimals)
 
 
-def figures(row: Row) -> Figures | None:
-    """None where no time was measured."""
+def figures_of(row: Row) -> Figures | None:
+    """Return the figures of a row; None if no time was measured."""
     times = [key for key in row.measured() if key[0] in QUANTITIES and unit(key) == "s"]
     if row.record.status != "ok" or not times:
         return None
-    order = _PREFERRED_BETWEEN if row.record.cost and row.record.cost.traffic else _PREFERRED
+    order = _PREFERRED_TRANSFER if row.record.cost and row.record.cost.traffic else _PREFERRED
     key = min(times, key=lambda k: (order.index(k[0]), k[1] != "cold"))
     found, summary = row.measurements(key), row.summary(key)
     assert summary is not None
@@ -59,13 +59,13 @@ def figures(row: Row) -> Figures | None:
     return Figures(key, fmean(fmean(m.samples) for m in found), summary, list(names), list(codes))
 
 
-def moved(row: Row) -> Cost | None:
-    """The bytes that a bandwidth is made of: a view moves none."""
+def memory_cost(row: Row) -> Cost | None:
+    """Return the cost that a bandwidth is computed from; a view moves no bytes and has none."""
     return None if row.record.view else row.record.cost
 
 
-def environment(found: Sequence[Row], results: Results) -> dict[str, Any]:
-    """Facts of where rows ran; of what could not run, those of its neighbours on the same backend."""
+def environment_facts(found: Sequence[Row], results: Results) -> dict[str, Any]:
+    """Return the facts of the environment of rows; a row that did not run has those of its backend's other records."""
     backend = found[0].record.task.backend
     near = [record for record in results.records if record.task.backend == backend]
     ids = [row.record.environment for row in found] + [record.environment for record in near]
@@ -78,27 +78,27 @@ def memory_bandwidth(peaks: Peaks | None) -> float | None:
 
 
 def other_chip(peaks: Peaks, measured: str) -> str | None:
-    """What to know of a utilisation where the figures are those of another chip; None where they are not."""
+    """Return a remark if a utilisation is computed from the datasheet of another chip than the measured one."""
     if measured in (peaks.chip, *peaks.aliases):
         return None
     return f"the utilisation is against `{peaks.chip}`, but `{measured}` was measured"
 
 
-def remarks(found: Sequence[Row], results: Results) -> list[str]:
-    """About the chips that the utilisations of these rows are against."""
+def chip_remarks(found: Sequence[Row], results: Results) -> list[str]:
+    """Return remarks about utilisations of rows that are computed from the datasheet of another chip."""
     ids = dict.fromkeys(row.record.environment for row in found)
     known = [(results.chips[i], results.environments.get(i, {})) for i in ids if i in results.chips]
-    said = [other_chip(peaks, chip(dict(facts))) for peaks, facts in known]
-    return list(dict.fromkeys(line for line in said if line))
+    lines = [other_chip(peaks, chip(dict(facts))) for peaks, facts in known]
+    return list(dict.fromkeys(line for line in lines if line))
 
 
-def rounded(value: float, decimals: int = 2) -> float:
-    """As many decimals as they print, and at least four digits: 0.00 µs would say nothing."""
+def round_figure(value: float, decimals: int = 2) -> float:
+    """Round to as many decimals as ByteMicroPerf prints, but keep at least four digits: 0.00 µs would say nothing."""
     if value == 0 or not math.isfinite(value):
         return value
     return round(value, max(decimals, 3 - math.floor(math.log10(abs(value)))))
 
 
 def path_part(name: str) -> str:
-    """A name as a part of a path: `torch.add` and `NVIDIA H100 80GB HBM3` as they are, a slash not."""
+    """Return a name as one part of a path: `torch.add` and `NVIDIA H100 80GB HBM3` stay, a slash is replaced."""
     return re.sub(r"[^\w. +()@-]", "_", name).strip(". ") or "unknown"

@@ -1,4 +1,4 @@
-"""What ByteMicroPerf calls things: its tasks by generation and group, and our operators under its names."""
+"""ByteMicroPerf's names: its tasks by generation and group, and opmark's cases in its terms."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from opmark.errors import UserError
-from opmark.importers.bytemicroperf.communication import rows
-from opmark.importers.bytemicroperf.foreign import foreign
-from opmark.importers.bytemicroperf.tasks import FORMS, NAMES, task_of
+from opmark.importers.bytemicroperf.basic import OTHER_NAMES
+from opmark.importers.bytemicroperf.communication import buffer_shape
+from opmark.importers.bytemicroperf.foreign import to_bytemicroperf
+from opmark.importers.bytemicroperf.tasks import FORMS, NAMES, task_from_name
+from opmark.importers.bytemicroperf.values import split_rows
 from opmark.registry import operator as find_operator
 from opmark.schema import Case
 
@@ -25,68 +27,61 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "h2d_ops": ("host2device", "device2host", "device2device"),
     "ccl_ops": ("allreduce", "broadcast", "allgather", "reducescatter", "alltoall", "p2p"),
 }
-"""V1's tasks, by the groups that `--task` takes there."""
+"""Tasks of the first generation, by the groups that its `--task` accepts."""
 
 TASKS = frozenset(NAMES)
-"""All generations."""
+"""Tasks of all generations."""
 
-_V1_SPELLING = {
-    "layer_norm": "layernorm", "all_reduce": "allreduce", "all_gather": "allgather", "all_to_all": "alltoall",
-    "reduce_scatter": "reducescatter",
-}  # fmt: skip
+_V1_TASKS = {task for tasks in GROUPS.values() for task in tasks}
+_V1_NAMES = {later: first for first, later in OTHER_NAMES.items() if first in _V1_TASKS}
 
 _WORDS = re.compile(r"(\w+)(?=\.json\b|\.csv\b)|(?<=#)(\w+)")
-"""Of a source, what may be a task: the names of files, and what stands first behind `#`."""
+"""Words of a source that may be a task: the names of files, and the first word behind `#`."""
 
 
 def v1_name(case: Case) -> str:
-    """The task of the first generation; its int8 products are an operator of their own here and later there."""
-    name = v3_words(case)[0]
-    return "gemm" if name == "quant_matmul" and "gemm" in filed_under(case.sources) else _V1_SPELLING.get(name, name)
+    """Return the task of the first generation, whose gemm includes int8 products."""
+    name = v3_operator(case)[0]
+    is_gemm = name == "quant_matmul" and "gemm" in tasks_in_sources(case.sources)
+    return "gemm" if is_gemm else _V1_NAMES.get(name, name)
 
 
-def v3_words(case: Case) -> tuple[str, dict[str, Any]]:
-    """(operator, arguments) as the third generation writes them; what it cannot say, as opmark does.
+def v3_operator(case: Case) -> tuple[str, dict[str, Any]]:
+    """Return operator and arguments as the third generation writes them, or as opmark does if it has none.
 
-    It measures no gradient: that goes by the name of its operator, and `phase` among the arguments says what it is.
+    ByteMicroPerf measures no gradients. A backward case has the name of its operator and an argument `phase`.
     """
-    found = foreign(replace(case, phase="forward", wrt=()))
-    op, arguments = found or (_tasks().get(case.op, case.op), case.params)
+    found = to_bytemicroperf(replace(case, phase="forward", wrt=()))
+    op, arguments = found or (_tasks_by_operator().get(case.op, case.op), case.params)
     if case.phase == "forward":
         return op, arguments
     return op, {**arguments, "phase": case.phase, **({"wrt": list(case.wrt)} if case.wrt else {})}
 
 
-def said_by_shape(case: Case) -> bool:
-    """Of communication: whether the shape and the number of ranks, all that V1 tells of it, are all there is."""
-    return "src" not in case.params and foreign(case) is not None
+def is_complete_in_v1(case: Case) -> bool:
+    """Whether shape and number of ranks, all that the first generation reports, describe a communication fully."""
+    return "src" not in case.params and to_bytemicroperf(case) is not None
 
 
 @cache
-def _tasks() -> dict[str, str]:
-    """Its tasks by our operators."""
-    return {form.op: task for task, forms in reversed(FORMS.items()) for form in forms if form.back}
+def _tasks_by_operator() -> dict[str, str]:
+    return {form.op: task for task, forms in reversed(FORMS.items()) for form in forms if form.exported}
 
 
-def filed_under(sources: Iterable[str]) -> list[str]:
-    """The tasks that a case was asked for as: there, a file is called after its task, or names several."""
+def tasks_in_sources(sources: Iterable[str]) -> list[str]:
+    """Return the tasks that a case was imported from, by the names of files and of keys in them."""
     words = (word for source in sources for words in _WORDS.findall(source) for word in words if word)
-    found = dict.fromkeys(map(task_of, words))
+    found = dict.fromkeys(map(task_from_name, words))
     return [name for name in found if name in TASKS]
 
 
-_ROW = 1024
-"""Elements a row in every file that it ships for a copy; a copy itself has no rows."""
-
-
 def _table_and_rows(p: dict[str, Any]) -> list[Any]:
-    """The table alone where as many rows are moved as it has."""
-    picked = [p["indices"], *p["shape"][1:]]
-    return [p["shape"]] if picked == p["shape"] else [p["shape"], picked]
+    """Return the table and the rows; a table of which all rows are moved stands alone."""
+    rows = [p["indices"], *p["shape"][1:]]
+    return [p["shape"]] if rows == p["shape"] else [p["shape"], rows]
 
 
-_Shapes = Callable[[dict[str, Any]], list[Any]]
-_SHAPES: dict[str, _Shapes] = {
+_SHAPES: dict[str, Callable[[dict[str, Any]], list[Any]]] = {
     "gemv": lambda p: [[1, p["K"]], [p["K"], p["M"]]],
     "quant_matmul": lambda p: [[p["num_tokens"], p["hidden_size"]], [p["hidden_size"], p["new_hidden_size"]]],
     "grouped_gemm": lambda p: [[[rows, p["K"]], [p["K"], p["N"]]] for rows in p["M"]],
@@ -97,9 +92,9 @@ _SHAPES: dict[str, _Shapes] = {
     "layer_norm": lambda p: [p["shape"]],
     "rms_norm": lambda p: [p["shape"]],
     "random_exponential": lambda p: [p["shape"]],
-    "copy": lambda p: [[p["n"] // _ROW, _ROW] if p["n"] % _ROW == 0 else [1, p["n"]]],
+    "copy": lambda p: [split_rows(p["n"])],
 }
-"""By our operator, what V1's workload calls the inputs, where these are not simply all the tensors that go in."""
+"""Shapes of inputs in workloads of the first generation, by opmark's operator, where they are not all its inputs."""
 
 _BATCH: dict[str, Callable[[dict[str, Any]], int]] = {
     "gemv": lambda p: 1,
@@ -112,17 +107,17 @@ def tensor_shapes(case: Case) -> list[Any]:
     if case.op in _SHAPES:
         return _SHAPES[case.op](case.params)
     if {"size", "dtype", "ranks"} <= case.params.keys():
-        return [rows(case.params["size"], case.params["dtype"]) or [case.params["size"]]]
+        return [buffer_shape(case.params["size"], case.params["dtype"]) or [case.params["size"]]]
     try:
         inputs = find_operator(case.op).inputs(case.params)
-    except UserError:  # a plug-in that was there when the run was made
+    except UserError:  # the operator of a plug-in that is no longer installed
         inputs = {}
     shapes = [list(spec.shape) for spec in inputs.values()]
     return shapes or [case.params[name] for name in ("shape",) if name in case.params]
 
 
-def batch(case: Case) -> int:
-    """What QPS counts: the first dimension of the first tensor, the rows of a product, the batch of a lookup."""
+def batch_size(case: Case) -> int:
+    """Return what QPS counts: the first dimension of the first tensor, the rows of a product, the batch of a lookup."""
     if case.op in _BATCH:
         return _BATCH[case.op](case.params)
     shapes = tensor_shapes(case)

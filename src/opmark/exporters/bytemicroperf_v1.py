@@ -1,4 +1,4 @@
-"""ByteMicroPerf's first report: `GPU/exp/result-float32.json`, an operator and an element type a file."""
+"""ByteMicroPerf's report of 2024: one file per operator and element type, as in `GPU/exp/result-float32.json`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opmark.exporters import bytemicroperf_traffic as between
 from opmark.exporters.bytemicroperf_figures import (
     MICRO,
     Figures,
-    environment,
-    figures,
+    chip_remarks,
+    environment_facts,
+    figures_of,
+    interval_us,
     memory_bandwidth,
-    microseconds_between,
-    moved,
+    memory_cost,
     noise_percent,
     path_part,
-    remarks,
-    rounded,
+    round_figure,
 )
-from opmark.exporters.bytemicroperf_names import TASKS, batch, said_by_shape, tensor_shapes, v1_name
+from opmark.exporters.bytemicroperf_names import TASKS, batch_size, is_complete_in_v1, tensor_shapes, v1_name
+from opmark.exporters.bytemicroperf_traffic import HOST_COPY_NOTE, TRANSFER_NOTES, Transfer, transfer_of
 from opmark.interfaces import Results
 from opmark.metrics.throughput import rates
 from opmark.report.rows import Row, rows
@@ -28,36 +28,36 @@ from opmark.schema.peaks import Peaks, chip
 from opmark.version import VERSION
 
 HARDWARE = {"torch-cuda": "GPU", "torch-cpu": "CPU"}
-"""Its names of our backends; the others keep ours."""
+"""ByteMicroPerf's names of opmark's backends; the others keep their own."""
 
 _MB = 1 << 20
 _GB = 1e9
 
 _NOTES = (
     "Avg latency(us) is the mean of the quantity that the entry names, as ByteMicroPerf defines it.",
-    "QPS is 1e6 / Avg latency(us) x Batch. ByteMicroPerf printed a thousandth of that until August 2024, and its "
+    "QPS is 1e6 / Avg latency(us) x Batch. ByteMicroPerf printed a thousandth of it until August 2024, and its "
     "README still does (27321.24 for 27321237.99).",
 )
 _BYTES = {
-    "topk": "Write IO Size: k values and k indices a row; ByteMicroPerf counts those of the whole row, whatever k.",
-    "hash_table": "Read IO Size: a row of the table is counted once; ByteMicroPerf counts it once a lookup.",
-    "unique": "Write IO Size: the distinct values; ByteMicroPerf counts all values and an index of each.",
-    "swiglu": "Write IO Size: half as many values as go in; ByteMicroPerf's swiglu gives as many.",
-    "exponential": "Read IO Size: drawing reads nothing; ByteMicroPerf counts the tensor that it overwrites.",
-    "host2device": between.SUM_NOTE,
-    "device2host": between.SUM_NOTE,
-    "layernorm": "Read IO Size: with weight and bias; ByteMicroPerf's workload names the rows alone.",
+    "topk": "Write IO Size: k values and k indices per row; ByteMicroPerf counts those of the whole row, whatever k.",
+    "hash_table": "Read IO Size: a row of the table is counted once; ByteMicroPerf counts it once per lookup.",
+    "unique": "Write IO Size: the distinct values; ByteMicroPerf counts all values and one index for each.",
+    "swiglu": "Write IO Size: half as many values as are read; ByteMicroPerf's swiglu writes as many.",
+    "exponential": "Read IO Size: drawing values reads nothing; ByteMicroPerf counts the tensor that it overwrites.",
+    "host2device": HOST_COPY_NOTE,
+    "device2host": HOST_COPY_NOTE,
+    "layernorm": "Read IO Size: weight and bias are included; ByteMicroPerf's workload names the rows alone.",
 }
-"""By its name of the operator: where its formula counts other bytes than cannot be avoided."""
+"""Notes by ByteMicroPerf's operator, where its formula counts other bytes than an operator has to move."""
 
 
 class V1Report:
     name = "bytemicroperf-v1"
-    summary = "ByteMicroPerf's JSON reports of 2024: a folder an operator, a file an element type"
+    summary = "ByteMicroPerf's JSON reports of 2024: one folder per operator, one file per element type"
 
     def __init__(self, hardware: str | None = None) -> None:
         self._hardware = hardware
-        """What the folder and `Backend` say in place of the name of the backend."""
+        """Name for the folder and `Backend`, in place of the backend's own."""
 
     def files(self, results: Results) -> Mapping[str, str]:
         grouped: dict[tuple[str, str, str, int | None], list[Row]] = {}
@@ -81,16 +81,16 @@ def _dtype(row: Row) -> str:
 
 
 def _ranks(row: Row) -> int | None:
-    """None where one device is at work."""
+    """Return the number of ranks; None for an operator that works on one device."""
     ranks = row.record.task.case.params.get("ranks")
     return None if ranks is None else int(ranks)
 
 
 def _report(hardware: str, name: str, found: Sequence[Row], results: Results) -> dict[str, Any]:
-    facts = environment(found, results)
-    known = [(row, figures(row)) for row in found]
-    said = (_NOTES[0], *between.NOTES) if _ranks(found[0]) else _NOTES
-    notes = [*said, *(_BYTES[name] for name in [name] if name in _BYTES), *remarks(found, results)]
+    facts = environment_facts(found, results)
+    known = [(row, figures_of(row)) for row in found]
+    general = (_NOTES[0], *TRANSFER_NOTES) if _ranks(found[0]) else _NOTES
+    notes = [*general, *(_BYTES[name] for name in [name] if name in _BYTES), *chip_remarks(found, results)]
     report: dict[str, Any] = {
         "Operator": name.upper(),
         "Backend": hardware,
@@ -110,26 +110,26 @@ def _report(hardware: str, name: str, found: Sequence[Row], results: Results) ->
 
 def _case(row: Row) -> dict[str, Any]:
     case = row.record.task.case
-    said: dict[str, Any] = {"Dtype": _dtype(row) or None, "Tensor Shapes": tensor_shapes(case)}
-    if v1_name(case) not in TASKS or ("ranks" in case.params and not said_by_shape(case)):
-        said["Parameters"] = case.params
+    described: dict[str, Any] = {"Dtype": _dtype(row) or None, "Tensor Shapes": tensor_shapes(case)}
+    if v1_name(case) not in TASKS or ("ranks" in case.params and not is_complete_in_v1(case)):
+        described["Parameters"] = case.params
     if row.record.called:
-        said["Called"] = row.record.called
+        described["Called"] = row.record.called
     if case.phase != "forward":
-        said["Phase"] = case.phase
-    return said
+        described["Phase"] = case.phase
+    return described
 
 
 def _performance(row: Row, values: Figures, peaks: Peaks | None) -> dict[str, Any]:
     summary, verification = values.summary, row.record.verification
-    sent = between.moved_between(row, values)
+    sent = transfer_of(row, values)
     return {
         **_case(row),
-        **(_communicated(row, values, sent, peaks) if sent else _computed(row, values, peaks)),
+        **(_transfer_figures(row, values, sent, peaks) if sent else _compute_figures(row, values, peaks)),
         "Quantity": values.key[0],
         "Cache": values.key[1],
-        "Median latency(us)": rounded(summary.median / MICRO),
-        "Interval(us)": microseconds_between(summary),
+        "Median latency(us)": round_figure(summary.median / MICRO),
+        "Interval(us)": interval_us(summary),
         "Noise(%)": noise_percent(summary),
         "Samples": summary.samples,
         "Warnings": values.warnings,
@@ -138,40 +138,40 @@ def _performance(row: Row, values: Figures, peaks: Peaks | None) -> dict[str, An
     }
 
 
-def _computed(row: Row, values: Figures, peaks: Peaks | None) -> dict[str, Any]:
-    cost, peak, count = moved(row), memory_bandwidth(peaks), batch(row.record.task.case)
+def _compute_figures(row: Row, values: Figures, peaks: Peaks | None) -> dict[str, Any]:
+    cost, peak, count = memory_cost(row), memory_bandwidth(peaks), batch_size(row.record.task.case)
     bandwidth = rates(cost, values.mean).bytes_per_second
     return {
-        "Read IO Size(MB)": rounded(cost.bytes_read / _MB) if cost else None,
-        "Write IO Size(MB)": rounded(cost.bytes_written / _MB) if cost else None,
-        "Memory Size(MB)": rounded(cost.bytes_moved / _MB) if cost else None,
-        "Kernel bandwidth(GB/s)": rounded(bandwidth / _GB) if bandwidth else None,
-        "Bandwidth Utilization(%)": rounded(100 * bandwidth / peak) if bandwidth and peak else None,
-        "Avg latency(us)": rounded(values.mean / MICRO),
-        "QPS": rounded(count / values.mean) if values.mean > 0 else None,
+        "Read IO Size(MB)": round_figure(cost.bytes_read / _MB) if cost else None,
+        "Write IO Size(MB)": round_figure(cost.bytes_written / _MB) if cost else None,
+        "Memory Size(MB)": round_figure(cost.bytes_moved / _MB) if cost else None,
+        "Kernel bandwidth(GB/s)": round_figure(bandwidth / _GB) if bandwidth else None,
+        "Bandwidth Utilization(%)": round_figure(100 * bandwidth / peak) if bandwidth and peak else None,
+        "Avg latency(us)": round_figure(values.mean / MICRO),
+        "QPS": round_figure(count / values.mean) if values.mean > 0 else None,
         "Batch": count,
     }
 
 
-def _communicated(row: Row, values: Figures, sent: between.Moved, peaks: Peaks | None) -> dict[str, Any]:
+def _transfer_figures(row: Row, values: Figures, sent: Transfer, peaks: Peaks | None) -> dict[str, Any]:
     params, seconds = row.record.task.case.params, sent.seconds
     kernel = sent.algorithm_sum if sent.traffic.link == "host" else sent.algorithm(seconds)
     return {
-        "Memory Size(MB)": rounded(sent.traffic.size / _MB),
+        "Memory Size(MB)": round_figure(sent.traffic.size / _MB),
         "Group": params.get("group") or params.get("ranks", sent.traffic.ranks),
-        "Kernel bandwidth(GB/s)": _brief(kernel),
-        "Bus bandwidth(GB/s)": _brief(sent.bus(seconds)),
-        "Bandwidth Utilization(%)": _brief(sent.of_link(peaks)),
-        "Avg latency(us)": rounded(values.mean / MICRO),
+        "Kernel bandwidth(GB/s)": _round_known(kernel),
+        "Bus bandwidth(GB/s)": _round_known(sent.bus(seconds)),
+        "Bandwidth Utilization(%)": _round_known(sent.link_percent(peaks)),
+        "Avg latency(us)": round_figure(values.mean / MICRO),
         "device_list": sent.ranks,
-        "latency_list": [rounded(one / MICRO) for one in sent.by_rank],
-        "kernel_bw_list": [_brief(sent.algorithm(one)) for one in sent.by_rank],
-        "bus_bw_list": [_brief(sent.bus(one)) for one in sent.by_rank],
+        "latency_list": [round_figure(one / MICRO) for one in sent.by_rank],
+        "kernel_bw_list": [_round_known(sent.algorithm(one)) for one in sent.by_rank],
+        "bus_bw_list": [_round_known(sent.bus(one)) for one in sent.by_rank],
     }
 
 
-def _brief(value: float | None) -> float | None:
-    return None if value is None else rounded(value)
+def _round_known(value: float | None) -> float | None:
+    return None if value is None else round_figure(value)
 
 
 def _failed(row: Row) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""ByteMicroPerf's newest report (xpu-perf): a folder a device, and in it a JSON-lines file and a table an operator."""
+"""ByteMicroPerf's report of 2026 (xpu-perf): one folder per device, with JSON lines and a table for each operator."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opmark.exporters import bytemicroperf_traffic as between
 from opmark.exporters.bytemicroperf_figures import (
     MICRO,
     Figures,
-    environment,
-    figures,
+    chip_remarks,
+    environment_facts,
+    figures_of,
+    interval_us,
     memory_bandwidth,
-    microseconds_between,
-    moved,
+    memory_cost,
     noise_percent,
     path_part,
-    remarks,
-    rounded,
+    round_figure,
 )
-from opmark.exporters.bytemicroperf_names import v3_words
+from opmark.exporters.bytemicroperf_names import v3_operator
+from opmark.exporters.bytemicroperf_traffic import TRANSFER_NOTES, TRANSFER_TARGETS, transfer_of, transfer_targets
 from opmark.exporters.bytemicroperf_v1 import HARDWARE
 from opmark.importers.bytemicroperf.tasks import BETWEEN_DEVICES
 from opmark.interfaces import Results
@@ -33,7 +33,7 @@ from opmark.schema.peaks import Peaks, chip
 
 _GB, _TERA = 1e9, 1e12
 _DECIMALS = 3
-"""As many as it prints."""
+"""Decimals that xpu-perf prints."""
 
 _PHASE, _ERROR = "phase", "error"
 FIRST = ("sku_name", "op_name", "provider")
@@ -42,56 +42,56 @@ TARGETS = (
     "calc_flops_power(tflops)", "calc_mem_ratio", "kernels",
 )  # fmt: skip
 
-_BESIDE = (
+_EXTRA = (
     "case", "status", "phase", "quantity", "cache", "median(us)", "low(us)", "high(us)", "noise(%)", "samples",
     "warnings", "verified", "mem_bw(%)",
 )  # fmt: skip
-"""What the format has no room for: under `opmark` in a line, and the last columns of a table."""
-_BESIDE_BETWEEN = (*_BESIDE[:-1], "bus_bw(%)")
-"""Of communication: held against the link."""
-_FIXED = frozenset((*FIRST, *TARGETS, *between.TARGETS, _ERROR, *_BESIDE, *_BESIDE_BETWEEN))
-"""Columns of tables. An argument of such a name is called otherwise there."""
+"""Figures that the format has no room for: under `opmark` in a line, and the last columns of a table."""
+_EXTRA_TRANSFER = (*_EXTRA[:-1], "bus_bw(%)")
+"""The same for communication, with the share of the link."""
+_FIXED = frozenset((*FIRST, *TARGETS, *TRANSFER_TARGETS, _ERROR, *_EXTRA, *_EXTRA_TRANSFER))
+"""Columns of tables. An argument of such a name gets a prefix there."""
 
 _NOTES = (
     "latency(us) is the mean of the quantity that the line names under `opmark`.",
-    "read_bytes, write_bytes and calc_flops are what an operator cannot avoid. xpu-perf counts otherwise in places: "
+    "read_bytes, write_bytes and calc_flops are what an operator cannot avoid. xpu-perf sometimes counts differently: "
     "topk writes its whole input, many operators have no flops, rotary_embedding reads the whole table of angles.",
 )
 
 
 class V3Report:
     name = "bytemicroperf-v3"
-    summary = "xpu-perf's jsonl and csv of 2026: a folder a device, below it one an operator and provider"
+    summary = "xpu-perf's jsonl and csv of 2026: one folder per device, with one per operator and provider"
 
     def __init__(self, backend: str | None = None, ranks: int = 1) -> None:
         self._backend = backend
-        """What the folder says in place of the name of the backend."""
+        """Name of the folder, in place of the backend's own."""
         self._ranks = ranks
-        """That any part of it has, where it is written in parts."""
+        """Most ranks of any part of the run, where the report is written in parts."""
 
     def files(self, results: Results) -> Mapping[str, str]:
         devices: dict[tuple[str, str], list[Row]] = {}
         for row in rows(results.records):
             name = row.record.task.backend
-            device = _device(environment([row], results))
+            device = _device(environment_facts([row], results))
             devices.setdefault((self._backend or HARDWARE.get(name, name), device), []).append(row)
-        made: dict[str, str] = {}
+        files: dict[str, str] = {}
         for (backend, device), found in devices.items():
             folder = f"{path_part(backend)}/{path_part(device)}"
-            made[f"{folder}/info.json"] = _info(backend, device, found, results, max(self._ranks, _ranks(found)))
-            made |= {f"{folder}/{path}": text for path, text in _operators(device, found, results).items()}
-        return made
+            files[f"{folder}/info.json"] = _info(backend, device, found, results, max(self._ranks, _most_ranks(found)))
+            files |= {f"{folder}/{path}": text for path, text in _operator_files(device, found, results).items()}
+        return files
 
 
 def _device(facts: dict[str, Any]) -> str:
     return chip(facts) if facts else "unknown"
 
 
-def _operators(device: str, found: Sequence[Row], results: Results) -> dict[str, str]:
+def _operator_files(device: str, found: Sequence[Row], results: Results) -> dict[str, str]:
     grouped: dict[tuple[str, str], list[Row]] = {}
     for row in found:
         task = row.record.task
-        grouped.setdefault((v3_words(task.case)[0], task.implementation or "none"), []).append(row)
+        grouped.setdefault((v3_operator(task.case)[0], task.implementation or "none"), []).append(row)
     made = {}
     for (op, provider), these in grouped.items():
         lines = [_line(device, op, provider, row, results.chips.get(row.record.environment)) for row in these]
@@ -102,78 +102,77 @@ def _operators(device: str, found: Sequence[Row], results: Results) -> dict[str,
 
 
 def _line(device: str, op: str, provider: str, row: Row, peaks: Peaks | None) -> dict[str, Any]:
-    record, values = row.record, figures(row)
+    record, values = row.record, figures_of(row)
     line: dict[str, Any] = {
         "sku_name": device,
         "op_name": op,
         "provider": provider,
-        "arguments": v3_words(record.task.case)[1],
+        "arguments": v3_operator(record.task.case)[1],
         "targets": _targets(row, values) if values else {},
     }
     if values is None:
         line[_ERROR] = f"{record.status}: {record.reason}" if record.reason else record.status
-    return {**line, "opmark": _beside(row, values, peaks)}
+    return {**line, "opmark": _extra_figures(row, values, peaks)}
 
 
 def _targets(row: Row, values: Figures) -> dict[str, Any]:
-    sent = between.moved_between(row, values)
+    sent = transfer_of(row, values)
     if sent:
-        return between.targets(sent, values.kernels, _DECIMALS)
-    cost = moved(row)
+        return transfer_targets(sent, values.kernels, _DECIMALS)
+    cost = memory_cost(row)
     found = rates(cost, values.mean)
     ratio = cost.flops / cost.bytes_moved if cost and cost.flops is not None and cost.bytes_moved else None
     facts = (
-        rounded(values.mean / MICRO, _DECIMALS),
+        round_figure(values.mean / MICRO, _DECIMALS),
         cost.bytes_read if cost else None,
         cost.bytes_written if cost else None,
         cost.bytes_moved if cost else None,
-        _rounded(found.bytes_per_second, _GB),
+        _round_in(found.bytes_per_second, _GB),
         cost.flops if cost else None,
-        0.0 if cost and cost.flops == 0 else _rounded(found.flops_per_second, _TERA),
-        None if ratio is None else rounded(ratio, _DECIMALS),
+        0.0 if cost and cost.flops == 0 else _round_in(found.flops_per_second, _TERA),
+        None if ratio is None else round_figure(ratio, _DECIMALS),
         values.kernels,
     )
     return dict(zip(TARGETS, facts, strict=True))
 
 
-def _rounded(value: float | None, unit: float) -> float | None:
-    return None if value is None else rounded(value / unit, _DECIMALS)
+def _round_in(value: float | None, unit: float) -> float | None:
+    return None if value is None else round_figure(value / unit, _DECIMALS)
 
 
-def _beside(row: Row, values: Figures | None, peaks: Peaks | None) -> dict[str, Any]:
+def _extra_figures(row: Row, values: Figures | None, peaks: Peaks | None) -> dict[str, Any]:
     record = row.record
-    said = [record.task.case.id, record.status, record.task.case.phase]
+    identity = [record.task.case.id, record.status, record.task.case.phase]
     if values is None:
-        return dict(zip(_BESIDE, said, strict=False))
+        return dict(zip(_EXTRA, identity, strict=False))
     summary, share = values.summary, _utilisation(row, values, peaks)
     facts = (
-        *said,
+        *identity,
         *values.key,
-        rounded(summary.median / MICRO, _DECIMALS),
-        *(microseconds_between(summary, _DECIMALS) or (None, None)),
+        round_figure(summary.median / MICRO, _DECIMALS),
+        *(interval_us(summary, _DECIMALS) or (None, None)),
         noise_percent(summary, _DECIMALS),
         summary.samples,
         values.warnings,
         record.verification.checked if record.verification else "none",
-        None if share is None else rounded(share, _DECIMALS),
+        None if share is None else round_figure(share, _DECIMALS),
     )
-    sent = between.moved_between(row, values)
-    return dict(zip(_BESIDE_BETWEEN if sent else _BESIDE, facts, strict=True))
+    return dict(zip(_EXTRA_TRANSFER if transfer_of(row, values) else _EXTRA, facts, strict=True))
 
 
 def _utilisation(row: Row, values: Figures, peaks: Peaks | None) -> float | None:
-    """Percent of what the memory gives; of communication, the link."""
-    sent = between.moved_between(row, values)
+    """Return the bandwidth in percent of the memory's; for communication, in percent of the link's."""
+    sent = transfer_of(row, values)
     if sent:
-        return sent.of_link(peaks)
-    peak, bandwidth = memory_bandwidth(peaks), rates(moved(row), values.mean).bytes_per_second
+        return sent.link_percent(peaks)
+    peak, bandwidth = memory_bandwidth(peaks), rates(memory_cost(row), values.mean).bytes_per_second
     return 100 * bandwidth / peak if bandwidth and peak else None
 
 
 def _table(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Columns in one order, each once: arguments as the lines first have them, then always the same.
+    """Write lines as a table: arguments in the order of their first use, then always the same columns.
 
-    The phase has its column there, also where all lines are forward.
+    The phase has a column of its own, so that the argument `phase` is left out if it says the same.
     """
     arguments = list(dict.fromkeys(name for line in lines for name in line["arguments"]))
     if all(line["arguments"].get(_PHASE) in (None, line["opmark"][_PHASE]) for line in lines):
@@ -181,21 +180,21 @@ def _table(lines: Sequence[Mapping[str, Any]]) -> str:
     titles = [f"arguments.{name}" if name in _FIXED else name for name in arguments]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    targets, beside = (between.TARGETS, _BESIDE_BETWEEN) if _communicates(lines) else (TARGETS, _BESIDE)
-    writer.writerow([*FIRST, *titles, *targets, _ERROR, *beside])
+    targets, extra = (TRANSFER_TARGETS, _EXTRA_TRANSFER) if _are_transfers(lines) else (TARGETS, _EXTRA)
+    writer.writerow([*FIRST, *titles, *targets, _ERROR, *extra])
     for line in lines:
         cells = [line[name] for name in FIRST]
         cells += [line["arguments"].get(name) for name in arguments]
         cells += [line["targets"].get(name) for name in targets]
-        cells += [line.get(_ERROR), *(line["opmark"].get(name) for name in beside)]
+        cells += [line.get(_ERROR), *(line["opmark"].get(name) for name in extra)]
         writer.writerow([_cell(cell) for cell in cells])
     return text.getvalue()
 
 
-def _communicates(lines: Sequence[Mapping[str, Any]]) -> bool:
-    """By what was measured; where all failed, by the operator."""
+def _are_transfers(lines: Sequence[Mapping[str, Any]]) -> bool:
+    """Decide by the results; where all lines failed, by the operator."""
     known = [line["targets"] for line in lines if line["targets"]]
-    return between.TARGETS[1] in known[0] if known else lines[0]["op_name"] in BETWEEN_DEVICES
+    return TRANSFER_TARGETS[1] in known[0] if known else lines[0]["op_name"] in BETWEEN_DEVICES
 
 
 def _cell(value: Any) -> Any:
@@ -203,7 +202,7 @@ def _cell(value: Any) -> Any:
 
 
 def _info(backend: str, device: str, found: Sequence[Row], results: Results, ranks: int) -> str:
-    facts = environment(found, results)
+    facts = environment_facts(found, results)
     name = found[0].record.task.backend
     known = backend_or_none(name)
     framework = known.framework if known else name
@@ -229,14 +228,13 @@ def _info(backend: str, device: str, found: Sequence[Row], results: Results, ran
             "started": results.run.started,
             "version": results.run.version,
             "backend": name,
-            "notes": [*_NOTES, *(between.NOTES if ranks > 1 else ()), *remarks(found, results)],
+            "notes": [*_NOTES, *(TRANSFER_NOTES if ranks > 1 else ()), *chip_remarks(found, results)],
         },
     }
     return json.dumps(info, indent=4, ensure_ascii=False) + "\n"
 
 
-def _ranks(found: Sequence[Row]) -> int:
-    """That a case has at most."""
+def _most_ranks(found: Sequence[Row]) -> int:
     return max((int(row.record.task.case.params.get("ranks", 1)) for row in found), default=1)
 
 

@@ -1,4 +1,4 @@
-"""A run as opperf writes its results: JSON, and the table in Markdown. What failed is there, with its reason."""
+"""A run as opperf writes its results: JSON, and tables in Markdown and CSV. Failures are included with reasons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PYTHON = {f"{word} Time (ms)": f"{word.lower()}_time" for word in ("Avg", "P50"
 _NOTHING = "---"
 _DOUBTFUL = " !"
 _PRIVATE = ("machine", "variables", "sensors")
-"""Facts that are no features of what ran."""
+"""Facts of the environment that are not features of the software."""
 
 
 class _Json:
@@ -42,7 +42,7 @@ MARKDOWN = _Markdown()
 
 
 def document(found: Iterable[Line]) -> dict[str, list[dict[str, Any]]]:
-    """Results by operator, one for each set of inputs: what opperf returns and writes."""
+    """Return results by operator, one for each set of inputs, as opperf returns and writes them."""
     whole: dict[str, list[dict[str, Any]]] = {}
     for line in found:
         whole.setdefault(line.name, []).append(line.result())
@@ -64,16 +64,16 @@ def markdown_text(found: Sequence[Line], profiler: Profiler, environments: Mappi
     doubts = [(line, caution) for line in ordered for caution in line.cautions]
     if doubts:
         text += [f"# To Be Doubted ({_DOUBTFUL.strip()})", _row(("Operator", "Inputs", "Reason")), _row([":---"] * 3)]
-        text += [_row([line.name, line.shown(), _flat(caution)]) for line, caution in doubts]
+        text += [_row([line.name, line.format_inputs(), _one_line(caution)]) for line, caution in doubts]
     failed = [(line, failure) for line in found for failure in line.failed]
     if failed:
         text += ["# Not Measured", _row(("Operator", "Inputs", "Phase", "Status", "Reason")), _row([":---"] * 5)]
-        text += [_row([line.name, line.shown(), *map(_flat, failure.values())]) for line, failure in failed]
+        text += [_row([line.name, line.format_inputs(), *map(_one_line, failure.values())]) for line, failure in failed]
     return "\n".join(text) + "\n"
 
 
 def csv_text(found: Sequence[Line], profiler: Profiler) -> str:
-    """The same columns; what is doubtful and what failed say so in the last ones."""
+    """Write the columns of the Markdown table; cautions and failures are in the last two."""
     titles = _titles(profiler)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -96,7 +96,7 @@ def _cell(line: Line, title: str) -> Any:
     if title == "Operator":
         return line.name
     if title == "Inputs":
-        return line.shown()
+        return line.format_inputs()
     start = (_NATIVE | _PYTHON)[title]
     if start == MEMORY and line.memory_resolution:
         return f"< {line.memory_resolution}"
@@ -104,7 +104,7 @@ def _cell(line: Line, title: str) -> Any:
 
 
 def _features(environments: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """MXNet numbers them all 0; so does this."""
+    """Return the features as a list; as in MXNet, all are numbered 0."""
     found: dict[str, None] = {}
     for facts in environments.values():
         for key, value in facts.items():
@@ -117,6 +117,6 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _flat(text: Any) -> str:
-    """A reason may have lines and bars of its own."""
+def _one_line(text: Any) -> str:
+    """Return a text as a cell of a table, without line breaks and bars."""
     return " ".join(str(text).split()).replace("|", "\\|")

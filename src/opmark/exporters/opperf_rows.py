@@ -1,4 +1,4 @@
-"""Records as opperf has results: forward and backward of the same inputs in one, under opperf's names."""
+"""Records as results of opperf: forward and backward of the same inputs are one result, under opperf's names."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any, Literal
 
 from opmark.errors import UserError
 from opmark.importers.opperf.names import plain_name
-from opmark.importers.opperf.rows import foreign, ops
+from opmark.importers.opperf.rows import foreign_inputs, ops
 from opmark.importers.opperf.table import OPERATORS
 from opmark.interfaces import Results
 from opmark.registry import backend_or_none
 from opmark.registry import operator as find_operator
 from opmark.schema import Case, Record
+from opmark.stats.summary import percentile
 
 Profiler = Literal["native", "python"]
 
@@ -29,23 +30,21 @@ _DEVICES = {"cuda": "gpu", "none": "cpu"}
 
 @dataclass
 class Line:
-    """One result."""
-
     name: str
     inputs: dict[str, Any]
     numbers: dict[str, float] = field(default_factory=dict)
     failed: list[dict[str, str]] = field(default_factory=list)
-    """Phase, status and reason of what was not measured."""
+    """Phase, status and reason of each phase that was not measured."""
     cautions: list[str] = field(default_factory=list)
     """Reasons to doubt a number."""
     operator: str = ""
-    """Ours, where the name and the inputs do not say it."""
+    """opmark's operator, where name and inputs do not determine it."""
     backend: str = ""
-    """Where a run has several."""
+    """The backend, where a run has several."""
     wrt: list[str] = field(default_factory=list)
-    """The gradients that were computed, where not all were."""
+    """The gradients that were computed, if not all were."""
     memory_resolution: int = 0
-    """Steps in which memory was counted, where less than one was seen: the need is somewhere below."""
+    """Resolution of the memory counter, if the operator needs less than that."""
 
     def result(self) -> dict[str, Any]:
         about = {
@@ -54,31 +53,31 @@ class Line:
         }  # fmt: skip
         return {"inputs": self.inputs, **self.numbers, **{key: value for key, value in about.items() if value}}
 
-    def shown(self) -> str:
-        """Shapes as tuples, as Python's users write them."""
+    def format_inputs(self) -> str:
+        """Return the inputs as a dictionary of Python, with shapes as tuples."""
         return str({key: _tuple(value) for key, value in self.inputs.items()})
 
 
 def profiler_of(results: Results) -> Profiler:
-    """Forward and backward in one step is what the profiler `python` measures."""
+    """Return the profiler of a run: `python` measures forward and backward in one step."""
     return "python" if any(record.task.case.phase == "both" for record in results.records) else "native"
 
 
 def lines(results: Results, profiler: Profiler | None = None, names: Iterable[str] | None = None) -> list[Line]:
-    """`names`: only under these names, where nothing else is wanted."""
-    chosen, wanted = profiler or profiler_of(results), None if names is None else set(names)
+    """Return the results of a run; with `names`, only results under these names."""
+    profiler, selected = profiler or profiler_of(results), None if names is None else set(names)
     several = len({(r.task.backend, r.task.settings.threads) for r in results.records}) > 1
     found = []
     for group in groups(results.records):
         case = group[0].task.case
         for name in names_of(case.op, case.sources):
-            if wanted is None or name in wanted:
-                found.append(line_of(name, group, chosen, several=several))
+            if selected is None or name in selected:
+                found.append(line_of(name, group, profiler, several=several))
     return found
 
 
 def groups(records: Sequence[Record]) -> list[list[Record]]:
-    """The phases of one case, in whatever processes they ran."""
+    """Group records by case: all phases and processes of a case are one group for each choice of gradients."""
     found: dict[str, list[Record]] = {}
     for record in records:
         task = record.task
@@ -88,7 +87,7 @@ def groups(records: Sequence[Record]) -> list[list[Record]]:
 
 
 def _by_gradients(records: Sequence[Record]) -> list[list[Record]]:
-    """A group for each choice of gradients; the forward pass, which knows of none, belongs to all of them."""
+    """Return a group for each choice of gradients; the forward pass belongs to all of them."""
     chosen = dict.fromkeys(record.task.case.wrt for record in records if record.task.case.phase != "forward")
     return [
         [record for record in records if record.task.case.phase == "forward" or record.task.case.wrt == wrt]
@@ -126,7 +125,7 @@ def _add_memory(line: Line, group: Sequence[Record]) -> None:
 
 
 def _mean(name: str, phase: str, samples: Sequence[float]) -> dict[str, float]:
-    """opperf has the mean alone; a median stands where something interrupted."""
+    """Return the mean, which opperf has alone, and the median, which an interruption hardly changes."""
     word = "" if phase == "both" else f"{phase}_"
     mean = _digits(sum(samples) / len(samples))
     return {f"avg_time_{word}{name}": mean, f"p50_time_{word}{name}": _digits(percentile(samples, 50))}
@@ -135,15 +134,6 @@ def _mean(name: str, phase: str, samples: Sequence[float]) -> dict[str, float]:
 def _percentiles(name: str, samples: Sequence[float]) -> dict[str, float]:
     found = {f"avg_time_{name}": _digits(sum(samples) / len(samples))}
     return found | {f"p{p}_time_{name}": _digits(percentile(samples, p)) for p in (50, 90, 99)}
-
-
-def percentile(samples: Sequence[float], percent: float) -> float:
-    """Between two neighbours in proportion, as NumPy does by default."""
-    ordered = sorted(samples)
-    place = (len(ordered) - 1) * percent / 100
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 def _digits(seconds: float) -> float:
@@ -157,7 +147,7 @@ def _device(record: Record) -> str:
 
 
 def names_of(op: str, sources: Iterable[str]) -> list[str]:
-    """opperf's names of a case, by where it comes from; else our own."""
+    """Return opperf's names of a case by its sources, or opmark's if there are none."""
     found: dict[str, None] = {}
     for source in sources:
         text = source.partition("#")[2] or _OTHERS.sub("", source)
@@ -174,17 +164,17 @@ def _ops(name: str) -> frozenset[str]:
             try:
                 found.add(find_operator(op).name)
             except UserError:
-                continue  # a combination that does not exist
+                continue  # not every combination of words is an operator
     return frozenset(found)
 
 
 def inputs_of(name: str, case: Case) -> tuple[dict[str, Any], str]:
-    """(inputs, our operator): the operator is empty where opperf's names say everything."""
+    """Return inputs and opmark's operator; the operator is empty if opperf's names determine it."""
     params = {key: value for key, value in case.params.items() if value not in (None, [], {})}
     if name in OPERATORS and case.op in _ops(name):
-        there = foreign(OPERATORS[name], case.op, case.params)
-        if there is not None:
-            return there, ""
+        inputs = foreign_inputs(OPERATORS[name], case.op, case.params)
+        if inputs is not None:
+            return inputs, ""
     return params, "" if name == case.op and name not in OPERATORS else case.op
 
 

@@ -1,4 +1,4 @@
-"""The first line of PARAM's result file: how it was run, on what, when."""
+"""The first line of PARAM's result file: run options, system and start."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from opmark.version import VERSION
 
 PASSES = {False: "ExecutionPass.FORWARD", True: "ExecutionPass.BACKWARD"}
-"""By whether there is a backward pass; as PARAM's enumerations are written."""
+"""PARAM's value of `pass_type`, by whether there is a backward pass."""
 MODES = {
     "discrete": "OpExecutionMode.DISCRETE",
     "continuous": "OpExecutionMode.CONTINUOUS",
     "continuous_events": "OpExecutionMode.CONTINUOUS_EVENTS",
 }
 
-USUAL: dict[str, Any] = {
+DEFAULT_OPTIONS: dict[str, Any] = {
     "device": "cpu",
     "pass_type": PASSES[False],
     "warmup": 1,
@@ -45,30 +45,26 @@ USUAL: dict[str, Any] = {
     "cuda_graph": False,
     "cmd_args": {},
 }
-"""PARAM's run options in its order, with its usual values."""
+"""PARAM's run options in its order, with its defaults."""
 
 
 def header(options: Mapping[str, Any], facts: Mapping[str, Any], started: str) -> dict[str, Any]:
-    """`facts`: of the environment that it ran in; what they do not say is null."""
+    """Return the first line; `facts` are those of the environment, and unknown ones are null."""
+    machine_facts = {name: fact for name, fact in facts.items() if name not in ("pid", "cwd")}
     return {
-        "run_options": {**USUAL, **options},
+        "run_options": {**DEFAULT_OPTIONS, **options},
         "sys_info": sys_info(facts),
-        "start_time": moment(started),
-        "opmark": {"version": facts.get("opmark", VERSION), "environment": _kept(facts)},
+        "start_time": format_time(started),
+        "opmark": {"version": facts.get("opmark", VERSION), "environment": machine_facts},
     }
 
 
-def _kept(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What describes the machine, and not this one process."""
-    return {name: fact for name, fact in facts.items() if name not in ("pid", "cwd")}
+def last_line(ended: str) -> dict[str, Any]:
+    return {"finish_time": format_time(ended)}
 
 
-def finish(ended: str) -> dict[str, Any]:
-    return {"finish_time": moment(ended)}
-
-
-def moment(stored: str) -> str:
-    """To the second, as PARAM writes it; with its offset from UTC, which PARAM leaves to be guessed."""
+def format_time(stored: str) -> str:
+    """Format a time to the second as PARAM does, but with its offset from UTC, which PARAM leaves out."""
     return datetime.fromisoformat(stored).isoformat(timespec="seconds") if stored else ""
 
 

@@ -1,4 +1,4 @@
-"""Lines of PARAM's result file, one a case. What PARAM has no word for is under `opmark`."""
+"""Lines of PARAM's result file, one per case. Figures that PARAM does not have are under `opmark`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from opmark.exporters.param_specs import Unsaid, written
+from opmark.exporters.param_specs import NotExpressible, write_case
 from opmark.metrics.throughput import rates
 from opmark.report.rows import Row, rows, unit
 from opmark.schema import Case, Measurement, Problem, Record
@@ -17,25 +17,25 @@ from opmark.schema import Case, Measurement, Problem, Record
 _MILLI = 1e3
 _MEGA = float(1 << 20)
 _GIGA = 1e9
-_ONE_CALL = "1 sample: its spread is unknown; -i 50 would tell"
-_ONE_MEAN = "1 sample, the mean of calls back to back: its spread is unknown; --exec-mode discrete would tell"
+_ONE_CALL = "1 sample, so that the spread is unknown; use -i 50"
+_ONE_MEAN = "1 sample, the mean of calls back to back, so that the spread is unknown; use --exec-mode discrete"
 PHASES = {"forward": "forward", "backward": "backward", "both": "forward_backward"}
-"""PARAM's words, as in the labels that it gives a profiler."""
+"""PARAM's names of phases, as in the labels of its profiler ranges."""
 METRICS = ("warmup.time", "warmup.gpu.memory", "measure.time", "measure.gpu.memory")
 
 
 class Place(NamedTuple):
-    """Where a case stands in a config: PARAM's op_run_id in two parts."""
+    """The position of a case in a config: PARAM's op_run_id in two parts."""
 
     op: str
     id: str
-    """`config|build|input`."""
+    """Ids of config, build and input, as in `0|0|1_2`."""
     file: str = ""
-    """The config, where it is known."""
+    """The file of the config, if it is known."""
 
     @property
     def source(self) -> str:
-        """With the file in front: in a folder of configs the same id may stand in several."""
+        """The id with its file, because several configs of a folder may have the same id."""
         return f"{self.file}#{self}" if self.file else str(self)
 
     def __str__(self) -> str:
@@ -47,30 +47,30 @@ class Place(NamedTuple):
 
 
 def place_of(source: str) -> Place | None:
-    """The place that `FILE#op|config|build|input` names; None for what comes from another kind of file."""
+    """Parse `FILE#op|config|build|input`; return None for a source of another kind."""
     file, _, name = source.rpartition("#")
     op, *ids = name.rsplit("|", 3)
     return Place(op, "|".join(ids), file) if op and len(ids) == 3 else None
 
 
 def places_of(record: Record) -> list[Place]:
-    """As often as the same case stands in the config."""
+    """Return all places of a record's case: a config may have the same case several times."""
     return [place for place in map(place_of, record.task.case.sources) if place]
 
 
 def echo(case: Case) -> dict[str, Any]:
-    """`config` of a result line. What PARAM has no words for is there as parameters of opmark's."""
+    """Return `config` of a result line, with opmark's parameters for a case that PARAM cannot express."""
     try:
-        said = written(case)
-    except Unsaid:
+        specs = write_case(case)
+    except NotExpressible:
         return {"build": None, "input": {"params": case.params}}
-    return {"build": said.build, "input": said.input}
+    return {"build": specs.build, "input": specs.input}
 
 
 def line(
     place: Place, records: Sequence[Record], run_id: str, config: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """One case: its records are those of its phases, each in one process or several."""
+    """Return the line of one case; `records` are those of its phases, each in one process or several."""
     found = {PHASES[row.record.task.case.phase]: row for row in rows(records)}
     cases = [row.record.task.case for row in found.values()]
     whole: dict[str, Any] = {
@@ -82,22 +82,22 @@ def line(
     error = next((_error(phase, row) for phase, row in found.items() if _is_error(phase, row)), None)
     if error:
         whole["error"] = error
-    whole["opmark"] = {"run": run_id, **origin(place), **{phase: beside(row) for phase, row in found.items()}}
+    whole["opmark"] = {"run": run_id, **origin(place), **{phase: extra_figures(row) for phase, row in found.items()}}
     return whole
 
 
-def untimed(place: Place, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a case that was asked to be called not once."""
+def untimed_line(place: Place, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the line of a case that was not called at all."""
     return {"op_name": place.op, "id": place.id, "metric": {}, "config": config, "opmark": origin(place)}
 
 
 def origin(place: Place) -> dict[str, Any]:
-    """Under `opmark`: the file too, where a case comes from one."""
+    """Return the source of a case for `opmark`, if it comes from a file."""
     return {"source": place.source} if place.file else {}
 
 
-def not_imported(problem: Problem) -> dict[str, Any]:
-    """A part of the config that could not be understood: a case by its id, or a place in the file."""
+def problem_line(problem: Problem) -> dict[str, Any]:
+    """Return the line of a problem of the config: a case by its id, or a place in the file."""
     place = place_of(problem.where.rpartition(": ")[2])
     error = {"status": "not imported", "where": problem.where, "reason": problem.message, "hint": problem.hint}
     return {
@@ -107,13 +107,13 @@ def not_imported(problem: Problem) -> dict[str, Any]:
 
 
 def _operator_at(where: str) -> str | None:
-    """Of `c.json: $["torch.add"].config[0]`; a batch file has one operator, and its places do not name it."""
+    """Return the operator in a place as `c.json: $["torch.add"].config[0]`; places in a batch file have none."""
     found = re.search(r': \$\[("(?:[^"\\]|\\.)*")\]', where)
     return str(json.loads(found[1])) if found else None
 
 
 def metric(row: Row) -> dict[str, list[float]]:
-    """Milliseconds and MB. On a CPU the memory of a GPU is 0, as in PARAM; what was needed there is under `opmark`."""
+    """Return times in ms and GPU memory in MB, which is 0 on a CPU as in PARAM; `opmark` has the host's."""
     memory = row.record.memory
     device = row.record.task.backend.rpartition("-")[2] not in ("cpu", "null")
     used = memory.peak / _MEGA if memory and device else 0
@@ -124,13 +124,13 @@ def metric(row: Row) -> dict[str, list[float]]:
 
 
 def _times(row: Row) -> list[Measurement]:
-    """Of the first quantity that is a time, in every process."""
+    """Return the measurements of the first quantity that is a time, one per process."""
     key = next((key for key in row.measured() if unit(key) == "s"), None)
     return row.measurements(key) if key else []
 
 
 def _is_error(phase: str, row: Row) -> bool:
-    """What has no gradient has no backward pass, and that is no mistake."""
+    """Whether a phase is reported as an error; a backward pass may be skipped because there is no gradient."""
     return row.record.failed or (row.record.status == "skipped" and phase == "forward")
 
 
@@ -138,8 +138,8 @@ def _error(phase: str, row: Row) -> dict[str, str]:
     return {"status": row.record.status, "phase": phase, "reason": row.record.reason}
 
 
-def beside(row: Row) -> dict[str, Any]:
-    """What opmark knows more than PARAM."""
+def extra_figures(row: Row) -> dict[str, Any]:
+    """Return the figures that PARAM does not have."""
     record = row.record
     task = record.task
     found: dict[str, Any] = {"status": record.status, "case": task.case.id, "backend": task.backend}
@@ -182,7 +182,7 @@ def _figures(row: Row) -> dict[str, Any]:
 
 
 def _cautions(row: Row, samples: int, measured: Measurement) -> Iterator[str]:
-    """PARAM's usual number of calls is one, which does not say how far the next would be from it."""
+    """Yield cautions, also about a single sample, which is PARAM's default and says nothing about the spread."""
     yield from dict.fromkeys(caution.code for _, caution in row.cautions())
     if samples == 1:
         yield _ONE_MEAN if measured.quantity == "throughput" else _ONE_CALL

@@ -1,4 +1,4 @@
-"""One case in PARAM's words: `8x64 float32 0..1` is {"type": "tensor", "dtype": "float", "shape": [8, 64]}."""
+"""Cases as specs of PARAM: `8x64 float32 0..1` is {"type": "tensor", "dtype": "float", "shape": [8, 64]}."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from opmark.importers.param.arguments import usual_domain
-from opmark.importers.param.operators import MODELS, name_here
+from opmark.importers.param.operators import MODELS, operator_name
 from opmark.importers.param.tables import BAGS, MODES, PRECISIONS
 from opmark.schema import Case, TensorSpec
 from opmark.schema.arguments import tensors
@@ -18,7 +18,7 @@ _DTYPES = {
     "float32": "float", "float64": "double", "float16": "float16", "bfloat16": "bfloat16", "int64": "long",
     "int32": "int", "int16": "int16", "int8": "int8", "uint8": "uint8", "bool": "bool",
 }  # fmt: skip
-_NETWORKS = {here: there for there, here in MODELS.items()}
+_NETWORKS = {op: name for name, op in MODELS.items()}
 _GENERATOR = "PyTorch:DefaultDataGenerator"
 _TOOLS = {"build_data_generator": _GENERATOR, "input_data_generator": _GENERATOR}
 _TABLES = {
@@ -30,33 +30,33 @@ _TABLES = {
 _DOMAIN = "the domain of a tensor's values is written as `low` and `high`, which PARAM does not read"
 
 
-class Unsaid(Exception):
-    """A case that PARAM has no words for, and why."""
+class NotExpressible(Exception):
+    """The reason why PARAM cannot express a case."""
 
 
-class Written(NamedTuple):
-    """A case in PARAM's words."""
+class ParamSpecs(NamedTuple):
+    """A case as PARAM writes it."""
 
     op: str
     build: Spec | None
     input: Spec
     tools: Mapping[str, str]
-    """Of the operator: its iterators and generators."""
+    """Iterators and generators of the operator."""
     lost: tuple[str, ...] = ()
-    """What PARAM will read over."""
+    """Remarks about parts of the specs that PARAM ignores."""
 
 
-def written(case: Case) -> Written:
-    """Unsaid where PARAM has no words for it."""
+def write_case(case: Case) -> ParamSpecs:
+    """Write a case as specs; raise NotExpressible if PARAM cannot express it."""
     if case.op in ("batched_embedding_bag", "embedding_bag"):
         return _tables(case)
     if "args" not in case.params:
-        raise Unsaid("an operator of opmark's catalogue, which has parameters and no arguments")
+        raise NotExpressible("it is an operator of opmark's catalogue, with parameters and without arguments")
     writer = _Writer(case.wrt)
     build = case.params["build"]
     parts = build if isinstance(build, Mapping) or build is None else {"args": build}
     input_ = writer.spec(case.params, "")
-    return Written(
+    return ParamSpecs(
         _name(case.op),
         None if parts is None else writer.spec(parts, "build."),
         input_,
@@ -69,11 +69,11 @@ def _name(op: str) -> str:
     if op in _NETWORKS:
         return _NETWORKS[op]
     if op.startswith("aten::"):
-        raise Unsaid("PARAM wants its schema too, which the case does not hold")
+        raise NotExpressible("PARAM needs its schema, which the case does not have")
     if not op.startswith("torch.") and ":" not in op:
-        raise Unsaid("PARAM calls torch alone")
+        raise NotExpressible("PARAM calls only torch")
     method = f"torch.{op.removeprefix('torch.Tensor.')}"
-    return method if name_here(method) == op else op
+    return method if operator_name(method) == op else op
 
 
 class _Writer:
@@ -106,14 +106,14 @@ class _Writer:
             return {"type": "tuple", "value": self._items(node["tuple"], path)}
         if set(node) == {"value"} and isinstance(node["value"], str | int | float):
             return _plain(node["value"])
-        raise Unsaid(f"`{path}` is {'an element type' if set(node) == {'dtype'} else 'a mapping'}")
+        raise NotExpressible(f"`{path}` is {'an element type' if set(node) == {'dtype'} else 'a mapping'}")
 
     def _tensor(self, spec: TensorSpec, path: str) -> Spec:
         if spec.dtype not in _DTYPES:
-            raise Unsaid(f"`{path}` is of {spec.dtype}")
+            raise NotExpressible(f"`{path}` is of {spec.dtype}")
         found: Spec = {"type": "tensor", "dtype": _DTYPES[spec.dtype], "shape": list(spec.shape)}
         if not is_float(spec.dtype) or (self._wrt and path not in self._wrt):
-            found["requires_grad"] = False  # PARAM asks it of whole numbers too, and fails
+            found["requires_grad"] = False  # its default is true, and fails for whole numbers
         if (spec.low, spec.high) != usual_domain(spec.dtype, scalar=not spec.shape):
             found |= {"low": spec.low, "high": spec.high}
             self.narrowed = True
@@ -124,23 +124,25 @@ def _plain(node: Any) -> Spec:
     return {"type": {bool: "bool", int: "int", float: "float", str: "str"}[type(node)], "value": node}
 
 
-def _tables(case: Case) -> Written:
-    """As fbgemm has them; only one that is weighted is an `embedding_bag` here."""
+def _tables(case: Case) -> ParamSpecs:
+    """Write tables of fbgemm; opmark's `embedding_bag` is used for a weighted table only."""
     p = case.params
     weighted = p.get("weighted", False)
     if case.op == "embedding_bag" and not weighted:
-        raise Unsaid("PARAM has it as one of the tables of batched_embedding_bag")
-    precision = {here: there for there, here in PRECISIONS.items()}.get(p["dtype"])
-    pooling = {here: there for there, here in MODES.items()}.get(p["mode"])
+        raise NotExpressible("PARAM has it only as a table of batched_embedding_bag")
+    precision = {dtype: name for name, dtype in PRECISIONS.items()}.get(p["dtype"])
+    pooling = {mode: number for number, mode in MODES.items()}.get(p["mode"])
     if precision is None or pooling is None or (p["lengths"], p["distribution"]) != ("fixed", "uniform"):
-        raise Unsaid("PARAM looks up as many rows a bag, all alike, in fp32, fp16 or bf16, and takes a sum or a mean")
+        raise NotExpressible(
+            "PARAM has bags of equal length with uniform indices, fp32, fp16 or bf16, and sums or means"
+        )
     tables = p.get("tables", 1)
-    sizes = [_plain(tables), *(_repeated(p[name], tables) for name in ("rows", "dim"))]
+    sizes = [_plain(tables), *(_repeat(p[name], tables) for name in ("rows", "dim"))]
     build = {"args": [*sizes, _plain(pooling), _plain(weighted), _plain(precision)],
              "kwargs": {"optimizer": _plain("exact_row_wise_adagrad")}}  # fmt: skip
-    return Written(BAGS, build, {"args": [_plain(p["bags"]), _repeated(p["pooling"], tables)]}, _TABLES)
+    return ParamSpecs(BAGS, build, {"args": [_plain(p["bags"]), _repeat(p["pooling"], tables)]}, _TABLES)
 
 
-def _repeated(value: int, tables: int) -> Spec:
-    """One number for one table, a list for several."""
+def _repeat(value: int, tables: int) -> Spec:
+    """Return one number for one table, and a list for several."""
     return _plain(value) if tables == 1 else {"type": "genericlist", "value": [_plain(value)] * tables}

@@ -1,1 +1,1 @@
-"""Other interpreters that a backend can run in: made by `opmark env`, or anybody's, by path."""
+"""Other Python interpreters that a backend can run in: environments of `opmark env`, or any interpreter by its path."""

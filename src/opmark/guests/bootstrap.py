@@ -1,7 +1,7 @@
-"""What a guest's interpreter is started with: `python bootstrap.py HOME SUPPORT MODULE ARGUMENT...`
+"""Start a module of opmark in a guest's interpreter: `python bootstrap.py HOME SUPPORT MODULE ARGUMENT...`
 
-Run as a file, with nothing but the standard library of whatever Python this is: the words are those of 3.6, so that an
-old one says that it is too old and not that it met a syntax error.
+This file is run by its path and uses nothing but the standard library. Its syntax is that of Python 3.6, so that an old
+interpreter reports that it is too old, and not a syntax error.
 """
 
 import importlib.util
@@ -17,8 +17,9 @@ def main():  # type: ignore[no-untyped-def]
         this, oldest = (".".join(map(str, version[:2])) for version in (sys.version_info, OLDEST))
         sys.exit("{} is Python {}; a worker needs {} or newer".format(sys.executable, this, oldest))  # noqa: UP032
     _, home, support, module = sys.argv[:4]
-    # Not the folder of this file, whose neighbours would be taken for top-level modules. opmark comes from the parent,
-    # whatever else is installed here; what supports it comes last, so that the guest's own packages win.
+    # The folder of this file must not stay on the path: its neighbours would be taken for top-level modules. opmark
+    # comes from the parent, whatever is installed here. The support folder comes last, so that the guest's own packages
+    # win.
     sys.path[0] = home
     if support:
         sys.path.append(support)

@@ -1,4 +1,4 @@
-"""The environments of `opmark env`: virtual environments in a folder of ours, each with a note of what it is."""
+"""The environments of `opmark env`: virtual environments in one folder, each with a file that describes it."""
 
 from __future__ import annotations
 
@@ -17,78 +17,78 @@ import msgspec
 from msgspec import Struct
 
 from opmark.errors import UnknownName, UserError
-from opmark.guests.interpreter import ask, own_environ
+from opmark.guests.interpreter import inspect_interpreter, own_environ
 
 VARIABLE = "OPMARK_ENVS"
-_NOTE = "opmark.json"
-_LONGEST = 300
-"""Characters of a line of pip's that a complaint quotes."""
+_DESCRIPTION = "opmark.json"
+_LONGEST_LINE = 300
+"""Characters of one line of pip's output that an error message quotes."""
 
 Say = Callable[[str], None]
 
 
 class Guest(Struct, frozen=True):
-    """An environment that was made, to its end."""
+    """An environment that was created completely."""
 
     name: str
     summary: str
     requirements: tuple[str, ...]
     version: str
-    """Of its Python."""
+    """Version of its Python."""
     packages: dict[str, str]
-    """What is installed."""
+    """Version of each installed package, by name."""
     created: str
 
     @property
     def folder(self) -> Path:
-        return folder() / self.name
+        return environments_folder() / self.name
 
     @property
     def python(self) -> Path:
         return _python(self.folder)
 
 
-def folder() -> Path:
-    told = os.environ.get(VARIABLE)
-    if told:
-        return Path(told).expanduser().absolute()
+def environments_folder() -> Path:
+    configured = os.environ.get(VARIABLE)
+    if configured:
+        return Path(configured).expanduser().absolute()
     import platformdirs
 
     return platformdirs.user_data_path("opmark") / "envs"
 
 
 def cache_folder() -> Path:
-    """For what can be made anew at any time."""
+    """Folder for files that can be created again at any time."""
     import platformdirs
 
     return platformdirs.user_cache_path("opmark") / "guests"
 
 
-def found() -> list[Guest]:
-    """Those that are whole, by name."""
-    here = folder()
-    notes = sorted(here.glob(f"*/{_NOTE}")) if here.is_dir() else []
-    return [guest for guest in map(_read, notes) if guest is not None]
+def list_environments() -> list[Guest]:
+    """Return all complete environments, sorted by name."""
+    root = environments_folder()
+    descriptions = sorted(root.glob(f"*/{_DESCRIPTION}")) if root.is_dir() else []
+    return [guest for guest in map(_read_description, descriptions) if guest is not None]
 
 
-def find(name: str) -> Guest | None:
-    note = folder() / name / _NOTE if name and "/" not in name else None
-    return _read(note) if note and note.is_file() else None
+def find_environment(name: str) -> Guest | None:
+    path = environments_folder() / name / _DESCRIPTION if name and "/" not in name else None
+    return _read_description(path) if path and path.is_file() else None
 
 
-def _read(note: Path) -> Guest | None:
-    """None for what is no note of ours: such an environment is not there."""
+def _read_description(path: Path) -> Guest | None:
+    """Return None for a file that opmark did not write: such an environment does not count."""
     try:
-        return msgspec.json.decode(note.read_bytes(), type=Guest)
+        return msgspec.json.decode(path.read_bytes(), type=Guest)
     except (msgspec.MsgspecError, OSError):
         return None
 
 
 def remove(name: str) -> Path:
-    """Where it was; what was only half made is removed as well."""
-    place = folder() / name
+    """Delete an environment and return its folder; one that was created only in part is deleted as well."""
+    place = environments_folder() / name
     if "/" in name or name in ("", ".", "..") or not (place / "pyvenv.cfg").exists():
-        raise UnknownName("environment", name, [guest.name for guest in found()], "opmark env list")
+        raise UnknownName("environment", name, [guest.name for guest in list_environments()], "opmark env list")
     if place.is_symlink():
         place.unlink()
     else:
@@ -99,41 +99,44 @@ def remove(name: str) -> Path:
 def create(
     name: str, summary: str, requirements: Sequence[str], python: str, constraints: Path | None, say: Say
 ) -> Guest:
-    """A virtual environment of that interpreter with these packages. What fails leaves nothing behind."""
-    place = folder() / name
-    if find(name):
-        raise UserError(f"the environment `{name}` is there already, in {place}", f"`opmark env remove {name}` first")
+    """Create a virtual environment of this interpreter with these packages; a failure leaves nothing behind."""
+    place = environments_folder() / name
+    if find_environment(name):
+        raise UserError(f"the environment `{name}` exists already, in {place}", f"run `opmark env remove {name}` first")
     if place.exists() and not (place / "pyvenv.cfg").exists():
-        raise UserError(f"{place} is there, and it is no environment", "choose another name, or move it away")
+        raise UserError(f"{place} exists and is not an environment", "choose another name, or move the folder away")
     with _building(place):
-        say(f"making {place} with {python}")
-        _run([python, "-m", "venv", "--clear", str(place)], say, "the virtual environment could not be made")
+        say(f"creating {place} with {python}")
+        _run([python, "-m", "venv", "--clear", str(place)], say, "the virtual environment could not be created")
         pip = [str(_python(place)), "-m", "pip", "--disable-pip-version-check", "--no-input"]
         limits = ["--constraint", str(constraints)] if constraints else []
         _run([*pip, "install", *limits, *requirements], say, f"pip could not install {' '.join(requirements)}")
+        packages = _output([*pip, "list", "--format=json"])
         guest = Guest(
             name=name,
             summary=summary,
             requirements=tuple(requirements),
             version=_output([str(_python(place)), "-c", "import platform; print(platform.python_version())"]).strip(),
-            packages=_packages(_output([*pip, "list", "--format=json"])),
+            packages={package["name"]: package["version"] for package in msgspec.json.decode(packages)},
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
-        # The note comes last: an environment without one is not there.
-        (place / _NOTE).write_bytes(msgspec.json.format(msgspec.json.encode(guest)))
+        # The description comes last: an environment without one does not count as created.
+        (place / _DESCRIPTION).write_bytes(msgspec.json.format(msgspec.json.encode(guest)))
     return guest
 
 
 @contextmanager
 def _building(place: Path) -> Iterator[None]:
-    """The folder is gone again unless all went well, also after Ctrl-C. Two do not build the same one."""
+    """Remove the folder after any failure, Ctrl-C included, and let only one process build it at a time."""
     place.parent.mkdir(parents=True, exist_ok=True)
     lock = place.with_name(f".{place.name}.lock")
     with lock.open("w") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"somebody is making `{place.name}` right now", "wait for it; `opmark env list`") from None
+            raise UserError(
+                f"another process is creating `{place.name}` right now", "wait for it, then look at `opmark env list`"
+            ) from None
         try:
             yield
         except BaseException:
@@ -147,12 +150,8 @@ def _python(place: Path) -> Path:
     return place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
-def _packages(listed: str) -> dict[str, str]:
-    return {package["name"]: package["version"] for package in msgspec.json.decode(listed)}
-
-
 def _run(command: Sequence[str], say: Say, failure: str) -> None:
-    """Its lines are said as they come; its last ones are in the complaint if it fails."""
+    """Pass the output on line by line; the error of a command that fails quotes its last lines."""
     last: deque[str] = deque(maxlen=3)
     with subprocess.Popen(
         command,
@@ -168,25 +167,26 @@ def _run(command: Sequence[str], say: Say, failure: str) -> None:
                 last.append(line)
                 say(line)
     if process.returncode != 0:
-        said = " | ".join(line if len(line) <= _LONGEST else f"{line[:_LONGEST]} ..." for line in last)
-        raise UserError(f"{failure}: {said or 'it said nothing'}", "nothing was left behind")
+        quoted = " | ".join(line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} ..." for line in last)
+        raise UserError(f"{failure}: {quoted or 'it printed nothing'}", "the folder was removed again")
 
 
 def _output(command: Sequence[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, env=own_environ()).stdout
 
 
-def interpreter_for(takes: Callable[[tuple[int, ...]], bool], told: str | None) -> str:
-    """The interpreter that was named, this one if it fits, or one that does and is on the path."""
-    if told:
-        version = ask(told, ()).version
+def interpreter_for(takes: Callable[[tuple[int, ...]], bool], python: str | None) -> str:
+    """Return the interpreter that was named, this one if its version fits, or the newest on the path that fits."""
+    if python:
+        version = inspect_interpreter(python, ()).version
         if not takes(version):
-            raise UserError(f"{told} is Python {'.'.join(map(str, version))}, which its packages have no wheels for")
-        return told
+            number = ".".join(map(str, version))
+            raise UserError(f"{python} is Python {number}, and the packages have no wheels for this version")
+        return python
     if takes(sys.version_info[:2]):
         return sys.executable
     for minor in range(14, 9, -1):
         path = shutil.which(f"python3.{minor}")
         if path and takes((3, minor)):
             return path
-    raise UserError("no Python on the path is one that its packages have wheels for", "give one: --python PATH")
+    raise UserError("the packages have wheels for no Python on the path", "name an interpreter: --python PATH")

@@ -1,11 +1,10 @@
-"""What can be known of another interpreter without importing anything big in it."""
+"""Questions to another interpreter that need no large import there."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -14,9 +13,9 @@ from msgspec import Struct, convert
 from opmark.errors import UserError
 
 _TIMEOUT = 60.0
-OF_ONE = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-"""Variables that are about one interpreter."""
-# Printed behind a mark: what a site's start-up files print comes before it.
+_OWN_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+"""Variables that lead this interpreter to its packages, and would lead another one astray."""
+# The answer begins with a mark because a site's start-up files may print something before it.
 _MARK = "opmark:"
 _ASK = f"""
 import json, sys
@@ -35,29 +34,25 @@ class Interpreter(Struct, frozen=True):
     version: tuple[int, int, int]
     executable: str
     abi: str
-    """As in `cpython-311`: compiled modules of another one do not fit."""
+    """Cache tag, as in `cpython-311`: compiled modules of another one do not fit."""
     has: tuple[str, ...]
-    """Of the modules that were asked for, those that are there."""
+    """The requested modules that are installed there."""
 
     @property
-    def shown(self) -> str:
+    def version_text(self) -> str:
         return ".".join(map(str, self.version))
 
 
 def own_environ() -> dict[str, str]:
-    """Without what leads this interpreter to its packages, and another one astray."""
-    return {key: value for key, value in os.environ.items() if key not in OF_ONE}
-
-
-def ask(python: str, modules: Sequence[str]) -> Interpreter:
-    """UserError where it is no Python that answers."""
-    return _asked(str(python), tuple(modules))
+    """Return the environment without the variables that are about this interpreter only."""
+    return {key: value for key, value in os.environ.items() if key not in _OWN_VARIABLES}
 
 
 @cache
-def _asked(python: str, modules: tuple[str, ...]) -> Interpreter:
+def inspect_interpreter(python: str, modules: tuple[str, ...]) -> Interpreter:
+    """Start an interpreter and ask for its version and which modules it has; raise UserError if it is no Python."""
     if not Path(python).is_file() or not os.access(python, os.X_OK):
-        raise UserError(f"`{python}` is no program", "give the path of a Python interpreter, as in .venv/bin/python")
+        raise UserError(f"`{python}` is not a program", "give the path of a Python interpreter, as in .venv/bin/python")
     try:
         done = subprocess.run(
             [python, "-c", _ASK, *modules], capture_output=True, text=True, timeout=_TIMEOUT, check=False,
@@ -65,8 +60,8 @@ def _asked(python: str, modules: tuple[str, ...]) -> Interpreter:
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserError(f"`{python}` cannot be run: {error}", "give the path of a Python interpreter") from None
-    told = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
-    if done.returncode != 0 or not told:
-        said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise UserError(f"`{python}` does not answer as Python does: {said}", "give the path of a Python interpreter")
-    return convert(json.loads(told[-1].removeprefix(_MARK)), Interpreter)
+    answers = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
+    if done.returncode != 0 or not answers:
+        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        raise UserError(f"`{python}` does not answer as Python does: {last}", "give the path of a Python interpreter")
+    return convert(json.loads(answers[-1].removeprefix(_MARK)), Interpreter)

@@ -1,4 +1,4 @@
-"""What `opmark env` does, as functions."""
+"""The commands of `opmark env`, as functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opmark.guests import environments
 from opmark.guests.environments import Guest, interpreter_for
-from opmark.guests.recipes import SUPPORT, Recipe, recipe_for, recipes
+from opmark.guests.recipes import WORKER_REQUIREMENTS, Recipe, recipe_for, recipes
 
 
 def create_env(
@@ -19,17 +19,23 @@ def create_env(
     constraint: str | os.PathLike[str] | None = None,
     say: Callable[[str], None] = print,
 ) -> Guest:
-    """An environment with pinned versions, for a framework that cannot share this one."""
-    called, recipe = recipe_for(name, install)
-    interpreter, limits = interpreter_for(recipe.takes, python), Path(constraint) if constraint else None
-    return environments.create(called, recipe.summary, (*recipe.requirements, *SUPPORT), interpreter, limits, say)
+    """Create an environment with pinned versions, for a framework that cannot share this one."""
+    environment, recipe = recipe_for(name, install)
+    return environments.create(
+        environment,
+        recipe.summary,
+        (*recipe.requirements, *WORKER_REQUIREMENTS),
+        interpreter_for(recipe.takes, python),
+        Path(constraint) if constraint else None,
+        say,
+    )
 
 
 def envs() -> tuple[list[Guest], dict[str, Recipe]]:
-    """The environments that there are, and the recipes that are known."""
-    return environments.found(), recipes()
+    """Return the existing environments and the known recipes."""
+    return environments.list_environments(), recipes()
 
 
 def remove_env(name: str) -> Path:
-    """Deletes it; returns where it was."""
+    """Delete an environment and return the folder that it was in."""
     return environments.remove(name)

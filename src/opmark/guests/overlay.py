@@ -1,6 +1,6 @@
-"""What a guest's interpreter gets from this one: opmark itself, its plug-ins, and the few packages that a worker needs.
+"""Folders of links that lend opmark, its plug-ins and the few packages that a worker needs to a guest's interpreter.
 
-Nothing is installed into a guest that is given by path. Links, not copies: a guest runs what its parent runs.
+Nothing is installed into a guest that is given by path. The folders hold links: a guest runs what its parent runs.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from opmark.errors import UserError
-from opmark.guests.environments import cache_folder, folder
+from opmark.guests.environments import cache_folder, environments_folder
 from opmark.guests.interpreter import Interpreter
 
-SUPPORT = ("msgspec", "psutil")
-"""What a worker imports besides NumPy. Both have wheels for every Python that opmark runs on."""
+WORKER_PACKAGES = ("msgspec", "psutil")
+"""Packages that a worker imports besides NumPy. Both have wheels for every Python that opmark runs on."""
 
 
 @cache
-def home() -> Path:
-    """A folder that makes opmark and its plug-ins importable, with their entry points."""
-    brought: dict[str, tuple[Distribution, list[str]]] = {}
+def link_opmark() -> Path:
+    """Return a folder that makes opmark and its plug-ins importable, with their entry points."""
+    plugins: dict[str, tuple[Distribution, list[str]]] = {}
     for distribution in distributions():
         groups = sorted({entry.group for entry in distribution.entry_points if entry.group.startswith("opmark.")})
         if groups:
-            brought.setdefault(_info(distribution), (distribution, groups))
+            plugins.setdefault(_info_folder(distribution), (distribution, groups))
 
     def fill(place: Path) -> None:
-        for distribution, groups in brought.values():
-            _describe(place, distribution, groups)
+        for distribution, groups in plugins.values():
+            _write_metadata(place, distribution, groups)
             _link(place, {entry.module for entry in distribution.entry_points if entry.group in groups})
 
-    return _kept("home", fill)
+    return _cache_folder_of_links("home", fill)
 
 
-def _kept(kind: str, fill: Callable[[Path], None]) -> Path:
-    """A folder of links, made once and named after what is in it: whoever needs the same finds it."""
+def _cache_folder_of_links(kind: str, fill: Callable[[Path], None]) -> Path:
+    """Create a folder of links once; its name is a hash of its content, so that it is found again."""
     parent = cache_folder()
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=parent) as fresh:
@@ -51,27 +51,27 @@ def _kept(kind: str, fill: Callable[[Path], None]) -> Path:
         filled.mkdir()
         fill(filled)
         place = parent / f"{kind}-{_digest(filled)}"
-        with suppress(OSError):  # it is there already
+        with suppress(OSError):  # the folder exists already
             filled.rename(place)
     return place
 
 
 def _digest(filled: Path) -> str:
-    """Of names, of where links lead, and of texts."""
-    told = hashlib.sha256()
+    """Hash the names, the targets of links and the texts in a folder."""
+    digest = hashlib.sha256()
     for path in sorted(filled.rglob("*")):
         content = str(path.readlink()) if path.is_symlink() else path.read_text() if path.is_file() else ""
-        told.update(f"{path.relative_to(filled)}\0{content}\0".encode())
-    return told.hexdigest()[:16]
+        digest.update(f"{path.relative_to(filled)}\0{content}\0".encode())
+    return digest.hexdigest()[:16]
 
 
-def _info(distribution: Distribution) -> str:
+def _info_folder(distribution: Distribution) -> str:
     return f"{distribution.name.replace('-', '_')}-{distribution.version}.dist-info"
 
 
-def _describe(place: Path, distribution: Distribution, groups: Iterable[str]) -> None:
-    """Name, version and entry points: all that is asked of it."""
-    folder = place / _info(distribution)
+def _write_metadata(place: Path, distribution: Distribution, groups: Iterable[str]) -> None:
+    """Write name, version and entry points, all that a worker reads of a distribution."""
+    folder = place / _info_folder(distribution)
     folder.mkdir()
     (folder / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {distribution.name}\nVersion: {distribution.version}\n"
@@ -93,37 +93,42 @@ def _link(place: Path, modules: Iterable[str]) -> None:
             (place / Path(found.origin).name).symlink_to(found.origin)
 
 
-def support(guest: Interpreter) -> Path | None:
-    """A folder with what a worker needs and the guest has not; None where it has everything."""
-    missing = [name for name in SUPPORT if name not in guest.has]
+def provide_packages(guest: Interpreter) -> Path | None:
+    """Return a folder with the packages that a worker needs and the guest lacks; None if it has them all."""
+    missing = [name for name in WORKER_PACKAGES if name not in guest.has]
     if not missing:
         return None
-    return _shared(tuple(missing)) if guest.abi == sys.implementation.cache_tag else _fetched(guest)
+    return _link_packages(tuple(missing)) if guest.abi == sys.implementation.cache_tag else _fetch_packages(guest)
 
 
 @cache
-def _shared(names: tuple[str, ...]) -> Path:
-    """From this interpreter, whose compiled modules fit."""
-    return _kept("lent", lambda place: _link(place, names))
+def _link_packages(names: tuple[str, ...]) -> Path:
+    """Link packages of this interpreter, whose compiled modules fit the guest."""
+    return _cache_folder_of_links("lent", lambda place: _link(place, names))
 
 
-def _fetched(guest: Interpreter) -> Path:
-    """For another version of Python, by pip, once."""
-    place = folder() / f"support-{guest.abi}"
-    if all((place / name).is_dir() for name in SUPPORT):
+def _fetch_packages(guest: Interpreter) -> Path:
+    """Let pip fetch the packages once for another version of Python."""
+    place = environments_folder() / f"support-{guest.abi}"
+    if all((place / name).is_dir() for name in WORKER_PACKAGES):
         return place
-    print(f"fetching {' and '.join(SUPPORT)} for Python {guest.shown}, once, into {place}", file=sys.stderr)
+    print(
+        f"fetching {' and '.join(WORKER_PACKAGES)} for Python {guest.version_text}, once, into {place}", file=sys.stderr
+    )
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent) as fresh:
         version = ".".join(map(str, guest.version[:2]))
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-                   "--only-binary=:all:", f"--python-version={version}", f"--target={fresh}", *SUPPORT]  # fmt: skip
+                   "--only-binary=:all:", f"--python-version={version}", f"--target={fresh}",
+                   *WORKER_PACKAGES]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
-            said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            wanted = f"{guest.executable} -m pip install {' '.join(SUPPORT)}"
-            raise UserError(f"{guest.executable} lacks {', '.join(SUPPORT)}, and pip cannot fetch them: {said}", wanted)
+            last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+            raise UserError(
+                f"{guest.executable} lacks {', '.join(WORKER_PACKAGES)}, and pip cannot fetch them: {last}",
+                f"{guest.executable} -m pip install {' '.join(WORKER_PACKAGES)}",
+            )
         shutil.rmtree(place, ignore_errors=True)
         Path(fresh).rename(place)
-        Path(fresh).mkdir()  # for the context to remove
+        Path(fresh).mkdir()  # the context manager expects a folder to remove
     return place

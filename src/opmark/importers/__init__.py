@@ -1,1 +1,1 @@
-"""Foreign files into workloads: one file a format."""
+"""Importers, which read files of other systems as workloads: one package per system."""

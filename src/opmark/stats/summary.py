@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean, median, stdev
 
-__all__ = ["far_off", "median", "noise", "relative_deviation", "robust_deviation"]
+__all__ = ["far_off", "median", "noise", "percentile", "relative_deviation", "robust_deviation"]
 
 # Makes the median absolute deviation of a normal sample an estimate of its standard deviation.
 _TO_SIGMA = 1.4826
@@ -36,3 +36,12 @@ def noise(values: Sequence[float]) -> float:
     """Return the robust relative spread: what standard deviation over mean would be without outliers."""
     centre = median(values)
     return robust_deviation(values) / centre if centre > 0 else 0.0
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Return a percentile, interpolated between two neighbours as NumPy does by default."""
+    ordered = sorted(values)
+    place = (len(ordered) - 1) * percent / 100
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

@@ -15,45 +15,46 @@ from opmark.schema.peaks import Peaks, chip
 from opmark.workloads.load import read
 
 _FEW = 8
-"""So many names fit into a line."""
+"""Names of chips that a message lists."""
 
-Look = Callable[[Mapping[str, Any]], "Peaks | None"]
-"""The datasheet that belongs to an environment."""
+ChipLookup = Callable[[Mapping[str, Any]], "Peaks | None"]
+"""Finds the datasheet for the facts of an environment."""
 
 
-def chip_of(path: Path | None, say: Callable[[str], None]) -> Look:
-    """Without a file, the datasheets that ship."""
+def make_chip_lookup(path: Path | None, say: Callable[[str], None]) -> ChipLookup:
+    """Return a lookup in a file, or without one in the datasheets that ship."""
     if path is None:
         return lambda facts: datasheet(chip(dict(facts)), facts.get("threads"))
-    known = _read(path)
-    said: set[str] = set()
+    known = _read_chips(path)
+    printed: set[str] = set()
 
     def once(line: str) -> None:
-        if line not in said:
+        if line not in printed:
             say(line)
-        said.add(line)
+        printed.add(line)
 
-    return lambda facts: _fitting(known, chip(dict(facts)), path, once)
+    return lambda facts: _find_chip(known, chip(dict(facts)), path, once)
 
 
-def _read(path: Path) -> Sequence[Peaks]:
+def _read_chips(path: Path) -> Sequence[Peaks]:
     data = read(path)
     found: Sequence[Peaks] = sheet_of(data, str(path)).chips if is_sheet(data) else take_in(path).chips
     if not found:
         raise InvalidFile(
-            f"{path}: describes no chip", "expected a file of vendor_zoo, or `chips` as in opmark's hardware files"
+            f"{path}: the file describes no chip",
+            "expected a file of vendor_zoo, or `chips` as in opmark's hardware files",
         )
     return found
 
 
-def _fitting(known: Sequence[Peaks], name: str, path: Path, say: Callable[[str], None]) -> Peaks | None:
-    """The chip of that name; the only one of a file is taken for it whatever its name, but not without a word."""
+def _find_chip(known: Sequence[Peaks], name: str, path: Path, say: Callable[[str], None]) -> Peaks | None:
+    """Find a chip by name; the only chip of a file is used whatever its name, with a remark."""
     found = next((peaks for peaks in known if name in names(peaks)), None)
     if found is not None:
         return found
     if len(known) == 1:
         say(f"--vendor_path {path}: {other_chip(known[0], name)}")
         return known[0]
-    has = ", ".join(peaks.chip for peaks in known[:_FEW]) + (", ..." if len(known) > _FEW else "")
-    say(f"--vendor_path {path}: none of its {len(known)} chips is `{name}`: it has {has}; utilisation stays empty")
+    listed = ", ".join(peaks.chip for peaks in known[:_FEW]) + (", ..." if len(known) > _FEW else "")
+    say(f"--vendor_path {path}: none of its {len(known)} chips is `{name}`: it has {listed}; utilisation stays empty")
     return None

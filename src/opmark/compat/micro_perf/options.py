@@ -1,4 +1,4 @@
-"""The options of ByteMicroPerf's launch.py. Those that mean nothing here say so, and why; none is silently ignored."""
+"""The options of ByteMicroPerf's launch.py. An option without an effect says why; none is ignored silently."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ HARDWARE: dict[str, Callable[[], str]] = {
     "XPU": lambda: "torch-xpu",
     "MPS": lambda: "torch-mps",
 }
-"""ByteMicroPerf's way to name hardware; the names of our backends are taken too."""
+"""Backends by ByteMicroPerf's names of hardware; names of backends are accepted as well."""
 
 _ONE_DEVICE = "one case is measured at a time, so that no other one disturbs it"
-_NOBODY = "one node takes part, so nobody is connected to"
-_PIP = "nothing is installed while measuring; `pip install 'opmark[torch]'` was the installation"
+_ONE_NODE = "only one node takes part, so there is no connection"
+_PIP = "nothing is installed while measuring; `pip install 'opmark[torch]'` installs all that is needed"
 
-_NEEDLESS: dict[str, str] = {
-    "disable_parallel": f"it is always so: {_ONE_DEVICE}",
+_WITHOUT_EFFECT: dict[str, str] = {
+    "disable_parallel": f"this is always so: {_ONE_DEVICE}",
     "parallel": _ONE_DEVICE,
-    "numa_balance": f"{_ONE_DEVICE}; --numa_node pins to the processors of a node",
-    "node_rank": _NOBODY,
-    "master_addr": _NOBODY,
-    "gloo_port": _NOBODY,
-    "backend_port": _NOBODY,
-    "server_port": _NOBODY,
-    "host_port": _NOBODY,
-    "device_port": _NOBODY,
+    "numa_balance": f"{_ONE_DEVICE}; --numa_node pins the process to the processors of a node",
+    "node_rank": _ONE_NODE,
+    "master_addr": _ONE_NODE,
+    "gloo_port": _ONE_NODE,
+    "backend_port": _ONE_NODE,
+    "server_port": _ONE_NODE,
+    "host_port": _ONE_NODE,
+    "device_port": _ONE_NODE,
     "install_requirements": _PIP,
     "activate_venv": _PIP,
 }
-"""Options without an effect here, each with the reason; it is said when one is given."""
+"""Options without an effect, each with the reason that is printed when it is used."""
 
 _REFUSED: dict[str, tuple[str, str]] = {
     "op_defs": (
@@ -54,67 +54,67 @@ _REFUSED: dict[str, tuple[str, str]] = {
     ),
     "server_ip": (
         "there is no server to ask: opmark measures on this machine",
-        "leave it out; `opmark.run(...)` in Python gives results as objects",
+        "leave it out; `opmark.run(...)` in Python returns results as objects",
     ),
 }
-"""Options that would change the result if they were taken for nothing."""
+"""Options that cannot be ignored, because the result would be another: reason and hint."""
 
 
-def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """As argparse reads them; UserError for what cannot be had here."""
-    given = _parser().parse_args(list(arguments))
+def parse_options(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the arguments; raise UserError for options that opmark cannot do."""
+    options = _parser().parse_args(list(arguments))
     for name, (why, hint) in _REFUSED.items():
-        if getattr(given, name) is not None:
+        if getattr(options, name) is not None:
             raise UserError(f"--{name}: {why}", hint)
-    if given.node_world_size not in (None, 1):
+    if options.node_world_size not in (None, 1):
         raise UserError(
-            f"--node_world_size {given.node_world_size}: this command measures on one machine",
-            "run it on each of them; `opmark run all_reduce` under torchrun, Slurm or mpirun has ranks on several",
+            f"--node_world_size {options.node_world_size}: this command measures on one machine",
+            "run it on each machine; `opmark run all_reduce` under torchrun, Slurm or mpirun spans several",
         )
-    if given.hardware_type and given.backend:
-        raise UserError("--hardware_type and --backend say the same thing", "leave one of them out")
-    return given
+    if options.hardware_type and options.backend:
+        raise UserError("--hardware_type and --backend mean the same thing", "leave one of them out")
+    return options
 
 
-def remarks(given: argparse.Namespace) -> list[str]:
-    """What was given and has no effect, a line each."""
-    values = {name: getattr(given, name) for name in _NEEDLESS}
-    return [
-        f"--{name}: {_NEEDLESS[name]}" for name, value in values.items() if value is not None and value is not False
+def remarks(options: argparse.Namespace) -> list[str]:
+    """Return one line for each given option that has no effect."""
+    given = [
+        name for name in _WITHOUT_EFFECT if getattr(options, name) is not None and getattr(options, name) is not False
     ]
+    return [f"--{name}: {_WITHOUT_EFFECT[name]}" for name in given]
 
 
-def our_backend(name: str) -> str:
-    """`GPU` and `CPU`, or one of our own names."""
+def backend_for(name: str) -> str:
+    """Return the backend for `GPU`, `CPU` or the name of a backend."""
     if name.upper() in HARDWARE:
         return HARDWARE[name.upper()]()
     known = backends()
     if name.lower() in known:
         return name.lower()
     near = nearest(name, [*HARDWARE, *known])
-    meant = f"did you mean `{near}`? " if near else ""
-    raise UserError(f"no hardware named `{name}`", f"{meant}`opmark micro-perf --show_hardware_list` lists all")
+    guess = f"did you mean `{near}`? " if near else ""
+    raise UserError(f"no hardware named `{name}`", f"{guess}`opmark micro-perf --show_hardware_list` lists all")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="opmark micro-perf",
-        description="ByteMicroPerf's launch.py: measures the tasks of its workloads and writes the reports that it "
-        "writes. --hardware_type gives those of 2024 (GPU/exp/result-float32.json), --backend those of 2026 "
+        description="ByteMicroPerf's launch.py: measures the tasks of its workloads and writes its reports. "
+        "--hardware_type writes those of 2024 (GPU/exp/result-float32.json), --backend those of 2026 "
         "(jsonl and csv).",
     )
     _add_what(parser)
     _add_where(parser)
-    needless = parser.add_argument_group("taken, without an effect here: each says why")
+    without_effect = parser.add_argument_group("accepted without an effect: each says why")
     for name in ("disable_parallel", "numa_balance", "install_requirements", "activate_venv"):
-        needless.add_argument(f"--{name}", action="store_true")
-    needless.add_argument("--parallel", nargs="?", const="")
-    needless.add_argument("--node_world_size", type=int, help="1")
-    needless.add_argument("--node_rank", type=int)
-    needless.add_argument("--master_addr")
+        without_effect.add_argument(f"--{name}", action="store_true")
+    without_effect.add_argument("--parallel", nargs="?", const="")
+    without_effect.add_argument("--node_world_size", type=int, help="1")
+    without_effect.add_argument("--node_rank", type=int)
+    without_effect.add_argument("--master_addr")
     for name in ("gloo_port", "backend_port", "server_port", "host_port", "device_port"):
-        needless.add_argument(f"--{name}", type=int)
-    refused = parser.add_argument_group("refused: each says what there is instead")
+        without_effect.add_argument(f"--{name}", type=int)
+    refused = parser.add_argument_group("refused: each says what to use instead")
     refused.add_argument("--op_defs")
     refused.add_argument("--vendor_ops", action="append")
     refused.add_argument("--server_ip")
@@ -131,16 +131,16 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     def add(name: str, text: str, **more: Any) -> None:
         parser.add_argument(name, help=text, **more)
 
-    add("--task", "tasks by comma, a group such as unary_ops, or all [all]", default="all")
-    add("--task_dir", "a folder of workloads [./workloads/basic or ./workloads, else those that ship]", type=Path)
-    add("--workload", "one workload, .json or .csv, also one of opmark's", type=Path)
-    add("--report_dir", "where the reports go [reports]", type=Path, default=Path("reports"))
+    add("--task", "tasks separated by commas, a group such as unary_ops, or all [all]", default="all")
+    add("--task_dir", "folder of workloads [./workloads/basic or ./workloads, else the ones that ship]", type=Path)
+    add("--workload", "one workload file, .json or .csv, or in opmark's own format", type=Path)
+    add("--report_dir", "folder for the reports [reports]", type=Path, default=Path("reports"))
     add("--vendor_path", "a file of vendor_zoo or of opmark's hardware, for Bandwidth Utilization", type=Path)
     add("--show_task_list", "print the tasks and end", action="store_true")
     add("--show_hardware_list", "print the hardware and whether it can run here, and end", action="store_true")
-    add("--compile_only", "there is nothing to compile: says so and ends", action="store_true")
-    add("--disable_profiling", "time with events in place of the profiler's records", action="store_true")
-    add("--log_level", "INFO prints a line a case, WARNING only what failed", choices=LEVELS, default="INFO",
+    add("--compile_only", "say that there is nothing to compile, and end", action="store_true")
+    add("--disable_profiling", "time with events instead of the profiler's records", action="store_true")
+    add("--log_level", "INFO prints one line per case, WARNING only failures", choices=LEVELS, default="INFO",
         type=str.upper)  # fmt: skip
 
 
@@ -148,9 +148,9 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
     def add(names: Sequence[str], text: str, **more: Any) -> None:
         parser.add_argument(*names, help=text, **more)
 
-    add(["--hardware_type"], "GPU, CPU, or a backend of opmark: reports as in 2024")
-    add(["--backend"], "the same: reports as in 2026 [GPU]")
-    add(["--device"], "the device to measure on, by its number; several, by comma, for communication [the first]")
-    add(["--threads"], "threads of the processor to use [all cores]; not of ByteMicroPerf", type=_threads)
-    add(["--numa_node", "--numa"], "only the processors of this node, or of these; -1: of all", dest="numa_node")
-    add(["--env"], "a JSON file of environment variables, `common` and by name of the device", type=Path)
+    add(["--hardware_type"], "GPU, CPU, or a backend of opmark; reports as in 2024")
+    add(["--backend"], "the same; reports as in 2026 [GPU]")
+    add(["--device"], "number of the device to measure on; several numbers with commas for communication [the first]")
+    add(["--threads"], "threads of the processor to use [all cores]; ByteMicroPerf has no such option", type=_threads)
+    add(["--numa_node", "--numa"], "use only the processors of this node or these nodes; -1: of all", dest="numa_node")
+    add(["--env"], "JSON file of environment variables, under `common` and under names of devices", type=Path)

@@ -1,4 +1,4 @@
-"""Where it runs: which device, which processors, which environment variables. All is as it was afterwards."""
+"""Placement of a run: its device, processors and environment variables, all restored afterwards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from opmark.compat.visible import VARIABLES, environment, only
+from opmark.compat.visible import VARIABLES, select_device, set_variables
 from opmark.errors import InvalidFile, UserError
 from opmark.registry import backend as find_backend
 from opmark.runner.probe import probe
@@ -20,54 +20,54 @@ NODES = Path("/sys/devices/system/node")
 
 
 @contextmanager
-def placed(given: argparse.Namespace, backend: str) -> Iterator[list[str]]:
-    """What of it was understood in another way than it was written, a line each."""
-    variables, said = _device(given.device, backend)
-    if given.env:
-        variables |= _variables(given.env, backend)
-    with environment(variables), _processors(_of_nodes(given.numa_node)):
-        yield said
+def apply_placement(options: argparse.Namespace, backend: str) -> Iterator[list[str]]:
+    """Apply the options; the value is one line for each option that opmark takes differently from ByteMicroPerf."""
+    variables, differences = _device_variables(options.device, backend)
+    if options.env:
+        variables |= _read_variables(options.env, backend)
+    with set_variables(variables), _pin_to_processors(_processors_of_nodes(options.numa_node)):
+        yield differences
 
 
-def _device(asked: str | None, backend: str) -> tuple[dict[str, str], list[str]]:
-    """Communication has one of them a rank, in this order; all else is measured on the first."""
-    if asked is None:
+def _device_variables(option: str | None, backend: str) -> tuple[dict[str, str], list[str]]:
+    """Return variables that select devices: one per rank of communication; all else is measured on the first."""
+    if option is None:
         return {}, []
-    if asked == "all":
+    if option == "all":
         return {}, ["--device all: communication uses as many as it needs; all else is measured on the first"]
-    numbers = [part.strip() for part in asked.split(",")]
+    numbers = [part.strip() for part in option.split(",")]
     if not all(number.isdecimal() for number in numbers):
-        raise UserError(f"--device: expected numbers or all, got `{asked}`", "as in --device 0")
+        raise UserError(f"--device: expected numbers or all, got `{option}`", "as in --device 0")
     kind = find_backend(backend).device
     seen: dict[str, list[str]] = {}
     for number in numbers if kind in VARIABLES else numbers[:1]:
-        for variable, value in only(kind, int(number), f"--device {number}").items():
+        for variable, value in select_device(kind, int(number), f"--device {number}").items():
             seen.setdefault(variable, []).append(value)
-    first = f"--device {asked}: communication uses these; all else is measured on {numbers[0]}"
+    first = f"--device {option}: communication uses these; all else is measured on {numbers[0]}"
     return {variable: ",".join(values) for variable, values in seen.items()}, [first] if len(numbers) > 1 else []
 
 
-def _of_nodes(asked: str | None) -> set[int] | None:
-    """The processors of the nodes that are asked for; None for all."""
-    if asked is None or asked == "-1":
+def _processors_of_nodes(option: str | None) -> set[int] | None:
+    """Return the processors of the nodes of `--numa_node`; None for all."""
+    if option is None or option == "-1":
         return None
     found: set[int] = set()
-    for node in asked.split(","):
+    for node in option.split(","):
         listed = NODES / f"node{node.strip()}" / "cpulist"
         if not node.strip().isdecimal() or not listed.is_file():
             known = sorted(path.name.removeprefix("node") for path in NODES.glob("node[0-9]*"))
             raise UserError(
                 f"--numa_node: no node `{node.strip()}` on this machine",
-                f"its nodes are {', '.join(known)}" if known else "the kernel lists none; leave it out",
+                f"its nodes are {', '.join(known)}" if known else "the kernel lists no nodes; leave it out",
             )
-        found |= _numbers(listed.read_text().strip())
+        found |= _parse_cpu_list(listed.read_text().strip())
     if not found:
-        raise UserError(f"--numa_node {asked}: it has memory and no processors", "leave it out, or name another one")
+        raise UserError(f"--numa_node {option}: it has memory but no processors", "leave it out, or name another node")
     return found
 
 
-def _numbers(listed: str) -> set[int]:
-    """`0-3,8` as the kernel writes it."""
+def _parse_cpu_list(listed: str) -> set[int]:
+    """Parse a list of the kernel, as in `0-3,8`."""
     found: set[int] = set()
     for part in filter(None, listed.split(",")):
         low, _, high = part.partition("-")
@@ -75,8 +75,8 @@ def _numbers(listed: str) -> set[int]:
     return found
 
 
-def _variables(path: Path, backend: str) -> dict[str, str]:
-    """Those of all devices and of the one here; what is set already stays, as there."""
+def _read_variables(path: Path, backend: str) -> dict[str, str]:
+    """Read the variables of all devices and of this one; as in ByteMicroPerf, variables that are set already stay."""
     data = read(path)
     if not isinstance(data, dict) or not all(isinstance(part, dict) for part in data.values()):
         raise InvalidFile(f"{path}: expected variables by device", 'as in {"common": {"OMP_NUM_THREADS": "8"}}')
@@ -88,7 +88,7 @@ def _variables(path: Path, backend: str) -> dict[str, str]:
 
 
 @contextmanager
-def _processors(chosen: set[int] | None) -> Iterator[None]:
+def _pin_to_processors(chosen: set[int] | None) -> Iterator[None]:
     if chosen is None:
         yield
         return

@@ -5,8 +5,8 @@
     add.run_benchmark()
     add.print_benchmark_results()
 
-Everything runs in a worker process and is stored as a run, as if `opmark run` had made it; `db=":memory:"` keeps
-nothing. `framework="torch"` is the default.
+Everything runs in a worker process and is stored as a run, as by `opmark run`; `db=":memory:"` stores nothing.
+`framework="torch"` is the default.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """Every class and every function, loaded when it is asked for."""
-    from opmark.compat.opperf.classes import FUNCTIONS, class_named, function_named
+    """Load every class and every function on its first use."""
+    from opmark.compat.opperf.classes import FUNCTIONS, make_class, make_function
     from opmark.compat.opperf.performance import CALLS, CATEGORY_FUNCTIONS, category_function
     from opmark.importers.opperf.classes import CLASSES
 
     if name in CALLS:
         return CALLS[name]
-    for known, made in ((CATEGORY_FUNCTIONS, category_function), (FUNCTIONS, function_named), (CLASSES, class_named)):
+    makers = ((CATEGORY_FUNCTIONS, category_function), (FUNCTIONS, make_function), (CLASSES, make_class))
+    for known, make in makers:
         if name in known:
-            return made(name)
+            return make(name)
     if name == "__all__":
         return __dir__()
     raise AttributeError(f"module 'opmark.compat.opperf' has no attribute {name!r}")

@@ -13,6 +13,6 @@ from opmark.importers.opperf.classes import CLASSES
 def run_all_mxnet_operator_benchmarks(
     ctx: Any = CPU, inputs: Mapping[str, Any] | None = None, **settings: Any
 ) -> dict[str, float]:
-    """Prints the times and returns them in one dictionary. `settings`: warmup, runs, framework, threads, db."""
+    """Print the times and return them in one dictionary. `settings` are warmup, runs, framework, threads and db."""
     found = run_classes(list(CLASSES), ctx, inputs or {}, **settings)
     return {name: seconds for result in found for name, seconds in result.items()}

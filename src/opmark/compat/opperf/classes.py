@@ -1,4 +1,4 @@
-"""The classes of DL Operator Benchmarks, made from their table, and the functions that run all of a kind."""
+"""The classes of DL Operator Benchmarks, made from a table, and the functions that run all classes of a kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from opmark.api import PathLike, talk
 from opmark.compat.opperf.context import CPU
-from opmark.compat.opperf.doubts import say_doubt, where_to_look
+from opmark.compat.opperf.doubts import print_doubt, show_command
 from opmark.compat.opperf.measure import measure
 from opmark.errors import OpmarkError, nearest
 from opmark.importers.opperf.classes import CLASSES, INITIALIZER, Class, class_meaning, complete_inputs
@@ -20,21 +20,21 @@ from opmark.schema import Caution, Entry, Record
 
 
 def normal(shape: Any = (1,), **options: Any) -> Any:
-    """Stands where MXNet's own function stood: values are drawn from the domain of each operator, in the worker."""
-    raise OpmarkError("values are made where they are used", "leave the initializer as it is")
+    """Placeholder for MXNet's own function: the worker draws values from the domain of each operator."""
+    raise OpmarkError("the worker draws the values of tensors itself", "leave the initializer as it is")
 
 
 class Benchmark:
-    """One operator with its inputs. Results are stored, as those of every run; `db=":memory:"` keeps none."""
+    """One operator with its inputs. Results are stored as a run; `db=":memory:"` stores none."""
 
     of: Class
     failure = "not run yet"
     """Why there are no results."""
     cautions: tuple[Caution, ...] = ()
-    """Why the results are to be doubted."""
-    look = ""
+    """Reasons to doubt the results."""
+    show_command = ""
     """The command that shows the record."""
-    _unsaid = False
+    _has_new_doubts = False
 
     def __init__(
         self, ctx: Any = CPU, warmup: int | None = None, runs: int | None = None,
@@ -44,35 +44,35 @@ class Benchmark:
         self.ctx = ctx
         self.warmup = self.of.warmup if warmup is None else warmup
         self.runs = self.of.runs if runs is None else runs
-        self.inputs = _shown(complete_inputs(self.of, inputs or {}))
+        self.inputs = _with_functions(complete_inputs(self.of, inputs or {}))
         self.results: dict[str, float] = {}
         self.framework, self.threads, self.db = framework, threads, db
         if any(key.endswith("initializer") and callable(v) and v is not normal for key, v in (inputs or {}).items()):
-            warnings.warn("initializer: values are drawn from the domain of the operator instead", stacklevel=2)
+            warnings.warn("initializer is ignored: values are drawn from the domain of the operator", stacklevel=2)
 
     def run_benchmark(self) -> None:
-        """OpmarkError where it cannot be measured, with the reason."""
+        """Measure the operator; raise OpmarkError with the reason if this is not possible."""
         run_all([self])
         if not self.results:
-            raise OpmarkError(f"{self.of.name}: {self.failure}", "`opmark show` has the record")
+            raise OpmarkError(f"{self.of.name}: {self.failure}", "`opmark show` shows the record")
 
     def print_benchmark_results(self) -> None:
         for name, seconds in self.results.items():
             print(f"{name} - {seconds:.6f} seconds")
-        self._say_doubts()
+        self._print_doubts()
 
     def get_benchmark_results(self) -> dict[str, float]:
-        self._say_doubts()
+        self._print_doubts()
         return self.results
 
-    def _say_doubts(self) -> None:
-        """Once, to whoever takes the numbers first."""
-        if self._unsaid:
-            say_doubt(f"{', '.join(self.results)} is", [caution.code for caution in self.cautions], self.look)
-            self._unsaid = False
+    def _print_doubts(self) -> None:
+        """Print the doubts once, when the numbers are used first."""
+        if self._has_new_doubts:
+            print_doubt(f"{', '.join(self.results)} is", [caution.code for caution in self.cautions], self.show_command)
+            self._has_new_doubts = False
 
     def source(self, place: int) -> str:
-        """A name of this one among others of its class."""
+        """Return a name that is unique among the benchmarks of a run."""
         return f"{self.of.name}[{place}]"
 
     def entry(self, place: int = 0) -> Entry:
@@ -85,10 +85,10 @@ class Benchmark:
         phase: Any = "both" if backward and self.of.backward else "forward"
         return Entry(found.op, found.params, phases=[phase], source=self.source(place))
 
-    def take(self, record: Record, look: str) -> None:
+    def set_result(self, record: Record, show_command: str) -> None:
         if record.measurements:
-            self.cautions, self.look = record.measurements[0].cautions, look
-            self._unsaid = bool(self.cautions)
+            self.cautions, self.show_command = record.measurements[0].cautions, show_command
+            self._has_new_doubts = bool(self.cautions)
             word = "Forward_Backward" if record.task.case.phase == "both" else "Forward"
             self.results[f"MX_{self.of.label}_{word}_Time"] = fmean(record.measurements[0].samples)
         else:
@@ -96,7 +96,7 @@ class Benchmark:
 
 
 def run_all(benchmarks: Sequence[Benchmark]) -> None:
-    """Those that want as many calls share a run, and so a process."""
+    """Measure benchmarks; those with the same settings share a run, and so a process."""
     for (warmup, runs, framework, threads, *_), alike in groupby(benchmarks, key=_settings):
         some = list(alike)
         result = measure(
@@ -106,15 +106,15 @@ def run_all(benchmarks: Sequence[Benchmark]) -> None:
         for i, one in enumerate(some):
             for record in result.records:
                 if one.source(i) in record.task.case.sources:
-                    one.take(record, where_to_look(result))
+                    one.set_result(record, show_command(result))
 
 
 def _settings(one: Benchmark) -> tuple[int, int, str, int | None, str, str]:
     return one.warmup, one.runs, one.framework, one.threads, str(one.db), str(one.ctx)
 
 
-def _shown(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Shapes as tuples, functions as functions."""
+def _with_functions(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return inputs as in DL Operator Benchmarks: shapes as tuples, initializers as functions."""
     return {key: normal if value == INITIALIZER and key.endswith("initializer") else _tuple(value)
             for key, value in inputs.items()}  # fmt: skip
 
@@ -124,9 +124,9 @@ def _tuple(value: Any) -> Any:
 
 
 @cache
-def class_named(name: str) -> type[Benchmark]:
+def make_class(name: str) -> type[Benchmark]:
     of = CLASSES[name]
-    about = f"{of.name}, as DL Operator Benchmarks has it: {find_operator(class_meaning(of, of.inputs).op).summary}."
+    about = f"{of.name} of DL Operator Benchmarks: {find_operator(class_meaning(of, of.inputs).op).summary}."
     return type(name, (Benchmark,), {"of": of, "__doc__": about, "__module__": f"opmark.compat.opperf.{of.module}"})
 
 
@@ -139,37 +139,37 @@ def _function_name(category: str) -> str:
 
 
 FUNCTIONS: dict[str, str] = {_function_name(of.category): of.category for of in CLASSES.values()}
-"""Categories by the function that runs all of it."""
+"""Categories by the function that runs all their classes."""
 
 
 @cache
-def function_named(name: str) -> Callable[..., list[dict[str, float]]]:
+def make_function(name: str) -> Callable[..., list[dict[str, float]]]:
     category = FUNCTIONS[name]
 
     def run(
         ctx: Any = CPU, inputs: Mapping[str, Any] | None = None, *, warmup: int | None = None, runs: int | None = None,
         framework: str = "torch", threads: int | None = None, db: PathLike | None = None,
     ) -> list[dict[str, float]]:  # fmt: skip
-        chosen = [of.name for of in CLASSES.values() if of.category == category]
+        names = [of.name for of in CLASSES.values() if of.category == category]
         settings: dict[str, Any] = {
             "warmup": warmup, "runs": runs, "framework": framework, "threads": threads, "db": db,
         }  # fmt: skip
-        return run_classes(chosen, ctx, inputs or {}, **settings)
+        return run_classes(names, ctx, inputs or {}, **settings)
 
     run.__name__ = run.__qualname__ = name
-    run.__doc__ = f"All of {category.replace('_', ' ')}, in one process; prints the times and returns them."
+    run.__doc__ = f"Run all classes of {category.replace('_', ' ')} in one process; print the times and return them."
     return run
 
 
 def run_classes(names: Sequence[str], ctx: Any, inputs: Mapping[str, Any], **settings: Any) -> list[dict[str, float]]:
-    """`inputs` go to those classes that have them."""
-    unknown = [key for key in inputs if not any(key in CLASSES[name].inputs for name in names)]
-    for key in unknown:
-        complete_inputs(CLASSES[names[0]], {key: None})
+    """Run classes; each gets the `inputs` that it has. An input that no class has is an error."""
+    for key in inputs:
+        if not any(key in CLASSES[name].inputs for name in names):
+            complete_inputs(CLASSES[names[0]], {key: None})
     benchmarks = []
     for name in names:
         own = {key: value for key, value in inputs.items() if key in CLASSES[name].inputs}
-        benchmarks.append(class_named(name)(ctx, inputs=own, **settings))
+        benchmarks.append(make_class(name)(ctx, inputs=own, **settings))
     run_all(benchmarks)
     for one in benchmarks:
         one.print_benchmark_results()
@@ -179,16 +179,16 @@ def run_classes(names: Sequence[str], ctx: Any, inputs: Mapping[str, Any], **set
 
 
 def members(module: str) -> list[str]:
-    """The names that a module of DL Operator Benchmarks has."""
-    here = {of.name: of.category for of in CLASSES.values() if of.module == module}
-    return [*here, *(name for name, category in FUNCTIONS.items() if category in here.values())]
+    """Return the names in a module of DL Operator Benchmarks."""
+    classes = {of.name: of.category for of in CLASSES.values() if of.module == module}
+    return [*classes, *(name for name, category in FUNCTIONS.items() if category in classes.values())]
 
 
 def member(module: str, name: str) -> Any:
-    """Of a module: its class or function."""
+    """Return a class or function of a module."""
     known = members(module)
     if name in known:
-        return class_named(name) if name in CLASSES else function_named(name)
+        return make_class(name) if name in CLASSES else make_function(name)
     near = nearest(name, known)
     hint = f"; did you mean {near}?" if near else ""
     raise AttributeError(f"module 'opmark.compat.opperf.{module}' has no attribute {name!r}{hint}")

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 _FORMATS = ("json", "md", "csv")
 _INTERRUPTED = 130
 _ABOUT_OP = (
-    "only these, A,B or given again: a name of opperf (elemwise_add) is that one alone; a name of opmark (add) is the "
-    "operator under each of opperf's names; with * and ? (broadcast_*) those of opperf that fit, else those of opmark"
+    "only these operators, A,B or repeated: a name of opperf (elemwise_add) selects it alone; a name of opmark (add) "
+    "selects the operator under all of opperf's names; patterns with * and ? (broadcast_*) match opperf's names, or "
+    "opmark's if none of opperf's matches"
 )
 
 
@@ -27,39 +28,39 @@ def main(arguments: Sequence[str]) -> int:
         return _list()
     file = Path(options.output_file or f"./mxnet_operator_benchmarks.{options.output_format}")
     if file.exists():
-        raise UserError(f"{file} exists already", "name another one with -o; results are never written over")
+        raise UserError(f"{file} exists already", "name another file with -o; results are never overwritten")
     if not file.parent.is_dir():
-        raise UserError(f"{file.parent} is no folder", "make it first, or name another file with -o")
+        raise UserError(f"{file.parent} is not a folder", "create it first, or name another file with -o")
     return _measure(options, file)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="opmark opperf",
-        description="Run the operators of MXNet's opperf with the inputs of the suite `opperf`, "
-        "which are opperf's own where those measure something; write a file.",
+        description="Measure the operators of MXNet's opperf with the inputs of the suite `opperf`, and write a file. "
+        "The inputs are opperf's own, except where those measure nothing.",
     )
     add = parser.add_argument
     add("--ctx", default="cpu", help="cpu, gpu, gpu(0), gpu(1) ... [default: cpu]")
-    add("--dtype", default="float32", help="of the tensors: float32, float64, float16, int32, int64 ...")
+    add("--dtype", default="float32", help="element type of the tensors: float32, float64, float16, int32, int64 ...")
     add("-f", "--output-format", default="json", choices=_FORMATS, help="[default: json]")
-    add("-o", "--output-file", help="a file that does not exist yet [default: ./mxnet_operator_benchmarks.FORMAT]")
+    add("-o", "--output-file", help="a new file [default: ./mxnet_operator_benchmarks.FORMAT]")
     add("-p", "--profiler", default="native", choices=("native", "python"),
         help="native: mean times of forward and backward; python: mean and percentiles of both together")  # fmt: skip
     add("--int64-tensor", default="off", choices=("on", "off"), help="tensors of at least 2**32 elements")
     add("-w", "--warmup", type=int, default=25, help="calls before the measured ones [default: 25]")
     add("-r", "--runs", type=int, default=100, help="measured calls [default: 100]")
-    more = parser.add_argument_group("more than opperf has")
+    more = parser.add_argument_group("options of opmark, not of opperf")
     more.add_argument("--framework", default="torch", help="torch, mxnet, numpy, jax ... [default: torch]")
     more.add_argument("--op", action="append", default=[], help=_ABOUT_OP)
-    more.add_argument("--category", action="append", default=[], help="only these of opperf's categories")
-    more.add_argument("--list", action="store_true", help="list operators by category, measure nothing")
+    more.add_argument("--category", action="append", default=[], help="only operators of these categories of opperf")
+    more.add_argument("--list", action="store_true", help="list operators by category and measure nothing")
     more.add_argument(
-        "--threads", type=int, metavar="N", help="threads of an operator [default: $OMP_NUM_THREADS, or one a core]"
+        "--threads", type=int, metavar="N", help="threads of an operator [default: $OMP_NUM_THREADS, or one per core]"
     )
     more.add_argument("--timeout", type=float, help="seconds that one measurement may take [default: 600]")
     more.add_argument("--db", type=Path, help="the store [default: $OPMARK_DB or the data directory]")
-    more.add_argument("--no-verify", action="store_true", help="do not check results, which takes most of the time")
+    more.add_argument("--no-verify", action="store_true", help="skip the check of results, the slowest part")
     more.add_argument("--resume", action="store_true", help="continue the interrupted run of the same options")
     return parser
 
@@ -74,34 +75,35 @@ def _list() -> int:
 
 def _measure(options: argparse.Namespace, file: Path) -> int:
     from opmark.compat.opperf.context import backend_of
-    from opmark.compat.opperf.suite import Wanted, part_of_suite
+    from opmark.compat.opperf.suite import Wanted, operators_without_benchmark, part_of_suite
 
     backend_of(options.ctx, options.framework)
-    wanted = Wanted(
+    request = Wanted(
         options.dtype, options.profiler, options.int64_tensor == "on", _split(options.op), _split(options.category)
     )
-    part = part_of_suite(wanted)
+    part = part_of_suite(request)
     lines: list[Line] = list(part.refused)
     environments: dict[str, Any] = {}
     failed = bool([line for line in part.refused if any(f["status"] == "oom" for f in line.failed)])
     result = None
     if part.entries:
-        result = _run(options, wanted, part.entries)
+        result = _run(options, request, part.entries)
         if result is None:
             return _INTERRUPTED
         from opmark.exporters.opperf_rows import lines as lines_of
 
-        lines = [*lines_of(result.results(), wanted.profiler, part.names), *lines]
+        lines = [*lines_of(result.results(), request.profiler, part.names), *lines]
         environments = result.environments
         failed |= result.failed
-    _write(file, options.output_format, lines, wanted, environments)
-    _say_what_to_know(lines, result)
-    if not wanted.ops and not wanted.categories:
-        _print_uncovered()
+    _write(file, options.output_format, lines, request, environments)
+    _print_remarks(lines, result)
+    if not request.ops and not request.categories:
+        print("Operators not covered by benchmarks:")
+        print(operators_without_benchmark())
     return 1 if failed or not any(line.numbers for line in lines) else 0
 
 
-def _run(options: argparse.Namespace, wanted: Wanted, entries: Sequence[Any]) -> Any:
+def _run(options: argparse.Namespace, request: Wanted, entries: Sequence[Any]) -> Any:
     from opmark.api import talk
     from opmark.compat.opperf.measure import measure
     from opmark.compat.opperf.progress import Progress
@@ -110,54 +112,47 @@ def _run(options: argparse.Namespace, wanted: Wanted, entries: Sequence[Any]) ->
     try:
         result = measure(
             entries, ctx=options.ctx, framework=options.framework, warmup=options.warmup, runs=options.runs,
-            profiler=wanted.profiler, threads=options.threads, timeout=options.timeout, db=options.db,
+            profiler=request.profiler, threads=options.threads, timeout=options.timeout, db=options.db,
             resume=options.resume, verify=not options.no_verify,
             on_start=progress.start, on_record=progress.advance, say=progress.say,
         )  # fmt: skip
     except KeyboardInterrupt:
-        progress.interrupted()
+        progress.report_interruption()
         return None
     progress.end()
     talk(f"stored as run {result.run.id} in {result.db}")
     return result
 
 
-def _write(file: Path, form: str, lines: Sequence[Line], wanted: Wanted, environments: dict[str, Any]) -> None:
+def _write(file: Path, form: str, lines: Sequence[Line], request: Wanted, environments: dict[str, Any]) -> None:
     from opmark.api import talk
     from opmark.exporters.opperf import csv_text, json_text, markdown_text
     from opmark.units import counted
 
     texts = {
         "json": lambda: json_text(lines),
-        "md": lambda: markdown_text(lines, wanted.profiler, environments),
-        "csv": lambda: csv_text(lines, wanted.profiler),
+        "md": lambda: markdown_text(lines, request.profiler, environments),
+        "csv": lambda: csv_text(lines, request.profiler),
     }
     file.write_text(texts[form](), encoding="utf-8")
     operators = counted(len({line.name for line in lines}), "operator")
     talk(f"wrote {counted(len(lines), 'result')} of {operators} to {file}")
 
 
-def _say_what_to_know(lines: Sequence[Line], result: Any) -> None:
+def _print_remarks(lines: Sequence[Line], result: Any) -> None:
     from opmark.api import talk
-    from opmark.compat.opperf.doubts import say_of_all
+    from opmark.compat.opperf.doubts import print_doubts_of_file
     from opmark.exporters.opperf_rows import groups
     from opmark.units import counted
 
     if result is not None:
         cases = len(groups(result.records))
         if len([line for line in lines if line.numbers]) > cases:
-            talk(f"{counted(cases, 'case')} measured, some of which have several names in opperf")
-        say_of_all(lines, result)
+            talk(f"{counted(cases, 'case')} measured; some have several names in opperf")
+        print_doubts_of_file(lines, result)
     for line in lines:
         for failure in line.failed:
-            talk(f"{line.name} {line.shown()} {failure['phase']}: {failure['status']}: {failure['reason']}")
-
-
-def _print_uncovered() -> None:
-    from opmark.compat.opperf.suite import without_benchmark
-
-    print("Operators not covered by benchmarks:")
-    print(without_benchmark())
+            talk(f"{line.name} {line.format_inputs()} {failure['phase']}: {failure['status']}: {failure['reason']}")
 
 
 def _split(values: Sequence[str]) -> list[str]:

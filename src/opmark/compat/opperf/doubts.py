@@ -1,4 +1,4 @@
-"""Numbers that are to be doubted: which, why, and where to read more. All of it goes to stderr."""
+"""Messages about doubtful numbers on standard error: which, why, and the command that shows more."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from opmark.store.memory import NAME as IN_MEMORY
 from opmark.units import counted
 
 
-def where_to_look(result: Result) -> str:
-    """The command that shows a run; empty where nothing is stored."""
+def show_command(result: Result) -> str:
+    """Return the command that shows a run; empty if it is not stored."""
     if str(result.db) == IN_MEMORY:
         return ""
-    elsewhere = "" if result.db == shown() else f" --db {result.db}"
-    return f"opmark show {result.run.id}{elsewhere}"
+    option = "" if result.db == shown() else f" --db {result.db}"
+    return f"opmark show {result.run.id}{option}"
 
 
-def say_doubt(what: str, codes: Iterable[str], look: str) -> None:
-    """The codes alone: a busy machine has something to say of most numbers, and the run keeps all of it."""
+def print_doubt(what: str, codes: Iterable[str], command: str) -> None:
+    """Print only the codes: on a busy machine most numbers have cautions, and the run stores their full text."""
     kinds = list(dict.fromkeys(codes))
-    worthless = "; the number is the scheduler's, do not use it" if PREEMPTED in kinds else ""
-    more = f"; `{look}` says more" if look else ""
+    worthless = "; do not use numbers of a preempted call" if PREEMPTED in kinds else ""
+    more = f"; `{command}` shows details" if command else ""
     talk(f"{what} to be doubted: {', '.join(kinds)}{worthless}{more}")
 
 
-def say_of_each_operator(lines: Iterable[Line], result: Result) -> None:
-    """One line an operator."""
+def print_doubts_by_operator(lines: Iterable[Line], result: Result) -> None:
     by_name: dict[str, list[Line]] = {}
     for line in lines:
         by_name.setdefault(line.name, []).append(line)
@@ -38,15 +37,14 @@ def say_of_each_operator(lines: Iterable[Line], result: Result) -> None:
         doubtful = [line for line in own if line.cautions]
         if doubtful:
             what = f"{name}: {len(doubtful)} of {counted(len(own), 'result')}"
-            say_doubt(what, _kinds(doubtful), where_to_look(result))
+            print_doubt(what, _codes(doubtful), show_command(result))
 
 
-def say_of_all(lines: Iterable[Line], result: Result) -> None:
-    """One line for a whole file."""
+def print_doubts_of_file(lines: Iterable[Line], result: Result) -> None:
     doubtful = [line for line in lines if line.cautions]
     if doubtful:
-        say_doubt(counted(len(doubtful), "result"), _kinds(doubtful), where_to_look(result))
+        print_doubt(counted(len(doubtful), "result"), _codes(doubtful), show_command(result))
 
 
-def _kinds(lines: Iterable[Line]) -> list[str]:
+def _codes(lines: Iterable[Line]) -> list[str]:
     return [caution.partition(":")[0] for line in lines for caution in line.cautions]

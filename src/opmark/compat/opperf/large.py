@@ -1,4 +1,4 @@
-"""Tensors of at least 2**32 elements: sizes that an index of 32 bits cannot count."""
+"""Cases with tensors of at least 2**32 elements, which an index of 32 bits cannot address."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ LEAST = 2**32
 _STEPS = 4
 
 
-def enlarged(case: Case, entry: Entry) -> tuple[Entry, str, str]:
-    """(the entry with one such case, and where it cannot be measured the status and the reason)."""
+def enlarge(case: Case, entry: Entry) -> tuple[Entry, str, str]:
+    """Return an entry with one large case, and status and reason if it cannot be measured."""
     operator = find_operator(case.op)
-    params = _grown(operator, case)
+    params = _grow(operator, case)
     if params is None:
-        return entry, "skipped", f"`{case.op}` does not come in a size of 2**32 elements"
+        return entry, "skipped", f"`{case.op}` cannot have 2**32 elements"
     need = nbytes(operator.inputs(params).values()) + operator.cost(params).bytes_written
     need *= 2 if set(entry.phases) - {"forward"} else 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     found = replace(entry, params=params, sizes=[])
     if need > memory:
-        return found, "oom", f"needs {count_bytes(need)}, and this machine has {count_bytes(memory)}"
+        return found, "oom", f"it needs {count_bytes(need)}, and this machine has {count_bytes(memory)}"
     return found, "", ""
 
 
-def _grown(operator: Operator, case: Case) -> dict[str, object] | None:
+def _grow(operator: Operator, case: Case) -> dict[str, object] | None:
     params = dict(case.params)
     for _ in range(_STEPS):
         largest = _largest(operator, params)
@@ -46,5 +46,5 @@ def _grown(operator: Operator, case: Case) -> dict[str, object] | None:
 
 def _largest(operator: Operator, params: dict[str, object]) -> int:
     specs = operator.inputs(params)
-    inside = max((spec.elements for spec in specs.values()), default=0)
-    return max(inside, elements(operator, params) - sum(spec.elements for spec in specs.values()))
+    largest_input = max((spec.elements for spec in specs.values()), default=0)
+    return max(largest_input, elements(operator, params) - sum(spec.elements for spec in specs.values()))

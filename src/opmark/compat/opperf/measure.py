@@ -1,4 +1,4 @@
-"""Entries to records: one run, in a worker of its own, with as many calls as opperf would make."""
+"""Measures entries in one run, with as many calls as opperf would make."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from opmark import api
-from opmark.compat.opperf.context import backend_of, device_of, visible
+from opmark.compat.opperf.context import backend_of, device_of, select_context
 from opmark.errors import UserError, nearest
 from opmark.result import Result
 from opmark.schema import Entry, Workload
 from opmark.schema.workload import VERSION
 
 TIMEOUT = 600.0
-"""Seconds that a task may take: a hundred runs of a large product are long on a CPU."""
+"""Seconds per task; generous, because a hundred large products take long on a CPU."""
 
 Profiler = Literal["native", "python"]
 
@@ -31,10 +31,10 @@ def measure(
     entries: Sequence[Entry], *, ctx: Any, framework: str, warmup: int, runs: int, profiler: Profiler = "native",
     **more: Any,
 ) -> Result:  # fmt: skip
-    """`more` is what `opmark.run` takes: `threads`, `db`, `timeout`, `on_record`."""
-    asked: dict[str, Any] = {"timeout": TIMEOUT, "label": "opperf"}
-    asked |= {key: value for key, value in more.items() if value is not None}
-    with visible(ctx):
+    """Measure entries; `more` are options of `opmark.run` such as `threads`, `db`, `timeout` and `on_record`."""
+    options: dict[str, Any] = {"timeout": TIMEOUT, "label": "opperf"}
+    options |= {key: value for key, value in more.items() if value is not None}
+    with select_context(ctx):
         return api.run(
             workload=Workload(VERSION, "opperf", list(entries)),
             backend=backend_of(ctx, framework),
@@ -43,12 +43,12 @@ def measure(
             processes=1,
             effort="quick",
             **_quantity(ctx, profiler),
-            **asked,
+            **options,
         )
 
 
 def _quantity(ctx: Any, profiler: Profiler) -> dict[str, Any]:
-    """MXNet's profiler says what a device did, Python's clock how long a caller waits: on a CPU the same."""
+    """Choose the quantity: MXNet's profiler measures the device, Python's clock the caller; on a CPU both agree."""
     if device_of(ctx)[0] == "cpu":
         return {}
     return {"quantity": ["latency"]} if profiler == "python" else {"quantity": ["device_time"], "cache": ["warm"]}

@@ -1,4 +1,4 @@
-"""mxnet_benchmarks.nd: tensors. Its classes, and the functions that run all of a kind."""
+"""mxnet_benchmarks.nd: tensors. Classes, and the functions that run all classes of a kind."""
 
 from __future__ import annotations
 

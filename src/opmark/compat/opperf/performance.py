@@ -1,4 +1,4 @@
-"""opperf's Python calls: `run_performance_test`, a function for each of the 23 categories, all of them."""
+"""opperf's Python functions: `run_performance_test`, one for each of the 23 categories, and one for all of them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from opmark.api import PathLike, talk
 from opmark.compat.opperf.context import CPU
-from opmark.compat.opperf.doubts import say_of_each_operator
+from opmark.compat.opperf.doubts import print_doubts_by_operator
 from opmark.compat.opperf.measure import Profiler, check_profiler, measure
 from opmark.compat.opperf.suite import Wanted, part_of_suite
 from opmark.errors import UserError
 from opmark.exporters.opperf import document
 from opmark.exporters.opperf_rows import groups, line_of, lines
-from opmark.importers.opperf.ask import Ask, Told, tensor_names, understood
+from opmark.importers.opperf.ask import Ask, CommonOptions, make_entry, tensor_names
 from opmark.importers.opperf.classes import check_dtype
 from opmark.importers.opperf.names import plain_name
 from opmark.schema import Entry
@@ -52,7 +52,7 @@ _SOURCE = "run_performance_test"
 _EXAMPLE = 'as in inputs=[{"lhs": (1024, 1024), "rhs": (1024, 1024)}]'
 _EACH = ("forward", "backward")
 _SHAPES = ("shape", "target_shape", "output_size", "pooled_size")
-"""Options that are shapes, however they are written."""
+"""Options that are always shapes, also if they are written as lists."""
 
 
 def run_performance_test(
@@ -60,12 +60,12 @@ def run_performance_test(
     dtype: str = "float32", ctx: Any = CPU, profiler: Profiler = "native", warmup: int = 10, runs: int = 50, *,
     framework: str = "torch", threads: int | None = None, db: PathLike | None = None,
 ) -> list[Results]:  # fmt: skip
-    """Operators by name, or MXNet's functions, each with all inputs. A tuple is a shape, a list holds values."""
+    """Measure operators, given by name or as MXNet's functions, with all inputs; a tuple is a shape, a list values."""
     check_profiler(profiler)
     check_dtype(dtype, "dtype")
-    names, listed = _names(ops), _listed(inputs)
+    names, listed = _names(ops), _list_of_inputs(inputs)
     phases: Any = ("forward",) if not run_backward else ("both",) if profiler == "python" else _EACH
-    entries = _entries(names, listed, Told(phases, dtype))
+    entries = _entries(names, listed, CommonOptions(phases, dtype))
     result = measure(
         entries, ctx=ctx, framework=framework, warmup=warmup, runs=runs, profiler=profiler, threads=threads, db=db
     )
@@ -73,7 +73,7 @@ def run_performance_test(
     for entry, (name, given) in zip(entries, product(names, listed), strict=True):
         group = next(g for g in groups(result.records) if entry.source in g[0].task.case.sources)
         found.append(replace(line_of(name, group, profiler), inputs=dict(given), operator=""))
-    say_of_each_operator(found, result)
+    print_doubts_by_operator(found, result)
     return [{name: results} for name, results in document(found).items()]
 
 
@@ -81,8 +81,8 @@ def run_all_mxnet_operator_benchmarks(
     ctx: Any = CPU, dtype: str = "float32", profiler: Profiler = "native", int64_tensor: str = "off", warmup: int = 25,
     runs: int = 100, **more: Any,
 ) -> Results:  # fmt: skip
-    """The whole suite: minutes to hours on a CPU. `more`: framework, threads, db, timeout."""
-    return run_wanted(Wanted(dtype, profiler, _on(int64_tensor)), ctx=ctx, warmup=warmup, runs=runs, **more)
+    """Measure the whole suite: minutes to hours on a CPU. `more` are framework, threads, db and timeout."""
+    return run_request(Wanted(dtype, profiler, _is_on(int64_tensor)), ctx=ctx, warmup=warmup, runs=runs, **more)
 
 
 @cache
@@ -93,28 +93,26 @@ def category_function(name: str) -> Callable[..., Results]:
         ctx: Any = CPU, dtype: str = "float32", profiler: Profiler = "native", int64_tensor: str = "off",
         warmup: int = 25, runs: int = 100, **more: Any,
     ) -> Results:  # fmt: skip
-        wanted = Wanted(dtype, profiler, _on(int64_tensor), categories=[category])
-        return run_wanted(wanted, ctx=ctx, warmup=warmup, runs=runs, **more)
+        request = Wanted(dtype, profiler, _is_on(int64_tensor), categories=[category])
+        return run_request(request, ctx=ctx, warmup=warmup, runs=runs, **more)
 
     run.__name__ = run.__qualname__ = name
-    run.__doc__ = (
-        f"opperf's category {category}: results by operator. Beside opperf's own: framework, threads, db, timeout."
-    )
+    run.__doc__ = f"Measure opperf's category {category}. Further options: framework, threads, db, timeout."
     return run
 
 
-def run_wanted(wanted: Wanted, *, ctx: Any, warmup: int, runs: int, framework: str = "torch", **more: Any) -> Results:
-    part = part_of_suite(wanted)
+def run_request(request: Wanted, *, ctx: Any, warmup: int, runs: int, framework: str = "torch", **more: Any) -> Results:
+    part = part_of_suite(request)
     found = list(part.refused)
     if part.entries:
         settings: dict[str, Any] = {"ctx": ctx, "framework": framework, "warmup": warmup, "runs": runs}
-        result = measure(part.entries, profiler=wanted.profiler, **settings, **more)
-        found = [*lines(result.results(), wanted.profiler, part.names), *found]
-        say_of_each_operator(found, result)
+        result = measure(part.entries, profiler=request.profiler, **settings, **more)
+        found = [*lines(result.results(), request.profiler, part.names), *found]
+        print_doubts_by_operator(found, result)
     return document(found)
 
 
-def _on(word: Any) -> bool:
+def _is_on(word: Any) -> bool:
     if word not in ("on", "off", True, False):
         raise UserError(f"int64_tensor: expected on or off, got `{word}`")
     return word in ("on", True)
@@ -127,8 +125,7 @@ def _names(ops: Any) -> list[str]:
     return names
 
 
-def _listed(inputs: Any) -> list[Mapping[str, Any]]:
-    """One dictionary is a list of one."""
+def _list_of_inputs(inputs: Any) -> list[Mapping[str, Any]]:
     listed = [inputs] if isinstance(inputs, Mapping) else inputs
     if not isinstance(listed, list | tuple) or not listed:
         raise UserError(f"inputs: expected a list of dictionaries, got {inputs!r}", _EXAMPLE)
@@ -138,18 +135,18 @@ def _listed(inputs: Any) -> list[Mapping[str, Any]]:
     return list(listed)
 
 
-def _entries(names: Sequence[str], listed: Sequence[Mapping[str, Any]], told: Told) -> list[Entry]:
-    """Each operator with each of the inputs, in that order."""
+def _entries(names: Sequence[str], listed: Sequence[Mapping[str, Any]], common: CommonOptions) -> list[Entry]:
+    """Return an entry for each operator with each of the inputs, and print notes."""
     entries: list[Entry] = []
-    said: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for name in names:
         tensors = tensor_names(name) - set(_SHAPES)
         for i, given in enumerate(listed):
             data = {key: _plain(value, values=key in tensors) for key, value in given.items()}
-            entry, notes = understood(Ask(name, data, told), f"{_SOURCE}#{name}[{i}]")
-            said |= {f"{name}: {note}": None for note in notes}
+            entry, notes = make_entry(Ask(name, data, common), f"{_SOURCE}#{name}[{i}]")
+            lines |= {f"{name}: {note}": None for note in notes}
             entries.append(entry)
-    for line in said:
+    for line in lines:
         talk(line)
     return entries
 
@@ -162,7 +159,7 @@ def _name(op: Any) -> str:
 
 
 def _plain(value: Any, *, values: bool) -> Any:
-    """A tuple is a shape; whole numbers in the list of a tensor are its `values`, and not its sizes."""
+    """Return plain data: a tuple is a shape; with `values`, whole numbers of a list are values and not sizes."""
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, list):
@@ -175,4 +172,4 @@ CALLS: dict[str, Callable[..., Any]] = {
     "run_performance_test": run_performance_test,
     "run_all_mxnet_operator_benchmarks": run_all_mxnet_operator_benchmarks,
 }
-"""What has a name of its own."""
+"""Functions that do not belong to a category."""

@@ -1,4 +1,4 @@
-"""How far a long run is: one line that changes where somebody looks, a line now and then elsewhere."""
+"""Progress of a long run: one line that is updated on a terminal, and elsewhere a new line every 30 seconds."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ class Progress:
     def __init__(self) -> None:
         self._total = self._done = self._before = 0
         self._run = ""
-        self._began = self._said = time.monotonic()
-        self._looking = sys.stderr.isatty()
+        self._began = self._printed = time.monotonic()
+        self._is_terminal = sys.stderr.isatty()
 
     def start(self, run: Run, plan: Plan, done: list[Record]) -> None:
         self._run = run.id
         self._total = len(done) + len(plan.tasks) + len(plan.skipped)
         self._done = self._before = len(done)
         self._began = time.monotonic()
-        self.say(f"{counted(self._total - self._done, 'measurement')}; Ctrl-C stops, --resume goes on")
+        self.say(f"{counted(self._total - self._done, 'measurement')}; Ctrl-C stops, --resume continues")
 
     def advance(self, record: Record) -> None:
         self._done += 1
-        if self._looking:
+        if self._is_terminal:
             self._print("\r" + self._line(record).ljust(_WIDTH), end="")
-        elif time.monotonic() - self._said > _SECONDS:
-            self._said = time.monotonic()
+        elif time.monotonic() - self._printed > _SECONDS:
+            self._printed = time.monotonic()
             self._print(self._line(record))
 
     def say(self, message: str) -> None:
-        self._print(("\r" + " " * _WIDTH + "\r" if self._looking else "") + message)
+        self._print(("\r" + " " * _WIDTH + "\r" if self._is_terminal else "") + message)
 
     def end(self) -> None:
-        if self._looking:
+        if self._is_terminal:
             self._print("\r" + " " * _WIDTH + "\r", end="")
 
-    def interrupted(self) -> None:
+    def report_interruption(self) -> None:
         if self._done:
             self.say(
                 f"interrupted: {self._done} of {self._total} are stored as run {self._run}; the same command with "
-                f"--resume goes on, `opmark export {self._run} -f opperf-json -o FILE` writes what there is"
+                f"--resume continues, `opmark export {self._run} -f opperf-json -o FILE` writes these results"
             )
         else:
             self.say("interrupted before the first record: nothing was stored")

@@ -1,4 +1,4 @@
-"""The shipped suite `opperf`, in parts: by opperf's categories and names, in another element type, in large sizes."""
+"""Parts of the suite `opperf`: by opperf's categories and names, in another element type, in large sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 
 from msgspec.structs import replace
 
-from opmark.compat.opperf.large import enlarged
+from opmark.compat.opperf.large import enlarge
 from opmark.compat.opperf.measure import Profiler, check_profiler
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.exporters.opperf_rows import Line, inputs_of, names_of
@@ -34,90 +34,91 @@ class Wanted:
     large: bool = False
     """Tensors of at least 2**32 elements (`--int64-tensor on`)."""
     ops: Sequence[str] = ()
-    """Names: opperf's, which choose results of that name alone, or ours, which choose all results of an operator.
+    """Operators: a name of opperf selects results of that name alone, a name of opmark all results of the operator.
 
-    With `*` and `?` they choose by opperf's names, and by ours where none of opperf's fits.
+    Patterns with `*` and `?` match opperf's names, or opmark's if none of opperf's matches.
     """
     categories: Sequence[str] = ()
 
-    def chosen(self, op: str, names: Sequence[str]) -> list[str]:
-        """Under which of opperf's names an operator of ours is wanted."""
+    def select_names(self, op: str, names: Sequence[str]) -> list[str]:
+        """Return the selected ones of opperf's names of an operator of opmark."""
         listed = {name for category in self.categories for name in CATEGORIES[category]}
-        here = [name for name in names if not self.categories or name in listed]
+        in_categories = [name for name in names if not self.categories or name in listed]
         if not self.ops:
-            return here
-        found = [name for name in here if any(fnmatchcase(name, wish) for wish in self.ops)]
-        ours = any(fnmatchcase(op, wish) for wish in self.ops if wish not in _NAMES)
-        return found or (here if ours else [])
+            return in_categories
+        found = [name for name in in_categories if any(fnmatchcase(name, pattern) for pattern in self.ops)]
+        by_operator = any(fnmatchcase(op, pattern) for pattern in self.ops if pattern not in _NAMES)
+        return found or (in_categories if by_operator else [])
 
 
 @dataclass
 class Part:
-    """What is to be measured, and what cannot be."""
+    """The selected part of the suite."""
 
     entries: list[Entry] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
-    """opperf's names under which results are wanted."""
+    """opperf's names of the results."""
     refused: list[Line] = field(default_factory=list)
+    """Results that cannot be measured, with the reason."""
 
 
 @cache
 def _suite() -> tuple[Entry, ...]:
-    """Read once: a program may call a function for each of the categories."""
+    """Read the suite once, because a program may call the functions of all categories."""
     return tuple(suite("opperf").cases)
 
 
-def part_of_suite(wanted: Wanted) -> Part:
-    """UserError where nothing of it is left."""
-    _check(wanted)
+def part_of_suite(request: Wanted) -> Part:
+    """Select entries of the suite; raise UserError if nothing is left."""
+    _check(request)
     part = Part()
     for entry in _suite():
-        names = wanted.chosen(entry.op, names_of(entry.op, [entry.source]))
+        names = request.select_names(entry.op, names_of(entry.op, [entry.source]))
         if names:
             part.names.update(names)
-            _add(part, entry, names, wanted)
+            _add(part, entry, names, request)
     if not part.entries and not part.refused:
-        asked = ", ".join([*wanted.ops, *wanted.categories])
-        raise UserError(f"the suite has no operator for {asked}", "`opmark opperf --list` lists them by category")
+        selection = ", ".join([*request.ops, *request.categories])
+        raise UserError(f"the suite has no operator for {selection}", "`opmark opperf --list` lists them by category")
     return part
 
 
-def without_benchmark() -> list[str]:
-    """Operators that the suite does not have: ours, then opperf's that have no counterpart here."""
-    there = {entry.op for entry in _suite()}
-    ours = [name for name, op in catalogue().items() if name not in there and op.category != DRILL]
-    return [*sorted(ours), *NO_COUNTERPART]
+def operators_without_benchmark() -> list[str]:
+    """Return opmark's operators that the suite lacks, then opperf's operators without a counterpart."""
+    measured = {entry.op for entry in _suite()}
+    missing = [name for name, op in catalogue().items() if name not in measured and op.category != DRILL]
+    return [*sorted(missing), *NO_COUNTERPART]
 
 
-def _check(wanted: Wanted) -> None:
-    check_profiler(wanted.profiler)
-    if wanted.dtype not in DTYPES:
-        raise UnknownName("data type", wanted.dtype, DTYPES)
-    for category in wanted.categories:
+def _check(request: Wanted) -> None:
+    check_profiler(request.profiler)
+    if request.dtype not in DTYPES:
+        raise UnknownName("data type", request.dtype, DTYPES)
+    for category in request.categories:
         if category not in CATEGORIES:
             raise UnknownName("category of opperf", category, CATEGORIES, "opmark opperf --list")
 
 
-def _add(part: Part, entry: Entry, names: Sequence[str], wanted: Wanted) -> None:
-    typed, reason = _typed(replace(entry, phases=_phases(entry, wanted)), wanted.dtype)
+def _add(part: Part, entry: Entry, names: Sequence[str], request: Wanted) -> None:
+    typed, reason = _set_dtype(replace(entry, phases=_phases(entry, request)), request.dtype)
     if typed is None:
-        part.refused += _refused(entry, names, "skipped", reason)
-    elif not wanted.large:
+        part.refused += _refused_lines(entry, names, "skipped", reason)
+    elif not request.large:
         part.entries.append(typed)
     else:
-        found, status, reason = enlarged(next(_cases(typed)), typed)
+        found, status, reason = enlarge(next(_cases(typed)), typed)
         part.entries += [] if reason else [found]
-        part.refused += _refused(found, names, status, reason) if reason else []
+        part.refused += _refused_lines(found, names, status, reason) if reason else []
 
 
-def _phases(entry: Entry, wanted: Wanted) -> list[Phase]:
-    if not set(_BACKWARD) & set(entry.phases) or not is_float(wanted.dtype):
+def _phases(entry: Entry, request: Wanted) -> list[Phase]:
+    if not set(_BACKWARD) & set(entry.phases) or not is_float(request.dtype):
         return ["forward"]
-    return ["both"] if wanted.profiler == "python" else ["forward", "backward"]
+    return ["both"] if request.profiler == "python" else ["forward", "backward"]
 
 
-def _typed(entry: Entry, dtype: str) -> tuple[Entry | None, str]:
-    """In another element type; what has one of its own by nature (indices, 16-bit weights) keeps it."""
+def _set_dtype(entry: Entry, dtype: str) -> tuple[Entry | None, str]:
+    """Set another element type, or say why not; operators with a type of their own, as of indices, keep it."""
     param = find_operator(entry.op).by_name.get("dtype")
     if param is None or param.default != USUAL or dtype == USUAL:
         return entry, ""
@@ -128,7 +129,7 @@ def _typed(entry: Entry, dtype: str) -> tuple[Entry | None, str]:
     return replace(entry, params={**entry.params, "dtype": dtype}), ""
 
 
-def _refused(entry: Entry, names: Sequence[str], status: str, reason: str) -> Iterator[Line]:
+def _refused_lines(entry: Entry, names: Sequence[str], status: str, reason: str) -> Iterator[Line]:
     failed = [{"phase": str(phase), "status": status, "reason": reason} for phase in entry.phases]
     seen: set[str] = set()
     for case in _cases(entry):
@@ -140,5 +141,4 @@ def _refused(entry: Entry, names: Sequence[str], status: str, reason: str) -> It
 
 
 def _cases(entry: Entry) -> Iterator[Case]:
-    """The points of an entry; in float32, where it cannot be had as asked."""
     yield from expand(Workload(VERSION, "opperf", [replace(entry, phases=["forward"])]), find_operator)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from opmark.compat.param.options import Options
     from opmark.compat.param.result import CaseResult
 
-_HOMES = {
+_MODULES = {
     "run_config": "library",
     "Options": "options",
     "CaseResult": "result",
@@ -35,9 +35,9 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when asked for: `opmark param -h` needs none of it."""
-    if name not in _HOMES:
+    """Load names on their first use, because `opmark param -h` needs none of them."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

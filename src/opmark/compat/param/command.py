@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, closing
 from typing import TYPE_CHECKING, Any
 
 from opmark.compat.param.parser import parser
-from opmark.compat.visible import environment
+from opmark.compat.visible import set_variables
 from opmark.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,14 +22,17 @@ if TYPE_CHECKING:
 
 _NOT_YET = {
     "et": ("--et: execution traces cannot be written yet", "-p writes a trace of the run for Perfetto"),
-    "cupti_profiler": ("--cupti-profiler: not yet", "--ncu collects the same metrics, kernel by kernel"),
-    "cupti_profiler_metrics": ("--cupti-profiler-metrics: not yet", "--ncu with --ncu-args-file collects metrics"),
-    "cupti_profiler_measure_per_kernel": ("--cupti-profiler-measure-per-kernel: not yet", "--ncu tells every kernel"),
+    "cupti_profiler": ("--cupti-profiler is not implemented yet", "--ncu collects the same metrics, kernel by kernel"),
+    "cupti_profiler_metrics": ("--cupti-profiler-metrics is not implemented yet", "use --ncu with --ncu-args-file"),
+    "cupti_profiler_measure_per_kernel": (
+        "--cupti-profiler-measure-per-kernel is not implemented yet",
+        "--ncu reports every kernel",
+    ),
 }
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0: all well. 1: a case failed, or a part of the config was not understood. 130: interrupted."""
+    """Run the command; the exit code is 0 for success, 1 if a case failed or was not imported, 130 after Ctrl-C."""
     if list(arguments[:1]) == ["comms"]:
         from opmark.compat.param_comms.command import main as comms
 
@@ -44,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         if getattr(given, name):
             raise UserError(message, hint)
     if given.config is None:
-        raise UserError("no config is named", "as in `opmark param -c simple_add.json`; -h lists all options")
+        raise UserError("-c: no config is named", "as in `opmark param -c simple_add.json`; -h lists all options")
     from opmark.compat.param.profiles import refuse_without_profiler
 
     refuse_without_profiler(given)
@@ -52,16 +55,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(given: argparse.Namespace) -> int:
-    """The worker begins to import its framework while the config is still being read."""
+    """Start the worker before the config is read, so that it imports its framework meanwhile."""
     from contextlib import nullcontext
 
     from opmark.compat.param.options import options_of
 
     options = options_of(given)
     target = options.target()
-    options.asked(target)  # a mistake is named before anything starts
+    options.run_arguments(target)  # a wrong option is reported before anything starts
     starts = not given.dry_run and options.times
-    with environment(target.environ), _early(target.backend, options.threads) if starts else nullcontext():
+    with set_variables(target.environ), _early(target.backend, options.threads) if starts else nullcontext():
         return _read_and_run(given, options, target)
 
 
@@ -85,7 +88,7 @@ def _read_and_run(given: argparse.Namespace, options: Options, target: Device) -
 
 
 def _print_plan(config: Config) -> int:
-    """Ids on standard output, a line each, with what is called."""
+    """Print one JSON line per case, with its id and its specs."""
     import json
 
     from opmark.compat.param.execute import rows_of
@@ -96,11 +99,11 @@ def _print_plan(config: Config) -> int:
 
 
 class _Invocation:
-    """One command: its result file, what it prints, its exit code."""
+    """One run of the command: its result file, its messages, its exit code."""
 
     def __init__(self, given: argparse.Namespace, options: Options, target: Device, config: Config, talk: Talk) -> None:
         from opmark.compat.param.output import ResultFile
-        from opmark.compat.param.profiles import Batches, profilings
+        from opmark.compat.param.profiles import Batches, make_profilings
 
         self._given = given
         self._options = options
@@ -108,7 +111,7 @@ class _Invocation:
         self._config = config
         self._talk = talk
         self._file = ResultFile(given.output_prefix, append=given.append)
-        self._profilings = profilings(given, self._file.stem)
+        self._profilings = make_profilings(given, self._file.stem)
         self._batches = Batches(self._profilings)
         self._failed = bool(config.problems)
 
@@ -116,7 +119,7 @@ class _Invocation:
         from opmark.compat.param.execute import run
 
         if self._talk.shows_results:
-            import opmark.report.console  # noqa: F401 - now, while the worker is busy with an import of its own
+            import opmark.report.console  # noqa: F401 - imported now, while the worker imports its framework
 
         with closing(self._file):
             try:
@@ -125,7 +128,7 @@ class _Invocation:
                     on_environment=lambda environment: self._begin(environment.facts), say=self._talk.warning,
                 )  # fmt: skip
             except KeyboardInterrupt:
-                self._talk.warning(f"interrupted: what was done until then is in {self._file.path}")
+                self._talk.warning(f"interrupted: the results until then are in {self._file.path}")
                 return 130
             self._end()
         if found:
@@ -136,15 +139,15 @@ class _Invocation:
         return 1 if self._failed or self._batches.missing else 0
 
     def _begin(self, facts: dict[str, Any]) -> None:
-        """The header, and behind it what of the config could not be understood."""
-        from opmark.exporters.param_lines import not_imported
+        """Write the header, and the problems of the config."""
+        from opmark.exporters.param_lines import problem_line
 
         if self._file.begun:
             return
-        args = {f"{asked.profiler}_args": " ".join(asked.args) for asked in self._profilings if asked.args}
+        args = {f"{one.profiler}_args": " ".join(one.args) for one in self._profilings if one.args}
         self._file.begin({**run_options(self._given, self._options), **args}, facts)
         for problem in self._config.problems:
-            self._file.write(not_imported(problem))
+            self._file.write(problem_line(problem))
 
     def _add(self, result: CaseResult) -> None:
         self._begin({})
@@ -155,20 +158,20 @@ class _Invocation:
         self._talk.result(result)
 
     def _end(self) -> None:
-        from opmark.compat.param.profiles import named_as_param
+        from opmark.compat.param.profiles import rename_trace
 
         self._begin({})
-        for batch in self._batches.left():
+        for batch in self._batches.unfinished():
             self._file.write(batch.line(self._options.as_param()))
         self._file.finish()
         for trace in self._batches.traces:
-            name = named_as_param(trace, self._file.stem)
+            name = rename_trace(trace, self._file.stem)
             self._file.write({"trace_file": name})
             self._talk.info(f"Trace: {name}")
 
 
 def run_options(given: argparse.Namespace, options: Options) -> dict[str, Any]:
-    """Of the first line: PARAM's names for what was asked, and the command line itself."""
+    """Return the run options of the first line: PARAM's names, and the command line itself."""
     names = ("ncu_bin", "ncu_warmup", "ncu_iteration", "nsys_bin", "nsys_warmup", "nsys_iteration", "run_batch_size",
              "batch_cuda_device", "batch_cmd")  # fmt: skip
     own = {name: getattr(given, name) for name in names if getattr(given, name) is not None}

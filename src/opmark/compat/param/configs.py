@@ -1,4 +1,4 @@
-"""PARAM's helpers to write a config in code, under their own names (its lib/pytorch/config_util)."""
+"""PARAM's helpers to write a config in code, with their own names (lib/pytorch/config_util)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _TYPES: dict[str, dict[str, Any]] = {
 
 
 def create_bench_config(name: str) -> dict[str, Any]:
-    """A config of one operator, to be filled in."""
+    """Return a config of one operator, to be filled in."""
     return {name: create_op_info()}
 
 
 def create_op_info() -> dict[str, Any]:
-    """Without iterators; `config[0]["input"]` takes what `create_op_args` makes."""
+    """Return an operator without iterators; put results of `create_op_args` into `config[0]["input"]`."""
     return {
         "build_data_generator": _GENERATOR,
         "input_data_generator": _GENERATOR,
@@ -34,7 +34,7 @@ def create_op_args(args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def create_type(type: str) -> dict[str, Any]:
-    """An argument of a type, `int_range` and the like among them, whose value is to be set."""
+    """Return an argument of a type, also of `int_range` and the like, whose value is to be set."""
     if type not in _TYPES:
-        raise UnknownName("type of PARAM's", type, _TYPES)
+        raise UnknownName("type of PARAM", type, _TYPES)
     return dict(_TYPES[type])

@@ -1,4 +1,4 @@
-"""PARAM's op_run_id: `torch.add|0|0|1_2`, where a run begins again and where it stops."""
+"""Selects cases by PARAM's op_run_id, as in `torch.add|0|0|1_2`, of `--resume-id` and `--stop-id`."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from opmark.errors import UserError, nearest
 from opmark.exporters.param_lines import Place
 
 
-def between(places: Sequence[Place], resume_id: str | None, stop_id: str | None) -> slice:
-    """What is to run: from `resume_id` on, and not `stop_id` any more."""
+def select_range(places: Sequence[Place], resume_id: str | None, stop_id: str | None) -> slice:
+    """Select the cases from `resume_id` to `stop_id`, which is excluded."""
     if not resume_id and not stop_id:
         return slice(0, len(places))
     known = _spellings(places)
-    first = _found("--resume-id", resume_id, places, known) if resume_id else 0
-    last = _found("--stop-id", stop_id, places, known) if stop_id else len(places)
+    first = _find("--resume-id", resume_id, places, known) if resume_id else 0
+    last = _find("--stop-id", stop_id, places, known) if stop_id else len(places)
     if first >= last:
         raise UserError(
-            f"nothing is left to run: --resume-id {resume_id or places[0]} does not stand before --stop-id {stop_id}",
-            "--resume-id runs, --stop-id does not run any more; `--dry-run` prints the ids in their order",
+            f"nothing is left to run: --resume-id {resume_id or places[0]} is not before --stop-id {stop_id}",
+            "--resume-id is included, --stop-id is not; `--dry-run` prints the ids in their order",
         )
     return slice(first, last)
 
 
 def _spellings(places: Sequence[Place]) -> dict[str, list[int]]:
-    """PARAM writes an id with bars, its examples with colons; operator and file may be left out if it is clear then."""
+    """Return indices by all spellings of an id: with bars or colons, and with or without operator and file."""
     found: dict[str, list[int]] = {}
     for index, place in enumerate(places):
         names = [str(place), f"{place.op}:{place.id}", f"{place.op}:{place.id.replace('|', ':')}"]
@@ -34,22 +34,22 @@ def _spellings(places: Sequence[Place]) -> dict[str, list[int]]:
     return found
 
 
-def _found(option: str, wanted: str, places: Sequence[Place], known: dict[str, list[int]]) -> int:
-    indices = known.get(wanted, [])
+def _find(option: str, run_id: str, places: Sequence[Place], known: dict[str, list[int]]) -> int:
+    indices = known.get(run_id, [])
     if len(indices) == 1:
         return indices[0]
     if indices:
-        raise _ambiguous(option, wanted, [places[index] for index in indices])
-    near = nearest(wanted, known)
+        raise _ambiguous(option, run_id, [places[index] for index in indices])
+    near = nearest(run_id, known)
     guess = f"did you mean '{places[known[near][0]]}'? " if near else ""
-    raise UserError(f"{option}: no case of this config has the id `{wanted}`", f"{guess}`--dry-run` prints them all")
+    raise UserError(f"{option}: no case of this config has the id `{run_id}`", f"{guess}`--dry-run` prints them all")
 
 
-def _ambiguous(option: str, wanted: str, alike: list[Place]) -> UserError:
+def _ambiguous(option: str, run_id: str, alike: list[Place]) -> UserError:
     files, operators = dict.fromkeys(place.file for place in alike), dict.fromkeys(place.op for place in alike)
     if len(files) > 1:
         listed = ", ".join(list(files)[:5]) + (", ..." if len(files) > 5 else "")
         return UserError(
-            f"{option}: `{wanted}` stands in {len(files)} files: {listed}", f"as in {option} '{alike[0].source}'"
+            f"{option}: {len(files)} files have the id `{run_id}`: {listed}", f"as in {option} '{alike[0].source}'"
         )
-    return UserError(f"{option}: `{wanted}` is an id of {len(operators)} operators", f"as in {option} '{alike[0]}'")
+    return UserError(f"{option}: `{run_id}` is an id of {len(operators)} operators", f"as in {option} '{alike[0]}'")

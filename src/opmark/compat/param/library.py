@@ -1,4 +1,4 @@
-"""A config of PARAM's made in code: run, and its results as objects. No file is read or written."""
+"""Runs a config of PARAM from Python and returns its results as objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opmark.api import talk
 from opmark.compat.param.execute import read, run
 from opmark.compat.param.options import Options
 from opmark.compat.param.result import CaseResult
-from opmark.compat.visible import environment
+from opmark.compat.visible import set_variables
 from opmark.errors import InvalidFile
 from opmark.runner.intake import complaints
 
@@ -22,15 +22,15 @@ def run_config(
     say: Callable[[str], None] = talk,
     **options: Any,
 ) -> list[CaseResult]:
-    """The results of every case, in the order of the config; those that failed are among them.
+    """Return the results of all cases in the order of the config, failed ones included.
 
-    `options`: those of `Options`, as in warmup=5, iteration=50, backward=True, device="cuda:1". Runs are kept nowhere
-    unless `db` names a store. A part of the config that is not understood is said; with strict=True it is an error,
-    as it is if nothing is left.
+    `options` are those of `Options`, as in warmup=5, iteration=50, backward=True, device="cuda:1". Runs are not stored
+    unless `db` names a store. Problems of the config are reported through `say`; with strict=True, and if no case is
+    left, they are an error.
     """
-    asked = Options(**{"db": ":memory:", **options})
-    target, whole = asked.target(), read(config, asked)
-    for line in [*complaints(whole.problems, whole.notes), *asked.notes(target)]:
+    settings = Options(**{"db": ":memory:", **options})
+    target, whole = settings.target(), read(config, settings)
+    for line in [*complaints(whole.problems, whole.notes), *settings.notes(target)]:
         say(line)
     if not whole.spots:
         raise InvalidFile("the config has no case", "as in {'torch.add': {'config': [{'input': [...]}], ...}}")
@@ -41,6 +41,6 @@ def run_config(
         if on_result:
             on_result(result)
 
-    with environment(target.environ):
-        run(whole, asked, target, add, say=say)
+    with set_variables(target.environ):
+        run(whole, settings, target, add, say=say)
     return found

@@ -1,4 +1,4 @@
-"""What a PARAM command line asks for, in the words of `opmark.run`."""
+"""The options of PARAM's command line as arguments of `opmark.run`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opmark.exporters import param_header
 
 @dataclass(frozen=True)
 class Options:
-    """PARAM's names and usual values."""
+    """Options with PARAM's names and defaults."""
 
     warmup: int = 1
     iteration: int = 1
@@ -23,10 +23,10 @@ class Options:
     device: str = "cpu"
     exec_mode: str = "discrete"
     cuda_l2_cache: bool = True
-    """False: a GPU's caches are overwritten before each call."""
+    """If false, a GPU's caches are overwritten before each call."""
     cuda_graph: bool = False
     pt2_model: bool = False
-    """Compiled with torch.compile before it is timed."""
+    """Whether operators are compiled with torch.compile before they are timed."""
     resume_id: str | None = None
     stop_id: str | None = None
     threads: int = 1
@@ -45,7 +45,7 @@ class Options:
 
     @property
     def times(self) -> bool:
-        """Whether anything is called at all: PARAM lists its cases with -w 0 -i 0."""
+        """Whether operators are called at all: with -w 0 -i 0, PARAM only lists its cases."""
         return bool(self.warmup or self.iteration)
 
     @property
@@ -55,8 +55,8 @@ class Options:
     def target(self) -> Device:
         return device_of(self.device, compiled=self.pt2_model)
 
-    def asked(self, target: Device) -> dict[str, Any]:
-        """Warm-up alone still needs a sample, which nobody is shown then."""
+    def run_arguments(self, target: Device) -> dict[str, Any]:
+        """Return arguments of `opmark.run`; with warm-up alone, one sample is taken and left out of the results."""
         found: dict[str, Any] = {
             "backend": target.backend,
             "threads": self.threads,
@@ -70,20 +70,20 @@ class Options:
         }
         if self.cuda_graph:
             if target.kind == "cpu":
-                raise UserError("--cuda-graph: a CPU captures no graph", "leave it out, or -d cuda")
+                raise UserError("--cuda-graph: a CPU captures no graph", "leave it out, or add -d cuda")
             return found | {"quantity": ["device_span"], "timer": "graph"}
         return found | {"mode": self._mode(target)}
 
     def notes(self, target: Device) -> list[str]:
-        """What has no meaning here, said instead of silently left out."""
-        said = []
+        """Return a line for each option that has no effect with this target."""
+        lines = []
         if self.cuda_graph and self.exec_mode != "discrete":
-            said.append(f"--exec-mode {self.exec_mode}: a captured graph is replayed in one way only")
+            lines.append(f"--exec-mode {self.exec_mode}: a captured graph is replayed in one way only")
         elif self._mode(target) != self.exec_mode:
-            said.append(f"{self.exec_mode}: {target.backend} has no events; each call is timed by the host's clock")
+            lines.append(f"{self.exec_mode}: {target.backend} has no events; each call is timed by the host's clock")
         if not self.cuda_l2_cache and not self._flushes(target):
-            said.append("--cuda-l2-cache off is about a GPU in discrete mode and changes nothing here")
-        return said
+            lines.append("--cuda-l2-cache off has an effect only on a GPU in discrete mode")
+        return lines
 
     def _mode(self, target: Device) -> str:
         return "discrete" if self.exec_mode == "continuous_events" and target.kind == "cpu" else self.exec_mode
@@ -92,7 +92,7 @@ class Options:
         return not (self.cuda_l2_cache or self.cuda_graph or target.kind == "cpu") and self.exec_mode == "discrete"
 
     def as_param(self) -> dict[str, Any]:
-        """Those of PARAM's run options that are not as usual."""
+        """Return the run options under PARAM's names, without those that always have defaults."""
         return {
             "device": self.device,
             "pass_type": param_header.PASSES[self.backward],
@@ -108,6 +108,5 @@ class Options:
 
 
 def options_of(given: argparse.Namespace) -> Options:
-    """Of a command line."""
     found: dict[str, Any] = {name: getattr(given, name) for name in Options.__dataclass_fields__}
     return Options(**found | {"cuda_l2_cache": given.cuda_l2_cache == "on"})

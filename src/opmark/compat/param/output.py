@@ -1,4 +1,4 @@
-"""PARAM's result file, written line by line: what is done is on disk, whatever comes next."""
+"""PARAM's result file, written line by line, so that finished cases are on disk."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from opmark.errors import UserError
-from opmark.exporters.param_header import finish, header
+from opmark.exporters.param_header import header, last_line
 from opmark.exporters.param_lines import text
 
 
 class ResultFile:
-    """`PREFIX_<pid>_<seconds>.json`; with `append`, `PREFIX.json`, behind what is in there."""
+    """The file `PREFIX_<pid>_<seconds>.json`, or with `append` the end of `PREFIX.json`."""
 
     def __init__(self, prefix: str, *, append: bool) -> None:
         self._started = _now()
@@ -28,10 +28,10 @@ class ResultFile:
         return self._file is not None
 
     def begin(self, options: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-        """The first line."""
-        self._file = self._opened()
-        here = {"pid": os.getpid(), "cwd": str(Path.cwd()), **facts}
-        self.write(header({**options, "out_stream": str(self.path)}, here, self._started.isoformat()))
+        """Open the file and write the first line."""
+        self._file = self._open()
+        process_facts = {"pid": os.getpid(), "cwd": str(Path.cwd()), **facts}
+        self.write(header({**options, "out_stream": str(self.path)}, process_facts, self._started.isoformat()))
 
     def write(self, line: Mapping[str, Any]) -> None:
         assert self._file is not None
@@ -39,18 +39,19 @@ class ResultFile:
         self._file.flush()
 
     def finish(self) -> None:
-        self.write(finish(_now().isoformat()))
+        self.write(last_line(_now().isoformat()))
 
     def close(self) -> None:
         if self._file:
             self._file.close()
 
-    def _opened(self) -> IO[str]:
+    def _open(self) -> IO[str]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             return self.path.open("a" if self._append else "w", encoding="utf-8")
         except OSError as error:
-            raise UserError(f"{self.path}: cannot be written: {error.strerror}", "-o PREFIX says where to") from None
+            message = f"{self.path}: the file cannot be written: {error.strerror}"
+            raise UserError(message, "name another with -o PREFIX") from None
 
 
 def _now() -> datetime:

@@ -1,4 +1,4 @@
-"""PARAM's --ncu, --nsys and -p: profilers that look at batches of cases, and the lines that say what they wrote."""
+"""PARAM's --ncu, --nsys and -p: profilers of batches of cases, and the result lines that name their files."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from opmark.schema import Profile, Task
 
 BATCHED = ("ncu", "nsys")
 TRACE = "trace"
-_MOST = 10_000_000
-"""One trace for the whole run."""
+_WHOLE_RUN = 10_000_000
+"""Size of a batch that holds all cases of a run."""
 
 
-def profilings(given: argparse.Namespace, stem: str) -> list[Profiling]:
-    """Their own files go into a folder beside the result file."""
-    usual = {"folder": f"{stem}_profiles", "label": label, "timeout": max(600.0, given.timeout)}
+def make_profilings(given: argparse.Namespace, stem: str) -> list[Profiling]:
+    """Return the requested profilers; their files go into a folder beside the result file."""
+    common = {"folder": f"{stem}_profiles", "label": label, "timeout": max(600.0, given.timeout)}
     found = []
     for name in BATCHED:
         if not getattr(given, name):
@@ -42,48 +42,48 @@ def profilings(given: argparse.Namespace, stem: str) -> list[Profiling]:
                 batch=given.run_batch_size,
                 device=None if given.batch_cuda_device is None else str(given.batch_cuda_device),
                 program=shlex.split(given.batch_cmd) if given.batch_cmd else (),
-                **usual,
+                **common,
             )
         )
     if given.profile:
         counts = {"warmup": given.warmup, "iterations": max(1, given.iteration)}
-        found.append(Profiling(TRACE, batch=_MOST, **counts, **usual))
+        found.append(Profiling(TRACE, batch=_WHOLE_RUN, **counts, **common))
     for profiling in found:
         _check(profiling)
     return found
 
 
 def _check(profiling: Profiling) -> None:
-    """A mistake is named before anything is measured."""
+    """Report a missing profiler before anything is measured."""
     profiler, name = profiling.chosen(), profiling.profiler
     try:
         profiler.command(Watched((), (), Path(name), profiling.bin or "", profiling.args))
     except FileNotFoundError as error:
         raise UserError(
-            f"--{name}: {error}".partition("; --profiler-bin")[0], f"--{name}-bin says where it is"
+            f"--{name}: {error}".partition("; --profiler-bin")[0], f"name its path with --{name}-bin"
         ) from None
 
 
 def refuse_without_profiler(given: argparse.Namespace) -> None:
-    """Options that only a profiler reads."""
+    """Refuse options of a profiler that is not used."""
     for name in BATCHED:
         for option in ("bin", "args_file"):
             if getattr(given, f"{name}_{option}") is not None and not getattr(given, name):
-                raise UserError(f"--{name}-{option.replace('_', '-')} goes with --{name}", f"add --{name}")
+                raise UserError(f"--{name}-{option.replace('_', '-')} needs --{name}", f"add --{name}")
     for option in ("batch_cmd", "batch_cuda_device"):
         if getattr(given, option) is not None and not (given.ncu or given.nsys):
-            raise UserError(f"--{option.replace('_', '-')} goes with --ncu or --nsys", "add one of them")
+            raise UserError(f"--{option.replace('_', '-')} needs --ncu or --nsys", "add one of them")
 
 
 def label(task: Task) -> str:
-    """As PARAM calls the range of a case."""
+    """Return PARAM's name of the profiler range of a case."""
     place = next((found for found in map(place_of, task.case.sources) if found), None)
     return f"[param|{place or task.case.op}|measure|{PHASES[task.case.phase]}]"
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Cases that one start of a profiler looked at."""
+    """The cases of one start of a profiler."""
 
     profile: Profile
     first: Place
@@ -102,27 +102,27 @@ class Batch:
 
 
 class Batches:
-    """Tells where one batch ends and the next begins, by the file that a profiler wrote."""
+    """Groups cases into batches by the file that a profiler wrote."""
 
-    def __init__(self, asked: list[Profiling]) -> None:
-        self._asked = [profiling.profiler for profiling in asked]
+    def __init__(self, profilings: list[Profiling]) -> None:
+        self._profilers = [profiling.profiler for profiling in profilings]
         self._open: dict[str, Batch] = {}
         self.traces: dict[str, None] = {}
         self.missing = 0
-        """Measured, and without the profile that was asked for."""
+        """Number of measured cases without a requested profile."""
 
     def add(self, result: CaseResult) -> Iterator[Batch]:
-        """The batches that are complete now that this case is there."""
+        """Add a case and yield the batches that are complete now."""
         for record in result.records:
-            told = {profile.profiler: profile for profile in record.profiles}
-            self.missing += sum(record.status == "ok" and name not in told for name in self._asked)
-            if TRACE in told:
-                self.traces[told[TRACE].file] = None
+            profiles = {profile.profiler: profile for profile in record.profiles}
+            self.missing += sum(record.status == "ok" and name not in profiles for name in self._profilers)
+            if TRACE in profiles:
+                self.traces[profiles[TRACE].file] = None
             for name in BATCHED:
-                if name in told:
-                    yield from self._next(told[name], result.place)
+                if name in profiles:
+                    yield from self._extend(profiles[name], result.place)
 
-    def _next(self, profile: Profile, place: Place) -> Iterator[Batch]:
+    def _extend(self, profile: Profile, place: Place) -> Iterator[Batch]:
         before = self._open.get(profile.profiler)
         if before and before.profile.file == profile.file:
             self._open[profile.profiler] = replace(before, last=place)
@@ -131,12 +131,12 @@ class Batches:
             yield before
         self._open[profile.profiler] = Batch(profile, place, place)
 
-    def left(self) -> Iterator[Batch]:
+    def unfinished(self) -> Iterator[Batch]:
         yield from self._open.values()
 
 
-def named_as_param(trace: str, stem: str) -> str:
-    """The same file under PARAM's name for it."""
+def rename_trace(trace: str, stem: str) -> str:
+    """Link or copy a trace to PARAM's name for it, and return that name."""
     name = f"{stem}_trace.json"
     try:
         os.link(trace, name)

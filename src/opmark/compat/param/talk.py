@@ -1,4 +1,4 @@
-"""What is told on standard error while a config runs, as much as `--log-level` lets through."""
+"""Messages on standard error while a config runs, filtered by `--log-level`."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Talk:
         self._say(logging.WARNING, message)
 
     def result(self, found: CaseResult) -> None:
-        """One line a case, as it is done."""
+        """Print one line for a finished case."""
         times = (("forward", found.forward_ms), ("backward", found.backward_ms))
-        told = [f"{name} {seconds(ms / 1e3)}" for name, ms in times if ms is not None]
+        medians = [f"{name} {seconds(ms / 1e3)}" for name, ms in times if ms is not None]
         if found.error:
-            said = f"{found.error['phase']} {found.error['status']}: {found.error['reason']}"
-            self._say(logging.ERROR, f"{' '.join([found.op_run_id, *told])}: {said}")
+            error = f"{found.error['phase']} {found.error['status']}: {found.error['reason']}"
+            self._say(logging.ERROR, f"{' '.join([found.op_run_id, *medians])}: {error}")
         else:
-            self.info(" ".join([found.op_run_id, *told]))
+            self.info(" ".join([found.op_run_id, *medians]))
 
     def _say(self, level: int, message: str) -> None:
         if level >= self._least:

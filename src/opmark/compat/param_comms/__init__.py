@@ -1,1 +1,1 @@
-"""`opmark param comms`: PARAM's comms.py, with its options and its table, measured by opmark on several ranks."""
+"""`opmark param comms`: PARAM's comms.py with its options and its table, measured by opmark on several ranks."""

@@ -15,45 +15,45 @@ PT2PT = "pt2pt"
 class Collective:
     op: str
     params: Mapping[str, Any] = field(default_factory=dict)
-    """That make it PARAM's: there results replace what went in (all_reduce) or have tensors of their own."""
+    """Parameters as in PARAM, where results replace the input (all_reduce) or have tensors of their own."""
     shared: bool = False
-    """The size is of what all ranks hold together, so that it has to divide evenly."""
-    each: bool = False
-    """The size is of what every rank but the root sends; the operator's is of what the root takes in."""
+    """Whether the size is that of all ranks together, so that it has to divide evenly."""
+    per_sender: bool = False
+    """Whether the size is what each rank but the root sends; the operator's size is what the root receives."""
     uneven: bool = False
-    """Its parts may differ: --imbalance and --i or --o are about these."""
+    """Whether parts may differ, with --imbalance and --i or --o."""
     split: tuple[str, ...] = ()
-    """Of --i and --o, those that PARAM takes for it."""
+    """The options --i and --o that PARAM accepts for it."""
 
 
-_SAME = {"in_place": True}
-_LISTS, _ONE = {"lists": True}, {"lists": False}
+_IN_PLACE = {"in_place": True}
+_LISTS, _ONE_TENSOR = {"lists": True}, {"lists": False}
 
 COLLECTIVES: dict[str, Collective] = {
-    "reduce": Collective("reduce", _SAME),
-    "all_reduce": Collective("all_reduce", _SAME),
+    "reduce": Collective("reduce", _IN_PLACE),
+    "all_reduce": Collective("all_reduce", _IN_PLACE),
     "all_to_all": Collective("all_to_all", _LISTS, shared=True),
-    "all_to_allv": Collective("all_to_all", _ONE, shared=True, uneven=True, split=("i", "o")),
+    "all_to_allv": Collective("all_to_all", _ONE_TENSOR, shared=True, uneven=True, split=("i", "o")),
     "all_gather": Collective("all_gather", _LISTS, shared=True),
     "all_gather_v": Collective("all_gather", _LISTS, shared=True, uneven=True, split=("o",)),
     "all_gather_object": Collective("all_gather_object", shared=True),
-    "broadcast": Collective("broadcast", _SAME),
+    "broadcast": Collective("broadcast", _IN_PLACE),
     "broadcast_object_list": Collective("broadcast_object"),
     "reduce_scatter": Collective("reduce_scatter", _LISTS, shared=True),
     "reduce_scatter_v": Collective("reduce_scatter", _LISTS, shared=True, uneven=True, split=("i",)),
-    "reduce_scatter_base": Collective("reduce_scatter", _ONE, shared=True),
-    "all_gather_base": Collective("all_gather", _ONE, shared=True),
-    "incast": Collective("incast", each=True),
+    "reduce_scatter_base": Collective("reduce_scatter", _ONE_TENSOR, shared=True),
+    "all_gather_base": Collective("all_gather", _ONE_TENSOR, shared=True),
+    "incast": Collective("incast", per_sender=True),
     "multicast": Collective("multicast"),
     "gather": Collective("gather_ranks", shared=True),
     "scatter": Collective("scatter_ranks", shared=True),
 }
 
 _ALIASES = {"".join(filter(str.isalpha, name)): name for name in COLLECTIVES} | {"alltoallbase": "all_to_allv"}
-"""By letters alone, as PARAM reads names: AllReduce, all-reduce."""
+"""Collectives by the letters of their names, as PARAM accepts AllReduce and all-reduce."""
 
 
-def collective_named(text: str) -> str:
+def find_collective(text: str) -> str:
     found = _ALIASES.get("".join(filter(str.isalpha, text.lower())))
     if found is None:
         raise UnknownName("collective", text, COLLECTIVES, "opmark param comms -h")
@@ -68,8 +68,8 @@ DTYPES: dict[str, str] = {
 """PARAM's names of element types, and opmark's."""
 
 
-def dtype_named(text: str) -> str:
-    """As opmark names it. What PARAM has beyond these (bool) no operator of communication knows."""
+def find_dtype(text: str) -> str:
+    """Return opmark's name; no operator of communication has PARAM's other types (bool)."""
     found = DTYPES.get(text.lower())
     if found is None:
         raise UnknownName("data type", text, DTYPES, "opmark param comms -h")

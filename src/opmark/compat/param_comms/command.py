@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from opmark.compat.param_comms.options import Asked, asked_of, parsed, remarks
+from opmark.compat.param_comms.options import Asked, make_request, parse_options, remarks
 from opmark.compat.param_comms.parser import LEVELS
-from opmark.compat.visible import environment
+from opmark.compat.visible import set_variables
 
 if TYPE_CHECKING:
     from opmark.compat.param_comms.rows import Row
@@ -19,64 +19,67 @@ DEFAULT_RANKS = 2
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0: all well. 1: a size failed. 130: interrupted."""
-    return _run(parsed(arguments))
-
-
-def _run(given: argparse.Namespace) -> int:
-    """What a look at the options does not need is imported here."""
+    """Run the command; the exit code is 0 for success, 1 if a size failed, 130 after Ctrl-C."""
+    given = parse_options(arguments)
+    # Imported here, because neither -h nor a wrong option needs these modules.
     from opmark.compat.param_comms.json_rows import JsonFile
     from opmark.compat.param_comms.rows import rows_of
     from opmark.compat.param_comms.session import Session, Talk
     from opmark.runner.ranks.launcher import outside
 
-    met = _meeting_place(given)
-    place = outside({**os.environ, **met})
+    rendezvous = _rendezvous(given)
+    place = outside({**os.environ, **rendezvous})
     talk = Talk(LEVELS.index(given.log), first=place is None or place.rank == 0)
-    asked = asked_of(given, _how_many(given, place))
-    rows = rows_of(asked) if not given.init_only else []
-    for text in [*remarks(given), *_of_ranks(given, place), *_of_groups(asked), *_of_blocking(given, rows)]:
-        talk.warning(text)
-    with environment(met if place else {}), JsonFile(given.json if talk.first else None, asked) as file:
-        return Session(given, asked, file, talk).run(rows)
+    request = make_request(given, _rank_count(given, place))
+    rows = rows_of(request) if not given.init_only else []
+    lines = [
+        *remarks(given),
+        *_rank_remarks(given, place),
+        *_group_remarks(request),
+        *_blocking_remarks(given, rows),
+    ]
+    for line in lines:
+        talk.warning(line)
+    with set_variables(rendezvous if place else {}), JsonFile(given.json if talk.first else None, request) as file:
+        return Session(given, request, file, talk).run(rows)
 
 
-def _how_many(given: argparse.Namespace, place: Place | None) -> int:
-    """Who was started by a launcher takes part, and nobody else."""
+def _rank_count(given: argparse.Namespace, place: Place | None) -> int:
+    """Return the number of ranks; under a launcher it is the number that it started."""
     if place:
         return place.size
     return DEFAULT_RANKS if given.ranks is None else int(given.ranks)
 
 
-def _of_ranks(given: argparse.Namespace, place: Place | None) -> list[str]:
+def _rank_remarks(given: argparse.Namespace, place: Place | None) -> list[str]:
     if place:
         same = given.ranks in (None, place.size)
-        return [] if same else [f"--ranks {given.ranks}: {place.launcher} started {place.size}, and these take part"]
-    said = [
-        f"{option}: ranks that are started here find each other without it"
+        return [] if same else [f"--ranks {given.ranks} is ignored: {place.launcher} started {place.size} ranks"]
+    lines = [
+        f"{option} is ignored: ranks on this machine find each other without it"
         for option, value in (("--master-ip", given.master_ip), ("--master-port", given.master_port))
         if value is not None
     ]
     if given.ranks is None:
-        said.append(f"no launcher and no --ranks: {DEFAULT_RANKS} ranks are started here")
-    return said
+        lines.append(f"without a launcher and --ranks, {DEFAULT_RANKS} ranks are started on this machine")
+    return lines
 
 
-def _of_groups(asked: Asked) -> list[str]:
-    if not asked.group:
+def _group_remarks(request: Asked) -> list[str]:
+    if not request.group:
         return []
-    return [f"--multi-comms: groups of {asked.group} neighbouring ranks; PARAM deals ranks out to groups in turn"]
+    return [f"--multi-comms: a group has {request.group} neighbouring ranks; PARAM assigns ranks to groups in turn"]
 
 
-def _of_blocking(given: argparse.Namespace, rows: Sequence[Row]) -> list[str]:
-    """Said where it was asked for, and not where it is only usual."""
+def _blocking_remarks(given: argparse.Namespace, rows: Sequence[Row]) -> list[str]:
+    """Return a remark if --z 0 was given; it is also the default, which needs no remark."""
     if given.z != 0:
         return []
     without = {row.collective for row in rows if not any("asynchronous" in case.params for case in row.cases)}
-    return [f"--z 0: waited for at once all the same: {', '.join(sorted(without))}"] if without else []
+    return [f"--z 0 has no effect on {', '.join(sorted(without))}, which always block"] if without else []
 
 
-def _meeting_place(given: argparse.Namespace) -> dict[str, str]:
-    """What is written goes before what the environment says, as in PARAM."""
+def _rendezvous(given: argparse.Namespace) -> dict[str, str]:
+    """Return variables for the options, which take precedence over the environment as in PARAM."""
     both = (("MASTER_ADDR", given.master_ip), ("MASTER_PORT", given.master_port))
     return {name: value for name, value in both if value is not None}

@@ -1,4 +1,4 @@
-"""PARAM's `--device` and `--backend` as a backend of opmark: each device has its engine."""
+"""The backend of opmark for PARAM's `--device` and `--backend`."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from opmark.errors import UserError
 from opmark.hardware.presence import why_no_device
 
 ENGINES = {"cpu": "gloo", "cuda": "nccl"}
-"""By device, who moves the data: torch's own choice."""
+"""The library that moves the data, by device, as torch chooses it."""
 
 
 @dataclass(frozen=True)
 class Place:
     backend: str
-    """Of opmark."""
+    """opmark's backend."""
     device: str
     engine: str
 
 
 def place_of(device: str | None, engine: str | None) -> Place:
-    """Either says the other; neither: a GPU where there is one, as PARAM has it."""
+    """Choose device and engine; each determines the other, and the default is a GPU if there is one, as in PARAM."""
     if device == "tpu":
-        raise UserError("--device tpu: opmark has no backend for it", f"one of {', '.join(ENGINES)}")
+        raise UserError("--device tpu: opmark has no backend for it", f"use one of {', '.join(ENGINES)}")
     if engine is not None and engine not in ENGINES.values():
         raise UserError(
-            f"--backend {engine}: torch.distributed is used with the engine that it takes for the device",
+            f"--backend {engine}: opmark uses the engine that torch.distributed chooses for the device",
             "gloo for --device cpu, nccl for --device cuda",
         )
     kind = "cuda" if device == "rocm" else device or _device_of(engine)
     if engine is not None and engine != ENGINES[kind]:
         raise UserError(
-            f"--backend {engine}: on --device {kind} data is moved by {ENGINES[kind]}",
-            f"--device {_device_of(engine)}, or leave --backend out",
+            f"--backend {engine}: the engine of --device {kind} is {ENGINES[kind]}",
+            f"use --device {_device_of(engine)}, or leave --backend out",
         )
     return Place(f"torch-{kind}", kind, ENGINES[kind])
 
@@ -45,7 +45,7 @@ def _device_of(engine: str | None) -> str:
 
 
 def _has_gpu() -> bool:
-    """A framework is only asked, in a process of its own, where a driver is loaded."""
+    """Look for a GPU; a process that imports the framework is started only if a driver is loaded."""
     if sys.platform != "linux" or why_no_device("cuda"):
         return False
     from opmark.registry import backend as find_backend

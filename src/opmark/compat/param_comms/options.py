@@ -1,4 +1,4 @@
-"""What a command line of comms.py asks for. What means nothing here is said, with the reason; the rest is refused."""
+"""The options of comms.py as a request. An option without an effect says why; an impossible one is refused."""
 
 from __future__ import annotations
 
@@ -6,62 +6,62 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opmark.compat.param_comms.collectives import COLLECTIVES, PT2PT, collective_named, dtype_named
+from opmark.compat.param_comms.collectives import COLLECTIVES, PT2PT, find_collective, find_dtype
 from opmark.compat.param_comms.engines import Place, place_of
 from opmark.compat.param_comms.parser import parser
 from opmark.compat.param_comms.sizes import series, size_of
 from opmark.errors import UserError
 
 _QUANTIZED = "nothing is quantised (--bitwidth is 32)"
-_PROFILER = "PARAM's profiler is not part of its release; `opmark run OPERATOR --profile` has others"
+_PROFILER = "PARAM's profiler is not part of its release; use `opmark run OPERATOR --profile`"
 
-_NEEDLESS: dict[str, str] = {
-    "eager_init": "it is always so: ranks have met before anything is timed",
+_WITHOUT_EFFECT: dict[str, str] = {
+    "eager_init": "this is always so: ranks are connected before anything is timed",
     "include_0B": "operators move at least one element, so there is no row of 0 bytes",
-    "use_device_time": "several ranks are timed by the host's clock, until the device is done",
+    "use_device_time": "ranks are timed by the host's clock until the device is done",
     "enable_profiler": _PROFILER,
     "size_start_profiler": _PROFILER,
-    "enable_local_report": "rank 0 alone reports, with the times of all ranks",
-    "use_ext_dist": "torch.distributed is called as it is",
-    "use_perf_logger": "no logger of PARAM's is loaded; --json FILE writes every row",
-    "ibv_devices": "NCCL takes them from the environment, as in NCCL_IB_HCA=mlx5_0",
+    "enable_local_report": "only rank 0 reports, with the times of all ranks",
+    "use_ext_dist": "opmark calls torch.distributed itself",
+    "use_perf_logger": "opmark loads no logger of PARAM; --json FILE writes every row",
+    "ibv_devices": "NCCL reads them from the environment, as in NCCL_IB_HCA=mlx5_0",
     "quant_a2a_embedding_dim": _QUANTIZED,
     "quant_threshold": _QUANTIZED,
     "num_tpu_cores": "no TPU takes part",
 }
-"""Options without an effect here, each with the reason; it is said when one is given."""
+"""Options without an effect, each with the reason that is printed when it is given."""
 
-_PAIR = "two collectives at once cannot be had yet"
+_PAIR = "opmark does not measure two collectives at once yet"
 _PAIR_HINT = "`opmark run all_reduce_h2d` measures one beside a copy to the device"
 
 _REFUSED: dict[str, tuple[object, str, str]] = {
     "bitwidth": (32, "quantised communication needs kernels that PARAM does not ship and opmark does not have",
                  "--data-types float16 or bfloat16 moves half the bytes"),
-    "graph_launches": (0, "what ranks exchange is not captured as a graph", "leave it out"),
-    "init_method": ("env://", "ranks meet at $MASTER_ADDR:$MASTER_PORT", "--master-ip and --master-port set these"),
-    "mode": ("comms", "computation beside communication is not measured by this command",
-             "`opmark run all_reduce -p asynchronous=true` tells what hides behind computation"),
+    "graph_launches": (0, "opmark does not capture communication as a graph", "leave it out"),
+    "init_method": ("env://", "ranks connect through $MASTER_ADDR:$MASTER_PORT", "use --master-ip and --master-port"),
+    "mode": ("comms", "this command does not measure computation beside communication",
+             "`opmark run all_reduce -p asynchronous=true` measures how much computation hides"),
     "pair": (False, _PAIR, _PAIR_HINT),
     "collective_pair": (None, _PAIR, _PAIR_HINT),
     "overlap_pair_pgs": (False, _PAIR, _PAIR_HINT),
-    "nw_stack": ("pytorch-dist", "ranks meet through torch.distributed only", "leave it out, or pytorch-dist"),
+    "nw_stack": ("pytorch-dist", "ranks use torch.distributed only", "leave it out, or use pytorch-dist"),
 }  # fmt: skip
-"""Options that would change the result if they were taken for nothing: the value that is fine, and why no other is."""
+"""Options that cannot be ignored, because the result would be another: accepted value, reason and hint."""
 
 _LEAST = {"n": 1, "w": 0, "num_coll": 1, "window": 1, "multi_comms": 1, "root": 0}
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be measured, checked as far as that goes without the operators."""
+    """The collectives and sizes to measure, checked as far as possible without the operators."""
 
     collectives: tuple[str, ...]
-    """PARAM's names; `pt2pt` alone where that is asked for."""
+    """PARAM's names, or `pt2pt` alone."""
     dtypes: tuple[str, ...]
-    """As written, in small letters."""
+    """PARAM's names in lower case."""
     sizes: tuple[int, ...]
     splits: tuple[str, tuple[int, ...]] | None
-    """The option, and the elements for each rank; instead of sizes."""
+    """The option and the elements for each rank, instead of sizes."""
     place: Place
     ranks: int
     group: int
@@ -70,7 +70,7 @@ class Asked:
     blocking: bool
     imbalance: float
     pair: tuple[int, int]
-    """Of pt2pt: who sends, who receives."""
+    """Sender and receiver of pt2pt."""
     window: int
     warmup: int
     iterations: int
@@ -78,17 +78,17 @@ class Asked:
     tag: str
 
     @property
-    def taking_part(self) -> int:
+    def group_size(self) -> int:
         return self.group or self.ranks
 
 
-def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """As argparse reads them; UserError for what cannot be had here."""
+def parse_options(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the arguments; raise UserError for options that opmark cannot do."""
     given = parser().parse_args(list(arguments))
-    for name, (fine, why, hint) in _REFUSED.items():
+    for name, (accepted, why, hint) in _REFUSED.items():
         value = getattr(given, name)
-        if value is not None and value != fine:
-            raise UserError(f"{_option(name)}{_written(value)}: {why}", hint)
+        if value is not None and value != accepted:
+            raise UserError(f"{_option(name)}{_option_value(value)}: {why}", hint)
     for name, least in _LEAST.items():
         if getattr(given, name) < least:
             raise UserError(
@@ -99,33 +99,34 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def remarks(given: argparse.Namespace) -> list[str]:
-    """What was given and has no effect, a line each."""
-    values = {name: getattr(given, name) for name in _NEEDLESS}
-    found = [f"{_option(name)}: {_NEEDLESS[name]}" for name, value in values.items() if value not in (None, False)]
+    """Return one line for each given option that has no effect."""
+    values = {name: getattr(given, name) for name in _WITHOUT_EFFECT}
+    used = [name for name, value in values.items() if value not in (None, False)]
+    found = [f"{_option(name)}: {_WITHOUT_EFFECT[name]}" for name in used]
     if given.c == 0 and not given.no_verify:
-        found.append("--c 0: results are checked all the same; --no-verify leaves it out")
+        found.append("--c 0 has no effect: results are checked; use --no-verify to skip the check")
     return found
 
 
-def asked_of(given: argparse.Namespace, ranks: int) -> Asked:
-    """Of a command line, for so many ranks."""
+def make_request(given: argparse.Namespace, ranks: int) -> Asked:
     from opmark.runner.ranks.asked import MOST_RANKS
 
     if not 1 <= ranks <= MOST_RANKS:
         raise UserError(f"--ranks: expected a whole number from 1 to {MOST_RANKS}, got {ranks}", "as in --ranks 2")
-    group = _group(given.multi_comms, ranks)
+    group = _group_size(given.multi_comms, ranks)
     names = _collectives(given)
-    _root_within(given.root, group or ranks)
+    if given.root >= (group or ranks):
+        raise UserError(f"--root {given.root}: ranks go from 0 to {(group or ranks) - 1}", "as in --root 0")
     splits = _splits(given, names)
-    _ranks_of_casts(given, names, ranks)
+    _check_cast_ranks(given, names, ranks)
     if not 0 <= given.imbalance <= 1:
         raise UserError(f"--imbalance: expected a number from 0 to 1, got {given.imbalance:g}", "as in --imbalance 0.5")
     if given.imbalance and not any(name != PT2PT and COLLECTIVES[name].uneven for name in names):
         uneven = ", ".join(name for name, one in COLLECTIVES.items() if one.uneven)
-        raise UserError(f"--imbalance: {', '.join(names)} has equal parts only", f"those that have others: {uneven}")
+        raise UserError(f"--imbalance: {', '.join(names)} has equal parts only", f"use it with {uneven}")
     return Asked(
         collectives=names,
-        dtypes=tuple(dict.fromkeys(_checked_dtype(name) for name in given.data_types)),
+        dtypes=tuple(dict.fromkeys(_check_dtype(name) for name in given.data_types)),
         sizes=() if splits else tuple(_sizes(given)),
         splits=splits,
         place=place_of(given.device, given.backend),
@@ -136,8 +137,8 @@ def asked_of(given: argparse.Namespace, ranks: int) -> Asked:
     )  # fmt: skip
 
 
-def _checked_dtype(text: str) -> str:
-    dtype_named(text)
+def _check_dtype(text: str) -> str:
+    find_dtype(text)
     return text.lower()
 
 
@@ -147,7 +148,7 @@ def _collectives(given: argparse.Namespace) -> tuple[str, ...]:
     named = [part for text in given.collective for part in text.split(",") if part.strip()]
     if not named:
         raise UserError("--collective: no collective is named", "as in --collective all_reduce")
-    return tuple(dict.fromkeys(collective_named(part.strip()) for part in named))
+    return tuple(dict.fromkeys(find_collective(part.strip()) for part in named))
 
 
 def _sizes(given: argparse.Namespace) -> list[int]:
@@ -161,7 +162,7 @@ def _sizes(given: argparse.Namespace) -> list[int]:
 
 
 def _splits(given: argparse.Namespace, names: Sequence[str]) -> tuple[str, tuple[int, ...]] | None:
-    """As in PARAM, what goes in counts where both are given."""
+    """Return the option and its splits; if both are given, --i counts as in PARAM."""
     both = (("i", given.i), ("o", given.o))
     found = next(((option, splits) for option, splits in both if splits), None)
     if found is None:
@@ -170,11 +171,11 @@ def _splits(given: argparse.Namespace, names: Sequence[str]) -> tuple[str, tuple
     for name in names:
         if name == PT2PT or option not in COLLECTIVES[name].split:
             taking = ", ".join(known for known, one in COLLECTIVES.items() if option in one.split)
-            raise UserError(f"--{option}: {name} is not split", f"those that are: {taking}")
+            raise UserError(f"--{option}: {name} is not split", f"collectives that are split are {taking}")
     return f"--{option}", tuple(splits)
 
 
-def _group(groups: int, ranks: int) -> int:
+def _group_size(groups: int, ranks: int) -> int:
     if groups == 1:
         return 0
     if ranks % groups:
@@ -185,13 +186,8 @@ def _group(groups: int, ranks: int) -> int:
     return ranks // groups
 
 
-def _root_within(root: int, ranks: int) -> None:
-    if root >= ranks:
-        raise UserError(f"--root {root}: ranks go from 0 to {ranks - 1}", "as in --root 0")
-
-
 def rank_list(text: str, option: str, ranks: int) -> list[int]:
-    """`2`, `0,2` or `0:3`, both ends included."""
+    """Parse `2`, `0,2` or `0:3`, both ends included."""
     try:
         if ":" in text:
             first, last = (int(part) for part in text.split(":"))
@@ -206,7 +202,7 @@ def rank_list(text: str, option: str, ranks: int) -> list[int]:
 
 
 def _pair(given: argparse.Namespace, ranks: int) -> tuple[int, int]:
-    """One sender and one receiver: several pairs at once are more than the operator can be told."""
+    """Return sender and receiver; the operator has no parameters for several pairs at once."""
     if not given.pt2pt:
         return (0, 1)
     if ranks < 2:
@@ -220,14 +216,14 @@ def _pair(given: argparse.Namespace, ranks: int) -> tuple[int, int]:
         )
     if len(senders) > 1:
         raise UserError(
-            f"--pt2pt {given.pt2pt}: {len(senders)} pairs at once cannot be had",
-            "one pair at a time, as in --src-ranks 0 --dst-ranks 1; all ranks at once are --collective all_to_all",
+            f"--pt2pt {given.pt2pt}: opmark does not measure {len(senders)} pairs at once",
+            "name one pair, as in --src-ranks 0 --dst-ranks 1, or use --collective all_to_all for all ranks at once",
         )
     return senders[0], receivers[0]
 
 
-def _ranks_of_casts(given: argparse.Namespace, names: Sequence[str], ranks: int) -> None:
-    """All others take part in incast and multicast; a choice of them cannot be had."""
+def _check_cast_ranks(given: argparse.Namespace, names: Sequence[str], ranks: int) -> None:
+    """Refuse a choice of ranks for incast and multicast, in which all ranks take part."""
     for name, option, text in (
         ("incast", "--src-ranks", given.src_ranks), ("multicast", "--dst-ranks", given.dst_ranks),
     ):  # fmt: skip
@@ -241,7 +237,7 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _written(value: object) -> str:
+def _option_value(value: object) -> str:
     if isinstance(value, bool):
         return ""
     return f" {' '.join(value) if isinstance(value, list) else value}"

@@ -1,14 +1,14 @@
-"""One command of comms.py: what opmark is asked for, and its rows, told as they come."""
+"""One run of comms.py: measures the rows and prints each as soon as it is known."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from opmark import api
+from opmark.compat.param.ordering import RecordsInOrder
 from opmark.compat.param_comms.figures import QUANTITY
 from opmark.compat.param_comms.json_rows import JsonFile
 from opmark.compat.param_comms.options import Asked
@@ -16,14 +16,13 @@ from opmark.compat.param_comms.parser import LEVELS
 from opmark.compat.param_comms.rows import Row
 from opmark.compat.param_comms.table import header, line
 from opmark.result import Result
-from opmark.runner.plan import Plan
-from opmark.schema import Entry, Record, Run, Workload
+from opmark.schema import Entry, Record, Workload
 from opmark.schema.workload import VERSION
 
 
 @dataclass(frozen=True)
 class Talk:
-    """The table goes to standard output, the rest to standard error; only rank 0 says anything."""
+    """Prints the table to standard output and the rest to standard error, on rank 0 only."""
 
     level: int
     first: bool = True
@@ -32,8 +31,8 @@ class Talk:
         if self.first:
             print(text, flush=True)
 
-    def anywhere(self, text: str) -> None:
-        """Of this process, whichever rank it is."""
+    def any_rank(self, text: str) -> None:
+        """Print a message of this process, whatever its rank is."""
         if self.level <= LEVELS.index("INFO"):
             print(text, file=sys.stderr, flush=True)
 
@@ -53,98 +52,78 @@ class Talk:
 
 @dataclass
 class Session:
-    """One command: its rows, told in their order as soon as they and all before them are there."""
+    """Measures rows and reports each of them as soon as all before it are known."""
 
     given: argparse.Namespace
-    asked: Asked
+    request: Asked
     file: JsonFile
     talk: Talk
-    _run_id: str = ""
-    _waiting: deque[Row] = field(default_factory=deque)
-    _records: dict[str, Record] = field(default_factory=dict)
     _table: tuple[str, str] | None = None
     _failed: bool = False
 
     def run(self, rows: Sequence[Row]) -> int:
-        self._waiting.extend(rows)
-        entries = [Entry(case.op, case.params) for row in rows for case in row.cases] or [self._meeting()]
+        self._in_order = RecordsInOrder(rows, self._report_row)
+        entries = [Entry(case.op, case.params) for row in rows for case in row.cases]
+        if not rows:
+            entries = [Entry("barrier", {"ranks": self.request.ranks})]
         try:
             found = self._measure(entries)
         except KeyboardInterrupt:
-            self.talk.error("interrupted: what was measured until then is in the store")
+            self.talk.error("interrupted: the measurements until then are in the store")
             return 130
-        if found.rank:  # rank 0 has the records, and has decided how it ended
+        if found.rank:  # rank 0 has the records and the exit code
             return found.exit_code
         if not rows:
-            self._tell_of_meeting(found.records)
+            self._report_connection(found.records)
         self.talk.info(f"stored as run {found.run.id} in {found.db}")
-        return 1 if self._failed or self._waiting else 0
+        return 1 if self._failed or not self._in_order.is_complete else 0
 
-    def _meeting(self) -> Entry:
-        return Entry("barrier", {"ranks": self.asked.ranks})
-
-    def _tell_of_meeting(self, records: Sequence[Record]) -> None:
+    def _report_connection(self, records: Sequence[Record]) -> None:
         for record in records:
             self._failed = self._failed or record.status != "ok"
-            told = f"{self.asked.ranks} ranks met through {self.asked.place.engine}"
-            self.talk.row(told if record.status == "ok" else f"--init-only: {record.status}: {record.reason}")
+            connected = f"{self.request.ranks} ranks are connected through {self.request.place.engine}"
+            self.talk.row(connected if record.status == "ok" else f"--init-only: {record.status}: {record.reason}")
 
     def _measure(self, entries: list[Entry]) -> Result:
-        """Each iteration is one sample; several collectives of an iteration are as many samples."""
-        asked, each = self.asked, self.asked.per_iteration
+        """Run the entries; each collective of an iteration is one sample."""
+        request, per_iteration = self.request, self.request.per_iteration
         return api.run(
             workload=Workload(VERSION, "param comms", entries),
-            backend=asked.place.backend,
+            backend=request.place.backend,
             quantity=QUANTITY,
             effort="quick",
             processes=1,
-            warmup=asked.warmup * each,
-            samples=asked.iterations * each,
+            warmup=request.warmup * per_iteration,
+            samples=request.iterations * per_iteration,
             verify=not self.given.no_verify,
             timeout=self.given.timeout,
             db=self.given.db,
-            on_start=self._start,
-            on_record=self._add,
-            say=self.talk.anywhere,
+            on_start=self._in_order.start,
+            on_record=self._in_order.add,
+            say=self.talk.any_rank,
         )
 
-    def _start(self, run: Run, plan: Plan, done: list[Record]) -> None:
-        """What cannot run here is known before the rest begins."""
-        self._run_id = run.id
-        coming = {task.case.id for task in plan.tasks}
-        self._records = {r.task.case.id: r for r in plan.skipped if r.task.case.id not in coming}
-        self._tell()
-
-    def _add(self, record: Record) -> None:
-        self._records.setdefault(record.task.case.id, record)
-        self._tell()
-
-    def _tell(self) -> None:
-        while self._waiting and all(case.id in self._records for case in self._waiting[0].cases):
-            row = self._waiting.popleft()
-            self._tell_row(row, [self._records[case.id] for case in row.cases])
-
-    def _tell_row(self, row: Row, records: Sequence[Record]) -> None:
+    def _report_row(self, row: Row, records: Sequence[Record]) -> None:
         if row.table != self._table:
             self._table = row.table
             self.talk.row(header(row.collective))
-        told = line(row, records)
-        if told is None:
+        text = line(row, records)
+        if text is None:
             self._failed = True
-            self.talk.error(f"{row.label} {row.size}: {_why(records)}")
+            self.talk.error(f"{row.label} {row.size}: {_why_failed(records)}")
         else:
-            self.talk.row(told)
-        for text in _doubts(row, records):
-            self.talk.info(text)
-        self.file.write(row, records, self._run_id)
+            self.talk.row(text)
+        for caution in _cautions(row, records):
+            self.talk.info(caution)
+        self.file.write(row, records, self._in_order.run_id)
 
 
-def _why(records: Sequence[Record]) -> str:
+def _why_failed(records: Sequence[Record]) -> str:
     found = next((record for record in records if record.status != "ok"), records[0])
     which = f"{found.task.case.params.get('pattern', '')} " if found.task.case.op == "p2p" else ""
-    return f"{which}{found.status}: {found.reason or 'it has no time by the host clock'}"
+    return f"{which}{found.status}: {found.reason or 'there is no time by the host clock'}"
 
 
-def _doubts(row: Row, records: Sequence[Record]) -> list[str]:
+def _cautions(row: Row, records: Sequence[Record]) -> list[str]:
     cautions = (caution for record in records for found in record.measurements for caution in found.cautions)
     return [f"{row.label} {row.size}: {caution.message}" for caution in cautions]

@@ -1,4 +1,4 @@
-"""The sizes that a command line asks for, and what of each is really moved: whole elements, as many for every rank."""
+"""Sizes of the command line, rounded to whole elements and to equal parts for every rank."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from opmark.errors import UserError
 
 MOST = 1000
-"""Sizes of one series; PARAM stops at 101 and says nothing but in its log."""
+"""Sizes of one series; PARAM stops at 101 with a line in its log."""
 
 
 def size_of(text: str, option: str) -> int:
-    """`8`, `4K`, `256M`, in powers of 1024."""
+    """Parse `8`, `4K` or `256M`, in powers of 1024."""
     from opmark.schema.byte_count import parse_bytes
 
     try:
@@ -21,9 +21,9 @@ def size_of(text: str, option: str) -> int:
 
 
 def series(begin: int, end: int, factor: int, step: int) -> list[int]:
-    """From one to the other, multiplied or, with a step, added."""
+    """Return sizes from begin to end, multiplied by a factor, or with a step added to."""
     if end < begin:
-        raise UserError(f"--b {begin} is larger than --e {end}: there is no size between them", "as in --b 8 --e 64M")
+        raise UserError(f"--b {begin} is larger than --e {end}, so that there are no sizes", "as in --b 8 --e 64M")
     if step < 0:
         raise UserError(f"--sb: expected bytes of at least 0, got {step}", "0 multiplies by --f")
     if not step and factor < 2:
@@ -32,22 +32,22 @@ def series(begin: int, end: int, factor: int, step: int) -> list[int]:
     while (following := found[-1] + step if step else found[-1] * factor) <= end:
         found.append(following)
         if len(found) > MOST:
-            raise UserError(f"--b {begin} --e {end}: more than {MOST} sizes", "a larger --f or --sb makes fewer")
+            raise UserError(f"--b {begin} --e {end}: more than {MOST} sizes", "use a larger --f or --sb")
     return found
 
 
 def elements_of(size: int, element: int, parts: int) -> int:
-    """Elements of one part: rounded down as PARAM does it, and never none, with which nothing would be measured."""
+    """Return the elements of one part, rounded down as in PARAM, but at least one."""
     return max(1, size // element // parts)
 
 
 def whole_sizes(sizes: Sequence[int], element: int, parts: int) -> list[int]:
-    """In bytes, each once: sizes that differ by less than an element for every rank come to the same."""
+    """Return sizes in bytes, rounded to an equal number of elements for every rank, each once."""
     return list(dict.fromkeys(elements_of(size, element, parts) * parts * element for size in sizes))
 
 
 def split_size(splits: Sequence[int], option: str, ranks: int, element: int) -> int:
-    """Bytes of what is split into equal parts; UserError for others, which no operator can be told."""
+    """Return the bytes of equal parts; raise UserError for others, which no operator has parameters for."""
     if len(splits) != ranks:
         raise UserError(
             f"{option}: expected {ranks} numbers, one for each rank of a group, got {len(splits)}",
@@ -55,7 +55,7 @@ def split_size(splits: Sequence[int], option: str, ranks: int, element: int) -> 
         )
     if min(splits) < 1 or len(set(splits)) > 1:
         raise UserError(
-            f"{option} {','.join(map(str, splits))}: parts of given, different lengths cannot be had",
+            f"{option} {','.join(map(str, splits))}: expected equal parts of at least 1 element",
             "--imbalance 0.5 makes parts that differ by up to half of their mean, the same ones every time",
         )
     return sum(splits) * element

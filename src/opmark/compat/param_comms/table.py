@@ -1,4 +1,4 @@
-"""PARAM's table: its words, its order, its number of digits, in columns that stand below each other."""
+"""PARAM's table: its titles, order and number of digits, in aligned columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opmark.compat.param_comms.rows import Row
 from opmark.schema import Record
 
 _FIRST = 49
-"""Where the sizes end: PARAM's header has 9 letters and a column of 40."""
+"""End of the column of sizes: PARAM's header has 9 letters and a column of 40."""
 
 _COLUMNS: tuple[tuple[str, int], ...] = (
     ("nElementsPerRank", 18), ("Time(us):p50", 18), ("p75", 12), ("p95", 12), ("Min", 12), ("Max", 12),
@@ -23,20 +23,20 @@ _PAIR_COLUMNS: tuple[tuple[str, int], ...] = (
 
 
 def header(collective: str) -> str:
-    """With an empty line before it, as a table begins."""
+    """Return the header of a table, with an empty line before it."""
     pair = collective == PT2PT
     size = "size (B)" if pair else "total-size (B)"
     return "\n" + _line("COMMS-RES", size, [name for name, _ in _columns(collective)], collective)
 
 
 def line(row: Row, records: Sequence[Record]) -> str | None:
-    """None where there is nothing to tell: a part of it failed."""
+    """Return the line of a row; None if a part of it failed."""
     if row.collective == PT2PT:
         pair = pair_figures(row, records)
-        return None if pair is None else _line(row.label, str(pair.size), _of_pair(pair), row.collective)
+        return None if pair is None else _line(row.label, str(pair.size), _pair_cells(pair), row.collective)
     (record,) = records
     found = figures(row, record)
-    return None if found is None else _line(row.label, str(found.size), _of(row, found), row.collective)
+    return None if found is None else _line(row.label, str(found.size), _cells(row, found), row.collective)
 
 
 def _columns(collective: str) -> tuple[tuple[str, int], ...]:
@@ -44,25 +44,25 @@ def _columns(collective: str) -> tuple[tuple[str, int], ...]:
 
 
 def _line(first: str, size: str, cells: Sequence[str], collective: str) -> str:
-    """However wide a cell is, a blank stands before it: the line can be split."""
+    """Join cells with at least one blank between them, so that the line can be split."""
     widths = (width for _, width in _columns(collective))
     padded = (f" {cell}".rjust(width) for cell, width in zip(cells, widths, strict=True))
     return f"\t{first}{f' {size}'.rjust(_FIRST - len(first))}{''.join(padded)}"
 
 
-def _of(row: Row, found: Figures) -> list[str]:
+def _cells(row: Row, found: Figures) -> list[str]:
     time = found.time
     times = [_micro(value) for value in (time.p50, time.p75, time.p95, time.least, time.most)]
     return [str(row.elements), *times, f"{found.algorithm:.3f}", f"{found.bus:.3f}", _micro(found.total)]
 
 
-def _of_pair(found: PairFigures) -> list[str]:
-    """There is one pair: what all pairs do together is what it does."""
+def _pair_cells(found: PairFigures) -> list[str]:
+    """Return cells; the totals over all pairs are those of the only pair."""
     speeds = [f"{speed:.3f}" for speed in (found.one_way, found.both_ways)]
-    return [*_three(found.ping), *_three(found.ping_pong), *speeds, *speeds]
+    return [*_percentile_cells(found.ping), *_percentile_cells(found.ping_pong), *speeds, *speeds]
 
 
-def _three(time: Spread) -> list[str]:
+def _percentile_cells(time: Spread) -> list[str]:
     return [_micro(value) for value in (time.p50, time.p75, time.p95)]
 
 

@@ -1,4 +1,4 @@
-"""ByteMicroPerf's workloads, of all three generations. `foreign` has the way back."""
+"""The importer of ByteMicroPerf's workloads, of all three generations; `foreign` translates cases back."""
 
 from opmark.importers.bytemicroperf.importer import BYTEMICROPERF
 

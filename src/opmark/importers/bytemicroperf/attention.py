@@ -7,7 +7,15 @@ from math import ceil
 from typing import Any
 
 from opmark.importers.bytemicroperf.fields import Field
-from opmark.importers.bytemicroperf.values import FEW, Arguments, Refused, checked, dtype_of, missing, shown
+from opmark.importers.bytemicroperf.values import (
+    FEW,
+    Arguments,
+    Refused,
+    check_value,
+    dtype_of,
+    missing_argument,
+    quote,
+)
 from opmark.units import counted
 
 _Q, _CACHE = ("q_len", "q_seq_len"), ("cache_len",)
@@ -15,7 +23,7 @@ _Q, _CACHE = ("q_len", "q_seq_len"), ("cache_len",)
 
 @dataclass(frozen=True)
 class Lengths(Field):
-    """`batch_size`, `q_len` and `cache_len`, or a list with a number for each sequence."""
+    """Lengths of the sequences: `batch_size`, `q_len` and `cache_len`, or lists with a number for each sequence."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -28,38 +36,36 @@ class Lengths(Field):
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
         found = self._lengths(given)
         if "kv_lens" in given:
-            expected = _kv(found)
+            expected = _kv_lengths(found)
             if given["kv_lens"] != expected:
-                raise Refused(f"argument `kv_lens`: expected {shown(expected)} as cache and new tokens have together, "
-                              f"got {shown(given['kv_lens'])}", "kv_lens")  # fmt: skip
+                raise Refused(f"argument `kv_lens`: expected {quote(expected)}, cached and new tokens together, "
+                              f"got {quote(given['kv_lens'])}", "kv_lens")  # fmt: skip
         return found
 
     def _lengths(self, given: Arguments) -> dict[str, Any]:
-        lists = [checked(name, "counts", given[name]) for name in ("q_lens", "cache_lens") if name in given]
+        lists = [check_value(name, "counts", given[name]) for name in ("q_lens", "cache_lens") if name in given]
         if not lists:
-            return {"batch": self._batch(given), **self._q(given), **self._cache(given)}
+            batch = check_value("batch_size", "size", given.get("batch_size", 1), FEW)
+            return {"batch": batch, **self._q(given), **self._cache(given)}
         if not all(lists) or len({len(numbers) for numbers in lists}) > 1:
             raise Refused("arguments `q_lens` and `cache_lens`: expected a number for each sequence, as many in both, "
                           f"got {' and '.join(str(len(numbers)) for numbers in lists)}")  # fmt: skip
         batch = len(lists[0])
         if given.get("batch_size", batch) != batch:
             raise Refused(f"argument `batch_size`: expected {batch} as in the lists of lengths, "
-                          f"got {shown(given['batch_size'])}", "batch_size")  # fmt: skip
-        q = _of_list(given, "q_lens", "q_len") or self._q(given)
-        return {"batch": batch, **q, **(_of_list(given, "cache_lens", "cache_len") or self._cache(given))}
-
-    def _batch(self, given: Arguments) -> Any:
-        return checked("batch_size", "size", given.get("batch_size", 1), FEW)
+                          f"got {quote(given['batch_size'])}", "batch_size")  # fmt: skip
+        q = _one_or_list(given, "q_lens", "q_len") or self._q(given)
+        return {"batch": batch, **q, **(_one_or_list(given, "cache_lens", "cache_len") or self._cache(given))}
 
     def _q(self, given: Arguments) -> dict[str, Any]:
-        """One token where nothing is said of a decode, as there."""
+        """Read the new tokens of each sequence; a decode has one by default, as in ByteMicroPerf."""
         name = next((name for name in _Q if name in given), None)
         if name is None and given.get("attn_mode", given.get("mode", "prefill")) != "decode":
-            raise missing("q_len", given)
-        return {"q_len": checked(name, "size", given[name]) if name else 1}
+            raise missing_argument("q_len", given)
+        return {"q_len": check_value(name, "size", given[name]) if name else 1}
 
     def _cache(self, given: Arguments) -> dict[str, Any]:
-        return {"cache_len": checked("cache_len", "count", given.get("cache_len", 0))}
+        return {"cache_len": check_value("cache_len", "count", given.get("cache_len", 0))}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
         batch = params["batch"]
@@ -72,18 +78,18 @@ class Lengths(Field):
         }
 
 
-def _of_list(given: Arguments, name: str, same: str) -> dict[str, Any]:
-    """A list, or one number where it is the same throughout."""
+def _one_or_list(given: Arguments, name: str, same: str) -> dict[str, Any]:
+    """Return the list `name`, or the parameter `same` if all its numbers are equal."""
     if name not in given:
         return {}
     numbers = given[name]
     if len(set(numbers)) > 1:
         return {name: list(numbers)}
-    return {same: checked(name, "size" if same == "q_len" else "count", numbers[0])}
+    return {same: check_value(name, "size" if same == "q_len" else "count", numbers[0])}
 
 
-def _kv(found: Arguments) -> list[int]:
-    """Tokens of each sequence, those in the cache and the new ones."""
+def _kv_lengths(found: Arguments) -> list[int]:
+    """Return the tokens of each sequence, cached and new ones together."""
     batch = found["batch"]
     q = found.get("q_lens") or [found["q_len"]] * batch
     cache = found.get("cache_lens") or [found["cache_len"]] * batch
@@ -92,7 +98,7 @@ def _kv(found: Arguments) -> list[int]:
 
 @dataclass(frozen=True)
 class Pages(Field):
-    """The size of a page. Which of them a sequence has is drawn here: a table is only looked at."""
+    """The page size of a cache. opmark draws which pages a sequence has; a table in the file is only checked."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -105,48 +111,48 @@ class Pages(Field):
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
         if "block_size" not in given:
             return {}
-        size = checked("block_size", "count", given["block_size"])
+        size = check_value("block_size", "count", given["block_size"])
         if size and "block_table" in given:
-            _fits(given["block_table"], size, _kv(Lengths().read(given, op)))
+            _check_block_table(given["block_table"], size, _kv_lengths(Lengths().read(given, op)))
         return {"block_size": size}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
         return {"block_size": params["block_size"]}
 
     def remark(self, given: Arguments) -> str:
-        said = [f"`{name}`" for name in self.names[1:] if name in given]
-        if not said:
+        ignored = [f"`{name}`" for name in self.names[1:] if name in given]
+        if not ignored:
             return ""
-        why = "pages are drawn here, no two sequences share one" if given.get("block_size") else (
-            "without `block_size` there are no pages, and sequences lie in their order")  # fmt: skip
-        return f"{', '.join(said)}: {why}"
+        why = "opmark draws the pages itself, and no two sequences share one" if given.get("block_size") else (
+            "without `block_size` there are no pages, and the sequences follow each other")  # fmt: skip
+        return f"{', '.join(ignored)}: {why}"
 
 
-def _fits(table: Any, size: int, lengths: list[int]) -> None:
-    """Refuses a table that no cache with a page for itself in each place has."""
+def _check_block_table(table: Any, size: int, lengths: list[int]) -> None:
+    """Refuse a table unless every sequence has enough pages and no page is used twice."""
     if not isinstance(table, list) or len(table) != len(lengths):
         raise Refused(f"argument `block_table`: expected a row for each of {len(lengths)} sequences, "
-                      f"got {shown(table)}", "block_table")  # fmt: skip
+                      f"got {quote(table)}", "block_table")  # fmt: skip
     seen: set[int] = set()
     for row, tokens in zip(table, lengths, strict=True):
         needed = ceil(tokens / size)
         pages = row[:needed] if isinstance(row, list) else []
         if len(pages) < needed or not all(type(page) is int and page >= 0 for page in pages):
             raise Refused(f"argument `block_table`: expected {counted(needed, 'page')} of {size} for {tokens} "
-                          f"tokens, got {shown(row)}", "block_table")  # fmt: skip
+                          f"tokens, got {quote(row)}", "block_table")  # fmt: skip
         for page in pages:
             if page in seen:
-                raise Refused(f"argument `block_table`: page {page} stands in it twice; "
-                              "a cache that sequences share cannot be had here", "block_table")  # fmt: skip
+                raise Refused(f"argument `block_table`: page {page} is in it twice; "
+                              "opmark has no cache that sequences share", "block_table")  # fmt: skip
             seen.add(page)
 
 
 @dataclass(frozen=True)
 class CacheDtype(Field):
-    """Elements of the cache: int8, or the same as the new tokens."""
+    """Element type of the cache: int8, or the type of the new tokens."""
 
     default: str = "bfloat16"
-    """Of the new tokens."""
+    """Type of the new tokens where a file does not name it."""
     also: tuple[str, ...] = ()
 
     @property
@@ -164,7 +170,7 @@ class CacheDtype(Field):
         cache, tokens = dtype_of(name, given[name]), dtype_of("dtype", given.get("dtype", self.default))
         if cache not in (tokens, "int8"):
             raise Refused(f"argument `{name}`: `{op}` has a cache of int8, or of the type of its tokens ({tokens}); "
-                          f"got {shown(given[name])}", name)  # fmt: skip
+                          f"got {quote(given[name])}", name)  # fmt: skip
         return {"cache_dtype": "same" if cache == tokens else "int8"}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
@@ -173,7 +179,7 @@ class CacheDtype(Field):
 
 @dataclass(frozen=True)
 class KeyHeads(Field):
-    """Heads of keys and values; none said here is as many as there are of queries."""
+    """Heads of keys and values; opmark's 0 means as many as there are of queries."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -185,8 +191,8 @@ class KeyHeads(Field):
 
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
         if "kv_head_num" not in given:
-            raise missing("kv_head_num", given)
-        return {"kv_heads": checked("kv_head_num", "size", given["kv_head_num"])}
+            raise missing_argument("kv_head_num", given)
+        return {"kv_heads": check_value("kv_head_num", "size", given["kv_head_num"])}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
         return {"kv_head_num": params["kv_heads"] or params["q_heads"]}

@@ -1,4 +1,4 @@
-"""Their basic operators, of all three generations."""
+"""ByteMicroPerf's basic operators, of all three generations."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from opmark.importers.bytemicroperf.fields import (
     Value,
 )
 from opmark.importers.bytemicroperf.form import Form
-from opmark.importers.bytemicroperf.values import SHAPE, Arguments, Refused, checked, dtype_of, sizes
+from opmark.importers.bytemicroperf.values import SHAPE, Arguments, Refused, check_value, dtype_of, sizes_of
 
 ROWS, DTYPE = Rows(), Dtype()
 SAME_RESULT = Only("dst_dtype")
-WITH_RESIDUAL = Only("add_residual", value=True, said=True)
+WITH_RESIDUAL = Only("add_residual", value=True, exported=True)
 M_K_N = (Value("M"), Value("K"), Value("N"))
 
 _CASTS = {"float32": "bfloat16", "float16": "float32", "bfloat16": "float32", "int8": "int32"}
@@ -33,17 +33,17 @@ def has(*names: str) -> Callable[[Arguments], bool]:
     return lambda given: all(name in given for name in names)
 
 
-def _narrow(given: Arguments) -> bool:
+def _is_int8(given: Arguments) -> bool:
     return given.get("dtype") == "int8"
 
 
-def _with_residual(given: Arguments) -> bool:
+def _adds_residual(given: Arguments) -> bool:
     return given.get("add_residual") is True
 
 
 @dataclass(frozen=True)
 class Cast(Field):
-    """From `dtype` to the type that they go to from there, or to `dst_dtype`."""
+    """The target type of a cast: `dst_dtype`, or ByteMicroPerf's usual target for `dtype`."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,22 +59,21 @@ class Cast(Field):
         source = dtype_of("dtype", given.get("dtype"))
         if source not in _CASTS:
             raise Refused(f"argument `dtype`: expected one of {', '.join(_CASTS)}, got `{given['dtype']}`", "dtype",
-                          "or say with `dst_dtype` what it becomes")  # fmt: skip
+                          "or name the target type with `dst_dtype`")  # fmt: skip
         return {"to": _CASTS[source]}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
-        """Only where it is not the usual one."""
         return {} if _CASTS.get(params["dtype"]) == params["to"] else {"dst_dtype": params["to"]}
 
 
 @dataclass(frozen=True)
 class Lookup(Field):
-    """A table with `table` rows, and `count` of them that are picked or put."""
+    """A table with `table` rows, of which `count` are read or written."""
 
     table: str
     count: str
     to: str
-    """Our name for the number."""
+    """opmark's parameter for the count."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -85,7 +84,7 @@ class Lookup(Field):
         return (SHAPE, self.to)
 
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
-        rows, count, width = sizes(given, (self.table, self.count, "dim_size"))
+        rows, count, width = sizes_of(given, (self.table, self.count, "dim_size"))
         return {SHAPE: [rows, width], self.to: count}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
@@ -97,7 +96,7 @@ class Lookup(Field):
 
 @dataclass(frozen=True)
 class GroupRows(Field):
-    """Rows of each product of a group."""
+    """Rows of each product of a grouped product."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -108,35 +107,34 @@ class GroupRows(Field):
         return ("M",)
 
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
-        return {"M": checked("M", "shape", given.get("M"))}
+        return {"M": check_value("M", "shape", given.get("M"))}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
         return {"M": params["M"]}
 
 
-def _picked(task: str, op: str, to: str) -> Form:
+def _read_rows(task: str, op: str, to: str) -> Form:
     return Form(task, op, (Lookup("src_batch_size", "dst_batch_size", to), DTYPE))
 
 
-def _put(task: str, op: str, to: str) -> Form:
-    """The table is what is changed."""
+def _write_rows(task: str, op: str, to: str) -> Form:
     return Form(task, op, (Lookup("dst_batch_size", "src_batch_size", to), DTYPE))
 
 
 _ELEMENTWISE = ("add", "sub", "mul", "div", "cos", "sin", "exp", "log", "sqrt", "gelu", "silu")
-_OF_ROWS = {"sort": "sort", "dropout": "dropout", "exponential": "random_exponential"}
+_ROW_OPERATORS = {"sort": "sort", "dropout": "dropout", "exponential": "random_exponential"}
 _NORM = (DTYPE, SAME_RESULT, Only("add_residual", value=False))
-_NARROW_NOTE = "gemm in int8 is quant_matmul: a scale for each row and column, the result in bfloat16"
+_INT8_NOTE = "gemm in int8 is quant_matmul here: one scale per row and column, the result in bfloat16"
 
 FORMS = (
     Form("gemm", "quant_matmul", (Value("M", "num_tokens"), Value("K", "hidden_size"), Value("N", "new_hidden_size"),
-         DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")), lambda given: _narrow(given) and "M" in given, back=False,
-         asked=True, note=_NARROW_NOTE),
+         DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")), lambda given: _is_int8(given) and "M" in given,
+         exported=False, tagged=True, note=_INT8_NOTE),
     Form("gemm", "quant_matmul", (Value("num_tokens"), Value("sp_size", optional=True), Value("hidden_size"),
-         Value("new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")), _narrow, "llm",
-         back=False, asked=True, note=_NARROW_NOTE),
+         Value("new_hidden_size"), DTYPE, Dtype("dst_dtype", "out_dtype", "bfloat16")), _is_int8, "llm",
+         exported=False, tagged=True, note=_INT8_NOTE),
     Form("gemm", "matmul", (OwnTokens("M"), Value("hidden_size", "K"), Value("new_hidden_size", "N"), DTYPE,
-         SAME_RESULT), has("num_tokens"), "llm", back=False, asked=True),
+         SAME_RESULT), has("num_tokens"), "llm", exported=False, tagged=True),
     Form("gemm", "matmul", (*M_K_N, DTYPE, SAME_RESULT)),
     *(Form(name, name, (ROWS, DTYPE)) for name in _ELEMENTWISE),
     Form("cast", "cast", (ROWS, DTYPE, Cast())),
@@ -145,34 +143,34 @@ FORMS = (
     Form("topk", "topk", (ROWS, Value("k"), DTYPE)),
     Form("rms_norm", "add_rms_norm", (Value("num_tokens"), Value("sp_size", optional=True), Value("hidden_size"),
          DTYPE, SAME_RESULT, WITH_RESIDUAL),
-         lambda given: _with_residual(given) and "num_tokens" in given, "llm", back=False, asked=True,
-         note="rms_norm with add_residual is add_rms_norm, which also puts out the sum"),
+         lambda given: _adds_residual(given) and "num_tokens" in given, "llm", exported=False, tagged=True,
+         note="rms_norm with add_residual is add_rms_norm here, which also returns the sum"),
     Form("rms_norm", "add_rms_norm", (Value("batch_size", "num_tokens"), Value("dim_size", "hidden_size"), DTYPE,
-         SAME_RESULT, WITH_RESIDUAL), _with_residual, back=False, asked=True,
-         note="rms_norm with add_residual is add_rms_norm, which also puts out the sum"),
-    Form("rms_norm", "rms_norm", (TokenRows(), *_NORM), has("num_tokens"), "llm", back=False, asked=True),
+         SAME_RESULT, WITH_RESIDUAL), _adds_residual, exported=False, tagged=True,
+         note="rms_norm with add_residual is add_rms_norm here, which also returns the sum"),
+    Form("rms_norm", "rms_norm", (TokenRows(), *_NORM), has("num_tokens"), "llm", exported=False, tagged=True),
     Form("rms_norm", "rms_norm", (ROWS, *_NORM)),
-    Form("layer_norm", "layer_norm", (TokenRows(), *_NORM), has("num_tokens"), "llm", back=False, asked=True),
+    Form("layer_norm", "layer_norm", (TokenRows(), *_NORM), has("num_tokens"), "llm", exported=False, tagged=True),
     Form("layer_norm", "layer_norm", (ROWS, *_NORM)),
     Form("softmax", "softmax", (Rows(("batch_size", "head_num", "q_seq_len", "kv_seq_len")), DTYPE),
          has("head_num"), "llm"),
     Form("softmax", "softmax", (ROWS, DTYPE)),
-    _picked("index_select", "index_select", "indices"),
-    _picked("gather", "gather_rows", "indices"),
-    _put("scatter", "scatter_rows_inplace", "indices"),
-    _put("index_add", "index_add_inplace", "indices"),
+    _read_rows("index_select", "index_select", "indices"),
+    _read_rows("gather", "gather_rows", "indices"),
+    _write_rows("scatter", "scatter_rows_inplace", "indices"),
+    _write_rows("index_add", "index_add_inplace", "indices"),
     Form("embedding", "embedding", (Value("src_batch_size", "rows"), Value("dst_batch_size", "indices"),
          Value("dim_size", "dim"), DTYPE)),
     Form("device2device", "copy", (Elements(), DTYPE, Unused(("world_size",)))),
-    # What only the first generation has. Its gemv is a row times a matrix; ours a matrix times a column.
-    Form("gemv", "gemv", (Only("M", value=1, said=True), Value("K"), Value("N", "M"), DTYPE),
+    # These are in the first generation only. Its gemv is a row times a matrix; opmark's is a matrix times a column.
+    Form("gemv", "gemv", (Only("M", value=1, exported=True), Value("K"), Value("N", "M"), DTYPE),
          lambda given: given.get("M", 1) == 1),
-    Form("gemv", "matmul", (*M_K_N, DTYPE), back=False, note="gemv of several rows is matmul"),
+    Form("gemv", "matmul", (*M_K_N, DTYPE), exported=False, note="gemv of several rows is matmul here"),
     Form("batch_gemm", "batched_matmul", (Value("batch_size", "B"), *M_K_N, DTYPE)),
     Form("group_gemm", "grouped_gemm", (GroupRows(), Value("K"), Value("N"), DTYPE)),
-    *(Form(task, op, (ROWS, DTYPE)) for task, op in _OF_ROWS.items()),
+    *(Form(task, op, (ROWS, DTYPE)) for task, op in _ROW_OPERATORS.items()),
     Form("unique", "unique", (ROWS, DTYPE, Constant("repeats", value=128)),
-         note="unique: each element is there 128 times on the average"),
+         note="unique: each element occurs 128 times on average"),
     Form("hash_table", "hash_table", (Value("entries"), Value("dim"), Value("batch"), Value("lookups"), DTYPE)),
 )  # fmt: skip
 
@@ -180,4 +178,4 @@ OTHER_NAMES = {
     "layernorm": "layer_norm", "indexadd": "index_add", "allreduce": "all_reduce", "allgather": "all_gather",
     "reducescatter": "reduce_scatter", "alltoall": "all_to_all",
 }  # fmt: skip
-"""Names of the first generation for what has another one later."""
+"""Later names of operators, by their name in the first generation."""

@@ -1,7 +1,7 @@
-"""Their communication and transfers: how they state a size and who takes part, and what that is here.
+"""ByteMicroPerf's communication and transfers: its sizes, ranks and pairs as parameters of opmark.
 
-A size is batch_size x dim_size (or num_tokens x hidden_size) elements: of all operators the whole buffer, as
-nccl-tests counts it. Of all_gather that is what every rank ends up with, of reduce_scatter what it starts from.
+A size is batch_size x dim_size (or num_tokens x hidden_size) elements. For every operator it is the whole buffer, as
+nccl-tests counts it: for all_gather the result of every rank, for reduce_scatter its input.
 """
 
 from __future__ import annotations
@@ -21,37 +21,36 @@ from opmark.importers.bytemicroperf.values import (
     SHAPE,
     Arguments,
     Refused,
-    checked,
+    check_value,
     dtype_of,
-    missing,
-    sizes,
+    missing_argument,
+    sizes_of,
+    split_rows,
 )
 from opmark.schema.dtype import sizeof
 
-_ROW = 1024
-"""Elements a row in every file that they ship."""
 _WORLD = ("world_size", "group")
-"""Their names for the number of processes, the newer first."""
+"""ByteMicroPerf's names for the number of processes, the newer first."""
 _PAIR = ("src_device", "dst_device")
 _FEWEST_PAIRED = 2
-"""Ranks of p2p, also where a file does not say how many."""
+"""Ranks of p2p at least, and where a file does not say how many."""
 _MOST_PAIRED = 256
-"""Ranks of which all pairs are taken."""
+"""With more ranks than this, a file has to name the pairs."""
 
 
 def _nbytes(given: Arguments, names: tuple[str, ...]) -> int:
-    shape = checked(SHAPE, "shape", given[SHAPE]) if SHAPE in given else sizes(given, names)
+    shape = check_value(SHAPE, "shape", given[SHAPE]) if SHAPE in given else sizes_of(given, names)
     if "dtype" not in given:
-        raise missing("dtype", given)
+        raise missing_argument("dtype", given)
     found = prod(shape) * sizeof(dtype_of("dtype", given["dtype"]))
     if found > LARGEST:
-        raise Refused(f"a buffer of {found} bytes; at most {LARGEST} are taken", names[0])
+        raise Refused(f"the buffer has {found} bytes; expected at most {LARGEST}", names[0])
     return int(found)
 
 
 @dataclass(frozen=True)
 class Buffer(Field):
-    """Bytes of the whole buffer; how many rows it has is a matter of taste."""
+    """Bytes of the whole buffer; its division into rows does not matter."""
 
     theirs: tuple[str, ...] = ("batch_size", "dim_size")
 
@@ -67,22 +66,20 @@ class Buffer(Field):
         return {"size": _nbytes(given, self.theirs)}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
-        shape = rows(params["size"], params["dtype"])
+        shape = buffer_shape(params["size"], params["dtype"])
         return dict(zip(self.theirs, shape, strict=True)) if shape else None
 
 
-def rows(nbytes: int, dtype: str) -> list[int] | None:
-    """A buffer as they write it, in rows of 1024 where it can be; None where it is no whole number of elements."""
+def buffer_shape(nbytes: int, dtype: str) -> list[int] | None:
+    """Return a buffer's shape as ByteMicroPerf writes it; None for bytes that are not a whole number of elements."""
     count, rest = divmod(nbytes, sizeof(dtype))
-    if rest:
-        return None
-    return [count // _ROW, _ROW] if count % _ROW == 0 else [1, count]
+    return None if rest else split_rows(count)
 
 
 @dataclass(frozen=True)
 class Ranks(Field):
     default: int | None = None
-    """Where a file says nothing; None: it has to."""
+    """Ranks where a file does not say how many; None: it has to."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,9 +92,9 @@ class Ranks(Field):
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
         name = next((name for name in _WORLD if name in given), None)
         if name is not None:
-            return {"ranks": checked(name, "size", given[name], FEW)}
+            return {"ranks": check_value(name, "size", given[name], FEW)}
         if self.default is None:
-            raise missing(_WORLD[0], given)
+            raise missing_argument(_WORLD[0], given)
         return {"ranks": self.default}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
@@ -109,7 +106,7 @@ PAIRED = Ranks(_FEWEST_PAIRED)
 
 @dataclass(frozen=True)
 class Pair(Field):
-    """From whom to whom."""
+    """The sending and the receiving rank."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -123,11 +120,11 @@ class Pair(Field):
         ranks, found = PAIRED.read(given, op)["ranks"], []
         for name in _PAIR:
             if name not in given:
-                raise missing(name, given)
-            rank = checked(name, "count", given[name])
+                raise missing_argument(name, given)
+            rank = check_value(name, "count", given[name])
             if rank >= ranks:
                 raise Refused(f"argument `{name}`: expected a rank from 0 to {ranks - 1}, got `{rank}`", name,
-                              "`world_size` says how many there are")  # fmt: skip
+                              "`world_size` is the number of ranks")  # fmt: skip
             found.append(rank)
         return dict(zip(self.ours, found, strict=True))
 
@@ -135,46 +132,43 @@ class Pair(Field):
         return dict(zip(_PAIR, (params["src"], params["dst"]), strict=True))
 
 
-class Meant(NamedTuple):
-    """What a point stands for."""
-
+class ExpandedPoint(NamedTuple):
     points: Sequence[Arguments]
     note: str = ""
 
 
-def meant(task: str, given: Arguments) -> Meant:
-    """Itself, but for p2p that names no pair: then every pair in turn, of the first generation the neighbours."""
+def expand_point(task: str, given: Arguments) -> ExpandedPoint:
+    """Expand a p2p without a pair to every pair of ranks (first generation: to neighbours); keep all other points."""
     if task != "p2p" or any(name in given for name in _PAIR):
-        return Meant((given,))
-    ranks = _few(given)
-    if SHAPE in given:  # as the first generation gives its sizes
+        return ExpandedPoint((given,))
+    ranks = _read_paired_ranks(given)
+    if SHAPE in given:  # only the first generation gives shapes
         pairs = list(pairwise(range(ranks)))
-        note = "there all ranks send at once, each to the next; here one pair after the other"
+        note = "in ByteMicroPerf all ranks send to the next one at once; here one pair is measured after the other"
     else:
         pairs = [(0, 0), *permutations(range(ranks), 2)]
-        said = any(name in given for name in _WORLD)
-        world = "" if said else f" of {ranks} ranks (there of all devices of the machine: `world_size` says how many)"
-        note = f"every pair{world} in both directions, and once a copy within a device"
-    return Meant([{**given, **dict(zip(_PAIR, pair, strict=True))} for pair in pairs], f"`p2p`: {note}")
+        named = any(name in given for name in _WORLD)
+        world = "" if named else f" of {ranks} ranks (ByteMicroPerf takes all devices; `world_size` sets the number)"
+        note = f"every pair{world} is measured in both directions, and one copy within a device"
+    return ExpandedPoint([{**given, **dict(zip(_PAIR, pair, strict=True))} for pair in pairs], f"`p2p`: {note}")
 
 
-def _few(given: Arguments) -> int:
-    """Ranks of which every pair can be taken."""
+def _read_paired_ranks(given: Arguments) -> int:
     ranks = int(PAIRED.read(given, "p2p")["ranks"])
     if _FEWEST_PAIRED <= ranks <= _MOST_PAIRED:
         return ranks
     name = next(name for name in _WORLD if name in given)
-    few = f"expected {_FEWEST_PAIRED} to {_MOST_PAIRED} where every pair of ranks is meant"
-    raise Refused(f"argument `{name}`: {few}, got `{ranks}`", name, "`src_device` and `dst_device` name one of them")
+    expected = f"expected {_FEWEST_PAIRED} to {_MOST_PAIRED} where every pair of ranks is measured"
+    raise Refused(f"argument `{name}`: {expected}, got `{ranks}`", name, "`src_device` and `dst_device` name one pair")
 
 
-def _to_itself(given: Arguments) -> bool:
+def _is_within_device(given: Arguments) -> bool:
     return "src_device" in given and given["src_device"] == given.get("dst_device")
 
 
 @dataclass(frozen=True)
-class Copied(Field):
-    """What a device copies within its own memory: as many bytes, of a type that our copy has."""
+class DeviceCopy(Field):
+    """A copy within one device: as many bytes, in an element type that opmark's `copy` has."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -186,20 +180,20 @@ class Copied(Field):
 
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
         nbytes, dtype = _nbytes(given, ("batch_size", "dim_size")), dtype_of("dtype", given["dtype"])
-        stands = "float16" if sizeof(dtype) < sizeof("float16") else dtype
-        return {"n": ceil(nbytes / sizeof(stands)), **Dtype().read({"dtype": stands}, op)}
+        copied = "float16" if sizeof(dtype) < sizeof("float16") else dtype
+        return {"n": ceil(nbytes / sizeof(copied)), **Dtype().read({"dtype": copied}, op)}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
         return None
 
     def remark(self, given: Arguments) -> str:
         narrow = sizeof(dtype_of("dtype", given["dtype"])) < sizeof("float16")
-        return f"`{given['dtype']}` within a device is copied as so many bytes of float16" if narrow else ""
+        return f"`{given['dtype']}` within a device is copied as float16, with as many bytes" if narrow else ""
 
 
 @dataclass(frozen=True)
-class Dealt(Field):
-    """Tokens of all ranks together, each dealt out to so many of them; they have no experts there, only ranks."""
+class DispatchedTokens(Field):
+    """Tokens of all ranks together, each sent to `topk` ranks; ByteMicroPerf has only ranks here, no experts."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -211,22 +205,22 @@ class Dealt(Field):
 
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
         ranks = Ranks().read(given, op)["ranks"]
-        tokens, topk = sizes(given, ("num_tokens", "topk"))
+        tokens, topk = sizes_of(given, ("num_tokens", "topk"))
         if tokens < ranks:
             raise Refused(f"argument `num_tokens`: expected at least one for each of {ranks} ranks, got `{tokens}`",
                           "num_tokens")  # fmt: skip
-        checked("topk", "size", topk, FEW)
-        return {"ranks": ranks, "num_tokens": tokens // ranks, "topk": topk, "num_experts": _experts(ranks, topk)}
+        check_value("topk", "size", topk, FEW)
+        return {"ranks": ranks, "num_tokens": tokens // ranks, "topk": topk, "num_experts": _count_experts(ranks, topk)}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
         ranks, topk = params["ranks"], params["topk"]
-        if params["num_experts"] != _experts(ranks, topk):
+        if params["num_experts"] != _count_experts(ranks, topk):
             return None
         return {"world_size": ranks, "num_tokens": params["num_tokens"] * ranks, "topk": topk}
 
 
-def _experts(ranks: int, topk: int) -> int:
-    """As few as can be: the same number on every rank, and enough for a token to choose from."""
+def _count_experts(ranks: int, topk: int) -> int:
+    """Return the smallest number of experts that is equal on every rank and has `topk` experts to choose from."""
     return int(ranks * ceil(topk / ranks))
 
 
@@ -234,18 +228,18 @@ BUFFER, TOKEN_BUFFER = Buffer(), Buffer(("num_tokens", "hidden_size"))
 IN_PLACE, OUT_OF_PLACE = Constant("in_place", value=True), Constant("in_place", value=False)
 PINNED = Constant("pinned", value=True)
 
-_BROADCAST = "broadcast: xpu-perf does one from every rank in turn and divides by their number; here rank 0 alone does"
-_OVERLAP = "all_reduce_h2d: xpu-perf never waits for its all_reduce; here both are waited for"
+_BROADCAST = "broadcast: xpu-perf averages broadcasts from every rank in turn; here rank 0 alone broadcasts"
+_OVERLAP = "all_reduce_h2d: xpu-perf never waits for its all_reduce; opmark waits for both"
 _DISPATCH = (
-    "moe_dispatch_tokens: there rows go out as they lie, to each rank up to a tenth more or less than to another; here "
-    "tokens are copied to the rows of their experts first, one expert a rank, and the tenth is drawn for these"
+    "moe_dispatch_tokens: xpu-perf sends rows as they are, to each rank up to a tenth more or less than to another; "
+    "opmark first copies tokens to the rows of their experts, and draws the tenth for each expert"
 )
 
 
 def _collective(name: str, *rest: Field, note: str = "") -> tuple[Form, ...]:
-    """With the sizes of a tensor, or with those of tokens."""
-    tokens = Form(name, name, (Ranks(), DTYPE, TOKEN_BUFFER, *rest), has("num_tokens"), "llm", back=False, asked=True,
-                  note=note)  # fmt: skip
+    """Return the two forms of a collective: with the sizes of tokens, and with those of a tensor."""
+    tokens = Form(name, name, (Ranks(), DTYPE, TOKEN_BUFFER, *rest), has("num_tokens"), "llm", exported=False,
+                  tagged=True, note=note)  # fmt: skip
     return tokens, Form(name, name, (Ranks(), DTYPE, BUFFER, *rest), note=note)
 
 
@@ -255,12 +249,12 @@ FORMS = (
     *_collective("all_gather", OUT_OF_PLACE),
     *_collective("all_to_all"),
     *_collective("broadcast", IN_PLACE, note=_BROADCAST),
-    Form("p2p", "copy", (Copied(), Unused((*_WORLD, *_PAIR))), _to_itself, back=False,
-         note="p2p from a device to itself is copy"),
+    Form("p2p", "copy", (DeviceCopy(), Unused((*_WORLD, *_PAIR))), _is_within_device, exported=False,
+         note="p2p from a device to itself is copy here"),
     Form("p2p", "p2p", (PAIRED, DTYPE, BUFFER, Pair())),
     Form("all_reduce_h2d", "all_reduce_h2d", (Ranks(), DTYPE, BUFFER, PINNED), note=_OVERLAP),
     Form("host2device", "host2device", (Ranks(1), DTYPE, BUFFER, PINNED)),
     Form("device2host", "device2host", (Ranks(1), DTYPE, BUFFER, PINNED)),
-    Form("moe_dispatch_tokens", "moe_dispatch", (Dealt(), Value("hidden_size"), Dtype(default="bfloat16"),
+    Form("moe_dispatch_tokens", "moe_dispatch", (DispatchedTokens(), Value("hidden_size"), Dtype(default="bfloat16"),
          Constant("imbalance", value=0.1)), arg_type="llm", note=_DISPATCH),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What an argument of theirs is among our parameters, one field each, read in both directions."""
+"""Fields: how arguments of ByteMicroPerf become parameters of opmark, and back."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from opmark.importers.bytemicroperf.values import (
     SHAPE,
     Arguments,
     Refused,
-    checked,
+    check_value,
     dtype_of,
-    in_their_spelling,
-    missing,
-    own_tokens,
-    shown,
-    sizes,
+    foreign_dtype,
+    missing_argument,
+    quote,
+    sizes_of,
+    split_rows,
+    tokens_per_rank,
 )
 from opmark.registry import operator
 from opmark.schema.param import REQUIRED
@@ -33,7 +34,7 @@ def _choices(op: str, param: str) -> tuple[str, ...]:
 
 
 class Field(ABC):
-    """`names` are the arguments that it reads, `ours` the parameters that it decides."""
+    """Translates the arguments `names` of ByteMicroPerf to the parameters `ours` of opmark, and back."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,28 +46,28 @@ class Field(ABC):
 
     @abstractmethod
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
-        """Parameters of ours; raises Refused."""
+        """Return parameters of opmark; raise Refused for values that opmark cannot measure."""
 
     @abstractmethod
     def write(self, params: Arguments) -> dict[str, Any] | None:
-        """Arguments of theirs; None where they cannot say it."""
+        """Return arguments of ByteMicroPerf; None where it cannot express the parameters."""
 
     def remark(self, given: Arguments) -> str:
-        """How what is measured here differs, where these arguments are such."""
+        """Say how opmark measures these arguments differently; empty where it does not."""
         return ""
 
 
 @dataclass(frozen=True)
 class Value(Field):
-    """One argument that is one parameter. Where it is optional, both systems have the same default."""
+    """One argument that is one parameter. If it is optional, both systems have the same default."""
 
     theirs: str
     to: str = ""
-    """Our name, where it is another."""
+    """opmark's name, where it differs."""
     kind: str = "size"
     optional: bool = False
     also: tuple[str, ...] = ()
-    """Names that other generations have for it."""
+    """Names of the argument in other generations."""
     most: int = LARGEST
 
     @property
@@ -80,10 +81,10 @@ class Value(Field):
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
         for name in self.names:
             if name in given:
-                return {self.ours[0]: checked(name, self.kind, given[name], self.most)}
+                return {self.ours[0]: check_value(name, self.kind, given[name], self.most)}
         if self.optional:
             return {}
-        raise missing(self.theirs, given)
+        raise missing_argument(self.theirs, given)
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
         return {self.theirs: params[self.ours[0]]}
@@ -91,10 +92,8 @@ class Value(Field):
 
 @dataclass(frozen=True)
 class Word(Value):
-    """One of a few words."""
-
     words: Mapping[str, str] = field(default_factory=dict)
-    """Ours by theirs; the first of those with the same meaning is written."""
+    """opmark's words by ByteMicroPerf's; of several with the same meaning the first is written."""
 
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
         name = next((name for name in self.names if name in given), None)
@@ -103,7 +102,7 @@ class Word(Value):
         word = given[name]
         if not isinstance(word, str) or word not in self.words:
             near = nearest(str(word), self.words)
-            raise Refused(f"argument `{name}`: expected one of {', '.join(self.words)}, got {shown(word)}", name,
+            raise Refused(f"argument `{name}`: expected one of {', '.join(self.words)}, got {quote(word)}", name,
                           f"did you mean `{near}`?" if near else "")  # fmt: skip
         return {self.ours[0]: self.words[word]}
 
@@ -129,7 +128,7 @@ class Dtype(Field):
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
         value = given.get(self.theirs, self.default)
         if value is REQUIRED:
-            raise missing(self.theirs, given)
+            raise missing_argument(self.theirs, given)
         found, choices = dtype_of(self.theirs, value), _choices(op, self.to)
         if choices and found not in choices:
             raise Refused(f"argument `{self.theirs}`: `{op}` has no {value}; expected one of {', '.join(choices)}",
@@ -137,12 +136,12 @@ class Dtype(Field):
         return {self.to: found}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
-        return {self.theirs: in_their_spelling(params[self.to])}
+        return {self.theirs: foreign_dtype(params[self.to])}
 
 
 @dataclass(frozen=True)
 class Rows(Field):
-    """Several sizes that are one shape."""
+    """Several sizes that make up one shape."""
 
     theirs: tuple[str, ...] = ("batch_size", "dim_size")
 
@@ -156,8 +155,8 @@ class Rows(Field):
 
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
         if SHAPE in given:
-            return {SHAPE: checked(SHAPE, "shape", given[SHAPE])}
-        return {SHAPE: sizes(given, self.theirs)}
+            return {SHAPE: check_value(SHAPE, "shape", given[SHAPE])}
+        return {SHAPE: sizes_of(given, self.theirs)}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
         shape = params[SHAPE]
@@ -166,7 +165,7 @@ class Rows(Field):
 
 @dataclass(frozen=True)
 class Elements(Field):
-    """As many elements as rows of a width have together; their number of rows is a matter of taste."""
+    """A number of elements, as rows times width; the division into rows does not matter."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -180,14 +179,12 @@ class Elements(Field):
         return {"n": prod(Rows().read(given, op)[SHAPE])}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
-        n, width = params["n"], 1024
-        rows = n // width if n % width == 0 else 1
-        return {"batch_size": rows, "dim_size": n // rows}
+        return dict(zip(("batch_size", "dim_size"), split_rows(params["n"]), strict=True))
 
 
 @dataclass(frozen=True)
 class OwnTokens(Field):
-    """num_tokens // sp_size, where the parameter of ours is what one rank has."""
+    """num_tokens // sp_size, for a parameter of opmark that holds the tokens of one rank."""
 
     to: str
 
@@ -200,7 +197,7 @@ class OwnTokens(Field):
         return (self.to,)
 
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
-        return {self.to: own_tokens(given)}
+        return {self.to: tokens_per_rank(given)}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
         return {"num_tokens": params[self.to]}
@@ -208,7 +205,7 @@ class OwnTokens(Field):
 
 @dataclass(frozen=True)
 class TokenRows(Field):
-    """The tokens of one rank, each `times` its hidden size long."""
+    """The tokens of one rank as a shape, each `times` the hidden size long."""
 
     times: int = 1
 
@@ -221,7 +218,7 @@ class TokenRows(Field):
         return (SHAPE,)
 
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
-        return {SHAPE: [own_tokens(given), self.times * sizes(given, ("hidden_size",))[0]]}
+        return {SHAPE: [tokens_per_rank(given), self.times * sizes_of(given, ("hidden_size",))[0]]}
 
     def write(self, params: Arguments) -> dict[str, Any] | None:
         shape = params[SHAPE]
@@ -232,7 +229,7 @@ class TokenRows(Field):
 
 @dataclass(frozen=True)
 class Constant(Field):
-    """A parameter that they have no argument for."""
+    """A parameter that ByteMicroPerf has no argument for."""
 
     to: str
     value: Any
@@ -250,15 +247,15 @@ class Constant(Field):
 
 @dataclass(frozen=True)
 class Only(Field):
-    """An argument that our operator has no parameter for: one value of it is what the operator does."""
+    """An argument that opmark has no parameter for: only the value that the operator always has is accepted."""
 
     theirs: str
     value: Any = None
-    """None: the element type of the whole, `dtype`."""
-    said: bool = False
-    """Whether it is written."""
+    """The accepted value; None: the same as `dtype`."""
+    exported: bool = False
+    """Whether the argument is written to files."""
     default_dtype: str = ""
-    """What `dtype` is where it is not given."""
+    """The value of `dtype` where a file does not have it."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -267,33 +264,28 @@ class Only(Field):
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
         if self.theirs not in given:
             return {}
-        expected, got = self._expected(given), given[self.theirs]
-        if _plain(self.theirs, got) != expected or isinstance(got, bool) != isinstance(expected, bool):
-            raise Refused(f"argument `{self.theirs}`: `{op}` has it as {shown(expected)}, got {shown(got)}",
+        got = given[self.theirs]
+        expected = dtype_of("dtype", given.get("dtype", self.default_dtype)) if self.value is None else self.value
+        value = dtype_of(self.theirs, got) if self.theirs.endswith("dtype") else got
+        if value != expected or isinstance(got, bool) != isinstance(expected, bool):
+            raise Refused(f"argument `{self.theirs}`: `{op}` accepts only {quote(expected)}, got {quote(got)}",
                           self.theirs)  # fmt: skip
         return {}
 
-    def _expected(self, given: Arguments) -> Any:
-        return dtype_of("dtype", given.get("dtype", self.default_dtype)) if self.value is None else self.value
-
     def write(self, params: Arguments) -> dict[str, Any] | None:
-        if not self.said:
+        if not self.exported:
             return {}
         value = params["dtype"] if self.value is None else self.value
-        return {self.theirs: in_their_spelling(value) if isinstance(value, str) else value}
-
-
-def _plain(name: str, value: Any) -> Any:
-    return dtype_of(name, value) if name.endswith("dtype") else value
+        return {self.theirs: foreign_dtype(value) if isinstance(value, str) else value}
 
 
 @dataclass(frozen=True)
 class Unused(Field):
-    """Arguments that change nothing in what is measured."""
+    """Arguments that change nothing in what opmark measures."""
 
     theirs: tuple[str, ...]
     instead: str = ""
-    """What is so here whatever they say, where they do change something there."""
+    """A note on what opmark does instead, for arguments that make a difference in ByteMicroPerf."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -306,5 +298,5 @@ class Unused(Field):
         return {}
 
     def remark(self, given: Arguments) -> str:
-        said = [f"`{name}`" for name in self.theirs if name in given] if self.instead else []
-        return f"{', '.join(said)}: {self.instead}" if said else ""
+        ignored = [f"`{name}`" for name in self.theirs if name in given] if self.instead else []
+        return f"{', '.join(ignored)}: {self.instead}" if ignored else ""

@@ -1,4 +1,4 @@
-"""A case of ours in the words of ByteMicroPerf, for those who write its files."""
+"""Cases of opmark as operators and arguments of ByteMicroPerf, for the exporters."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from opmark.importers.bytemicroperf.tasks import FORMS
 from opmark.schema import Case
 
 
-class Foreign(NamedTuple):
+class ForeignCase(NamedTuple):
     op: str
-    """`gemm`"""
+    """ByteMicroPerf's operator, as in `gemm`."""
     arguments: dict[str, Any]
-    """One point: `{"arg_type": "default", "M": 8, "K": 64, "N": 64, "dtype": "float16"}`."""
+    """One point, as in `{"arg_type": "default", "M": 8, "K": 64, "N": 64, "dtype": "float16"}`."""
 
 
 @cache
 def _forms(op: str) -> tuple[Form, ...]:
-    """Those first that a case only has when it was asked for so."""
-    found = [form for forms in FORMS.values() for form in forms if form.op == op and (form.back or form.asked)]
-    return tuple(sorted(found, key=lambda form: form.back))
+    """Return the forms of an operator; the forms that only imported cases have come first."""
+    found = [form for forms in FORMS.values() for form in forms if form.op == op and (form.exported or form.tagged)]
+    return tuple(sorted(found, key=lambda form: form.exported))
 
 
-def foreign(case: Case) -> Foreign | None:
-    """The operator and the arguments that its third generation has for a case; None where it cannot say it.
+def to_bytemicroperf(case: Case) -> ForeignCase | None:
+    """Return the operator and the arguments of ByteMicroPerf's third generation for a case, or None if it has none.
 
-    An operator that only an earlier generation has goes by its name there, with arguments in the style of the third.
-    What was imported from it comes back in the form that it had, and imported again as the same case.
+    An operator of an earlier generation keeps its name there, with arguments in the style of the third generation.
+    An imported case comes back in the form that it had, and is the same case when it is imported again.
     """
     if case.phase != "forward" or case.wrt:
         return None
     for form in _forms(case.op):
-        if form.asked and form.tag not in case.tags:
+        if form.tagged and form.tag not in case.tags:
             continue
         arguments = form.arguments(case.params)
         if arguments is not None:
-            return Foreign(form.task, arguments)
+            return ForeignCase(form.task, arguments)
     return None

@@ -1,4 +1,4 @@
-"""Form: one way to ask for an operator of theirs, and what that is here."""
+"""Form: one way to write an operator of ByteMicroPerf, and the operator of opmark that it means."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from opmark.registry import operator
 @dataclass(frozen=True)
 class Form:
     task: str
-    """Their operator."""
+    """ByteMicroPerf's operator."""
     op: str
-    """Ours."""
+    """opmark's operator."""
     fields: tuple[Field, ...]
     when: Callable[[Arguments], bool] = lambda _: True
-    """Whether arguments are meant in this form; the first that says so is taken."""
+    """Whether arguments are in this form; the first form that matches is used."""
     arg_type: str = "default"
-    back: bool = True
-    """Whether a case of ours is written in this form."""
-    asked: bool = False
-    """Where not `back`: whether a case that was asked for in this form is still written in it."""
+    exported: bool = True
+    """Whether any case of the operator is written in this form."""
+    tagged: bool = False
+    """Whether cases imported in this form are tagged with it, so that they are exported in it again."""
     note: str = ""
-    """How what is measured here differs from what is measured there."""
+    """How opmark measures this differently from ByteMicroPerf."""
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -35,38 +35,34 @@ class Form:
 
     @property
     def tag(self) -> str:
-        """Of a case that was asked for in this form, where its parameters do not tell: `gemm llm`."""
-        return f"{self.task} {self.arg_type}" if self.asked else ""
+        """The tag of cases that were imported in this form, as in `gemm llm`."""
+        return f"{self.task} {self.arg_type}" if self.tagged else ""
 
     @cached_property
-    def _rest(self) -> dict[str, Any]:
-        """Parameters that no field decides, with the value that they have to have."""
+    def _defaults(self) -> dict[str, Any]:
+        """Parameters that no field sets: a case can be exported only if they have their defaults."""
         decided = {name for field in self.fields for name in field.ours}
         return {param.name: param.default for param in operator(self.op).params if param.name not in decided}
 
-    @cached_property
-    def _remarking(self) -> tuple[Field, ...]:
-        return tuple(field for field in self.fields if type(field).remark is not Field.remark)
-
     def notes(self, given: Arguments) -> Iterator[str]:
-        """What to know of a point that is measured in this form."""
+        """Say how opmark measures a point differently from ByteMicroPerf."""
         if self.note:
             yield self.note
-        for field in self._remarking:
+        for field in self.fields:
             remark = field.remark(given)
             if remark:
                 yield f"`{self.task}`: {remark}"
 
     def params(self, given: Arguments) -> dict[str, Any]:
-        """Ours; raises Refused."""
+        """Return opmark's parameters of a point; raise Refused for values that opmark cannot measure."""
         found: dict[str, Any] = {}
         for field in self.fields:
             found.update(field.read(given, self.op))
         return found
 
     def arguments(self, params: Arguments) -> dict[str, Any] | None:
-        """Theirs; None where they cannot say it."""
-        if any(params[name] != value for name, value in self._rest.items()):
+        """Return ByteMicroPerf's arguments; None where it cannot express the parameters."""
+        if any(params[name] != value for name, value in self._defaults.items()):
             return None
         found: dict[str, Any] = {"arg_type": self.arg_type}
         for field in self.fields:

@@ -1,4 +1,4 @@
-"""Their operators of language models and of mixtures of experts: tokens, heads, caches, experts."""
+"""ByteMicroPerf's operators of language models and of mixtures of experts: tokens, heads, caches, experts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SP_SIZE = Value("sp_size", optional=True)
 TOKENS = (Value("num_tokens"), SP_SIZE)
 HIDDEN = Value("hidden_size")
 NEW_HIDDEN = Value("new_hidden_size")
-TO_INT8 = Only("dst_dtype", value="int8", said=True)
+TO_INT8 = Only("dst_dtype", value="int8", exported=True)
 SAME_RESULT = Only("dst_dtype", default_dtype="bfloat16")
 
 NARROW = (
     Dtype(default="int8"),
-    Only("w_dtype", said=True, default_dtype="int8"),
-    Only("compute_dtype", said=True, default_dtype="int8"),
+    Only("w_dtype", exported=True, default_dtype="int8"),
+    Only("compute_dtype", exported=True, default_dtype="int8"),
     Dtype("dst_dtype", "out_dtype", "bfloat16"),
 )
-"""Products of 8-bit numbers."""
+"""Element types of products of 8-bit numbers."""
 
 EXPERTS = Value("num_experts", most=FEW)
 TOPK = Value("topk", most=FEW)
@@ -34,16 +34,16 @@ ROUTING: tuple[Field, ...] = (
     Value("ep_rank", kind="count", optional=True, also=("rank",)), Constant("routing", "balanced"),
     Only("num_shared_experts", value=0), Unused(("world_size", "dp_size")),
 )  # fmt: skip
-"""Tokens are dealt out to the experts in turn, rank after rank, as there."""
+"""Tokens are distributed to the experts in turn, rank after rank, as in ByteMicroPerf."""
 ALL_TOKENS = Unused(("sp_size",))
-"""These work on the tokens of all ranks."""
+"""These operators work on the tokens of all ranks, so that `sp_size` changes nothing."""
 COMBINE = (SP_SIZE, Value("sp_rank", kind="count", optional=True), Value("res_scale", kind="float", optional=True))
 
 MODE = Word("attn_mode", "mode", also=("mode",),
             words={"prefill": "prefill", "decode": "decode", "prefill_session_cache": "prefill"})  # fmt: skip
 Q_HEADS, HEAD_DIM = Value("q_head_num", "q_heads"), Value("head_dim")
 ALIKE = (Only("unbalance_q", value=0), Only("unbalance_cache", value=0), Unused(("random_seed",)))
-"""Lengths that are drawn are not taken over: lists say them."""
+"""Random lengths are not imported: ByteMicroPerf's lists of lengths are."""
 SEQUENCES = (MODE, Lengths(), *ALIKE)
 ATTENTION = (
     *SEQUENCES, Q_HEADS, KeyHeads(), HEAD_DIM, Pages(), FLOAT, CacheDtype(), *(Only(name, default_dtype="bfloat16") for
@@ -53,7 +53,7 @@ ATTENTION = (
 
 @dataclass(frozen=True)
 class NormWeights(Field):
-    """Of one type there, whatever that of the tokens."""
+    """ByteMicroPerf keeps the weights of a norm in float32 whatever the dtype of the tokens is."""
 
     def read(self, given: Arguments, op: str) -> dict[str, Any]:
         return {}
@@ -63,11 +63,11 @@ class NormWeights(Field):
 
     def remark(self, given: Arguments) -> str:
         dtype = dtype_of("dtype", given.get("dtype", FLOAT.default))
-        return "" if dtype == "float32" else f"the weights of the norm are float32 there, {dtype} here"
+        return "" if dtype == "float32" else f"the weights of the norm are float32 in ByteMicroPerf, {dtype} here"
 
 
-def _llm(task: str, *fields: Field, op: str = "", back: bool = True, note: str = "") -> Form:
-    return Form(task, op or task, fields, arg_type="llm", back=back, note=note)
+def _llm(task: str, *fields: Field, op: str = "", exported: bool = True, note: str = "") -> Form:
+    return Form(task, op or task, fields, arg_type="llm", exported=exported, note=note)
 
 
 FORMS = (
@@ -90,22 +90,22 @@ FORMS = (
          Only("quant_mode", value="static")),
     _llm("store_paged_kv_cache", *SEQUENCES, Q_HEADS, Value("kv_head_num", "kv_heads"), HEAD_DIM, Pages(),
          Word("store_mode", words={"both": "both", "k": "k", "v": "v"}), CacheDtype(also=("dst_dtype",)), FLOAT,
-         op="store_kv_cache", back=False),
+         op="store_kv_cache", exported=False),
     _llm("flash_attention", *ATTENTION),
-    _llm("flash_attention_session_cache", *ATTENTION, op="flash_attention", back=False),
+    _llm("flash_attention_session_cache", *ATTENTION, op="flash_attention", exported=False),
     _llm("flash_decoding", *ATTENTION),
     _llm("quant_matmul", *TOKENS, HIDDEN, NEW_HIDDEN, Value("has_bias", kind="bool", optional=True), *NARROW,
          Only("transpose_o", value=False)),
     _llm("moe_quant_matmul", *TOKENS, HIDDEN, NEW_HIDDEN, Value("has_bias", kind="bool", optional=True), *NARROW,
-         op="quant_matmul", back=False),
+         op="quant_matmul", exported=False),
     _llm("quant_group_gemm_reduce_sum", Value("num_tokens"), Value("sp_size"), HIDDEN, NEW_HIDDEN, *NARROW,
-         Unused(("trans_w",), "the weight lies here as [new_hidden_size, hidden_size]")),
+         Unused(("trans_w",), "the layout of the weight here is [new_hidden_size, hidden_size]")),
     Form("swiglu", "swiglu", (TokenRows(2), FLOAT, SAME_RESULT), has("num_tokens"), "llm"),
-    Form("swiglu", "swiglu", (ROWS, Dtype()), back=False,
-         note="swiglu of the first generation is silu(x) x: here the row has a gate and a value, and as many elements"),
+    Form("swiglu", "swiglu", (ROWS, Dtype()), exported=False,
+         note="swiglu of the first generation is silu(x) x; here the same number of elements is a gate and a value"),
     _llm("swiglu_dynamic_quant", *TOKENS, HIDDEN, FLOAT, TO_INT8),
     _llm("moe_gating_gemm", *TOKENS, HIDDEN, EXPERTS, FLOAT, Only("compute_dtype", value="float32"),
-         Only("dst_dtype", value="float32", said=True)),
+         Only("dst_dtype", value="float32", exported=True)),
     _llm("moe_softmax_topk", *TOKENS, EXPERTS, TOPK,
          Word("compute_mode", words={"pre-softmax": "pre-softmax", "post-softmax": "post-softmax"}),
          Dtype(default="float32"), Unused(("hidden_size",))),

@@ -1,4 +1,4 @@
-"""Points to entries; what cannot be had is counted and named once, at its place."""
+"""Turns points into entries; points that are refused for one reason are one problem with their number."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from opmark.errors import nearest
-from opmark.importers.bytemicroperf.communication import meant
+from opmark.importers.bytemicroperf.communication import expand_point
 from opmark.importers.bytemicroperf.form import Form
-from opmark.importers.bytemicroperf.spread import Spread, not_too_many
+from opmark.importers.bytemicroperf.spread import Spread, check_point_count
 from opmark.importers.bytemicroperf.tasks import ARGUMENTS, forms_of
-from opmark.importers.bytemicroperf.values import Arguments, Refused, shown, slip
+from opmark.importers.bytemicroperf.values import Arguments, Refused, quote, similar_name
 from opmark.schema import Entry, Imported, Problem
 from opmark.units import counted
 
@@ -21,16 +21,17 @@ ARG_TYPES = ("default", "llm", "batch_llm", "llm_batch")
 
 @dataclass
 class Taken:
-    """What a file holds, as it is read."""
+    """Entries, problems and notes collected while a file is read."""
 
     path: Path
     entries: list[Entry] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
-    asked: dict[str, Any] = field(default_factory=dict)
+    requests: dict[str, Any] = field(default_factory=dict)
+    """Options of the measurement that the file sets."""
 
-    def imported(self) -> Imported:
-        return Imported(tuple(self.entries), (), tuple(self.problems), tuple(self.notes), self.asked)
+    def result(self) -> Imported:
+        return Imported(tuple(self.entries), (), tuple(self.problems), tuple(self.notes), self.requests)
 
     def problem(self, place: str, message: str, hint: str = "") -> None:
         self.problems.append(Problem(f"{self.path}: {place}", message, hint))
@@ -39,20 +40,20 @@ class Taken:
         self.notes[f"{self.path.name}: {text}"] = None
 
     def take(self, task: str, place: str, spreads: Iterable[Spread]) -> None:
-        """All that a file has of one operator; where that is not here at all, it is said once."""
+        """Import all objects of one operator; an operator that opmark does not know is one problem."""
         before = len(self.problems), len(self.entries)
         try:
             forms = forms_of(task)
         except Refused as refused:
-            points = sum(len(spread) for spread in self._without_flaws(spreads))
+            points = sum(len(spread) for spread in self._report_flaws(spreads))
             self.problem(place, f"{refused.message} ({counted(points, 'point')})", refused.hint)
             return
-        for spread in self._without_flaws(spreads):
+        for spread in self._report_flaws(spreads):
             self._take_points(spread, forms)
         if before == (len(self.problems), len(self.entries)):
-            self.problem(place, "expands to no case", "an object has arguments, each with at least one value")
+            self.problem(place, "the objects expand to no case", "an object needs arguments, each with a value")
 
-    def _without_flaws(self, spreads: Iterable[Spread]) -> Iterator[Spread]:
+    def _report_flaws(self, spreads: Iterable[Spread]) -> Iterator[Spread]:
         for spread in spreads:
             for flaw in spread.flaws:
                 self.problem(flaw.place, flaw.message, flaw.hint)
@@ -74,13 +75,12 @@ class Taken:
             self.problem(where, f"{message} ({counted(count, 'point')})", first.hint)
 
     def _take_point(self, spread: Spread, forms: Sequence[Form], written: Arguments) -> None:
-        """Some stand for more than they say."""
         source = f"{self.path.name}#{spread.name}"
-        points, note = meant(spread.task, written)
+        points, note = expand_point(spread.task, written)
         if len(points) > 1:
-            not_too_many(len(self.entries) + len(points))
+            check_point_count(len(self.entries) + len(points))
         for point in points:
-            form = _form(forms, point)
+            form = _choose_form(forms, point)
             entry = Entry(form.op, form.params(point), tags=[form.tag] if form.tag else [], source=source)
             self._notes(form, point)
             self.entries.append(entry)
@@ -88,22 +88,22 @@ class Taken:
             self.note(note)
 
     def _notes(self, form: Form, point: Arguments) -> None:
-        """Of what is ignored, too. An argument that is nobody's and nearly one that is missing is a slip."""
+        """Note differences and ignored arguments; refuse an unknown argument that resembles a missing one."""
         for note in form.notes(point):
             self.note(note)
         if point.keys() <= form.names:
             return
         for name in sorted(point.keys() - form.names):
-            near = None if name in ARGUMENTS else slip(name, form.names.difference(point))
+            near = None if name in ARGUMENTS else similar_name(name, form.names.difference(point))
             if near:
                 raise Refused(f"`{form.task}` has no argument `{name}`", hint=f"did you mean `{near}`?")
-            self.note(f"`{form.task}` has no argument `{name}`: it is ignored, as there")
+            self.note(f"`{form.task}` has no argument `{name}`; it is ignored, as in ByteMicroPerf")
 
 
-def _form(forms: Sequence[Form], point: Arguments) -> Form:
+def _choose_form(forms: Sequence[Form], point: Arguments) -> Form:
     kind = point.get("arg_type", "default")
     if kind not in ARG_TYPES:
         near = nearest(str(kind), ARG_TYPES)
-        raise Refused(f"argument `arg_type`: expected one of {', '.join(ARG_TYPES[:3])}, got {shown(kind)}", "arg_type",
+        raise Refused(f"argument `arg_type`: expected one of {', '.join(ARG_TYPES[:3])}, got {quote(kind)}", "arg_type",
                       f"did you mean `{near}`?" if near else "")  # fmt: skip
     return next((form for form in forms if form.when(point)), forms[-1])

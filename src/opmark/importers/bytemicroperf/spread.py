@@ -1,4 +1,4 @@
-"""Spread: one object of a file with its axes. Lists multiply in the order of the file, dotted keys go together."""
+"""Spread: one object of a file with its axes. Lists multiply in the order of the file; dotted keys vary together."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from opmark.importers.bytemicroperf.values import Arguments, Refused, shown
+from opmark.importers.bytemicroperf.values import Arguments, Refused, quote
 
 MOST_POINTS = 1_000_000
-"""Of one object: beyond this a product is a mistake."""
+"""Points of one object; a larger product is taken for a mistake."""
 
 _DEPTH = {"q_lens": 1, "cache_lens": 1, "kv_lens": 1, "slot_mapping": 1, "block_table": 2}
-"""Arguments that are lists themselves, however often `arg_type` says so: lists of them are an axis."""
+"""Depth of arguments whose values are lists: only a deeper list of them is an axis."""
 
 
 class Axis(NamedTuple):
     key: str
-    """As it is written: `dtype`."""
+    """The key as it is written in the file, as in `dtype`."""
     rows: list[dict[str, Any]]
-    """Arguments that change together."""
+    """The arguments that vary together, for each step of the axis."""
     numbers: Sequence[int] | None = None
-    """Which row of the file each one is; None where the file does not list them one by one."""
+    """The row of the file that each of `rows` comes from; None where the file does not list them one by one."""
     place: str = ""
-    """Where it is, if not below its object."""
+    """The place of the axis, where it is not below its object."""
 
     def place_of(self, argument: str, value: Any) -> str:
         if self.numbers is None:
@@ -47,9 +47,9 @@ class Flaw(NamedTuple):
 class Spread:
     task: str
     place: str
-    """`$.cases[0]`"""
+    """The JSON path of the object, as in `$.cases[0]`."""
     name: str
-    """Behind the # of a source."""
+    """The part of a source behind the `#`."""
     axes: tuple[Axis, ...]
     flaws: tuple[Flaw, ...] = ()
 
@@ -70,43 +70,43 @@ class Spread:
         return self.place_of_axis(axis) + axis.place_of(argument, value)
 
     def place_of_axis(self, axis: Axis) -> str:
-        return axis.place or self.place + step(axis.key)
+        return axis.place or self.place + path_step(axis.key)
 
 
-def spread(task: str, place: str, name: str, written: Mapping[str, Any]) -> Spread:
-    """An object of the second or third generation; raises Refused where nothing of it can be used."""
+def read_object(task: str, place: str, name: str, written: Mapping[str, Any]) -> Spread:
+    """Read an object of the second or third generation; raise Refused if nothing of it can be used."""
     axes: list[Axis] = []
     flaws: list[Flaw] = []
     for key, value in written.items():
         if not key.startswith("__"):
             axes.append(_axis(key, value, place, flaws))
-    _no_name_twice(axes)
+    _check_unique_names(axes)
     found = Spread(task, place, name, tuple(axes), tuple(flaws))
-    not_too_many(len(found))
+    check_point_count(len(found))
     return found
 
 
-def not_too_many(points: int) -> None:
+def check_point_count(points: int) -> None:
     if points > MOST_POINTS:
-        raise Refused(f"expands to {points} points; at most {MOST_POINTS} are taken",
+        raise Refused(f"the object expands to {points} points; expected at most {MOST_POINTS}",
                       hint="use fewer values, or several objects")  # fmt: skip
 
 
-def step(key: str) -> str:
-    """A key as a part of a place."""
+def path_step(key: str) -> str:
+    """Return a key as a step of a JSON path."""
     return f".{key}" if key.isidentifier() else f"[{json.dumps(key)}]"
 
 
 def _axis(key: str, value: Any, place: str, flaws: list[Flaw]) -> Axis:
     if "." in key:
-        return _zipped(key, value, place, flaws)
+        return _dotted_axis(key, value, place, flaws)
     if not isinstance(value, list) or (key in _DEPTH and _depth(value) <= _DEPTH[key]):
         return Axis(key, [{key: value}])
     return Axis(key, [{key: item} for item in value], range(len(value)))
 
 
 def _depth(value: Any) -> int:
-    """Of lists in lists; an empty one counts as one of numbers."""
+    """Return how deep lists are nested; an empty list counts as a list of numbers."""
     depth = 0
     while isinstance(value, list):
         depth += 1
@@ -114,8 +114,8 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def _zipped(key: str, value: Any, place: str, flaws: list[Flaw]) -> Axis:
-    """A row that does not fit is left out, with those points that it would have had."""
+def _dotted_axis(key: str, value: Any, place: str, flaws: list[Flaw]) -> Axis:
+    """Read the rows of a dotted key; a row of another length is a flaw and is left out."""
     names = key.split(".")
     rows, numbers = [], []
     for number, row in enumerate(value) if isinstance(value, list) else ():
@@ -123,22 +123,22 @@ def _zipped(key: str, value: Any, place: str, flaws: list[Flaw]) -> Axis:
             rows.append(dict(zip(names, row, strict=True)))
             numbers.append(number)
         else:
-            message = f"expected [{', '.join(names)}], got {shown(row)}"
+            message = f"expected [{', '.join(names)}], got {quote(row)}"
             flaws.append(
-                Flaw(f"{place}{step(key)}[{number}]", message, "each row has a value for each name of the key")
+                Flaw(f"{place}{path_step(key)}[{number}]", message, "each row has a value for each name of the key")
             )
     if not isinstance(value, list) or not value:
-        message = f"expected rows of [{', '.join(names)}], got {shown(value)}"
-        flaws.append(Flaw(place + step(key), message, "a dotted key holds a list of rows"))
+        message = f"expected rows of [{', '.join(names)}], got {quote(value)}"
+        flaws.append(Flaw(place + path_step(key), message, "a dotted key holds a list of rows"))
     if len(set(names)) < len(names):
         raise Refused(f"the key `{key}` names an argument twice")
     return Axis(key, rows, numbers)
 
 
-def _no_name_twice(axes: list[Axis]) -> None:
+def _check_unique_names(axes: list[Axis]) -> None:
     seen: set[str] = set()
     for axis in axes:
         for name in axis.rows[0] if axis.rows else ():
             if name in seen:
-                raise Refused(f"argument `{name}` stands twice", hint="leave it in one of the keys")
+                raise Refused(f"argument `{name}` is given twice", hint="leave it in one of the keys")
             seen.add(name)

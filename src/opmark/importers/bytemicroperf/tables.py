@@ -1,6 +1,6 @@
-"""Workloads as CSV: a row a case, the operator in a column of its own and an argument in each of the others.
+"""Workloads as CSV: one row per case, with a column for the operator and one for each argument.
 
-A table of results is one too: what was measured comes behind the arguments, and is left out.
+A table of results can be read as well: the measured columns, which follow the arguments, are left out.
 """
 
 from __future__ import annotations
@@ -12,39 +12,39 @@ from pathlib import Path
 from typing import Any
 
 from opmark.importers.bytemicroperf.points import Taken
-from opmark.importers.bytemicroperf.tasks import NAMES, task_of
+from opmark.importers.bytemicroperf.tasks import NAMES, task_from_name
 
 _TASK = ("task_name", "op_name", "task", "operator", "op")
-"""Columns with the operator, the first that is there; without one, it is the name of the file."""
+"""Names of the operator's column, in the order of precedence; a file without one is named after its operator."""
 _BEFORE, _BEHIND = "provider", "latency(us)"
-"""Columns of a table of results, between which the arguments stand."""
+"""The arguments are between these two columns of a table of results."""
 _PHASE = "phase"
 
 
 def recognises(path: Path, rows: Sequence[Any]) -> bool:
-    """By the column that theirs have; by another one, or the name of the file, where that names operators of theirs."""
+    """Recognise a table by ByteMicroPerf's own column, or by its operators in another column or in the file name."""
     if not rows or not all(isinstance(row, dict) for row in rows):
         return False
-    tables = [_stripped(row) for row in rows]
+    tables = [_strip_keys(row) for row in rows]
     column = _column(tables[0])
     if column == _TASK[0] or path.suffix != ".csv":
         return all(_TASK[0] in row for row in tables)
     if column is None:
-        return task_of(path.stem) in NAMES
+        return task_from_name(path.stem) in NAMES
     return any(str(row.get(column)).strip() in NAMES for row in tables)
 
 
 def by_task(taken: Taken, rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Arguments of each row by operator; an empty cell is none."""
+    """Return the arguments of each row by operator; empty cells are left out."""
     found: dict[str, list[dict[str, Any]]] = {}
     for number, row in enumerate(rows):
-        cells = {key: _value(text) for key, text in _stripped(row).items()}
+        cells = {key: _parse_cell(text) for key, text in _strip_keys(row).items()}
         column = _column(cells)
-        task = str(cells.pop(column)) if column else task_of(taken.path.stem)
+        task = str(cells.pop(column)) if column else task_from_name(taken.path.stem)
         if {_BEFORE, _BEHIND} <= cells.keys():
             if cells.get(_PHASE, "forward") != "forward":
                 taken.problem(f"$[{number}].{_PHASE}", f"expected forward, got `{cells[_PHASE]}`",
-                              "a workload of ByteMicroPerf has no other phase; one of opmark has `phases`")  # fmt: skip
+                              "ByteMicroPerf has no other phase; a workload of opmark has `phases`")  # fmt: skip
                 continue
             names = list(cells)
             cells = {name: cells[name] for name in names[names.index(_BEFORE) + 1 : names.index(_BEHIND)]}
@@ -56,15 +56,15 @@ def _column(row: Mapping[str, Any]) -> str | None:
     return next((name for name in _TASK if name in row), None)
 
 
-def _stripped(row: Mapping[Any, Any]) -> dict[str, Any]:
+def _strip_keys(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(key).strip(): value for key, value in row.items()}
 
 
 _NUMBER = re.compile(r"[-+]?\d{1,18}", re.ASCII)
 
 
-def _value(text: Any) -> Any:
-    """A text as a person means it: a number, true or false, a list, else itself."""
+def _parse_cell(text: Any) -> Any:
+    """Parse a cell: a number, true or false, a list, or else the text itself."""
     if not isinstance(text, str):
         return text
     text = text.strip()

@@ -1,4 +1,4 @@
-"""Values of their arguments, checked: what is wrong with one is said in its name."""
+"""Checks values of ByteMicroPerf's arguments; errors name the argument."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from opmark.schema.dtype import DTYPES
 from opmark.schema.param import Param
 
 Arguments = Mapping[str, Any]
-"""Of one point, by their names."""
+"""Arguments of one point, by ByteMicroPerf's names."""
 
 SHAPE = "shape"
-"""Not a name of theirs: the whole shape, where a file of the first generation says it."""
+"""The whole shape, for files of the first generation; ByteMicroPerf itself has no argument of this name."""
 
 LARGEST = 2**48
-"""No tensor is longer; what is written beyond it is a slip."""
+"""Largest size; a larger number is taken for a mistake."""
 FEW = 2**20
-"""Sequences, experts: what is listed one by one."""
+"""Largest number of things that are listed one by one, such as sequences and experts."""
 
 _SPELLINGS = {"float": "float32", "half": "float16", "double": "float64", "float8": "float8_e4m3fn"}
 _THEIRS = {"float8_e4m3fn": "float8"}
 _NO_TYPE = {
-    "tfloat32": "float32 is measured without TF32 here; products in TF32 cannot be had yet",
-    "int4": "no operator here has weights of 4 bits",
-    "mxfloat8": "no operator here has a scale for each block of elements",
-    "mxfloat4": "no operator here has a scale for each block of elements",
+    "tfloat32": "float32 is measured without TF32 here; opmark has no products in TF32 yet",
+    "int4": "no operator of opmark has weights of 4 bits",
+    "mxfloat8": "no operator of opmark has a scale for each block of elements",
+    "mxfloat4": "no operator of opmark has a scale for each block of elements",
 }
 
 _SLIP = 0.8
-"""How alike two names are at least where one is taken for the other mistyped: `bach_size`, but not `cache_size`."""
+"""Least similarity of a mistyped name to the one that was meant: `bach_size` is batch_size, `cache_size` is not."""
 
 _BRIEF = Repr()
 _BRIEF.maxlist = _BRIEF.maxdict = 8
@@ -41,22 +41,22 @@ _BRIEF.maxstring = _BRIEF.maxother = 60
 
 
 class Refused(Exception):
-    """A point that cannot be imported; `argument` is the one to blame, where it is one."""
+    """A point that cannot be imported; `argument` is the one to blame, if there is one."""
 
     def __init__(self, message: str, argument: str = "", hint: str = "") -> None:
         super().__init__(message)
         self.message, self.argument, self.hint = message, argument, hint
 
 
-def shown(value: Any) -> str:
-    """What stands in a file, cut where it gets long."""
+def quote(value: Any) -> str:
+    """Quote a value of a file, shortened if it is long."""
     plain = isinstance(value, str) and value.isprintable() and len(value) <= _BRIEF.maxstring
     return f"`{value if plain else _BRIEF.repr(value)}`"
 
 
-def checked(name: str, kind: str, value: Any, most: int = LARGEST) -> Any:
-    """Of a kind of opmark.schema.param."""
-    if type(value) is int and kind == "size" and 0 < value <= most:  # what nearly all are, in files of 10,000 cases
+def check_value(name: str, kind: str, value: Any, most: int = LARGEST) -> Any:
+    """Check a value by a kind of `Param`, and return it."""
+    if type(value) is int and kind == "size" and 0 < value <= most:  # nearly all values of a large file
         return value
     try:
         found = _param(name, kind).check(value)
@@ -74,42 +74,51 @@ def _param(name: str, kind: str) -> Param:
 
 
 def dtype_of(name: str, value: Any) -> str:
-    """An element type of theirs by our name."""
+    """Return opmark's name of an element type."""
     found = _SPELLINGS.get(value, value) if isinstance(value, str) else None
     if found in DTYPES:
         return str(found)
     near = nearest(str(value), DTYPES)
     hint = _NO_TYPE.get(str(value)) or (f"did you mean `{near}`?" if near else f"known: {', '.join(DTYPES)}")
-    raise Refused(f"argument `{name}`: there is no element type {shown(value)} here", name, hint)
+    raise Refused(f"argument `{name}`: opmark has no element type {quote(value)}", name, hint)
 
 
-def in_their_spelling(dtype: str) -> str:
+def foreign_dtype(dtype: str) -> str:
     return _THEIRS.get(dtype, dtype)
 
 
-def missing(name: str, given: Arguments) -> Refused:
+def missing_argument(name: str, given: Arguments) -> Refused:
     near = nearest(name, given)
-    return Refused(f"argument `{name}` is missing", hint=f"is `{near}` meant to be it?" if near else "")
+    return Refused(f"argument `{name}` is missing", hint=f"did you mean it by `{near}`?" if near else "")
 
 
 @lru_cache(1024)
-def slip(name: str, known: frozenset[str]) -> str | None:
-    """What a name was meant to be, where hardly more than a letter of it is wrong."""
+def similar_name(name: str, known: frozenset[str]) -> str | None:
+    """Return the known name that a mistyped one is very similar to."""
     found = get_close_matches(name.casefold(), known, n=1, cutoff=_SLIP)
     return found[0] if found else None
 
 
-def sizes(given: Arguments, names: tuple[str, ...]) -> list[int]:
+ROW = 1024
+"""Elements per row in every file that ByteMicroPerf ships for buffers."""
+
+
+def split_rows(count: int) -> list[int]:
+    """Return elements as a shape in rows of 1024 where possible, and else as one row."""
+    return [count // ROW, ROW] if count % ROW == 0 else [1, count]
+
+
+def sizes_of(given: Arguments, names: tuple[str, ...]) -> list[int]:
     for name in names:
         if name not in given:
-            raise missing(name, given)
-    return [checked(name, "size", given[name]) for name in names]
+            raise missing_argument(name, given)
+    return [check_value(name, "size", given[name]) for name in names]
 
 
-def own_tokens(given: Arguments) -> int:
-    """What one of the ranks that share the tokens has."""
-    tokens = sizes(given, ("num_tokens",))[0]
-    ranks = checked("sp_size", "size", given.get("sp_size", 1))
+def tokens_per_rank(given: Arguments) -> int:
+    """Return the tokens of one of the ranks that share them."""
+    tokens = sizes_of(given, ("num_tokens",))[0]
+    ranks = check_value("sp_size", "size", given.get("sp_size", 1))
     if tokens < ranks:
         raise Refused(f"argument `sp_size`: expected at most num_tokens={tokens}, got `{ranks}`", "sp_size")
     return int(tokens // ranks)

@@ -1,4 +1,4 @@
-"""The configs of PyTorch's operator_benchmark, point by point."""
+"""Expands the configs of PyTorch's operator_benchmark to points."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Point(NamedTuple):
     device: str = ""
 
 
-class Wrong(NamedTuple):
-    """A row that cannot be read; the others can."""
+class RefusedRow(NamedTuple):
+    """A row that cannot be read, and is left out."""
 
     place: str
     message: str
@@ -35,19 +35,19 @@ class Wrong(NamedTuple):
 class Points(NamedTuple):
     points: list[Point]
     notes: tuple[str, ...]
-    wrong: tuple[Wrong, ...] = ()
+    wrong: tuple[RefusedRow, ...] = ()
 
 
 def points(kind: str, config: Any, draw: str) -> Points:
-    """Each point once; InvalidParameter where nothing of a config can be read. `draw` decides what is drawn."""
+    """Return each point once; raise InvalidParameter if nothing of a config can be read. `draw` seeds random points."""
     if not isinstance(config, dict):
         raise InvalidParameter(f"expected axes by name, got `{str(config)[:40]}`", "as in {M: [8, 16], tags: [short]}")
     tags = _tags(config.get("tags", []))
-    wrong: list[Wrong] = []
+    wrong: list[RefusedRow] = []
     if kind == "config_list":
-        rows = _listed(config, wrong)
+        rows = _list_rows(config, wrong)
     else:
-        rows = _drawn(config, draw) if kind == "random_sample_configs" else _crossed(config)
+        rows = _draw_rows(config, draw) if kind == "random_sample_configs" else _cross_rows(config)
     found: dict[str, Point] = {}
     notes: dict[str, None] = {}
     for row in rows:
@@ -60,7 +60,7 @@ def points(kind: str, config: Any, draw: str) -> Points:
 
 
 def dtype(name: str) -> str:
-    """`torch.float` is float32."""
+    """Return opmark's name of an element type: `torch.float` is float32."""
     plain = name.removeprefix("torch.")
     return _TORCH_NAMES.get(plain, plain)
 
@@ -78,8 +78,8 @@ def _tags(tags: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(listed))
 
 
-def _listed(config: Mapping[str, Any], wrong: list[Wrong]) -> list[dict[str, Any]]:
-    _no_others(config, ("attr_names", "attrs", "cross_product_configs", "tags"))
+def _list_rows(config: Mapping[str, Any], wrong: list[RefusedRow]) -> list[dict[str, Any]]:
+    _check_keys(config, ("attr_names", "attrs", "cross_product_configs", "tags"))
     names, rows = config.get("attr_names"), config.get("attrs")
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise InvalidParameter(f"`attr_names`: expected names of axes, got `{str(names)[:40]}`", "as in [M, N]")
@@ -90,28 +90,28 @@ def _listed(config: Mapping[str, Any], wrong: list[Wrong]) -> list[dict[str, Any
         if isinstance(row, list) and len(row) == len(names):
             good.append(row)
         else:
-            wrong.append(Wrong(f".attrs[{i}]", f"expected rows of {len(names)} values, got `{str(row)[:40]}`"))
+            wrong.append(RefusedRow(f".attrs[{i}]", f"expected rows of {len(names)} values, got `{str(row)[:40]}`"))
     more = config.get("cross_product_configs")
-    others = _crossed(more) if isinstance(more, dict) and more else [{}]
+    others = _cross_rows(more) if isinstance(more, dict) and more else [{}]
     if more is not None and not isinstance(more, dict):
         raise InvalidParameter(f"`cross_product_configs`: expected axes by name, got `{str(more)[:40]}`")
-    _not_too_many(len(good) * len(others))
+    _check_point_count(len(good) * len(others))
     return [{**dict(zip(names, row, strict=True)), **other} for row in good for other in others]
 
 
-def _crossed(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _cross_rows(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     axes = _axes(config, ("tags",))
-    _not_too_many(prod(len(values) for values in axes.values()))
+    _check_point_count(prod(len(values) for values in axes.values()))
     return [dict(zip(axes, point, strict=True)) for point in product(*axes.values())]
 
 
-def _drawn(config: Mapping[str, Any], draw: str) -> list[dict[str, Any]]:
-    """Drawn with weights and with replacement, always the same; what is drawn twice is one point."""
+def _draw_rows(config: Mapping[str, Any], draw: str) -> list[dict[str, Any]]:
+    """Draw rows with weights and with replacement, always the same ones for the same seed."""
     axes = _axes(config, ("tags", "probs", "total_samples"))
     count, weights = config.get("total_samples"), config.get("probs", {})
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise InvalidParameter(f"`total_samples`: expected a whole number of at least 1, got `{str(count)[:40]}`")
-    _not_too_many(count)
+    _check_point_count(count)
     if not isinstance(weights, dict) or set(weights) - set(axes):
         raise InvalidParameter(f"`probs`: expected a weight for each value of an axis, got `{str(weights)[:40]}`")
     for name, values in weights.items():
@@ -133,19 +133,19 @@ def _are_weights(values: Any, count: int) -> bool:
 def _axes(config: Mapping[str, Any], others: tuple[str, ...]) -> dict[str, list[Any]]:
     axes = {str(k): v if isinstance(v, list) else [v] for k, v in config.items() if k not in others}
     if not axes:
-        raise InvalidParameter("has no axes", "as in {M: [8, 16]}")
+        raise InvalidParameter("the config has no axes", "as in {M: [8, 16]}")
     for name, values in axes.items():
         if not values:
             raise InvalidParameter(f"axis `{name}` is empty", "give at least one value")
     return axes
 
 
-def _no_others(config: Mapping[str, Any], known: tuple[str, ...]) -> None:
+def _check_keys(config: Mapping[str, Any], known: tuple[str, ...]) -> None:
     for key in config:
         if key not in known:
             raise InvalidParameter(f"`{key}` is not known here", f"it has {', '.join(known)}")
 
 
-def _not_too_many(count: int) -> None:
+def _check_point_count(count: int) -> None:
     if count > MOST_POINTS:
-        raise InvalidParameter(f"makes {count} points; at most {MOST_POINTS} are taken", "use fewer values")
+        raise InvalidParameter(f"the config makes {count} points; expected at most {MOST_POINTS}", "use fewer values")

@@ -1,4 +1,4 @@
-"""PyTorch's operator_benchmark: `config_list`, `cross_product_configs` and `random_sample_configs` as data.
+"""Reads PyTorch's operator_benchmark: `config_list`, `cross_product_configs` and `random_sample_configs` as data.
 
 A block names operators and holds configs; a file is one block or a list of them:
 
@@ -75,13 +75,13 @@ class _Reading:
                 self._config(where, kind, config, operators, block)
 
     def _operators(self, place: str, block: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """(label, name) of each; what is none is a problem, and the others are taken."""
+        """Return label and name of each operator; an invalid one is a problem, and the others are read."""
         if not any(block.get(key) is not None for key in _NAMES):
             self.problem(place, "expected `op`, the operator that the configs are for", "as in op: torch.add")
             return []
-        read = list(_named(block))
+        read = list(_read_names(block))
         if not read:
-            self.problem(place, "names no operator", "as in op: torch.add")
+            self.problem(place, "the block names no operator", "as in op: torch.add")
         for where, found in read:
             if isinstance(found, str):
                 self.problem(f"{place}{where}", found)
@@ -107,26 +107,26 @@ class _Reading:
                     self.notes |= {note: None} if note else {}
 
 
-def _named(block: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str] | str]]:
-    """By place: (label, name), or what is wrong. `op_list` has labels of its own."""
+def _read_names(block: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str] | str]]:
+    """Yield a place with label and name, or with an error message; `op_list` has labels of its own."""
     listed = block.get("op_list")
     rows = listed.get("attrs") if isinstance(listed, dict) else listed
     if listed is not None:
-        for where, row in _placed(".op_list.attrs" if isinstance(listed, dict) else ".op_list", rows):
+        for where, row in _items_with_places(".op_list.attrs" if isinstance(listed, dict) else ".op_list", rows):
             pair = [row, row] if isinstance(row, str) else row
             good = isinstance(pair, list) and len(pair) == 2 and all(isinstance(word, str) for word in pair)
             yield where, (pair[0], pair[1]) if good else f"expected rows of [op_name, op_func], got `{str(row)[:40]}`"
     key = "ops" if "ops" in block else "op"
     if block.get(key) is not None:
-        for where, name in _placed(f".{key}", block[key]):
+        for where, name in _items_with_places(f".{key}", block[key]):
             if isinstance(name, str):
                 yield where, (str(block.get("name", name.rpartition(".")[2])), name)
             else:
                 yield where, f"expected the name of an operator, got `{str(name)[:40]}`"
 
 
-def _placed(place: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The items of a list, each with its place; what is no list alone."""
+def _items_with_places(place: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the items of a list with their places; anything but a list is one item."""
     if isinstance(value, list):
         yield from ((f"{place}[{i}]", item) for i, item in enumerate(value))
     else:
@@ -134,7 +134,7 @@ def _placed(place: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _entry(label: str, name: str, point: Point, block: Mapping[str, Any], file: str) -> tuple[Entry, str]:
-    """The entry, and what should be said of it."""
+    """Return the entry, and a note about it."""
     operator = find_operator(name)
     backward = any(block.get(key) is True for key in _BACKWARD)
     phases: list[Phase] = ["forward", "backward"] if backward else ["forward"]
@@ -143,7 +143,7 @@ def _entry(label: str, name: str, point: Point, block: Mapping[str, Any], file: 
         return Entry(operator.name, phases=phases, **about, **_call(operator.name, point, block)), ""
     params = dict(point.values)
     if "params" in block:
-        params = _filled(block["params"], point, operator.name)
+        params = _fill_in(block["params"], point, operator.name)
     for key, value in params.items():
         operator.param(str(key)).check(value)
     missing = why_no_backward(operator, operator.complete(params)) if backward else None
@@ -164,11 +164,11 @@ def _call(name: str, point: Point, block: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidParameter(
             f"`{name}` is a callable and needs arguments", 'give args, as in args: ["{M}x{N} {dtype}"]'
         )
-    return dict(_filled(written, point, name))
+    return dict(_fill_in(written, point, name))
 
 
-def _filled(written: Any, point: Point, name: str) -> Any:
-    """With the values of the axes in place of their names; all axes have to be used."""
+def _fill_in(written: Any, point: Point, name: str) -> Any:
+    """Put the values of the axes in place of their names; all axes have to be used."""
     if not isinstance(written, dict):
         raise InvalidParameter(f"`params`: expected parameters of `{name}` by name, got `{str(written)[:40]}`")
     unused = sorted(set(point.values) - placeholders(written))
@@ -180,10 +180,6 @@ def _filled(written: Any, point: Point, name: str) -> Any:
 
 
 def _test_name(label: str, point: Point) -> str:
-    """As PyTorch names a test: the operator, then each axis with its value."""
-    parts = [f"{key}{_word(value)}" for key, value in point.values.items()]
+    """Return PyTorch's name of a test: the operator, then each axis with its value."""
+    parts = [f"{key}{value}".replace(" ", "") for key, value in point.values.items()]
     return "_".join([label, *parts, *([point.device] if point.device else [])])
-
-
-def _word(value: Any) -> str:
-    return str(value).replace(" ", "")

@@ -1,4 +1,4 @@
-"""One operator with one set of inputs, as opperf names them: as an entry of a workload."""
+"""Turns one operator of opperf with one set of inputs into an entry of a workload."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _CALL = {"args", "kwargs", "build"}
 
 
 class NoOperator(UserError):
-    """The name of an operator that cannot be had, with whatever inputs."""
+    """An operator that opmark cannot measure, whatever its inputs are."""
 
 
-class Told(NamedTuple):
-    """What holds for all inputs."""
+class CommonOptions(NamedTuple):
+    """Options that hold for all inputs of a test."""
 
     phases: tuple[Phase, ...]
     dtype: str | None
@@ -31,16 +31,16 @@ class Told(NamedTuple):
 class Ask(NamedTuple):
     name: str
     inputs: Mapping[str, Any]
-    told: Told
+    common: CommonOptions
     own: bool = False
-    """The name and the inputs are ours."""
+    """Whether name and inputs are opmark's, and not opperf's."""
     notes: tuple[str, ...] = ()
 
 
-def understood(ask: Ask, source: str) -> tuple[Entry, list[str]]:
-    """The entry, and what should be said of it; UserError where it cannot be had, NoOperator by its name alone."""
+def make_entry(ask: Ask, source: str) -> tuple[Entry, list[str]]:
+    """Return an entry and notes; raise UserError for inputs that opmark cannot measure, NoOperator for operators."""
     try:
-        return _understood(ask, source)
+        return _translate(ask, source)
     except InvalidParameter as error:
         if f"`{ask.name}`" in error.message:
             raise
@@ -48,28 +48,25 @@ def understood(ask: Ask, source: str) -> tuple[Entry, list[str]]:
         raise InvalidParameter(f"`{ask.name}`{between}{error.message}", error.hint) from None
 
 
-def _understood(ask: Ask, source: str) -> tuple[Entry, list[str]]:
+def _translate(ask: Ask, source: str) -> tuple[Entry, list[str]]:
     if _CALL & set(ask.inputs) and set(ask.inputs) <= _CALL and "." in ask.name:
         call = {key: ask.inputs[key] for key in ("args", "kwargs", "build") if key in ask.inputs}
-        return Entry(_callable(ask.name), phases=list(ask.told.phases), source=source, **call), []
+        try:
+            name = find_operator(ask.name).name
+        except UserError as error:
+            raise NoOperator(error.message, error.hint) from None
+        return Entry(name, phases=list(ask.common.phases), source=source, **call), []
     found = _meaning(ask)
     operator = find_operator(found.op)
     params = {name: operator.param(name).check(value) for name, value in found.params.items()}
     complete = operator.complete(params)
     operator.check_rules(complete)
-    phases, notes = _phases(operator, complete, ask.told.phases)
+    phases, notes = _phases(operator, complete, ask.common.phases)
     return Entry(operator.name, params, phases=phases, source=source), [*ask.notes, *found.notes, *notes]
 
 
-def _callable(name: str) -> str:
-    try:
-        return find_operator(name).name
-    except UserError as error:
-        raise NoOperator(error.message, error.hint) from None
-
-
 def phases_of(result: Mapping[str, Any]) -> tuple[Phase, ...]:
-    """What opperf measured, by the names of its numbers; the profiler `python` has both passes in one."""
+    """Return the phases that opperf measured, by the names of its numbers; the profiler `python` has both in one."""
     failed = result.get("failed")
     words = [str(one.get("phase")) for one in failed if isinstance(one, dict)] if isinstance(failed, list) else []
     found: list[Phase] = []
@@ -85,22 +82,22 @@ def _meaning(ask: Ask) -> Meaning:
     operator = catalogue().get(name) or aliases().get(name)
     if operator and (ask.own or (_takes(operator, ask.inputs) and not tensor_names(name) & set(ask.inputs))):
         params = dict(ask.inputs)
-        if takes_dtype(operator, ask.told.dtype):
-            params.setdefault("dtype", ask.told.dtype)
+        if takes_dtype(operator, ask.common.dtype):
+            params.setdefault("dtype", ask.common.dtype)
         return Meaning(operator.name, params)
     if name in NO_COUNTERPART:
-        raise NoOperator(f"`{name}` cannot be had here", NO_COUNTERPART[name])
+        raise NoOperator(f"opmark has no counterpart of `{name}`", NO_COUNTERPART[name])
     if name not in OPERATORS:
         if operator:
             listed = ", ".join(param.name for param in operator.params)
-            raise InvalidParameter(f"`{name}` is no operator of opperf, and has other inputs here", f"it has {listed}")
+            raise InvalidParameter(f"opperf has no `{name}`, and opmark's has other parameters", f"it has {listed}")
         unknown = UnknownName("operator of opperf", ask.name, OPERATORS, "opmark opperf --list")
         raise NoOperator(unknown.message, unknown.hint)
-    return meaning(OPERATORS[name], ask.inputs, ask.told.dtype)
+    return meaning(OPERATORS[name], ask.inputs, ask.common.dtype)
 
 
 def why_no_backward(operator: Operator, params: Mapping[str, Any]) -> str | None:
-    """By the element types alone: the tensors of a file may be larger than what can be made."""
+    """Say why an operator has no backward pass, by element types alone: its tensors may be too large to allocate."""
     if not operator.gradients:
         return f"`{operator.name}` has no gradient"
     dtypes = {operator.result_dtype(params), str(params.get("dtype", "float32"))}
@@ -109,18 +106,18 @@ def why_no_backward(operator: Operator, params: Mapping[str, Any]) -> str | None
 
 
 def _takes(operator: Operator, inputs: Mapping[str, Any]) -> bool:
-    """Whether these are our own parameters of it."""
+    """Whether these inputs are the operator's own parameters."""
     return not operator.foreign and bool(set(inputs) - {"dtype"}) and set(inputs) <= set(operator.by_name)
 
 
 def tensor_names(name: str) -> set[str]:
-    """What opperf calls the tensors of an operator."""
+    """Return opperf's names of the tensors of an operator."""
     rows = OPERATORS.get(name, ())
     return {word.rstrip("*") for row in rows for names in row.tensors for word in names.split("|")}
 
 
-def _phases(operator: Operator, params: Mapping[str, Any], wanted: tuple[Phase, ...]) -> tuple[list[Phase], list[str]]:
-    if wanted == ("forward",):
+def _phases(operator: Operator, params: Mapping[str, Any], phases: tuple[Phase, ...]) -> tuple[list[Phase], list[str]]:
+    if phases == ("forward",):
         return ["forward"], []
     reason = why_no_backward(operator, params)
-    return (list(wanted), []) if reason is None else (["forward"], [f"forward only: {reason}"])
+    return (list(phases), []) if reason is None else (["forward"], [f"forward only: {reason}"])

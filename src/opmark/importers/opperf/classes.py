@@ -1,4 +1,4 @@
-"""The 73 classes of DL Operator Benchmarks: the inputs that they have by default, and what they are in our words."""
+"""The 73 classes of DL Operator Benchmarks: their default inputs, and the operators of opmark that they mean."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from opmark.importers.opperf.table import OPERATORS
 from opmark.schema.dtype import DTYPES
 
 INITIALIZER = "normal"
-"""Stands in the inputs where MXNet's own function for drawing values stood."""
+"""Placeholder in the inputs for MXNet's own function that draws values."""
 _INITIALIZERS = ("initializer", "data_initializer", "pred_initializer", "label_initializer", "weight_initializer",
                  "bias_initializer")  # fmt: skip
-_OWN = (*_INITIALIZERS, "run_backward", "dtype")
+_GENERAL = (*_INITIALIZERS, "run_backward", "dtype")
 
 _MATRIX, _IMAGES, _SIGNALS = [1024, 1024], [32, 3, 256, 256], [32, 3, 256]
 
@@ -27,9 +27,9 @@ class Class:
     module: str
     """`nd`, `gluon.nn`, `gluon.rnn`, `gluon.loss`, `custom`."""
     category: str
-    """The function that runs all of its kind is named after it."""
+    """Part of the name of the function that runs all classes of a kind."""
     label: str
-    """In the names of results."""
+    """Part of the names of results."""
     rows: tuple[Row, ...]
     inputs: Mapping[str, Any]
     backward: bool = True
@@ -37,18 +37,17 @@ class Class:
     runs: int = 50
 
 
-def _options(*same: str, **words: str) -> dict[str, str]:
+def _rename(*same: str, **words: str) -> dict[str, str]:
     return {**{name: name for name in same}, **words}
 
 
 def _defaults(tensors: Mapping[str, Any], options: Mapping[str, Any], *, backward: bool, start: str) -> dict[str, Any]:
-    drawn = {f"{start}initializer": INITIALIZER} if start is not None else {}
-    return {**tensors, **drawn, **options, "run_backward": backward, "dtype": "float32"}
+    return {**tensors, f"{start}initializer": INITIALIZER, **options, "run_backward": backward, "dtype": "float32"}
 
 
 def _nd(category: str, rows: Mapping[str, tuple[str, str, Mapping[str, Any], Mapping[str, Any]]], *, backward: bool
         ) -> Iterator[Class]:  # fmt: skip
-    """(label, opperf's operator, tensors, options) by class."""
+    """Yield classes of tensors; `rows` holds (label, opperf's operator, tensors, options) by class."""
     for name, (label, op, tensors, options) in rows.items():
         inputs = _defaults(tensors, options, backward=backward, start="")
         yield Class(name, "nd", category, label, OPERATORS[op], inputs, backward)
@@ -97,11 +96,11 @@ def _tensors() -> Iterator[Class]:
 
 
 def _creation() -> Iterator[Class]:
-    made = {"Zeros": ("Zeros", {}), "Ones": ("Ones", {}), "Full": ("Full", {"val": 1.0})}
-    for name, (label, options) in made.items():
+    constants: dict[str, dict[str, float]] = {"Zeros": {}, "Ones": {}, "Full": {"val": 1.0}}
+    for name, options in constants.items():
         row = Row(name.lower(), {"shape": "*shape"}, {"val": "value"})
         inputs = {"shape": _MATRIX, **options, "run_backward": False, "dtype": "float32"}
-        yield Class(name, "nd", "tensor_creation", label, (row,), inputs, False)
+        yield Class(name, "nd", "tensor_creation", name, (row,), inputs, False)
     alike: dict[str, Any] = {
         f"{n}Like": (f"{n}_Like", f"{n.lower()}_like", {"data": _MATRIX}, {}) for n in ("Zeros", "Ones")
     }
@@ -124,9 +123,7 @@ def _block(
 
 def _layers() -> Iterator[Class]:
     basic, shape = "gluon_nn_basic", {"data": "*shape"}
-    dense = Row(
-        "linear", {"data": "M %K"}, _options(units="N", activation="in:", use_bias="in:True", flatten="in:True")
-    )
+    dense = Row("linear", {"data": "M %K"}, _rename(units="N", activation="in:", use_bias="in:True", flatten="in:True"))
     bias = {"weight_initializer": "Xavier", "bias_initializer": "Zeros"}
     yield _block("Dense", basic, dense, [512, 512],
                  {"units": 256, "activation": None, "use_bias": True, "flatten": True, **bias})  # fmt: skip
@@ -152,7 +149,7 @@ def _layers() -> Iterator[Class]:
 
 def _windows() -> Iterator[Class]:
     tensors = {"data": "batch in_channels *image"}
-    options = _options("padding", "dilation", "output_padding", channels="out_channels", kernel_size="kernel",
+    options = _rename("padding", "dilation", "output_padding", channels="out_channels", kernel_size="kernel",
                        strides="stride", layout="in:NCW,NCHW", activation="in:")  # fmt: skip
     for name, rank in (("Conv2D", 2), ("Conv2DTranspose", 2), ("Conv1D", 1), ("Conv1DTranspose", 1)):
         back = name.endswith("Transpose")
@@ -166,10 +163,10 @@ def _windows() -> Iterator[Class]:
         shape = _IMAGES if rank > 1 else _SIGNALS
         yield _block(name, "gluon_nn_convolution", row, shape, given, times=times)
     pooled = {"data": "batch channels *image"}
-    window = _options("padding", pool_size="kernel", strides="stride", layout="in:NCW,NCHW")
+    window = _rename("padding", pool_size="kernel", strides="stride", layout="in:NCW,NCHW")
     for kind, rank in (("Max", 1), ("Max", 2), ("Avg", 1), ("Avg", 2)):
         shape, layout = (_IMAGES, "NCHW") if rank > 1 else (_SIGNALS, "NCW")
-        row = Row(f"{kind.lower()}_pool{rank}d", pooled, window, finish=finish.window_apart)
+        row = Row(f"{kind.lower()}_pool{rank}d", pooled, window, finish=finish.stride_of_window)
         sizes: dict[str, Any] = {"pool_size": [2, 2], "strides": None, "padding": [0, 0]}
         sizes = sizes if rank > 1 else {"pool_size": 2, "strides": None, "padding": 0}
         yield _block(f"{kind}Pool{rank}D", "gluon_nn_pooling", row, shape, {**sizes, "layout": layout}, times=(5, 25))
@@ -178,7 +175,7 @@ def _windows() -> Iterator[Class]:
 
 
 def _sequences() -> Iterator[Class]:
-    options = _options("hidden_size", "bidirectional", num_layers="layers", activation="nonlinearity", layout="in:TNC",
+    options = _rename("hidden_size", "bidirectional", num_layers="layers", activation="nonlinearity", layout="in:TNC",
                        dropout="in:0,0.0")  # fmt: skip
     for name in ("RNN", "LSTM", "GRU"):
         given = {"hidden_size": 100, "num_layers": 1, "layout": "TNC", "dropout": 0, "bidirectional": False}
@@ -216,7 +213,7 @@ CLASSES: dict[str, Class] = {found.name: found for found in _all()}
 
 
 class WrongInput(UserError, ValueError):
-    """What a class does not have: a mistake of the user here, a ValueError there."""
+    """An input that a class does not have; DL Operator Benchmarks raises ValueError for it."""
 
 
 def check_dtype(dtype: Any, place: str) -> None:
@@ -227,7 +224,7 @@ def check_dtype(dtype: Any, place: str) -> None:
 
 
 def complete_inputs(of: Class, given: Inputs) -> dict[str, Any]:
-    """The defaults with what is given on top."""
+    """Return the defaults of a class, overridden by the given inputs."""
     if not isinstance(given, Mapping):
         raise WrongInput(
             f"inputs of `{of.name}`: expected a dictionary, got {given!r}", f"it has {', '.join(of.inputs)}"
@@ -243,5 +240,5 @@ def complete_inputs(of: Class, given: Inputs) -> dict[str, Any]:
 
 
 def class_meaning(of: Class, inputs: Inputs) -> Meaning:
-    told = {key: value for key, value in inputs.items() if key not in _OWN}
-    return meaning(of.rows, told, inputs["dtype"])
+    own = {key: value for key, value in inputs.items() if key not in _GENERAL}
+    return meaning(of.rows, own, inputs["dtype"])

@@ -1,4 +1,4 @@
-"""What a few operators of opperf need beside patterns: sizes that are computed from others."""
+"""Functions of the field `finish`: parameters of a few operators that are computed from other inputs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _list(value: Any, who: str) -> list[int]:
-    """Whole numbers, of any sign; one alone is a list of one."""
+def _whole_numbers(value: Any, who: str) -> list[int]:
+    """Return whole numbers of any sign; a single number is a list of one."""
     items = list(value) if isinstance(value, list | tuple) else [value]
     if not items or not all(map(_whole, items)):
         raise InvalidParameter(f"`{who}`: expected whole numbers, got {value}")
@@ -27,10 +27,10 @@ def _list(value: Any, who: str) -> list[int]:
 
 
 def _axes(inputs: Inputs, name: str, shape: list[int]) -> list[int]:
-    """The axes of a shape that an option names, counted from the first; an empty list names none."""
+    """Return the axes of a shape that an option names, counted from the first; an empty list names none."""
     if inputs.get(name) in (None, [], ()):
         return []
-    given = _list(inputs[name], name)
+    given = _whole_numbers(inputs[name], name)
     axes = sorted({axis % len(shape) for axis in given})
     if len(axes) < len(given) or not all(-len(shape) <= axis < len(shape) for axis in given):
         raise InvalidParameter(f"`{name}`: expected axes of {shape}, each once, got {inputs[name]}")
@@ -38,20 +38,20 @@ def _axes(inputs: Inputs, name: str, shape: list[int]) -> list[int]:
 
 
 def one_axis(bound: Bound, inputs: Inputs) -> Notes:
-    """A reduction over no axis named, or over all of them, is one over a vector."""
+    """Make a reduction over all axes one over a vector; opperf's default is all axes."""
     shape = bound["shape"]
     axes = _axes(inputs, "axis", shape)
     if len(axes) == 1:
-        bound["axis"] = _list(inputs["axis"], "axis")[0]
+        bound["axis"] = _whole_numbers(inputs["axis"], "axis")[0]
         return []
     if axes and len(axes) < len(shape):
         raise InvalidParameter(f"`axis`: expected one axis or all, got {inputs['axis']}")
     bound |= {"shape": [prod(shape)], "axis": 0}
-    return ["over all axes: here over a vector of as many elements"]
+    return ["a reduction over all axes is one over a vector of as many elements here"]
 
 
 def last_axes(bound: Bound, inputs: Inputs) -> Notes:
-    """`moments` counts axes from the last."""
+    """Set the number of last axes that `moments` reduces."""
     shape = bound["shape"]
     axes = _axes(inputs, "axes", shape)
     if axes and axes != list(range(len(shape) - len(axes), len(shape))):
@@ -60,29 +60,29 @@ def last_axes(bound: Bound, inputs: Inputs) -> Notes:
     return []
 
 
-def row_an_image(bound: Bound, inputs: Inputs) -> Notes:
+def one_row_per_image(bound: Bound, inputs: Inputs) -> Notes:
     bound |= {"shape": [bound["shape"][0], prod(bound["shape"][1:])], "axis": -1}
     return []
 
 
-def between(bound: Bound, inputs: Inputs) -> Notes:
-    """begin and end, of one axis; of several, all but one go from the first element to the last."""
+def slice_bounds(bound: Bound, inputs: Inputs) -> Notes:
+    """Set begin and end of one axis; of several axes, all but one have to be whole."""
     shape = bound["shape"]
     begins, ends = _bounds(inputs.get("begin"), "begin"), _bounds(inputs.get("end"), "end")
     axes = _axes({"axis": [bound["axis"]]}, "axis", shape) if "axis" in bound else list(range(len(begins)))
     if not len(axes) == len(begins) == len(ends) <= len(shape):
-        raise InvalidParameter(f"`begin`, `end`: expected as many of each as axes, of {shape}, got {begins} and {ends}")
+        raise InvalidParameter(f"`begin`, `end`: expected one of each per axis of {shape}, got {begins} and {ends}")
     parts = {axis: _part(begin, end, shape[axis], axis) for axis, begin, end in zip(axes, begins, ends, strict=True)}
     cut = [axis for axis, part in parts.items() if part != (0, shape[axis])]
     if len(cut) > 1:
         raise InvalidParameter(f"`end`: expected a part of one axis, got {begins} to {ends}")
     axis = cut[0] if cut else axes[0]
     bound |= {"axis": axis, "begin": parts[axis][0], "end": parts[axis][1]}
-    return ["a view here, where MXNet copies"]
+    return ["a view here, while MXNet copies"]
 
 
 def _bounds(value: Any, who: str) -> list[int | None]:
-    """Where parts begin or end, one alone as well; None is the first element, or behind the last."""
+    """Return the beginnings or ends of slices; None means the first element, or the end of the axis."""
     items = list(value) if isinstance(value, list | tuple) else [value]
     if not items or not all(item is None or _whole(item) for item in items):
         raise InvalidParameter(f"`{who}`: expected whole numbers, got {value}")
@@ -90,7 +90,7 @@ def _bounds(value: Any, who: str) -> list[int | None]:
 
 
 def _part(begin: int | None, end: int | None, size: int, axis: int) -> tuple[int, int]:
-    """Negative ones count from the end."""
+    """Return begin and end counted from the first element; negative ones count from the end."""
     first, last = begin or 0, size if end is None else end
     first, last = (place + size if place < 0 else place for place in (first, last))
     if not 0 <= first < last <= size:
@@ -99,22 +99,20 @@ def _part(begin: int | None, end: int | None, size: int, axis: int) -> tuple[int
     return first, last
 
 
-def like(bound: Bound, inputs: Inputs) -> Notes:
+def slice_like(bound: Bound, inputs: Inputs) -> Notes:
     shape, other = bound["shape"], bound["like"]
     axes = _axes(inputs, "axes", shape) or list(range(len(shape)))
     cut = [axis for axis in axes if axis < len(other) and other[axis] != shape[axis]]
     if len(cut) != 1 or max(axes) >= len(other) or other[cut[0]] > shape[cut[0]]:
-        raise InvalidParameter(
-            f"`shape_like`: expected {shape} but for one axis that is shorter, got {other}", "give `axes: [0]`"
-        )
+        raise InvalidParameter(f"`shape_like`: expected {shape} with one shorter axis, got {other}", "give `axes: [0]`")
     bound |= {"axis": cut[0], "begin": 0, "end": other[cut[0]]}
-    return ["a view here, where MXNet copies"]
+    return ["a view here, while MXNet copies"]
 
 
-def counted_axis(bound: Bound, inputs: Inputs) -> Notes:
-    """broadcast_axis: so many along some axes."""
+def broadcast_axis(bound: Bound, inputs: Inputs) -> Notes:
+    """Set the target of `broadcast_axis`, which gives the sizes of some axes."""
     target = list(bound["shape"])
-    axes, sizes = _list(inputs.get("axis", 0), "axis"), _list(inputs.get("size", 1), "size")
+    axes, sizes = _whole_numbers(inputs.get("axis", 0), "axis"), _whole_numbers(inputs.get("size", 1), "size")
     if len(axes) != len(sizes) or any(not -len(target) <= axis < len(target) for axis in axes):
         raise InvalidParameter(f"`axis`, `size`: expected as many of one as of the other, got {axes} and {sizes}")
     for axis, size in zip(axes, sizes, strict=True):
@@ -123,11 +121,11 @@ def counted_axis(bound: Bound, inputs: Inputs) -> Notes:
     return []
 
 
-def reshaped(bound: Bound, inputs: Inputs) -> Notes:
-    """-1 is what is left over, 0 the size that is there."""
+def reshape_target(bound: Bound, inputs: Inputs) -> Notes:
+    """Set the target of `reshape`: -1 is the remaining size, 0 the size of the input."""
     shape = bound["shape"]
-    wanted = _list(inputs.get("shape", inputs.get("newshape", [-1])), "shape")
-    target = [shape[i] if size == 0 and i < len(shape) else size for i, size in enumerate(wanted)]
+    sizes = _whole_numbers(inputs.get("shape", inputs.get("newshape", [-1])), "shape")
+    target = [shape[i] if size == 0 and i < len(shape) else size for i, size in enumerate(sizes)]
     if target.count(-1) == 1:
         others = prod(size for size in target if size != -1)
         target = [prod(shape) // others if size == -1 and others > 0 else size for size in target]
@@ -135,11 +133,11 @@ def reshaped(bound: Bound, inputs: Inputs) -> Notes:
     return []
 
 
-def padded(bound: Bound, inputs: Inputs) -> Notes:
-    """MXNet names all axes, first to last; here the last ones are enough."""
-    width = _list(inputs.get("pad_width"), "pad_width")
+def pad_widths(bound: Bound, inputs: Inputs) -> Notes:
+    """Set the padding of the last axes; MXNet gives that of all axes."""
+    width = _whole_numbers(inputs.get("pad_width"), "pad_width")
     if len(width) != 2 * len(bound["shape"]):
-        raise InvalidParameter(f"`pad_width`: expected two numbers an axis of {bound['shape']}, got {width}")
+        raise InvalidParameter(f"`pad_width`: expected two numbers per axis of {bound['shape']}, got {width}")
     pairs = list(zip(width[::2], width[1::2], strict=True))
     while len(pairs) > 1 and pairs[0] == (0, 0):
         pairs.pop(0)
@@ -147,13 +145,13 @@ def padded(bound: Bound, inputs: Inputs) -> Notes:
     return []
 
 
-def repeated(bound: Bound, inputs: Inputs) -> Notes:
-    reps = _list(inputs.get("reps"), "reps")
+def tile_repeats(bound: Bound, inputs: Inputs) -> Notes:
+    reps = _whole_numbers(inputs.get("reps"), "reps")
     bound["reps"] = [1] * (len(bound["shape"]) - len(reps)) + reps
     return []
 
 
-def enlarged(bound: Bound, inputs: Inputs) -> Notes:
+def upsample_size(bound: Bound, inputs: Inputs) -> Notes:
     scale = inputs.get("scale", 1)
     if not _whole(scale) or scale < 1:
         raise InvalidParameter(f"`scale`: expected a whole number of at least 1, got {scale}")
@@ -162,33 +160,33 @@ def enlarged(bound: Bound, inputs: Inputs) -> Notes:
 
 
 def elements(bound: Bound, inputs: Inputs) -> Notes:
-    """Of `arange`: how many from start to stop."""
+    """Set the number of elements of `arange` from start to stop."""
     start, stop, step = (inputs.get(name, usual) for name, usual in (("start", 0), ("stop", None), ("step", 1)))
     if stop is None:
         start, stop = 0, start
-    if not all(_in_reach(value) for value in (start, stop, step)) or not step or abs((stop - start) / step) > 1e15:
+    if not all(_is_moderate(value) for value in (start, stop, step)) or not step or abs((stop - start) / step) > 1e15:
         raise InvalidParameter(f"`start`, `stop`, `step`: expected numbers, got {start}, {stop}, {step}")
     bound |= {"start": float(start), "step": float(step), "elements": max(1, ceil((stop - start) / step))}
     repeat = inputs.get("repeat", 1)
-    return [] if repeat == 1 else [f"each number once here, {repeat} times there"]
+    return [] if repeat == 1 else [f"each number occurs once here, {repeat} times in MXNet"]
 
 
-def _in_reach(value: Any) -> bool:
+def _is_moderate(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and -1e15 <= value <= 1e15
 
 
 def triangle(bound: Bound, inputs: Inputs) -> Notes:
-    """The n of a triangle of n (n + 1) / 2 numbers."""
+    """Set the n of a triangle of n (n + 1) / 2 numbers."""
     count = bound["triangle"]
     n = (isqrt(8 * count + 1) - 1) // 2
     if n * (n + 1) // 2 != count:
-        raise InvalidParameter(f"`A`: {count} numbers are no triangle", "as 1035 are that of 45 x 45")
+        raise InvalidParameter(f"`A`: {count} numbers are not a triangle", "as 1035 is the triangle of 45 x 45")
     bound["n"] = n
     return []
 
 
 def columns(bound: Bound, inputs: Inputs) -> Notes:
-    """Of col2im: the channels that the columns hold."""
+    """Set the channels of col2im from the rows of its columns."""
     kernel = shape_of(inputs.get("kernel"), "kernel")
     size = prod(kernel)
     if len(kernel) != 2 or bound["rows"] % size:
@@ -199,50 +197,50 @@ def columns(bound: Bound, inputs: Inputs) -> Notes:
 
 def regions(bound: Bound, inputs: Inputs) -> Notes:
     bound.setdefault("region", [min(_MOST_PIXELS, size) for size in bound["image"]])
-    return [f"regions of {bound['region']} pixels here, drawn at random there"]
+    return [f"regions have {bound['region']} pixels here, and random sizes in MXNet"]
 
 
-def window_apart(bound: Bound, inputs: Inputs) -> Notes:
-    """Pooling without strides goes from window to window."""
+def stride_of_window(bound: Bound, inputs: Inputs) -> Notes:
+    """Use the window as the stride of a pooling without strides."""
     bound.setdefault("stride", bound.get("kernel", 2))
     return []
 
 
-def weights_a_channel(bound: Bound, inputs: Inputs) -> Notes:
-    """Of BatchNorm and InstanceNorm: the second axis."""
+def check_channel_weights(bound: Bound, inputs: Inputs) -> Notes:
+    """Check the weights of BatchNorm and InstanceNorm, which belong to the second axis."""
     return _check_weights(bound, bound["shape"][1:2])
 
 
-def weights_an_element(bound: Bound, inputs: Inputs) -> Notes:
-    """Of LayerNorm: the axis that lies last here."""
+def check_element_weights(bound: Bound, inputs: Inputs) -> Notes:
+    """Check the weights of LayerNorm, which belong to the axis that is last here."""
     return _check_weights(bound, bound["shape"][-1:])
 
 
-def weights_a_group(bound: Bound, inputs: Inputs) -> Notes:
-    """Of GroupNorm: one a group in MXNet 1, one a channel later."""
+def check_group_weights(bound: Bound, inputs: Inputs) -> Notes:
+    """Check the weights of GroupNorm: one per group in MXNet 1, one per channel later."""
     return _check_weights(bound, [bound.get("groups"), *bound["shape"][1:2]])
 
 
 def _check_weights(bound: Bound, sizes: list[Any]) -> Notes:
     given = bound.get("weights")
     if given is not None and given not in sizes:
-        expected = " or ".join(str(size) for size in sizes) or "an axis more"
+        expected = " or ".join(str(size) for size in sizes) or "one more axis"
         raise InvalidParameter(f"`gamma`, `beta`: expected {expected} for {bound['shape']}, got {given}")
     return []
 
 
-def condition(bound: Bound, inputs: Inputs) -> Notes:
-    """Of `where`: of the same shape, or one for each row."""
+def check_condition(bound: Bound, inputs: Inputs) -> Notes:
+    """Check the condition of `where`, which has the same shape, or one element per row."""
     shape, given = bound["shape"], bound.get("condition")
     if given is None or given == shape:
         return []
     if given != shape[:1]:
         raise InvalidParameter(f"`condition`: expected {shape} or {shape[:1]}, got {given}")
-    return [f"`condition`: one for each element here, {shape}, where one is given for each row"]
+    return [f"`condition` has one value per element here, {shape}, and one per row in the file"]
 
 
-def filters(bound: Bound, inputs: Inputs) -> Notes:
-    """Of a convolution: what the weights hold, with groups."""
+def check_filters(bound: Bound, inputs: Inputs) -> Notes:
+    """Check the channels of a convolution's weights, with groups."""
     groups, given = bound.get("groups", 1), bound.get("weight_channels")
     if given is not None and _whole(groups) and given * groups != bound["in_channels"]:
         raise InvalidParameter(
@@ -251,8 +249,8 @@ def filters(bound: Bound, inputs: Inputs) -> Notes:
     return []
 
 
-def filters_back(bound: Bound, inputs: Inputs) -> Notes:
-    """Of a transposed one: the weights hold the channels that come out."""
+def check_transposed_filters(bound: Bound, inputs: Inputs) -> Notes:
+    """Check a transposed convolution's weights, which hold the channels of the output."""
     groups, given = bound.get("groups", 1), bound.get("weight_channels")
     if given is not None and _whole(groups) and bound.setdefault("out_channels", given * groups) != given * groups:
         raise InvalidParameter(

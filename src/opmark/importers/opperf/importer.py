@@ -1,9 +1,9 @@
-"""opperf and DL Operator Benchmarks: what `run_performance_test` takes, what opperf writes, classes by their names.
+"""Reads files of opperf and DL Operator Benchmarks: arguments of `run_performance_test`, results, classes.
 
-| form | what it is |
+| form | meaning |
 |---|---|
 | `{ops: add, inputs: [{lhs: [1024, 1024], rhs: [1024, 1024]}]}` | arguments of `run_performance_test`; a list of such |
-| `{add: [{inputs: {lhs: ...}, avg_time_forward_add: ...}]}` | opperf's own results: the same is measured again |
+| `{add: [{inputs: {lhs: ...}, avg_time_forward_add: ...}]}` | opperf's own results, to be measured again |
 | `{Add: {inputs: {dtype: float64}, warmup: 10, runs: 50}}` | classes of DL Operator Benchmarks |
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from opmark.errors import UserError, nearest
-from opmark.importers.opperf.ask import Ask, NoOperator, Told, phases_of, understood
+from opmark.importers.opperf.ask import Ask, CommonOptions, NoOperator, make_entry, phases_of
 from opmark.importers.opperf.classes import CLASSES, class_meaning, complete_inputs
 from opmark.schema import Entry, Imported, Phase, Problem
 
@@ -27,31 +27,32 @@ _DTYPES = {"float": "float32", "double": "float64", "half": "float16", "int": "i
 
 @dataclass
 class _Reading:
-    """What comes of a file while it is read."""
+    """Entries, problems and notes collected while a file is read."""
 
     path: Path
     entries: list[Entry] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     counts: list[tuple[Any, Any]] = field(default_factory=list)
-    """(warmup, runs) of each part of the file."""
+    """Warm-up and runs of each part of the file."""
 
     def problem(self, place: str, message: str, hint: str | None = "") -> None:
         self.problems.append(Problem(f"{self.path}: {place}", message, hint or ""))
 
     def no_operator(self, place: str, error: UserError) -> None:
-        """Once, however many inputs it has."""
+        """Report an unknown operator once, however many inputs it has."""
         found = Problem(f"{self.path}: {place}", error.message, error.hint or "")
         if found not in self.problems:
             self.problems.append(found)
 
-    def imported(self) -> Imported:
-        asked = self._asked()
-        return Imported(tuple(self.entries), (), tuple(self.problems), tuple(self.notes), asked)
+    def result(self) -> Imported:
+        requests = self._requests()
+        return Imported(tuple(self.entries), (), tuple(self.problems), tuple(self.notes), requests)
 
-    def _asked(self) -> dict[str, Any]:
+    def _requests(self) -> dict[str, Any]:
+        """Return the options of the measurement that the file sets."""
         if len({repr(count) for count in self.counts}) > 1:
-            self.notes["warm-up and runs differ between the parts of the file: none of them is taken"] = None
+            self.notes["warm-up and runs differ between the parts of the file and are ignored"] = None
             return {}
         named = zip(("warmup", "samples"), self.counts[0] if self.counts else (), strict=False)
         return {name: count for name, count in named if count is not None}
@@ -71,12 +72,12 @@ class _Opperf:
         for index, part in parts:
             place = "$" if index is None else f"$[{index}]"
             if not isinstance(part, dict):
-                reading.problem(place, f"expected `ops` and `inputs`, got {_kind(part)}")
+                reading.problem(place, f"expected `ops` and `inputs`, got {_quote(part)}")
             elif _is_block(part):
                 _read_block(reading, place, part)
             else:
                 _read_named(reading, place, part)
-        return reading.imported()
+        return reading.result()
 
 
 OPPERF = _Opperf()
@@ -87,7 +88,7 @@ def _is_block(part: Mapping[Any, Any]) -> bool:
 
 
 def _is_named(item: tuple[Any, Any]) -> bool:
-    """Results of an operator, or a class."""
+    """Whether an item holds results of an operator, or is a class."""
     name, value = item
     if isinstance(value, list):
         return any(isinstance(one, dict) and isinstance(one.get("inputs"), dict) for one in value)
@@ -103,40 +104,39 @@ def _read_block(reading: _Reading, place: str, part: Mapping[str, Any]) -> None:
     key = "ops" if "ops" in part else "op"
     names = part[key]
     inputs = part.get("inputs")
-    told = _told(reading, place, part)
+    common = _common_options(reading, place, part)
     if names == []:
         reading.problem(f"{place}.{key}", "an empty list names no operator")
     for i, name in enumerate(names if isinstance(names, list) else [names]):
         named = f"{place}.{key}[{i}]" if isinstance(names, list) else f"{place}.{key}"
         if not isinstance(name, str):
-            reading.problem(named, f"expected the name of an operator, got {_kind(name)}")
+            reading.problem(named, f"expected the name of an operator, got {_quote(name)}")
             continue
         for j, one in enumerate(inputs if isinstance(inputs, list) else [inputs]):
             where = f"{place}.inputs[{j}]"
             if isinstance(one, dict):
-                _add(reading, where, f"{name}[{j}]", Ask(name, one, told), named)
+                _add(reading, where, f"{name}[{j}]", Ask(name, one, common), named)
             else:
-                reading.problem(where, f"expected the inputs of `{name}` by name, got {_kind(one)}")
+                reading.problem(where, f"expected the inputs of `{name}` by name, got {_quote(one)}")
         if inputs in ([], ()):
             reading.problem(f"{place}.inputs", f"`{name}` has no inputs, so there is nothing to measure")
 
 
-def _told(reading: _Reading, place: str, part: Mapping[str, Any]) -> Told:
-    """What holds for all inputs of a block."""
+def _common_options(reading: _Reading, place: str, part: Mapping[str, Any]) -> CommonOptions:
     backward, dtype = part.get("run_backward", True), part.get("dtype")
     if not isinstance(backward, bool):
-        reading.problem(f"{place}.run_backward", f"expected true or false, got {_kind(backward)}; true is taken")
+        reading.problem(f"{place}.run_backward", f"expected true or false, got {_quote(backward)}; true is used")
         backward = True
     if dtype is not None and not isinstance(dtype, str):
-        reading.problem(f"{place}.dtype", f"expected a data type, got {_kind(dtype)}; float32 is taken")
+        reading.problem(f"{place}.dtype", f"expected a data type, got {_quote(dtype)}; float32 is used")
         dtype = None
     profiler = part.get("profiler", "native")
     if profiler not in ("native", "python"):
-        reading.problem(f"{place}.profiler", f"expected native or python, got {_kind(profiler)}; native is taken")
+        reading.problem(f"{place}.profiler", f"expected native or python, got {_quote(profiler)}; native is used")
     _read_counts(reading, place, part)
     _read_ctx(reading, part)
     whole: tuple[Phase, ...] = ("both",) if profiler == "python" else ("forward", "backward")
-    return Told(whole if backward else ("forward",), _DTYPES.get(dtype or "", dtype))
+    return CommonOptions(whole if backward else ("forward",), _DTYPES.get(dtype or "", dtype))
 
 
 def _read_counts(reading: _Reading, place: str, part: Mapping[str, Any]) -> None:
@@ -145,7 +145,7 @@ def _read_counts(reading: _Reading, place: str, part: Mapping[str, Any]) -> None
         value = part.get(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             expected = f"a whole number of at least {least}"
-            reading.problem(f"{place}.{key}", f"expected {expected}, got {_kind(value)}; it is left out")
+            reading.problem(f"{place}.{key}", f"expected {expected}, got {_quote(value)}; it is ignored")
             value = None
         found.append(value)
     reading.counts.append((found[0], found[1]))
@@ -161,7 +161,7 @@ def _read_named(reading: _Reading, place: str, part: Mapping[Any, Any]) -> None:
         where = f"{place}.{name}"
         if not isinstance(name, str) or not _is_named((name, value)):
             near = nearest(str(name), CLASSES)
-            reading.problem(where, f"expected results of an operator, or a class, got {_kind(value)}",
+            reading.problem(where, f"expected results of an operator, or a class, got {_quote(value)}",
                             f"did you mean `{near}`?" if near and near != name else "")  # fmt: skip
         elif isinstance(value, list):
             for i, one in enumerate(value):
@@ -172,14 +172,14 @@ def _read_named(reading: _Reading, place: str, part: Mapping[Any, Any]) -> None:
 
 def _read_result(reading: _Reading, place: str, label: str, name: str, one: Any) -> None:
     if not isinstance(one, dict) or not isinstance(one.get("inputs"), dict):
-        reading.problem(place, f"expected a result with its `inputs`, got {_kind(one)}")
+        reading.problem(place, f"expected a result with its `inputs`, got {_quote(one)}")
         return
-    told = Told(phases_of(one), None)
+    common = CommonOptions(phases_of(one), None)
     operator = one.get("operator")
     if isinstance(operator, str):
-        _add(reading, place, label, Ask(operator, one["inputs"], told, own=True))
+        _add(reading, place, label, Ask(operator, one["inputs"], common, own=True))
     else:
-        _add(reading, place, label, Ask(name, one["inputs"], told), place.rpartition("[")[0])
+        _add(reading, place, label, Ask(name, one["inputs"], common), place.rpartition("[")[0])
 
 
 def _read_class(reading: _Reading, place: str, name: str, value: Mapping[str, Any]) -> None:
@@ -190,7 +190,7 @@ def _read_class(reading: _Reading, place: str, name: str, value: Mapping[str, An
     _read_counts(reading, place, {"warmup": of.warmup, "runs": of.runs, **value})
     _read_ctx(reading, value)
     if given is not None and not isinstance(given, dict):
-        reading.problem(f"{place}.inputs", f"expected inputs by name, got {_kind(given)}")
+        reading.problem(f"{place}.inputs", f"expected inputs by name, got {_quote(given)}")
         return
     try:
         inputs = complete_inputs(of, given or {})
@@ -199,13 +199,13 @@ def _read_class(reading: _Reading, place: str, name: str, value: Mapping[str, An
         reading.problem(f"{place}.inputs", error.message, error.hint)
         return
     phases: tuple[Phase, ...] = ("both",) if of.backward and inputs["run_backward"] is not False else ("forward",)
-    _add(reading, place, name, Ask(found.op, found.params, Told(phases, None), own=True, notes=found.notes))
+    _add(reading, place, name, Ask(found.op, found.params, CommonOptions(phases, None), own=True, notes=found.notes))
 
 
 def _add(reading: _Reading, place: str, label: str, ask: Ask, named: str = "") -> None:
-    """`named` is where the name of the operator stands."""
+    """Add an entry or a problem; `named` is the place of the operator's name."""
     try:
-        entry, notes = understood(ask, f"{reading.path.name}#{label}")
+        entry, notes = make_entry(ask, f"{reading.path.name}#{label}")
     except NoOperator as error:
         reading.no_operator(named or place, error)
         return
@@ -222,7 +222,7 @@ def _unknown(reading: _Reading, place: str, key: Any, known: tuple[str, ...]) ->
     reading.problem(place, f"`{key}` is not known here", f"did you mean `{near}`?" if near else f"known: {known}")
 
 
-def _kind(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = str(value)
     short = text if len(text) <= 40 else f"{text[:37]}..."
     return "nothing" if value is None else f"`{short}`"

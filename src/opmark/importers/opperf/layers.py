@@ -1,4 +1,4 @@
-"""The layers, losses and optimizers of MXNet's opperf in our words."""
+"""Rows for the layers, losses and optimizers of MXNet's opperf."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from opmark.importers.opperf import finish
 from opmark.importers.opperf.rows import Row, words
 
-_X = {"data|x|a": "*shape"}
-_IMAGE = {"data": "batch channels *image"}
-_ARRAYS = "args*|data*|arrays*"
+X = {"data|x|a": "*shape"}
+IMAGE = {"data": "batch channels *image"}
+ARRAYS = "args*|data*|arrays*"
 
 _RATES = {
     "lr": "lr", "beta1": "beta1", "beta2": "beta2", "epsilon": "eps", "wd": "wd", "rescale_grad": "rescale_grad",
@@ -37,13 +37,13 @@ _CONVOLUTION = {
     "workspace": "", "adj": "output_padding", "target_shape": "",
 }  # fmt: skip
 _CONVOLVED = {"data": "batch in_channels *image", "bias": "=out_channels"}
-_WITHOUT_BIAS = "without the bias that opperf adds"
+_WITHOUT_BIAS = "measured without the bias that opperf adds"
 _RECURRENT = {"state_size": "hidden_size", "num_layers": "layers", "bidirectional": "bidirectional", "p": "",
               "state_outputs": ""}  # fmt: skip
 _SEQUENCES = {"data": "seq_len batch input_size", "state": "? batch hidden_size", "parameters": "...",
               "state_cell": "? batch hidden_size"}  # fmt: skip
 _NORM = dict.fromkeys(("gamma", "beta", "moving_mean", "moving_var"), "weights")
-"""One size for all, which `finish` compares."""
+"""All weights have one size, which `finish` compares."""
 
 
 def _layers() -> Mapping[str, Row | tuple[Row, ...]]:
@@ -56,7 +56,7 @@ def _layers() -> Mapping[str, Row | tuple[Row, ...]]:
             "col2im", {"data": "batch rows ?", "output_size": "*image"}, size, needed=2, finish=finish.columns,
             usual={"stride": 1, "padding": 0},
         ),
-        "im2col": Row("im2col", _IMAGE, size, usual={"padding": 0}),
+        "im2col": Row("im2col", IMAGE, size, usual={"padding": 0}),
         "Correlation": Row(
             "correlation", {"data1": "batch channels *image", "data2": "batch channels *image"},
             {"kernel_size": "kernel", "max_displacement": "max_displacement", "stride1": "stride",
@@ -69,7 +69,7 @@ def _layers() -> Mapping[str, Row | tuple[Row, ...]]:
         ),
         "FullyConnected": tuple(_dense()),
         "SpatialTransformer": Row(
-            "spatial_transformer", {**_IMAGE, "target_shape": "*out", "loc": "batch 6"},
+            "spatial_transformer", {**IMAGE, "target_shape": "*out", "loc": "batch 6"},
             {"transform_type": "in:affine", "sampler_type": "in:bilinear", "cudnn_off": ""}, needed=2,
             fixed={"align_corners": True},
         ),
@@ -81,7 +81,6 @@ def _layers() -> Mapping[str, Row | tuple[Row, ...]]:
 
 
 def _dense() -> Iterator[Row]:
-    """Flattened or not, with a bias or without."""
     for op, no_bias in (("linear", (None, False)), ("linear_no_bias", (True,))):
         for data, flatten in (("M %K", (None, True)), ("%M K", (False,))):
             tensors = {"data": data, "weight": "N K", "bias": "N"}
@@ -95,14 +94,14 @@ def _normalization() -> Mapping[str, Row]:
         "BatchNorm": Row(
             "batch_norm", x,
             {"momentum": "1-momentum", "axis": "in:1", "fix_gamma": "", "cudnn_off": "", **eps,
-             "use_global_stats": "!training"}, finish=finish.weights_a_channel,
+             "use_global_stats": "!training"}, finish=finish.check_channel_weights,
         ),
-        "Dropout": Row("dropout", _X, {"p": "p", "mode": "", "axes": "", "cudnn_off": ""}),
-        "GroupNorm": Row("group_norm", x, {**eps, "num_groups": "groups"}, finish=finish.weights_a_group),
-        "InstanceNorm": Row("instance_norm", x, eps, finish=finish.weights_a_channel),
-        "L2Normalization": Row("l2_normalize", _X, {"eps": "eps", "mode": "mode"}, usual={"eps": 1e-10}),
-        "LayerNorm": Row("layer_norm", x, eps, moves="data", finish=finish.weights_an_element),
-        "LRN": Row("lrn", _X, {"alpha": "alpha", "beta": "beta", "knorm": "k", "nsize": "size"}, usual={"k": 2.0}),
+        "Dropout": Row("dropout", X, {"p": "p", "mode": "", "axes": "", "cudnn_off": ""}),
+        "GroupNorm": Row("group_norm", x, {**eps, "num_groups": "groups"}, finish=finish.check_group_weights),
+        "InstanceNorm": Row("instance_norm", x, eps, finish=finish.check_channel_weights),
+        "L2Normalization": Row("l2_normalize", X, {"eps": "eps", "mode": "mode"}, usual={"eps": 1e-10}),
+        "LayerNorm": Row("layer_norm", x, eps, moves="data", finish=finish.check_element_weights),
+        "LRN": Row("lrn", X, {"alpha": "alpha", "beta": "beta", "knorm": "k", "nsize": "size"}, usual={"k": 2.0}),
     }  # fmt: skip
 
 
@@ -114,18 +113,18 @@ def _activations() -> Mapping[str, Row | tuple[Row, ...]]:
     output = {"label": "..."}
     loss = dict.fromkeys(("grad_scale", "normalization", "margin", "regularization_coefficient", "use_linear"), "")
     image = {"data": "*shape", **output}
-    rows: dict[str, Row | tuple[Row, ...]] = {name: Row(name, _X, along) for name in ("softmax", "log_softmax")}
+    rows: dict[str, Row | tuple[Row, ...]] = {name: Row(name, X, along) for name in ("softmax", "log_softmax")}
     rows |= {
-        "Activation": Row("{act_type}", _X, words={"act_type": kinds}),
+        "Activation": Row("{act_type}", X, words={"act_type": kinds}),
         "LeakyReLU": Row(
             "{act_type}", {"data": "*shape", "gamma": "..."}, {"slope": "negative_slope|alpha"},
             words={"act_type": leaky},
         ),
-        "hard_sigmoid": Row("hard_sigmoid", _X, {"alpha": "", "beta": ""}),
-        "softmin": Row("softmin", _X, along),
-        "SoftmaxActivation": Row("softmax", _X, {"mode": "in:instance"}, fixed={"axis": -1}),
+        "hard_sigmoid": Row("hard_sigmoid", X, {"alpha": "", "beta": ""}),
+        "softmin": Row("softmin", X, along),
+        "SoftmaxActivation": Row("softmax", X, {"mode": "in:instance"}, fixed={"axis": -1}),
         "Softmax": Row("softmax", image, loss, fixed={"axis": -1}),
-        "SoftmaxOutput": Row("softmax", image, loss, finish=finish.row_an_image),
+        "SoftmaxOutput": Row("softmax", image, loss, finish=finish.one_row_per_image),
         "LogisticRegressionOutput": Row("sigmoid", image, loss),
     }  # fmt: skip
     same = ("LinearRegressionOutput", "MAERegressionOutput", "SVMOutput")
@@ -137,30 +136,32 @@ def _windows() -> Mapping[str, Row | tuple[Row, ...]]:
     window = {**_POOL, "kernel": "kernel"}
     return {
         "Pooling": (
-            Row("{pool_type}_pool{rank}d", _IMAGE, window, words=words, usual={"stride": 1, "padding": 0},
+            Row("{pool_type}_pool{rank}d", IMAGE, window, words=words, usual={"stride": 1, "padding": 0},
                 when={"global_pool": (None, 0)}),
-            Row("global_{pool_type}_pool{rank}d", _IMAGE, {**dict.fromkeys(window, ""), "layout": _POOL["layout"]},
+            Row("global_{pool_type}_pool{rank}d", IMAGE, {**dict.fromkeys(window, ""), "layout": _POOL["layout"]},
                 words=words, when={"global_pool": (1,)}),
         ),
         "ROIPooling": Row(
-            "roi_pooling", {**_IMAGE, "rois": "regions 5", "pooled_size": "*out"}, {"spatial_scale": ""}, needed=3,
+            "roi_pooling", {**IMAGE, "rois": "regions 5", "pooled_size": "*out"}, {"spatial_scale": ""}, needed=3,
             finish=finish.regions,
         ),
         "Convolution": tuple(
-            _convolution("conv{rank}d", "out_channels weight_channels *kernel", finish.filters)
+            _convolution("conv{rank}d", "out_channels weight_channels *kernel", finish.check_filters)
         ),
         "Deconvolution": tuple(
-            _convolution("conv_transpose{rank}d", "in_channels weight_channels *kernel", finish.filters_back)
+            _convolution(
+                "conv_transpose{rank}d", "in_channels weight_channels *kernel", finish.check_transposed_filters
+            )
         ),
         "UpSampling": Row(
-            "upsample_nearest2d", _IMAGE, {"scale": ".", "sample_type": "in:nearest", "num_args": "", "num_filter": ""},
-            finish=finish.enlarged,
+            "upsample_nearest2d", IMAGE, {"scale": ".", "sample_type": "in:nearest", "num_args": "", "num_filter": ""},
+            finish=finish.upsample_size,
         ),
     }  # fmt: skip
 
 
 def _convolution(op: str, weight: str, check: Any) -> Iterator[Row]:
-    """There with a bias or without; here without."""
+    """Yield rows for a convolution with a bias and without; opmark's convolution has none."""
     tensors = {**_CONVOLVED, "weight": weight}
     usual = {"stride": 1, "padding": 0, "dilation": 1}
     for no_bias, note in (((None, False), _WITHOUT_BIAS), ((True,), "")):
@@ -177,8 +178,8 @@ def _optimizers() -> Mapping[str, Row]:
             name, {"weight": "*shape", "g": "*shape", "weight32": "*shape", "r1": "...", "r2": "..."}, _RATES
         )
     for name, group in _MULTI.items():
-        rows[name] = Row(name, {_ARRAYS: f"[count/{group}] *shape"}, rates)
-        rows[f"preloaded_{name}"] = Row(name, {_ARRAYS: f"[count/{group}+2] *shape"}, rates)
+        rows[name] = Row(name, {ARRAYS: f"[count/{group}] *shape"}, rates)
+        rows[f"preloaded_{name}"] = Row(name, {ARRAYS: f"[count/{group}+2] *shape"}, rates)
     layers = dict.fromkeys(("lrs", "weights_sum_sq", "grads_sum_sq", "wds"), "%count")
     rows["multi_lars"] = Row("multi_lars", layers, {"eta": "eta", "eps": "eps", "rescale_grad": "rescale_grad"})
     return rows
@@ -190,8 +191,8 @@ def _losses() -> Mapping[str, Row]:
     return {
         "ctc_loss": ctc,
         "CTCLoss": ctc,
-        "MakeLoss": Row("scaled_loss", _X, {"grad_scale": "grad_scale", "normalization": "", "valid_thresh": ""}),
-        "smooth_l1": Row("smooth_l1", _X, {"scalar": "sigma"}),
+        "MakeLoss": Row("scaled_loss", X, {"grad_scale": "grad_scale", "normalization": "", "valid_thresh": ""}),
+        "smooth_l1": Row("smooth_l1", X, {"scalar": "sigma"}),
         "softmax_cross_entropy": Row("cross_entropy", {"data": "batch classes", "label": "batch"}),
     }
 

@@ -1,17 +1,15 @@
-"""opperf's names: its 23 categories, what it calls operators elsewhere, what has no counterpart here."""
+"""opperf's names: its 23 categories, other spellings of operators, and operators without a counterpart."""
 
 from __future__ import annotations
 
 from opmark.importers.opperf.rows import words
-from opmark.importers.opperf.table import BROADCAST, UNARY
+from opmark.importers.opperf.table import BROADCAST, DISTRIBUTIONS, UNARY
 
 _ROUNDING = ["ceil", "fix", "floor", "rint", "round", "trunc"]
-_DRAWN = words("exponential gamma generalized_negative_binomial negative_binomial normal poisson uniform")
 _LINALG = words(
     "det extractdiag extracttrian gelqf gemm gemm2 inverse makediag maketrian potrf potri slogdet sumlogdiag syrk trmm "
     "trsm"
 )
-_PDF = ["dirichlet", *_DRAWN]
 
 CATEGORIES: dict[str, list[str]] = {
     "unary": [*UNARY, "argmax_channel", "amp_cast", "cast", "amp_multicast"],
@@ -22,9 +20,9 @@ CATEGORIES: dict[str, list[str]] = {
     "random": [
         "BilinearSampler",
         "GridGenerator",
-        *(f"random_{name}" for name in [*_DRAWN, "randint"]),
-        *(f"random_pdf_{name}" for name in _PDF),
-        *(f"sample_{name}" for name in [*_DRAWN, "multinomial"]),
+        *(f"random_{name}" for name in [*DISTRIBUTIONS, "randint"]),
+        *(f"random_pdf_{name}" for name in ["dirichlet", *DISTRIBUTIONS]),
+        *(f"sample_{name}" for name in [*DISTRIBUTIONS, "multinomial"]),
     ],
     "reduction": words("max max_axis mean min min_axis nanprod nansum norm prod sum sum_axis"),
     "sorting": ["argmax", "argmin", "sort", "argsort", "topk"],
@@ -63,7 +61,7 @@ CATEGORIES: dict[str, list[str]] = {
 
 NO_COUNTERPART = {
     "cast_storage": "it changes how a sparse tensor is stored, and tensors here are dense",
-    "Custom": "it calls an operator made in Python for MXNet; `package.module:function` calls one of yours",
+    "Custom": "it calls an operator written in Python for MXNet; `package.module:function` calls your own function",
     "IdentityAttachKLSparseReg": "it has no counterpart in other frameworks, and opperf leaves it out too",
 }
 
@@ -81,7 +79,7 @@ _PREFIXES = (
     "contrib.",
 )
 _SUBMODULES = {"linalg.": "linalg_", "random.": "random_", "sparse.": ""}
-_ELSEWHERE = {
+_OTHER_SPELLINGS = {
     "fully_connected": "FullyConnected", "convolution": "Convolution", "deconvolution": "Deconvolution",
     "pooling": "Pooling", "activation": "Activation", "leaky_relu": "LeakyReLU", "batch_norm": "BatchNorm",
     "layer_norm": "LayerNorm", "group_norm": "GroupNorm", "instance_norm": "InstanceNorm", "embedding": "Embedding",
@@ -94,11 +92,11 @@ _ELSEWHERE = {
 
 
 def plain_name(name: str) -> str:
-    """`mx.nd.linalg.gemm2` is linalg_gemm2."""
+    """Return a name without modules: `mx.nd.linalg.gemm2` is linalg_gemm2."""
     found = name.strip()
     while (prefix := next((p for p in _PREFIXES if found.startswith(p)), None)) is not None:
         found = found[len(prefix) :]
     for module, start in _SUBMODULES.items():
         if found.startswith(module):
             found = start + found[len(module) :]
-    return _ELSEWHERE.get(found, found)
+    return _OTHER_SPELLINGS.get(found, found)

@@ -1,18 +1,18 @@
-"""Shapes of tensors to sizes with names, and back.
+"""Patterns of shapes: read named sizes from the shapes of tensors, and write shapes from sizes.
 
-A pattern is what a shape consists of, separated by blanks:
+A pattern lists the sizes of a shape, separated by blanks:
 
-| written | means |
+| pattern | meaning |
 |---|---|
 | `M` | one size, the parameter M; the same name stands for the same size everywhere |
-| `*shape` | all the others, as a list |
-| `%batch` | the product of all the others, 1 where there are none |
+| `*shape` | all other sizes, as a list |
+| `%batch` | the product of all other sizes, 1 if there are none |
 | `5` | exactly 5 |
-| `#lam`, alone | as many values as `lam` says; a number alone is how many |
-| `?`, `...` | any size; any others. They change nothing here |
-| `~shape`, alone | what broadcasts to `shape`: the parameter `y` says how |
-| `=N`, alone | what follows, which is compared and never written: ours has no such tensor |
-| `[count] ...`, `[count/2] ...`, `[count/2+2] ...` | tensors of one shape: how many; in pairs; without the last 2 |
+| `#lam`, alone | a list of values; their number is the parameter `lam` |
+| `?`, `...` | any size; any other sizes. They have no effect |
+| `~shape`, alone | a shape that broadcasts to `shape`; the parameter `y` says how |
+| `=N`, alone | a tensor that opmark's operator does not have: it is compared and never written |
+| `[count] ...`, `[count/2] ...`, `[count/2+2] ...` | tensors of one shape: their number; in pairs; without the last 2 |
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from opmark.errors import InvalidParameter
 
 Shape = list[int]
 Bound = dict[str, Any]
-"""Parameters by name, as far as they are known."""
+"""The parameters that are known so far, by name."""
 
 _LIST = re.compile(r"\[(\w+)(?:/(\d+))?(?:\+(\d+))?\] (.*)")
 _MOST_DIMENSIONS = 32
 
 
 def shape_of(value: Any, who: str) -> Shape:
-    """Whole numbers are sizes, one alone as well; other numbers, and lists of lists, are values of that shape."""
+    """Return the shape of a tensor: whole numbers are sizes; other numbers and nested lists are values."""
     if _is_whole(value):
         return _sizes([value], who)
     if isinstance(value, list | tuple) and value and all(map(_is_whole, value)):
         return _sizes(list(value), who)
-    return _sizes(_of_values(value, who), who)
+    return _sizes(_shape_of_values(value, who), who)
 
 
 def bind(bound: Bound, name: str, value: Any, who: str) -> None:
     if name in bound and bound[name] != value:
-        raise InvalidParameter(f"`{who}` makes {name} {value}, and what stands before it {bound[name]}")
+        raise InvalidParameter(f"`{who}` sets {name} to {value}, but the inputs before it to {bound[name]}")
     bound[name] = value
 
 
 def match(pattern: str, value: Any, who: str, bound: Bound) -> None:
-    """What a tensor says of the parameters; InvalidParameter where it does not fit."""
+    """Bind the parameters that a tensor determines; raise InvalidParameter if it does not fit."""
     if pattern == "...":
         return
     pattern = pattern.removeprefix("=")
@@ -56,22 +56,22 @@ def match(pattern: str, value: Any, who: str, bound: Bound) -> None:
     if several:
         _match_list(several, value, who, bound)
     elif pattern.startswith("#"):
-        bind(bound, pattern[1:], _many(value, who), who)
+        bind(bound, pattern[1:], _count_values(value, who), who)
     elif pattern.startswith("~"):
         bind(bound, "y", _broadcast(value, bound.get(pattern[1:]), who), who)
     else:
         _match_one(pattern, shape_of(value, who), who, bound)
 
 
-def written(pattern: str, params: Mapping[str, Any]) -> Any:
-    """The shape that a pattern gives with these parameters; None where they do not tell."""
+def write_shape(pattern: str, params: Mapping[str, Any]) -> Any:
+    """Return the shape of a pattern with these parameters; None if they do not determine it."""
     if pattern.startswith("="):
         return None
     several = _LIST.fullmatch(pattern)
     if several:
         count, group, aside, each = several.groups()
         size = params.get(count) if not count.isdecimal() else int(count)
-        return None if size is None or aside else [written(each, params)] * (size * int(group or 1))
+        return None if size is None or aside else [write_shape(each, params)] * (size * int(group or 1))
     if pattern.startswith("~"):
         return _unbroadcast(params.get(pattern[1:]), params.get("y", "same"))
     if pattern.startswith("#"):
@@ -102,7 +102,7 @@ def _sizes(shape: Shape, who: str) -> Shape:
     return shape
 
 
-def _of_values(value: Any, who: str) -> Shape:
+def _shape_of_values(value: Any, who: str) -> Shape:
     shape: Shape = []
     while isinstance(value, list | tuple):
         shape.append(len(value))
@@ -114,8 +114,8 @@ def _of_values(value: Any, who: str) -> Shape:
     return shape
 
 
-def _many(value: Any, who: str) -> int:
-    return shape_of(value, who)[0] if _is_whole(value) else prod(_sizes(_of_values(value, who), who))
+def _count_values(value: Any, who: str) -> int:
+    return shape_of(value, who)[0] if _is_whole(value) else prod(_sizes(_shape_of_values(value, who), who))
 
 
 def _match_one(pattern: str, shape: Sequence[int], who: str, bound: Bound) -> None:
@@ -124,7 +124,7 @@ def _match_one(pattern: str, shape: Sequence[int], who: str, bound: Bound) -> No
     behind = 0 if rest is None else len(tokens) - rest - 1
     fits = len(shape) == len(tokens) if rest is None else len(shape) >= len(tokens) - 1
     if not fits:
-        raise InvalidParameter(f"`{who}`: expected a shape ({_said(tokens)}), got {_short(list(shape))}")
+        raise InvalidParameter(f"`{who}`: expected a shape ({_format_pattern(tokens)}), got {_short(list(shape))}")
     if rest is None:
         sizes: list[Any] = list(shape)
     else:
@@ -139,12 +139,12 @@ def _take(token: str, size: Any, who: str, bound: Bound) -> None:
         return
     if token.isdecimal():
         if size != int(token):
-            raise InvalidParameter(f"`{who}`: expected {token} where it has {size}")
+            raise InvalidParameter(f"`{who}`: expected the size {token}, got {size}")
     elif token[0] == "%":
         bind(bound, token[1:], prod(size), who)
     elif token[0] == "*":
         if not size:
-            raise InvalidParameter(f"`{who}`: leaves no size for `{token[1:]}`")
+            raise InvalidParameter(f"`{who}`: no size is left for `{token[1:]}`")
         bind(bound, token[1:], size, who)
     else:
         bind(bound, token, size, who)
@@ -181,7 +181,7 @@ def _broadcast(value: Any, shape: Any, who: str) -> str:
         return "column"
     raise InvalidParameter(
         f"`{who}`: {_short(own)} is neither the shape {_short(shape)} nor one row, one column or one element of it",
-        "other ways to broadcast are cases of a callable, as torch.add is",
+        "measure other ways to broadcast with a callable, as in torch.add",
     )
 
 
@@ -191,7 +191,7 @@ def _unbroadcast(shape: Any, how: str) -> Any:
     return {"same": shape, "row": shape[-1:], "column": [*shape[:-1], 1], "scalar": [1]}[how]
 
 
-def _said(tokens: Sequence[str]) -> str:
+def _format_pattern(tokens: Sequence[str]) -> str:
     return ", ".join("..." if token[0] in "*%." else token for token in tokens)
 
 

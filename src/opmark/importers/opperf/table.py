@@ -1,20 +1,17 @@
-"""Every operator of MXNet's opperf in our words."""
+"""Rows for every operator of MXNet's opperf."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from opmark.importers.opperf import finish
-from opmark.importers.opperf.layers import LAYERS
+from opmark.importers.opperf.layers import ARRAYS, IMAGE, LAYERS, X
 from opmark.importers.opperf.rows import Row, words
 
-_X = {"data|x|a": "*shape"}
 _PAIR = {"lhs|x1|a|base|this": "*shape", "rhs|x2|b|exp|other": "~shape"}
-_IMAGE = {"data": "batch channels *image"}
 _SQUARE = {"A": "%batch n n"}
 _AXIS = {"axis": "axis", "keepdims": "keepdims"}
 _RESULT_TYPE = {"dtype": ""}
-_ARRAYS = "args*|data*|arrays*"
 
 UNARY = words(
     "abs arccos arccosh arcsin arcsinh arctan arctanh BlockGrad cbrt ceil cos cosh degrees erf erfinv exp "
@@ -26,7 +23,7 @@ BROADCAST = words(
     "add div equal greater greater_equal hypot lesser lesser_equal logical_and logical_or logical_xor maximum "
     "minimum minus mod mul not_equal plus power sub"
 )
-_OF_ALIAS = {"fix": "trunc", "rint": "round", "make_loss": "identity", "stop_gradient": "identity"}
+_ALIASES = {"fix": "trunc", "rint": "round", "make_loss": "identity", "stop_gradient": "identity"}
 _BINARY = {
     "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "modulo": "mod", "mod": "mod",
     "power": "power",
@@ -43,27 +40,28 @@ _REDUCTION = {
     "nansum": "nansum", "prod": "prod", "sum": "reduce_sum", "sum_axis": "reduce_sum",
 }  # fmt: skip
 
-_DRAWN = {
+_RANDOM_OPTIONS = {
     "exponential": {"lam": "rate", "scale": ""}, "gamma": {"alpha": "alpha", "beta": "scale"},
     "generalized_negative_binomial": {"mu": "mu", "alpha": "alpha"}, "normal": {"loc": "mean", "scale": "std"},
     "poisson": {"lam": "rate"}, "negative_binomial": {"k": "k", "p": "prob"},
     "randint": {"low": "low", "high": "high"}, "uniform": {"low": "low", "high": "high"},
 }  # fmt: skip
-_OF_EACH = {
+DISTRIBUTIONS = {
     "exponential": ("lam",), "gamma": ("alpha", "beta"), "generalized_negative_binomial": ("mu", "alpha"),
     "negative_binomial": ("k", "p"), "normal": ("mu", "sigma"), "poisson": ("lam",), "uniform": ("low", "high"),
 }  # fmt: skip
+"""Parameters of each distribution, which are tensors of `sample_` and `random_pdf_` operators."""
 
 
 def _unary() -> Mapping[str, Row]:
-    rows = {name: Row(_OF_ALIAS.get(name, name), _X) for name in UNARY}
-    rows["BlockGrad"] = Row("identity", _X)
-    rows |= {name: Row("cast", _X, {"dtype": "to"}) for name in ("cast", "amp_cast", "Cast")}
+    rows = {name: Row(_ALIASES.get(name, name), X) for name in UNARY}
+    rows["BlockGrad"] = Row("identity", X)
+    rows |= {name: Row("cast", X, {"dtype": "to"}) for name in ("cast", "amp_cast", "Cast")}
     rows["amp_multicast"] = Row(
-        "cast", {_ARRAYS: "[1] *shape"}, {"num_outputs": "", "cast_narrow": ""}, fixed={"to": "float16"},
-        note="to float16 here; of tensors of one type MXNet casts none",
+        "cast", {ARRAYS: "[1] *shape"}, {"num_outputs": "", "cast_narrow": ""}, fixed={"to": "float16"},
+        note="cast to float16 here; MXNet does not cast tensors that all have one type",
     )  # fmt: skip
-    rows["argmax_channel"] = Row("argmax", _X, fixed={"axis": 1})
+    rows["argmax_channel"] = Row("argmax", X, fixed={"axis": 1})
     return rows
 
 
@@ -71,7 +69,7 @@ def _binary() -> Mapping[str, Row]:
     rows = {name: Row(op, _PAIR, needed=2) for name, op in _BINARY.items()}
     rows |= {f"broadcast_{name}": Row(_BROADCAST_WORDS.get(name, name), _PAIR, needed=2) for name in BROADCAST}
     several = {"num_args": ""}
-    rows |= {name: Row("add_n", {_ARRAYS: "[n] *shape"}, several) for name in ("add_n", "ElementWiseSum")}
+    rows |= {name: Row("add_n", {ARRAYS: "[n] *shape"}, several) for name in ("add_n", "ElementWiseSum")}
     return rows
 
 
@@ -96,9 +94,9 @@ def _products() -> Mapping[str, Row | tuple[Row, ...]]:
 
 def _random() -> Mapping[str, Row | tuple[Row, ...]]:
     rows: dict[str, Row | tuple[Row, ...]] = {
-        f"random_{name}": Row(f"random_{name}", {"shape": "*shape"}, words) for name, words in _DRAWN.items()
+        f"random_{name}": Row(f"random_{name}", {"shape": "*shape"}, words) for name, words in _RANDOM_OPTIONS.items()
     }
-    for name, given in _OF_EACH.items():
+    for name, given in DISTRIBUTIONS.items():
         tensors = dict.fromkeys(given, "#distributions")
         rows[f"sample_{name}"] = Row(f"sample_{name}", {**tensors, "shape": "%draws"}, usual={"draws": 1})
         rows[f"random_pdf_{name}"] = Row(
@@ -113,7 +111,7 @@ def _random() -> Mapping[str, Row | tuple[Row, ...]]:
         usual={"draws": 1},
     )  # fmt: skip
     rows["BilinearSampler"] = Row(
-        "grid_sample", {**_IMAGE, "grid": "batch 2 *out"}, needed=2, fixed={"align_corners": True}
+        "grid_sample", {**IMAGE, "grid": "batch 2 *out"}, needed=2, fixed={"align_corners": True}
     )
     rows["GridGenerator"] = (
         Row("warp_grid", {"data": "batch 2 *image"}, {"target_shape": ""}, when={"transform_type": ("warp",)}),
@@ -130,19 +128,19 @@ def _reduction() -> Mapping[str, Row]:
     sorting = {"axis": "axis", "is_ascend": "!descending", **_RESULT_TYPE}
     best = {"k": "k", "is_ascend": "!largest", "ret_typ": "", **_RESULT_TYPE}
     rows = {
-        name: Row(op, _X, {**plain, "axis": "."}, finish=finish.one_axis, back=axis) for name, op in _REDUCTION.items()
+        name: Row(op, X, {**plain, "axis": "."}, finish=finish.one_axis, back=axis) for name, op in _REDUCTION.items()
     }
     rows["norm"] = Row(
         "norm",
-        _X,
+        X,
         {"ord": "ord", "keepdims": "keepdims", "axis": ".", "out_dtype": ""},
         finish=finish.one_axis,
         back=axis,
     )
-    rows["moments"] = Row("moments", _X, {"axes": ".", "keepdims": ""}, finish=finish.last_axes)
+    rows["moments"] = Row("moments", X, {"axes": ".", "keepdims": ""}, finish=finish.last_axes)
     for name in ("argmax", "argmin"):
-        rows[name] = Row(name, _X, {**searched, "axis": "."}, finish=finish.one_axis, back=axis)
-    rows |= {name: Row(name, _X, sorting) for name in ("sort", "argsort")}
+        rows[name] = Row(name, X, {**searched, "axis": "."}, finish=finish.one_axis, back=axis)
+    rows |= {name: Row(name, X, sorting) for name in ("sort", "argsort")}
     rows["topk"] = Row("topk", {"data": "*shape"}, best, moves="data", usual={"k": 1})
     return rows
 
@@ -155,7 +153,7 @@ def _indexing() -> Mapping[str, Row | tuple[Row, ...]]:
         "gather_nd": Row("gather_nd", {"data": "*shape", "indices": "depth %indices"}, needed=2),
         "scatter_nd": Row(
             "index_put", {"indices": "? %indices", "shape": "*shape", "data": "..."}, needed=2,
-            note="index_put is the nearest: MXNet writes into zeros, it into a tensor",
+            note="index_put is the nearest operator: MXNet writes into zeros, index_put into a tensor",
         ),
         "one_hot": Row(
             "one_hot", {"indices": "%indices"}, {"depth": "depth", "dtype": "", "on_value": "", "off_value": ""}
@@ -164,15 +162,15 @@ def _indexing() -> Mapping[str, Row | tuple[Row, ...]]:
         "choose_element_0index": pick,
         "ravel_multi_index": Row("ravel_multi_index", {"data": "? %indices", "shape": "*shape"}, needed=2),
         "unravel_index": Row("unravel_index", {"data": "%indices", "shape": "*shape"}, needed=2),
-        "slice": Row("slice", _X, part, finish=finish.between, back=cut),
-        "slice_axis": Row("slice", _X, part, finish=finish.between, back=cut),
+        "slice": Row("slice", X, part, finish=finish.slice_bounds, back=cut),
+        "slice_axis": Row("slice", X, part, finish=finish.slice_bounds, back=cut),
         "slice_like": Row(
-            "slice", {"data": "*shape", "shape_like": "*like"}, {"axes": "."}, needed=2, finish=finish.like
+            "slice", {"data": "*shape", "shape_like": "*like"}, {"axes": "."}, needed=2, finish=finish.slice_like
         ),
         "take": Row(
             "take", {"a|data": "*shape", "indices": "*index_shape"}, {"axis": "axis", "mode": ""}, needed=2
         ),
-        "where": Row("where", {"x": "*shape", "y": "*shape", "condition": "*condition"}, finish=finish.condition),
+        "where": Row("where", {"x": "*shape", "y": "*shape", "condition": "*condition"}, finish=finish.check_condition),
         "fill_element_0index": Row(
             "scatter", {"lhs": "*shape", "mhs": "...", "rhs": "..."}, fixed={"length": 1, "axis": 1}
         ),
@@ -182,36 +180,36 @@ def _indexing() -> Mapping[str, Row | tuple[Row, ...]]:
 def _shaping() -> Mapping[str, Row]:
     blocks = {"block_size": "block"}
     depth = dict.fromkeys(("depth_to_space", "space_to_depth"))
-    swapped = Row("swapaxes", _X, {"dim1": "axis1", "dim2": "axis2"}, note="a view here, where MXNet copies")
+    swapped = Row("swapaxes", X, {"dim1": "axis1", "dim2": "axis2"}, note="a view here, while MXNet copies")
     axis = {"axis": "axis"}
-    rows = {name: Row(name, _X, blocks, fixed={"order": "dcr"}) for name in depth}
-    rows |= dict.fromkeys(("flip", "reverse"), Row("flip", _X, axis))
+    rows = {name: Row(name, X, blocks, fixed={"order": "dcr"}) for name in depth}
+    rows |= dict.fromkeys(("flip", "reverse"), Row("flip", X, axis))
     rows |= dict.fromkeys(("swapaxes", "SwapAxis"), swapped)
     rows |= {
-        "transpose": Row("transpose", _X, {"axes": "axes"}),
-        "diag": Row("diag", _X, {"k": "k", "axis1": "in:0", "axis2": "in:1"}),
+        "transpose": Row("transpose", X, {"axes": "axes"}),
+        "diag": Row("diag", X, {"k": "k", "axis1": "in:0", "axis2": "in:1"}),
         "reshape": Row(
-            "reshape", _X, {"shape": ".", "newshape": ".", "target_shape": "", "reverse": "in:False"},
-            finish=finish.reshaped, back={"shape": "target"},
+            "reshape", X, {"shape": ".", "newshape": ".", "target_shape": "", "reverse": "in:False"},
+            finish=finish.reshape_target, back={"shape": "target"},
         ),
         "reshape_like": Row("reshape", {"lhs": "*shape", "rhs": "*target"}, needed=2),
-        "squeeze": Row("squeeze", _X, axis),
-        "concat": Row("concat", {_ARRAYS: "[count] *shape"}, {"dim": "axis", "num_args": ""}, usual={"axis": 1}),
-        "stack": Row("stack", {_ARRAYS: "[count] *shape"}, {"axis": "axis", "num_args": ""}, usual={"axis": 0}),
+        "squeeze": Row("squeeze", X, axis),
+        "concat": Row("concat", {ARRAYS: "[count] *shape"}, {"dim": "axis", "num_args": ""}, usual={"axis": 1}),
+        "stack": Row("stack", {ARRAYS: "[count] *shape"}, {"axis": "axis", "num_args": ""}, usual={"axis": 0}),
         "split": Row(
-            "split_copy", _X, {"num_outputs": "parts", "axis": "axis", "squeeze_axis": "in:False,0"},
+            "split_copy", X, {"num_outputs": "parts", "axis": "axis", "squeeze_axis": "in:False,0"},
             usual={"axis": 1},
         ),
         "broadcast_to": Row("broadcast_copy", {"data": "*shape", "shape": "*target"}, needed=2),
         "broadcast_like": Row("broadcast_copy", {"lhs": "*shape", "rhs": "*target"}, needed=2),
-        "expand_dims": Row("expand_dims", _X, axis),
+        "expand_dims": Row("expand_dims", X, axis),
         "pad": Row(
-            "pad", _X, {"pad_width": ".", "mode": "mode", "constant_value": "value"}, finish=finish.padded
+            "pad", X, {"pad_width": ".", "mode": "mode", "constant_value": "value"}, finish=finish.pad_widths
         ),
-        "repeat": Row("repeat", _X, {"repeats": "repeats", "axis": "axis"}),
-        "tile": Row("tile", _X, {"reps": "."}, finish=finish.repeated, back={"reps": "reps"}),
+        "repeat": Row("repeat", X, {"repeats": "repeats", "axis": "axis"}),
+        "tile": Row("tile", X, {"reps": "."}, finish=finish.tile_repeats, back={"reps": "reps"}),
     }  # fmt: skip
-    counted = Row("broadcast_copy", _X, {"axis": ".", "size": "."}, finish=finish.counted_axis)
+    counted = Row("broadcast_copy", X, {"axis": ".", "size": "."}, finish=finish.broadcast_axis)
     return rows | dict.fromkeys(("broadcast_axis", "broadcast_axes"), counted)
 
 
@@ -219,11 +217,11 @@ def _others() -> Mapping[str, Row]:
     steps = {"axis": "in:0", "use_sequence_length": "", "sequence_length": "", "value": "value"}
     several = {"num_arrays": "tensors", "init_output": ""}
     return {
-        "all_finite": Row("all_finite", _X, {"init_output": ""}),
-        "multi_all_finite": Row("multi_all_finite", {_ARRAYS: "[tensors] *shape"}, several),
-        "multi_sum_sq": Row("multi_sum_sq", {_ARRAYS: "[tensors] *shape"}, several),
-        "reset_arrays": Row("fill", {_ARRAYS: "[1] *shape"}, {"num_arrays": ""}),
-        "clip": Row("clip", _X, {"a_min": "low", "a_max": "high"}),
+        "all_finite": Row("all_finite", X, {"init_output": ""}),
+        "multi_all_finite": Row("multi_all_finite", {ARRAYS: "[tensors] *shape"}, several),
+        "multi_sum_sq": Row("multi_sum_sq", {ARRAYS: "[tensors] *shape"}, several),
+        "reset_arrays": Row("fill", {ARRAYS: "[1] *shape"}, {"num_arrays": ""}),
+        "clip": Row("clip", X, {"a_min": "low", "a_max": "high"}),
         "cumsum": Row("cumsum", {"a|data": "*shape"}, {"axis": "axis", "dtype": ""}),
         "SequenceLast": Row("sequence_last", {"data": "steps batch %dim"}, steps),
         "SequenceMask": Row("sequence_mask", {"data": "steps batch %dim"}, steps),
@@ -263,4 +261,4 @@ def _table() -> dict[str, tuple[Row, ...]]:
 
 
 OPERATORS = _table()
-"""Rows by opperf's name of an operator; several where options decide."""
+"""Rows by opperf's name of an operator; several where options decide which one applies."""

@@ -1,5 +1,7 @@
-"""One argument of a PARAM config in opmark's notation: `{"type": "tensor", "dtype": "float", "shape": [8, 64]}` is
-`8x64 float32 0..1`."""
+"""Arguments of PARAM configs in opmark's notation.
+
+`{"type": "tensor", "dtype": "float", "shape": [8, 64]}` is `8x64 float32 0..1`.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ from opmark.schema.dtype import DTYPES
 Spec = dict[str, Any]
 """An argument, or the `args` and `kwargs` of a call, as PARAM writes them."""
 
-# However large or deep it is: a complaint holds a line.
+# An error message quotes at most one line of a value, however large or deep it is.
 _SHORT = Repr()
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = 3, 6, 3, 60
 
 Accepts = Callable[[Any], bool]
 
 _LARGEST = 2**63
-# A text that could be read as a tensor in opmark's notation.
+# Texts that could be read as a tensor in opmark's notation.
 _LIKE_A_TENSOR = re.compile(r"\(|-?\d|.* ")
 
 _OTHER_NAMES = {
@@ -35,36 +37,36 @@ _OTHER_NAMES = {
     "cdouble": "complex128", "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
 }  # fmt: skip
 ELEMENT_TYPES: dict[str, str] = {**{name: name for name in DTYPES}, **_OTHER_NAMES}
-"""PARAM's names of element types, those of torch, and those of its execution traces."""
+"""opmark's element types by the names in PARAM, in torch and in execution traces."""
 
 
 class Misfit(InvalidParameter):
-    """Something in a spec that cannot be meant, with its place below the spec, as in `.args[0].shape`."""
+    """A mistake in a spec, with its place below the spec, as in `.args[0].shape`."""
 
     def __init__(self, path: str, message: str, hint: str | None = None, *, build: bool = False) -> None:
-        """`build`: it is the build that does not fit, and not the input."""
+        """`build`: the mistake is in the build, and not in the input."""
         super().__init__(message, hint)
         self.path = path
         self.build = build
 
 
 class Draw:
-    """The numbers that stand for `value_range`: the same for the same name of a case, wherever it stands in a file."""
+    """Draws the numbers of `value_range`: always the same for a case, wherever it is in a file."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._random: Random | None = None
         self.integers = False
-        """Whether a tensor holds whole numbers whose domain nobody gave."""
-        self.fixed = False
-        """Whether a tensor is to have no gradient."""
+        """Whether there is a tensor of whole numbers without a domain."""
+        self.has_fixed = False
+        """Whether there is a tensor without gradient."""
 
     @property
     def used(self) -> bool:
         return self._random is not None
 
     def integer(self, low: int, high: int) -> int:
-        """Of low to high, both included."""
+        """Draw from low to high, both included."""
         return self._generator().randint(low, high)
 
     def real(self, low: float, high: float) -> float:
@@ -77,18 +79,18 @@ class Draw:
 
 
 def node_of(arg: Any, draw: Draw, path: str) -> Any:
-    """An argument in opmark's notation; Misfit where it cannot be meant."""
+    """Return an argument in opmark's notation; raise Misfit for a mistake."""
     if not isinstance(arg, dict):
-        raise Misfit(path, f'expected an argument, as in {{"type": "int", "value": 1}}, got {shown(arg)}')
+        raise Misfit(path, f'expected an argument, as in {{"type": "int", "value": 1}}, got {quote(arg)}')
     kind = arg.get("type")
     make = _TYPES.get(kind) if isinstance(kind, str) else None
     if make is None:
-        raise Misfit(f"{path}.type", f"expected the type of an argument, got {shown(kind)}", meant(kind, _TYPES))
+        raise Misfit(f"{path}.type", f"expected the type of an argument, got {quote(kind)}", suggest(kind, _TYPES))
     return make(arg, draw, path)
 
 
 def call_of(spec: Any, draw: Draw) -> tuple[list[Any], dict[str, Any]]:
-    """The `args` and `kwargs` of a spec, each in opmark's notation. Both may be left out."""
+    """Return the `args` and `kwargs` of a spec in opmark's notation; one of them may be left out."""
     args, kwargs = parts(spec)
     return (
         [node_of(arg, draw, f".args[{i}]") for i, arg in enumerate(args)],
@@ -98,31 +100,31 @@ def call_of(spec: Any, draw: Draw) -> tuple[list[Any], dict[str, Any]]:
 
 def parts(spec: Any) -> tuple[list[Any], dict[str, Any]]:
     if not isinstance(spec, dict):
-        raise Misfit("", f"expected a spec with `args` and `kwargs`, got {shown(spec)}")
+        raise Misfit("", f"expected a spec with `args` and `kwargs`, got {quote(spec)}")
     args, kwargs = spec.get("args"), spec.get("kwargs")
     if args is None and kwargs is None:
         near = next((key for key in spec if nearest(key, ("args", "kwargs"))), None)
         raise Misfit(
-            "", "expected `args` or `kwargs`, got neither", f"did you mean them with `{near}`?" if near else None
+            "", "expected `args` or `kwargs`, got neither", f"did you mean them by `{near}`?" if near else None
         )
     if args is not None and not isinstance(args, list):
-        raise Misfit(".args", f"expected a list of arguments, got {shown(args)}")
+        raise Misfit(".args", f"expected a list of arguments, got {quote(args)}")
     if kwargs is not None and not isinstance(kwargs, dict):
-        raise Misfit(".kwargs", f"expected arguments by name, got {shown(kwargs)}")
+        raise Misfit(".kwargs", f"expected arguments by name, got {quote(kwargs)}")
     if kwargs and not all(isinstance(name, str) for name in kwargs):
-        raise Misfit(".kwargs", f"expected names of arguments, got {shown(list(kwargs))}")
+        raise Misfit(".kwargs", f"expected names of arguments, got {quote(list(kwargs))}")
     return args or [], kwargs or {}
 
 
 def element_type(name: Any, path: str) -> str:
     found = ELEMENT_TYPES.get(name.removeprefix("torch.")) if isinstance(name, str) else None
     if found is None:
-        raise Misfit(path, f"expected an element type, got {shown(name)}", meant(name, ELEMENT_TYPES))
+        raise Misfit(path, f"expected an element type, got {quote(name)}", suggest(name, ELEMENT_TYPES))
     return found
 
 
 def tensors_of(arg: Any, path: str) -> Iterator[tuple[str, Spec]]:
-    """Every tensor of a valid argument, with its place in opmark's notation, as in `args.0`."""
+    """Yield every tensor of a valid argument with its place in opmark's notation, as in `args.0`."""
     if arg["type"] == "tensor":
         yield path, arg
     elif arg["type"] in _SEQUENCES:
@@ -130,14 +132,14 @@ def tensors_of(arg: Any, path: str) -> Iterator[tuple[str, Spec]]:
             yield from tensors_of(item, f"{path}.{i}")
 
 
-def shown(value: Any) -> str:
-    """A value as it stands in a complaint, cut where it is long."""
+def quote(value: Any) -> str:
+    """Quote a value for an error message, shortened if it is long."""
     if value is None:
         return "nothing"
     return f"`{str(value).lower() if isinstance(value, bool) else _SHORT.repr(value)}`"
 
 
-def meant(name: Any, known: Any) -> str:
+def suggest(name: Any, known: Any) -> str:
     near = nearest(name, known) if isinstance(name, str) else None
     return f"did you mean `{near}`?" if near else f"known: {', '.join(known)}"
 
@@ -156,9 +158,11 @@ def _tensor(arg: Spec, draw: Draw, path: str) -> str:
     if not isinstance(shape, list) or not all(is_whole(n) and n >= 0 for n in shape):
         ranged = isinstance(shape, list) and any(isinstance(n, list) for n in shape)
         hint = 'a range needs "__range__": ["shape"] and the RangeConfigIterator' if ranged else "as in [8, 64]"
-        raise Misfit(f"{path}.shape", f"expected a list of sizes, got {shown(shape)}", hint)
+        raise Misfit(f"{path}.shape", f"expected a list of sizes, got {quote(shape)}", hint)
     if arg.get("requires_grad", True) is not True:
-        draw.fixed |= _is_false(arg["requires_grad"], f"{path}.requires_grad")
+        if arg["requires_grad"] is not False:
+            raise Misfit(f"{path}.requires_grad", f"expected true or false, got {quote(arg['requires_grad'])}")
+        draw.has_fixed = True
     low, high = arg.get("low"), arg.get("high")
     if low is not None or high is not None:
         return f"{_sizes(shape)} {dtype} {_domain(low, high, path)}"
@@ -172,14 +176,8 @@ def _sizes(shape: list[int]) -> str:
     return "x".join(map(str, shape)) or "()"
 
 
-def _is_false(value: Any, path: str) -> bool:
-    if value is not False:
-        raise Misfit(path, f"expected true or false, got {shown(value)}")
-    return True
-
-
 def usual_domain(dtype: str, *, scalar: bool) -> tuple[int, int]:
-    """PARAM's, but for whole numbers, which would be negative there: most operators take them for indices."""
+    """Return PARAM's domain; whole numbers, which PARAM also draws below 0, are not negative: many are indices."""
     kind = DTYPES[dtype].kind
     if kind == "bool":
         return 0, 2
@@ -190,7 +188,7 @@ def usual_domain(dtype: str, *, scalar: bool) -> tuple[int, int]:
 
 def _domain(low: Any, high: Any, path: str) -> str:
     if not is_number(low) or not is_number(high) or not low < high:
-        raise Misfit(f"{path}.low", f"expected numbers `low` below `high`, got {shown(low)} and {shown(high)}")
+        raise Misfit(f"{path}.low", f"expected numbers `low` below `high`, got {quote(low)} and {quote(high)}")
     return f"{low}..{high}"
 
 
@@ -198,14 +196,14 @@ def _number(accepts: Accepts, ends_accept: Accepts, what: str, convert: Any, dra
     def make(arg: Spec, draw: Draw, path: str) -> Any:
         if "value" in arg:
             if not accepts(arg["value"]):
-                raise Misfit(f"{path}.value", f"expected {what}, got {shown(arg['value'])}", _value_hint(arg))
+                raise Misfit(f"{path}.value", f"expected {what}, got {quote(arg['value'])}", _value_hint(arg))
             return convert(arg["value"])
         ends = arg.get("value_range")
         if ends is None:
-            raise Misfit(path, f"expected `value` or `value_range`, got neither; it is to be {what}")
+            raise Misfit(path, f"expected `value` or `value_range`, each {what}, got neither")
         fits = isinstance(ends, list) and len(ends) == 2 and all(map(ends_accept, ends)) and ends[0] <= ends[1]
         if not fits or not isfinite(ends[1] - ends[0]):
-            raise Misfit(f"{path}.value_range", f"expected [smallest, largest], each {what}, got {shown(ends)}")
+            raise Misfit(f"{path}.value_range", f"expected [smallest, largest], each {what}, got {quote(ends)}")
         return draw_one(draw, *ends)
 
     return make
@@ -219,14 +217,14 @@ def _value_hint(arg: Spec) -> str | None:
 def _bool(arg: Spec, draw: Draw, path: str) -> bool:
     value = arg.get("value")
     if not isinstance(value, bool):
-        raise Misfit(f"{path}.value", f"expected true or false, got {shown(value)}")
+        raise Misfit(f"{path}.value", f"expected true or false, got {quote(value)}")
     return value
 
 
 def _text(arg: Spec, draw: Draw, path: str) -> Any:
     value = arg.get("value", "")
     if not isinstance(value, str):
-        raise Misfit(f"{path}.value", f"expected a text, got {shown(value)}")
+        raise Misfit(f"{path}.value", f"expected a text, got {quote(value)}")
     return {"value": value} if _LIKE_A_TENSOR.match(value) else value
 
 
@@ -234,13 +232,13 @@ def _sequence(wrap: Callable[[list[Any]], Any]) -> Any:
     def make(arg: Spec, draw: Draw, path: str) -> Any:
         items = arg.get("value")
         if not isinstance(items, list):
-            raise Misfit(f"{path}.value", f"expected a list of arguments, got {shown(items)}")
+            raise Misfit(f"{path}.value", f"expected a list of arguments, got {quote(items)}")
         return wrap([node_of(item, draw, f"{path}.value[{i}]") for i, item in enumerate(items)])
 
     return make
 
 
-# PARAM hands on what stands there: one of its own files has 2.5 as an int.
+# PARAM passes any number on: one of its own files has 2.5 as an int.
 _WHOLE = _number(is_number, is_whole, "a whole number of 64 bits", lambda value: value, Draw.integer)
 _REAL = _number(is_number, is_number, "a finite number", float, Draw.real)
 _LIST = _sequence(lambda items: items)

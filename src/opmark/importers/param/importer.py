@@ -10,13 +10,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from opmark.importers.param.arguments import is_whole, shown
+from opmark.importers.param.arguments import is_whole, quote
 from opmark.importers.param.read import Reading
 from opmark.schema import Imported
 
 _IDS = re.compile(r"[^|:#]+[|:][^|:#]+")
-_DEVICE = "`run_options.device` is {device}: `-d` of `opmark param`, or `--backend`, says where it runs"
-_ASKED = {"warmup": "warmup", "iteration": "samples"}
+_DEVICE_NOTE = "`run_options.device` {device} is ignored: choose it with `opmark param -d` or `--backend`"
+_REQUESTS = {"warmup": "warmup", "iteration": "samples"}
 
 
 class _Param:
@@ -24,7 +24,7 @@ class _Param:
     summary = "operator configs and batch files of PARAM (facebookresearch/param, train/compute)"
 
     def recognises(self, path: Path, data: Any) -> bool:
-        """An object whose values have a `config`; or a batch file, which has one operator and says how to run it."""
+        """Recognise an object whose values have a `config`, or a batch file with one operator and run options."""
         if not isinstance(data, dict):
             return False
         return _is_batch(data) or any(
@@ -34,7 +34,7 @@ class _Param:
     def read(self, path: Path, data: Any, seed: int) -> Imported:
         reading = Reading(path, seed)
         if _is_batch(data):
-            return _batch(reading, data)
+            return _read_batch(reading, data)
         for name, info in data.items():
             reading.operator(name, info, f"$[{json.dumps(name)}]")
         return reading.found()
@@ -44,36 +44,35 @@ def _is_batch(data: dict[str, Any]) -> bool:
     return "op_name" in data and "op_info" in data
 
 
-def _batch(reading: Reading, data: dict[str, Any]) -> Imported:
-    """One operator, built once, and its inputs with the ids that they had in the file they were taken from."""
+def _read_batch(reading: Reading, data: dict[str, Any]) -> Imported:
+    """Read one operator with one build; its inputs keep the ids of the config that the batch was made from."""
     key = "config_build_id" if "config_build_id" in data else "build_id"
     ids = data.get(key, "0|0")
     if not isinstance(ids, str) or not _IDS.fullmatch(ids):
-        reading.refuse(f"$.{key}", f"expected the ids of a config and of a build, as in 0|0, got {shown(ids)}")
+        reading.refuse(f"$.{key}", f"expected the ids of a config and of a build, as in 0|0, got {quote(ids)}")
         return reading.found()
-    reading.operator(data["op_name"], _one_build(data["op_info"]), "$.op_info", ids.replace(":", "|"))
+    reading.operator(data["op_name"], _with_list_of_builds(data["op_info"]), "$.op_info", ids.replace(":", "|"))
     options = data.get("run_options", {})
     if not isinstance(options, dict):
-        reading.refuse("$.run_options", f"expected options by name, got {shown(options)}")
+        reading.refuse("$.run_options", f"expected options by name, got {quote(options)}")
         return reading.found()
     if options.get("pass_type") == "backward":
-        reading.both_ways()
+        reading.add_backward()
     if options.get("device", "cpu") != "cpu":
-        reading.note(_DEVICE.format(device=shown(options["device"])))
-    asked = {here: options[there] for there, here in _ASKED.items() if is_whole(options.get(there))}
-    return reading.found({name: count for name, count in asked.items() if count >= (name == "samples")})
+        reading.note(_DEVICE_NOTE.format(device=quote(options["device"])))
+    counts = {ours: options[theirs] for theirs, ours in _REQUESTS.items() if is_whole(options.get(theirs))}
+    return reading.found({name: count for name, count in counts.items() if count >= (name == "samples")})
 
 
-def _one_build(info: Any) -> Any:
-    """A batch has the spec of its build as such, and not in a list."""
+def _with_list_of_builds(info: Any) -> Any:
+    """Put the build of each config into a list, where all files but batches have it."""
     if not isinstance(info, dict) or not isinstance(info.get("config"), list):
         return info
-    return {**info, "config": [_in_a_list(config) for config in info["config"]]}
-
-
-def _in_a_list(config: Any) -> Any:
-    built = isinstance(config, dict) and isinstance(config.get("build"), dict) and config["build"]
-    return {**config, "build": [config["build"]]} if built else config
+    configs = []
+    for config in info["config"]:
+        has_build = isinstance(config, dict) and isinstance(config.get("build"), dict) and config["build"]
+        configs.append({**config, "build": [config["build"]]} if has_build else config)
+    return {**info, "config": configs}
 
 
 PARAM = _Param()

@@ -1,7 +1,7 @@
-"""PARAM's iterators: what a list of specs expands to, and under which ids.
+"""PARAM's iterators, which expand a list of specs to points with ids.
 
-An iterator is had by its name in the file, through the entry-point group `opmark.param_iterators`. It is called as
-PARAM calls its own, so a class of PARAM's fits too:
+A file names an iterator, which is found through the entry-point group `opmark.param_iterators`. It is called as PARAM
+calls its own, so that a class of PARAM can be used as well:
 
     def halves(configs, key, device):
         '''Every spec, and the same with half the rows.'''
@@ -9,8 +9,8 @@ PARAM calls its own, so a class of PARAM's fits too:
             yield f"{n}_0", spec
             yield f"{n}_1", halved(spec)
 
-`configs` holds what the file says under `build` and `input`; for `key` "input", `build` is the one spec that is built.
-What it yields are (id, spec); an opmark error in place of a spec is reported, and the rest goes on.
+`configs` holds `build` and `input` of the file; for `key` "input", `build` is the spec of one build. The iterator
+yields (id, spec). An error of opmark in place of a spec is reported, and the other points are read.
 """
 
 from __future__ import annotations
@@ -19,48 +19,48 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from opmark.errors import InvalidParameter
-from opmark.importers.param.arguments import Misfit, Spec, parts, shown
-from opmark.importers.param.ranges import MOST_POINTS, Axis, calls, combined, fixed, one_of, whole_range
+from opmark.importers.param.arguments import Misfit, Spec, parts, quote
+from opmark.importers.param.ranges import MOST_POINTS, Axis, combine, expand_calls, one_of, single, whole_range
 
-GROUP = "opmark.param_iterators"
-DEFAULT = "DefaultConfigIterator"
+ITERATOR_GROUP = "opmark.param_iterators"
+DEFAULT_ITERATOR = "DefaultConfigIterator"
 
 
 class ConfigIterator(Protocol):
-    """How a stranger's looks, and ours."""
+    """The signature of iterators, opmark's own and those of plug-ins."""
 
     def __call__(self, configs: dict[str, Any], key: str, device: str) -> Iterator[tuple[Any, Any]]: ...
 
 
-def default(configs: Spec, key: str, device: str) -> Iterator[tuple[str, Any]]:
-    """Each spec as it stands."""
+def iterate_specs(configs: Spec, key: str, device: str) -> Iterator[tuple[str, Any]]:
+    """Yield each spec as it is."""
     for i, spec in enumerate(configs[key]):
         yield str(i), spec
 
 
-def batched(configs: Spec, key: str, device: str) -> Iterator[tuple[str, Any]]:
-    """Each spec of a batch file, under its own `id`."""
+def iterate_batch(configs: Spec, key: str, device: str) -> Iterator[tuple[str, Any]]:
+    """Yield each spec of a batch file under its own `id`."""
     for i, spec in enumerate(configs[key]):
         own = spec.get("id") if isinstance(spec, dict) else None
         yield (str(i) if own is None else str(own)), spec
 
 
-def dummy(configs: Spec, key: str, device: str) -> Iterator[tuple[str, Any]]:
-    """One call without arguments."""
+def iterate_once(configs: Spec, key: str, device: str) -> Iterator[tuple[str, Any]]:
+    """Yield one call without arguments."""
     yield "0", {"args": [], "kwargs": {}}
 
 
-def ranges(configs: Spec, key: str, device: str) -> Iterator[tuple[str, Any]]:
-    """Each point of each spec, numbered `0_0`, `0_1` ... `1_0`."""
-    yield from _numbered(configs[key], calls)
+def iterate_ranges(configs: Spec, key: str, device: str) -> Iterator[tuple[str, Any]]:
+    """Yield each point of each spec, numbered `0_0`, `0_1` ... `1_0`."""
+    yield from _number_points(configs[key], expand_calls)
 
 
-def embedding_tables(configs: Spec, key: str, device: str) -> Iterator[tuple[str, Any]]:
-    """Batch size and pooling factor, each a number, a range or a list, between what the tables were built with."""
+def iterate_lookups(configs: Spec, key: str, device: str) -> Iterator[tuple[str, Any]]:
+    """Yield lookups in tables: batch size and pooling factor, each a number, a range or a list, beside the build."""
     build, _ = parts(configs.get("build"))
     if len(build) < 6:
         raise Misfit("", f"expected a build of 6 arguments, got {len(build)}", _TABLES)
-    yield from _numbered(configs[key], lambda spec: _lookups(spec, build))
+    yield from _number_points(configs[key], lambda spec: _lookups(spec, build))
 
 
 _TABLES = "num_tables, rows, dim, pooling, weighted and weights_precision"
@@ -71,26 +71,26 @@ def _lookups(spec: Any, build: list[Any]) -> Axis:
     if len(args) != 2:
         raise Misfit(".args", f"expected batch_size and pooling_factor, got {len(args)} arguments")
     axes = [_table_axis(arg, f".args[{i}]") for i, arg in enumerate(args)]
-    return combined(axes, lambda two: {"args": [*build[:3], *two, *build[4:6]], "kwargs": {}})
+    return combine(axes, lambda two: {"args": [*build[:3], *two, *build[4:6]], "kwargs": {}})
 
 
 def _table_axis(arg: Any, path: str) -> Axis:
-    """Here the marks stand for the value, whatever they name."""
+    """Return the values of an argument; `__range__` and `__list__` always mean its `value`."""
     if not isinstance(arg, dict) or not ("__range__" in arg or "__list__" in arg):
-        return fixed(arg)
+        return single(arg)
     if "value" not in arg:
-        raise Misfit(path, f"expected a `value` to take in turn, got {shown(arg)}")
+        raise Misfit(path, f"expected a `value` with a range or list, got {quote(arg)}")
     plain = {key: value for key, value in arg.items() if not key.startswith("__")}
     axis = (whole_range if "__range__" in arg else one_of)(arg["value"], f"{path}.value")
-    return combined([axis], lambda value: {**plain, "value": value[0]})
+    return combine([axis], lambda value: {**plain, "value": value[0]})
 
 
-def _numbered(specs: Any, points: Callable[[Any], Axis]) -> Iterator[tuple[str, Any]]:
+def _number_points(specs: Any, points: Callable[[Any], Axis]) -> Iterator[tuple[str, Any]]:
     for i, spec in enumerate(specs):
         try:
             axis = points(spec)
             if axis.points > MOST_POINTS:
-                raise Misfit("", f"expands to {axis.points} points; at most {MOST_POINTS} are taken",
+                raise Misfit("", f"the spec expands to {axis.points} points; expected at most {MOST_POINTS}",
                              "use larger steps, or several files")  # fmt: skip
         except InvalidParameter as error:
             yield f"{i}_0", error

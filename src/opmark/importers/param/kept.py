@@ -1,4 +1,4 @@
-"""What a PARAM file says of its cases, word for word: `opmark param` repeats it in its results."""
+"""Keeps the specs of a PARAM file as they are written, because `opmark param` repeats them in its results."""
 
 from __future__ import annotations
 
@@ -12,30 +12,33 @@ from opmark.importers.param.plain import is_plain
 
 
 class Said(NamedTuple):
-    """One case: the specs that the iterators of its operator gave."""
+    """The specs of one case, as the iterators of its operator yielded them."""
 
     build: Any
     input: Any
     forward_only: str = ""
-    """Why it has no backward pass; nothing where it may have one."""
+    """Why it has no backward pass; empty if it may have one."""
 
     @property
     def config(self) -> dict[str, Any] | None:
-        """None where a stranger's iterator gives what no file can hold."""
+        """The specs of the case; None if an iterator of a plug-in yields data that JSON cannot hold."""
         config = {"build": self.build, "input": self.input}
         return config if is_plain(config) else None
 
 
-Kept = dict[tuple[str, str], Said]
-"""By file and id, as in ("configs/add.json", "torch.add|0|0|0")."""
+KeptSpecs = dict[tuple[str, str], Said]
+"""Specs by file and id, as in ("configs/add.json", "torch.add|0|0|0")."""
 
-_KEPT: ContextVar[Kept | None] = ContextVar("kept", default=None)
+_KEPT: ContextVar[KeptSpecs | None] = ContextVar("kept", default=None)
 
 
 @contextmanager
-def keeping() -> Iterator[Kept]:
-    """Filled by what is read meanwhile: a file is read once, and a stranger's iterator may say another thing then."""
-    found: Kept = {}
+def keep_specs() -> Iterator[KeptSpecs]:
+    """Collect the specs of all files that are read meanwhile.
+
+    A file is read only once, because an iterator of a plug-in may yield other specs the second time.
+    """
+    found: KeptSpecs = {}
     token = _KEPT.set(found)
     try:
         yield found
@@ -43,8 +46,8 @@ def keeping() -> Iterator[Kept]:
         _KEPT.reset(token)
 
 
-def keep(path: Path, source: str, said: Said) -> None:
-    """`source`: of the entry, `FILE#id`."""
+def keep(path: Path, source: str, specs: Said) -> None:
+    """Keep the specs of the entry with the source `FILE#id`, if somebody collects them."""
     kept = _KEPT.get()
     if kept is not None:
-        kept[str(path), source.rpartition("#")[2]] = said
+        kept[str(path), source.rpartition("#")[2]] = specs

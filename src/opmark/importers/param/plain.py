@@ -1,4 +1,4 @@
-"""Plain data: what JSON can hold. What a stranger's iterator or data generator gives may be anything."""
+"""Checks that data from iterators and generators of plug-ins is plain: data that JSON can hold."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from opmark.importers.param.arguments import is_number
 
 def is_plain(node: Any) -> bool:
     try:
-        return misfit(node, "") is None
+        return find_odd(node, "") is None
     except RecursionError:
         return False
 
 
-def misfit(node: Any, path: str) -> tuple[str, str] | None:
-    """The first thing that is no plain data: its place and what it is."""
+def find_odd(node: Any, path: str) -> tuple[str, str] | None:
+    """Return place and description of the first thing that is not plain data."""
     if node is None or type(node) in (bool, str):
         return None
     if type(node) in (int, float):
@@ -29,11 +29,11 @@ def misfit(node: Any, path: str) -> tuple[str, str] | None:
         places = ((f"{path}.{key}", item) for key, item in node.items())
     else:
         return path, f"a {type(node).__name__}"
-    return next((found for place, item in places if (found := misfit(item, place))), None)
+    return next((found for place, item in places if (found := find_odd(item, place))), None)
 
 
-def listed(node: Any) -> Any:
-    """Plain data without tuples, which no file can hold."""
+def without_tuples(node: Any) -> Any:
+    """Return plain data with lists in place of tuples, which JSON does not have."""
     if isinstance(node, dict):
-        return {key: listed(item) for key, item in node.items()}
-    return [listed(item) for item in node] if isinstance(node, list | tuple) else node
+        return {key: without_tuples(item) for key, item in node.items()}
+    return [without_tuples(item) for item in node] if isinstance(node, list | tuple) else node

@@ -1,4 +1,4 @@
-"""A PARAM file, operator by operator: each input of each build is an entry, or a problem with its place."""
+"""Reads a PARAM file operator by operator: each input of each build is an entry, or a problem with its place."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from msgspec.structs import replace
 
 from opmark.errors import UserError
 from opmark.importers.param import generators, iterators
-from opmark.importers.param.arguments import Misfit, Spec, meant, shown
-from opmark.importers.param.calls import Built, Calls
+from opmark.importers.param.arguments import Misfit, Spec, quote, suggest
+from opmark.importers.param.calls import Calls, OperatorBuild
 from opmark.importers.param.kept import Said, keep
-from opmark.importers.param.operators import name_here
+from opmark.importers.param.operators import operator_name
 from opmark.importers.param.ranges import MOST_POINTS
 from opmark.registry import operator as find_operator
 from opmark.registry import plugins
 from opmark.schema import Entry, Imported, Problem
 
-# No iterator of PARAM's own asks for it.
+# Iterators get a device, but none of PARAM's own uses it.
 _DEVICE = "cpu"
 _SEPARATORS = frozenset("|#")
-_OTHER_ID = "a result is known by its id: give each one of its own"
+_UNIQUE_HINT = "results are identified by their ids, so that each needs its own"
 _FEWER = "use larger steps, or several files"
 _TOOLS = (
-    ("build_iterator", iterators.GROUP, iterators.DEFAULT),
-    ("input_iterator", iterators.GROUP, iterators.DEFAULT),
-    ("build_data_generator", generators.GROUP, generators.DEFAULT),
-    ("input_data_generator", generators.GROUP, generators.DEFAULT),
+    ("build_iterator", iterators.ITERATOR_GROUP, iterators.DEFAULT_ITERATOR),
+    ("input_iterator", iterators.ITERATOR_GROUP, iterators.DEFAULT_ITERATOR),
+    ("build_data_generator", generators.GENERATOR_GROUP, generators.DEFAULT_GENERATOR),
+    ("input_data_generator", generators.GENERATOR_GROUP, generators.DEFAULT_GENERATOR),
 )
 
 
 class _Operator(NamedTuple):
-    """An operator of a file, and what the file names to read it with."""
+    """An operator of a file, and the iterators that the file names for it."""
 
     calls: Calls
     build_iterator: Any
@@ -42,7 +42,7 @@ class _Operator(NamedTuple):
 
 
 class Reading:
-    """What was found of a file so far."""
+    """Entries, problems and notes collected while a file is read."""
 
     def __init__(self, path: Path, seed: int) -> None:
         self._path = path
@@ -50,37 +50,37 @@ class Reading:
         self._entries: list[Entry] = []
         self._problems: dict[tuple[str, str], Problem] = {}
         self._notes: dict[str, None] = {}
-        self._known = {group: plugins(group) for group in (iterators.GROUP, generators.GROUP)}
+        self._known = {group: plugins(group) for group in (iterators.ITERATOR_GROUP, generators.GENERATOR_GROUP)}
 
-    def found(self, asked: dict[str, Any] | None = None) -> Imported:
-        return Imported(tuple(self._entries), (), tuple(self._problems.values()), tuple(self._notes), asked or {})
+    def found(self, requests: dict[str, Any] | None = None) -> Imported:
+        return Imported(tuple(self._entries), (), tuple(self._problems.values()), tuple(self._notes), requests or {})
 
-    def both_ways(self) -> None:
-        """The file wants a backward pass too."""
+    def add_backward(self) -> None:
+        """Add a backward pass to all entries, for a file that asks for it."""
         self._entries = [replace(entry, phases=["forward", "backward"]) for entry in self._entries]
 
     def note(self, text: str) -> None:
         self._notes[text] = None
 
     def refuse(self, place: str, message: str, hint: str | None = None) -> None:
-        """The same mistake in the same place is named once, however many builds meet it."""
+        """Report a mistake; the same one in the same place is reported once, however many builds have it."""
         where = f"{self._path}: {place}"
         self._problems.setdefault((where, message), Problem(where, message, hint or ""))
 
     def operator(self, name: Any, info: Any, place: str, ids: str | None = None) -> None:
-        """Every config of an operator. `ids`: what stands for config and build where the file says so itself."""
+        """Read every config of an operator; `ids` are those of config and build, if the file has its own."""
         if not isinstance(info, dict):
-            self.refuse(place, f"expected an operator with its `config`, got {shown(info)}")
+            self.refuse(place, f"expected an operator with its `config`, got {quote(info)}")
             return
         configs = info.get("config")
         if not isinstance(configs, list) or not configs:
-            self.refuse(f"{place}.config", f"expected a list of configs, at least one, got {shown(configs)}")
+            self.refuse(f"{place}.config", f"expected a list of configs, at least one, got {quote(configs)}")
             return
         found = self._operator(name, info, place)
         if found is None:
             return
         if ids is not None:
-            found = found._replace(build_iterator=iterators.default, input_iterator=iterators.batched)
+            found = found._replace(build_iterator=iterators.iterate_specs, input_iterator=iterators.iterate_batch)
             if len(configs) > 1:
                 self.refuse(f"{place}.config", f"expected the one config of a batch, got {len(configs)}")
                 return
@@ -90,7 +90,7 @@ class Reading:
 
     def _operator(self, name: Any, info: Spec, place: str) -> _Operator | None:
         try:
-            operator = find_operator(name_here(name) if isinstance(name, str) else str(name))
+            operator = find_operator(operator_name(name) if isinstance(name, str) else str(name))
         except UserError as error:
             self.refuse(place, error.message, error.hint)
             return None
@@ -100,21 +100,21 @@ class Reading:
         return _Operator(Calls(self._path.name, name, operator, (tools[2], tools[3]), self._seed), *tools[:2])
 
     def _tool(self, named: Any, default: str, group: str, place: str) -> Any:
-        """None where it is unknown: PARAM would take another in its place, and run other shapes."""
+        """Return an iterator or generator; an unknown one is a problem, while PARAM would silently use the default."""
         name = default if named is None else named
         tool = self._known[group].get(name) if isinstance(name, str) else None
         if tool is None:
-            noun = "an iterator" if group == iterators.GROUP else "a data generator"
-            hint = f"{meant(name, self._known[group])} (one of your own is an entry point of {group})"
-            self.refuse(place, f"expected the name of {noun}, got {shown(name)}", hint)
+            noun = "an iterator" if group == iterators.ITERATOR_GROUP else "a data generator"
+            hint = f"{suggest(name, self._known[group])} (a plug-in adds one as an entry point of {group})"
+            self.refuse(place, f"expected the name of {noun}, got {quote(name)}", hint)
         return tool
 
     def _config(self, operator: _Operator, config: Any, place: str, config_id: str, ids: str | None) -> None:
         if not isinstance(config, dict):
-            self.refuse(place, f"expected a config with `input`, got {shown(config)}")
+            self.refuse(place, f"expected a config with `input`, got {quote(config)}")
             return
         if not isinstance(config.get("input"), list):
-            self.refuse(f"{place}.input", f"expected a list of specs, got {shown(config.get('input'))}")
+            self.refuse(f"{place}.input", f"expected a list of specs, got {quote(config.get('input'))}")
             return
         entries: list[Entry] = []
         try:
@@ -132,16 +132,16 @@ class Reading:
 
     def _refuse_too_many(self, points: int) -> None:
         if points > MOST_POINTS - len(self._entries):
-            raise Misfit("", f"expands to {points} points; at most {MOST_POINTS} of a file are taken", _FEWER)
+            raise Misfit("", f"the file expands to {points} points; expected at most {MOST_POINTS}", _FEWER)
 
     def _builds(
         self, operator: _Operator, config: Spec, place: str, config_id: str, ids: str | None
-    ) -> Iterator[Built]:
+    ) -> Iterator[OperatorBuild]:
         if config.get("build") in (None, [], {}):
-            yield Built("0", config.get("build"), None)
+            yield OperatorBuild("0", config.get("build"), None)
             return
         if not isinstance(config["build"], list):
-            raise Misfit(".build", f"expected a list of specs, got {shown(config['build'])}")
+            raise Misfit(".build", f"expected a list of specs, got {quote(config['build'])}")
         for where, build_id, spec in self._points(operator.build_iterator, config, "build", place, MOST_POINTS):
             try:
                 yield operator.calls.build(build_id, spec, ids or f"{config_id}|{build_id}")
@@ -149,11 +149,11 @@ class Reading:
                 self.refuse(where + getattr(error, "path", ""), error.message, error.hint)
 
     def _inputs(
-        self, operator: _Operator, config: Spec, built: Built, place: str, prefix: str, entries: list[Entry]
+        self, operator: _Operator, config: Spec, built: OperatorBuild, place: str, prefix: str, entries: list[Entry]
     ) -> None:
-        given = {"build": built.spec, "input": config["input"]}
+        configs = {"build": built.spec, "input": config["input"]}
         left = MOST_POINTS - len(self._entries) - len(entries)
-        for where, input_id, spec in self._points(operator.input_iterator, given, "input", place, left):
+        for where, input_id, spec in self._points(operator.input_iterator, configs, "input", place, left):
             try:
                 entry, forward_only = operator.calls.point(built, spec, f"{prefix}|{input_id}")
                 keep(self._path, entry.source, Said(built.spec, spec, forward_only))
@@ -163,28 +163,26 @@ class Reading:
                 self.refuse(site + getattr(error, "path", ""), error.message, error.hint)
 
     def _points(self, iterator: Any, config: Spec, key: str, place: str, most: int) -> Iterator[tuple[str, str, Any]]:
-        """(place, id, spec) of each point; one that the iterator refuses, or whose id is no id, is a problem."""
+        """Yield place, id and spec of each point; a point with an error or an invalid id is a problem."""
         n, seen = -1, set[str]()
-        for n, (point_id, spec) in enumerate(islice(_tried(iterator, config, key), most + 1)):
+        for n, (point_id, spec) in enumerate(islice(_run_iterator(iterator, config, key), most + 1)):
             if n == most:
-                raise Misfit(
-                    f".{key}", f"expands to too many points; at most {MOST_POINTS} of a file are taken", _FEWER
-                )
+                raise Misfit(f".{key}", f"the file expands to too many points; expected at most {MOST_POINTS}", _FEWER)
             where = f"{place}.{key}{_index(iterator, config[key], n, str(point_id))}"
             if isinstance(spec, UserError):
                 self.refuse(where + getattr(spec, "path", ""), spec.message, spec.hint)
             elif _SEPARATORS & set(str(point_id)):
-                self.refuse(where, f"expected an id without | and #, which stand between ids, got {shown(point_id)}")
+                self.refuse(where, f"expected an id without | and #, which separate ids, got {quote(point_id)}")
             elif str(point_id) in seen:
-                self.refuse(where, f"the id {shown(str(point_id))} stands here a second time", _OTHER_ID)
+                self.refuse(where, f"the id {quote(str(point_id))} is used twice", _UNIQUE_HINT)
             else:
                 seen.add(str(point_id))
                 yield where, str(point_id), spec
         if n < 0:
-            self.refuse(f"{place}.{key}", "expands to no case: it has no spec")
+            self.refuse(f"{place}.{key}", "there is no spec, so that there is no case")
 
 
-def _tried(iterator: Any, config: Spec, key: str) -> Iterator[tuple[Any, Any]]:
+def _run_iterator(iterator: Any, config: Spec, key: str) -> Iterator[tuple[Any, Any]]:
     try:
         for point in iterator(config, key, _DEVICE):
             point_id, spec = point
@@ -192,13 +190,13 @@ def _tried(iterator: Any, config: Spec, key: str) -> Iterator[tuple[Any, Any]]:
     except UserError as error:
         yield "0", error
     except RecursionError:
-        yield "0", Misfit("", "is nested too deeply")
+        yield "0", Misfit("", "the spec is nested too deeply")
     except Exception as error:  # noqa: BLE001 - a stranger's iterator may raise anything
         yield "0", Misfit("", f"the iterator failed: {type(error).__name__}: {error}")
 
 
 def _index(iterator: Any, specs: list[Any], n: int, point_id: str) -> str:
-    """Which spec of the file a point comes from, where that can be told."""
-    in_order = iterator in (iterators.default, iterators.batched)
+    """Return the index of the spec in the file that a point comes from, if it is known."""
+    in_order = iterator in (iterators.iterate_specs, iterators.iterate_batch)
     number = str(n) if in_order else point_id.partition("_")[0]
     return f"[{number}]" if number.isdecimal() and int(number) < len(specs) else ""

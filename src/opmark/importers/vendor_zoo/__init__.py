@@ -1,4 +1,4 @@
-"""Hardware files of ByteMLPerf's vendor_zoo."""
+"""The importer of hardware files of ByteMLPerf's vendor_zoo."""
 
 from opmark.importers.vendor_zoo.importer import VENDOR_ZOO
 

@@ -1,4 +1,4 @@
-"""The fields of a vendor_zoo file, each taken once: what nobody took is named, never dropped."""
+"""The fields of a vendor_zoo file, each read once; fields that nothing reads are reported."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from opmark.schema import Problem
 
 EMPTY = ("", "-", "--", "/", "n/a", "na", "none", "null", "无", "未知", "tbd")
-"""What people write where there is nothing to say."""
+"""Texts that mean an empty field."""
 _PARTS = ("参数", "缓存", "内存")
-"""How the names of what holds other fields end."""
+"""Ends of the names of fields that hold other fields."""
 _DEEPEST = 3
 _ENGLISH = {
     "用途": "use", "照片": "picture", "制程(NM)": "process (nm)", "尺寸": "size", "接口": "slot",
@@ -29,13 +29,13 @@ class Fields:
         self._left = dict(_leaves(data, ()))
 
     def keys(self, *place: str) -> list[str]:
-        """Of the values below a place that are still there."""
+        """Return the keys below a place whose values have not been read yet."""
         return [key[-1] for key in self._left if key[:-1] == place]
 
     def text(self, *place: str, keep: bool = False) -> str | None:
-        """None where it is empty; `keep` leaves it for another to take."""
+        """Return a text, None for an empty field; with `keep` it can be read again."""
         value = self._left.get(place) if keep else self._left.pop(place, None)
-        if _empty(value):
+        if _is_empty(value):
             return None
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
             return str(value).strip()
@@ -47,19 +47,20 @@ class Fields:
         value = self._left.pop((key,), None)
         several = value if isinstance(value, list) else [value]
         if all(part is None or isinstance(part, str) for part in several):
-            return [part.strip() for part in several if not _empty(part)]
+            return [part.strip() for part in several if not _is_empty(part)]
         self._wrong((key,), "a list of texts", value)
         return []
 
     def number(self, *place: str) -> float | None:
-        """None where it is empty. A text that is no number is told as it stands: people explain themselves there."""
+        """Return a number, None for an empty field; a text that is not a number becomes a note with its wording."""
         value = self._left.pop(place, None)
-        if _empty(value):
+        if _is_empty(value):
             return None
         if isinstance(value, str):
-            value = _parsed(value)
-            if isinstance(value, str):
-                self.note(f"{_path(place)}: `{' '.join(value.split())}` is no number, and not kept")
+            try:
+                value = float(value.replace(",", ""))
+            except ValueError:
+                self.note(f"{_path(place)}: `{' '.join(value.split())}` is not a number and is ignored")
                 return None
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
             self._wrong(place, "a number above 0", value)
@@ -69,19 +70,19 @@ class Fields:
     def note(self, text: str) -> None:
         self.notes.append(f"{self.path.name}: {text}")
 
-    def leave_the_rest(self) -> None:
-        """One line of what a hardware file of ours has no room for, and one a field that nobody knows."""
-        rest = {place: value for place, value in self._left.items() if not _empty(value)}
+    def note_unread(self) -> None:
+        """Add one note for fields that opmark's hardware files do not have, and one for each unknown field."""
+        rest = {place: value for place, value in self._left.items() if not _is_empty(value)}
         known = [f"{_ENGLISH[place[-1]]} {_brief(v)}" for place, v in rest.items() if place[-1] in _ENGLISH]
         if known:
-            self.note(f"not kept: {', '.join(known)}")
+            self.note(f"ignored: {', '.join(known)}")
         for place, value in rest.items():
             if place[-1] in _ENGLISH:
                 continue
             if place[-1].endswith(_PARTS):
                 self._wrong(place, "a mapping", value)
             else:
-                self.note(f"{_path(place)}: unknown, and not kept: {_brief(value)}")
+                self.note(f"{_path(place)} is unknown and ignored: {_brief(value)}")
 
     def _wrong(self, place: tuple[str, ...], expected: str, got: Any) -> None:
         self.problems.append(Problem(f"{self.path}: {_path(place)}", f"expected {expected}, got {_brief(got)}"))
@@ -95,15 +96,8 @@ def _leaves(value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...
         yield place, value
 
 
-def _empty(value: Any) -> bool:
+def _is_empty(value: Any) -> bool:
     return value is None or value == {} or (isinstance(value, str) and value.strip().lower() in EMPTY)
-
-
-def _parsed(text: str) -> float | str:
-    try:
-        return float(text.replace(",", ""))
-    except ValueError:
-        return text
 
 
 def _path(place: tuple[str, ...]) -> str:

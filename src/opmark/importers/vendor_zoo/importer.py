@@ -1,4 +1,4 @@
-"""Hardware files of ByteMLPerf's vendor_zoo: a chip a file, with Chinese keys, and figures as vendors publish them."""
+"""Reads hardware files of ByteMLPerf's vendor_zoo: one file per chip, with Chinese keys and the vendors' figures."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ class _VendorZoo:
             power=fields.number("硬件参数", "功耗(W/TDP)"),
             notes={**({"memory": kind} if (kind := fields.text("内存参数", "内存", "内存类型")) else {}), **notes},
         )
-        fields.leave_the_rest()
+        fields.note_unread()
         if not (peaks.flops or peaks.levels):
-            fields.problems.append(Problem(str(path), "says neither a peak nor a bandwidth", "it is all empty"))
+            message = "the file has neither a peak nor a bandwidth"
+            fields.problems.append(Problem(str(path), message, "all its figures are empty"))
             return Imported(problems=tuple(fields.problems), notes=tuple(fields.notes))
         return Imported(chips=(peaks,), problems=tuple(fields.problems), notes=tuple(fields.notes))
 
@@ -53,14 +54,14 @@ class _VendorZoo:
 def _name(fields: Fields) -> str:
     vendor, model = fields.text("SKU参数", "厂商", keep=True), fields.text("SKU参数", "型号")
     if model is None:
-        fields.note(f"has no 型号 (model): named {fields.path.stem} after the file")
+        fields.note(f"the file has no 型号 (model): the chip is named {fields.path.stem} after the file")
         model = fields.path.stem
     return model if vendor is None or model.startswith(vendor) else f"{vendor} {model}"
 
 
 def _flops(fields: Fields, notes: dict[str, str]) -> dict[str, float]:
-    """Of each element type the fastest unit's, which is what a matrix product can use."""
-    told: dict[str, dict[str, float]] = {}
+    """Return the peak of each element type: that of the fastest unit, which a matrix product can use."""
+    by_unit: dict[str, dict[str, float]] = {}
     for section, unit in _UNITS.items():
         for key in fields.keys("算力参数", section):
             figure = _FIGURE.fullmatch(key)
@@ -68,29 +69,29 @@ def _flops(fields: Fields, notes: dict[str, str]) -> dict[str, float]:
                 continue
             value = fields.number("算力参数", section, key)
             if value is not None:
-                told.setdefault(figure["type"], {})[unit] = value * 1e12
-    _part_tf32(fields, told, notes)
+                by_unit.setdefault(figure["type"], {})[unit] = value * 1e12
+    _split_tf32(fields, by_unit, notes)
     found: dict[str, float] = {}
     for kind in _TYPES:
-        if kind not in told:
+        if kind not in by_unit:
             continue
-        best = max(told[kind], key=told[kind].__getitem__)
-        others = [f"{unit} {rate(value, 'FLOP/s')}" for unit, value in told[kind].items() if unit != best]
+        best = max(by_unit[kind], key=by_unit[kind].__getitem__)
+        others = [f"{unit} {rate(value, 'FLOP/s')}" for unit, value in by_unit[kind].items() if unit != best]
         for dtype in _TYPES[kind]:
-            found[dtype] = told[kind][best]
+            found[dtype] = by_unit[kind][best]
             if others or best != "tensor":
                 notes.setdefault(f"flops.{dtype}", "; ".join([f"of the {best} units", *others]))
     return found
 
 
-def _part_tf32(fields: Fields, told: dict[str, dict[str, float]], notes: dict[str, str]) -> None:
-    """Older files have the tensor cores' TF32 as their FP32: they know TF32, and vector units are far slower."""
-    fp32, precisions = told.get("FP32", {}), fields.text("算力参数", "张量参数", "张量精度", keep=True) or ""
-    if "TF32" in told or "TF32" not in precisions or not 0 < fp32.get("vector", 0) < fp32.get("tensor", 0):
+def _split_tf32(fields: Fields, by_unit: dict[str, dict[str, float]], notes: dict[str, str]) -> None:
+    """Move FP32 of tensor units to TF32 for older files, which list TF32 among precisions, but have no figure."""
+    fp32, precisions = by_unit.get("FP32", {}), fields.text("算力参数", "张量参数", "张量精度", keep=True) or ""
+    if "TF32" in by_unit or "TF32" not in precisions or not 0 < fp32.get("vector", 0) < fp32.get("tensor", 0):
         return
-    told["TF32"] = {"tensor": fp32.pop("tensor")}
-    notes["flops.tfloat32"] = "stands as FP32 of the tensor units in the file"
-    fields.note("FP32 of the tensor units is TF32: the vector units' is the float32")
+    by_unit["TF32"] = {"tensor": fp32.pop("tensor")}
+    notes["flops.tfloat32"] = "the file has it as FP32 of the tensor units"
+    fields.note("FP32 of the tensor units is TF32; float32 is that of the vector units")
 
 
 def _levels(fields: Fields) -> list[Level]:
@@ -110,14 +111,14 @@ def _levels(fields: Fields) -> list[Level]:
 
 
 def _interconnect(fields: Fields, notes: dict[str, str]) -> list[Interconnect]:
-    """Beside a number of ports nobody says whether the bandwidth is that of one or of all: it is only noted."""
+    """Return the link; a bandwidth beside a number of ports may be that of one port or of all, and is only noted."""
     section = "卡间通信参数"
     name = fields.text(section, "通信方式")
     links, out = fields.number(section, "端口数量"), fields.number(section, "上行带宽(GB/s)")
     into = fields.number(section, "下行带宽(GB/s)")
     if links is not None and out is not None:
         notes["interconnect"] = (
-            f"{out:g} GB/s up, {into or out:g} GB/s down: of a port or of all {links:g}, nobody says"
+            f"{out:g} GB/s up, {into or out:g} GB/s down; the file does not say whether of one port or of all {links:g}"
         )
         out = None
     if name is None and links is None and out is None:

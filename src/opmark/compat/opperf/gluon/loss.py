@@ -1,4 +1,4 @@
-"""mxnet_benchmarks.gluon.loss: losses. Its classes, and the functions that run all of a kind."""
+"""mxnet_benchmarks.gluon.loss: losses. Classes, and the functions that run all classes of a kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mxnet_benchmarks.gluon.nn: layers. Its classes, and the functions that run all of a kind."""
+"""mxnet_benchmarks.gluon.nn: layers. Classes, and the functions that run all classes of a kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mxnet_benchmarks.gluon.rnn: recurrent layers. Its classes, and the functions that run all of a kind."""
+"""mxnet_benchmarks.gluon.rnn: recurrent layers. Classes, and the functions that run all classes of a kind."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from opmark.analysis.history import Asked, histories
-from opmark.api.common import PathLike, open_store
+from opmark.api.common import open_store
 from opmark.errors import UserError
-from opmark.runner.wanted import many
 from opmark.schema.history import Histories, History
+from opmark.schema.options import PathLike, split_names
 from opmark.stats.change_point import MARGIN
 
 _AGO = re.compile(r"(\d{1,5})\s*([hdw])")
@@ -40,7 +40,16 @@ def history(
     `everything`: also those that did not change. `opmark.to_pandas` makes a table of it, a row a run.
     """
     asked = Asked(
-        many(ops), params or {}, case, many(backend), many(phase), quantity, label, moment(since), last, sessions
+        split_names(ops),
+        params or {},
+        case,
+        split_names(backend),
+        split_names(phase),
+        quantity,
+        label,
+        moment(since),
+        last,
+        sessions,
     )
     return follow(asked, everything=everything, margin=margin, db=db).series
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 
-from opmark.api.common import (
-    DEFAULT_TIMEOUT,
-    PathLike,
-    check_timeout,
-    open_store,
-    store_all,
-    talk,
-)
+from opmark.api.common import open_store, store_all
+from opmark.api.requests import talk
 from opmark.errors import UserError
 from opmark.runner.calibrate import calibration
 from opmark.runner.plan import Plan
-from opmark.runner.request import default_backends
+from opmark.runner.selection import default_backends
 from opmark.runner.self_test import PROCESSES, self_test
 from opmark.runner.session import new_run
 from opmark.runner.settings import default_threads
 from opmark.schema.noise import NoiseFloor
+from opmark.schema.options import DEFAULT_TIMEOUT, MeasureOptions, PathLike, options_of
 from opmark.schema.peaks import Peaks, kept_under
 from opmark.store.find import noise_under
 from opmark.store.location import shown
@@ -35,7 +30,7 @@ def calibrate(
     say: Callable[[str], None] = talk,
 ) -> Peaks:
     """This machine's real peaks, measured, stored as a run and kept for what is shown of later ones."""
-    check_timeout(timeout)
+    options_of(MeasureOptions)["timeout"].check(timeout)
     chosen = backend or default_backends()[0]
     work = calibration(chosen, default_threads() if threads is None else threads, timeout, say)
     with closing(open_store(db, create=True)) as store:
@@ -63,7 +58,7 @@ def noise_floor(
     """How much identical code differs from itself here: `doctor --aa`. Kept for comparisons."""
     if processes < 4 or processes % 2:
         raise UserError(f"processes: expected an even number of at least 4, got {processes}", "as in --processes 10")
-    check_timeout(timeout)
+    options_of(MeasureOptions)["timeout"].check(timeout)
     with closing(open_store(db, create=True)) as store:
         this = new_run(Plan((), ()), "noise")
         floor, environments, records = self_test(backend or default_backends()[0], threads, processes, timeout, say)

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from opmark.api.common import PathLike, check_timeout
 from opmark.errors import InvalidParameter
 from opmark.report.formats.grid import Grid, distinct, plain
+from opmark.schema.options import MeasureOptions, PathLike, options_of
 from opmark.tabular import to_arrow, to_pandas
 
 SECONDS = 60.0
@@ -82,7 +82,7 @@ def asking(
 
     if limit is not None and limit < 1:
         raise InvalidParameter(f"limit: expected at least 1, got {limit}")
-    check_timeout(timeout)
+    options_of(MeasureOptions)["timeout"].check(timeout)
     beyond = None if limit is None else limit + 1
     with ask(db, sql, beyond, timeout, as_superuser=as_superuser) as (columns, rows):
         yield Rows(columns, rows, limit)

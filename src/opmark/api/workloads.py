@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from opmark.errors import UnknownName
 from opmark.registry import operator as find_operator
 from opmark.registry import operators_like, workload_exporters
-from opmark.runner.intake import Intake, Source, take_in
-from opmark.runner.wanted import many
+from opmark.runner.intake import Intake, take_in
 from opmark.schema import (
     Entry,
 )
+from opmark.schema.options import Source, split_names
 from opmark.units import counted
 from opmark.workloads.expand import cases_of, expand
 
@@ -22,7 +22,7 @@ def read_workload(
     source: Source, *, seed: int = 0, phase: str | Sequence[str] = (), strict: bool = False, format: str = ""
 ) -> Intake:
     """A file or a folder, ours or foreign, as `opmark import` reads it. What it could not use is in `problems`."""
-    return take_in(source, seed=seed, phases=many(phase), strict=strict, format=format)
+    return take_in(source, seed=seed, phases=split_names(phase), strict=strict, format=format)
 
 
 def export_workload(source: Source, *, format: str, strict: bool = False) -> tuple[Mapping[str, str], Sequence[str]]:

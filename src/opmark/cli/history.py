@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opmark.cli.options import Db
+from opmark.cli.options import Db, share
 from opmark.cli.output import console, split, talk, write_out
-from opmark.cli.share import share
 from opmark.errors import UnknownName
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def _parsed(names: list[str], params: list[str]) -> dict[str, object]:
         raise UserError("-p goes with operators", "as in `opmark history matmul -p M=1024`; --case takes an id")
     if not params:
         return {}
-    from opmark.runner.request import parse_params
+    from opmark.api.measuring import parse_params
 
     return dict(parse_params(names, params))
 

@@ -22,7 +22,6 @@ from opmark.cli.describe import describe as describe_command
 from opmark.cli.doctor import doctor as doctor_command
 from opmark.cli.list_ import list_ as list_command
 from opmark.cli.rank import rank as rank_command
-from opmark.cli.run import run as run_command
 from opmark.cli.show import show as show_command
 from opmark.errors import StoreError, UnknownName, UserError
 from opmark.frameworks.opinfo import entries
@@ -44,50 +43,7 @@ def defaults(function: Any) -> dict[str, Any]:
     return {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
 
 
-# An option that was not given is None on the command line, and empty in the library.
-NOTHING = (None, (), "", {}, [])
-
-# The fields of `profile`, by the names that their options have.
-PROFILE = {"profiler": "profiler", "program": "bin", "arguments": "args", "command": "command", "folder": "folder",
-           "seen": "iterations", "batch": "batch", "within": "timeout"}  # fmt: skip
-
-ONLY_COMMAND = {"dry_run", "as_json", "l2", "markdown", "long", "numerics", "output", "format", "wide", "no_color"}
-ONLY_COMMAND |= PROFILE.keys()
-ONLY_LIBRARY = {"on_start", "on_record", "on_environment", "say", "profile", "session"}
-
-
-def of_run() -> dict[str, Any]:
-    """What `run` takes: its own, and in place of `asked` all that `plan` takes."""
-    return {**defaults(opmark.plan), **{name: value for name, value in defaults(opmark.run).items() if name != "asked"}}
-
-
-def test_run_has_the_same_names_in_the_library_and_on_the_command_line() -> None:
-    assert defaults(run_command).keys() - ONLY_COMMAND == of_run().keys() - ONLY_LIBRARY
-
-
-@pytest.mark.parametrize("name", sorted(of_run().keys() - ONLY_LIBRARY))
-def test_run_has_the_same_defaults_in_the_library_and_on_the_command_line(name: str) -> None:
-    command, library = defaults(run_command)[name], of_run()[name]
-    if command in NOTHING:
-        assert library in NOTHING
-    else:
-        assert (command, type(command)) == (library, type(library))
-
-
-def test_a_profile_has_the_same_defaults_in_the_library_and_on_the_command_line() -> None:
-    command, library = defaults(run_command), defaults(opmark.Profiling)
-    assert {name: command[name] for name in ("seen", "batch", "within")} == {
-        name: library[PROFILE[name]] for name in ("seen", "batch", "within")
-    }
-    assert library.keys() >= set(PROFILE.values())
-
-
-def test_a_run_takes_all_that_a_plan_takes_and_what_it_is_for_besides() -> None:
-    assert (
-        of_run().keys() - defaults(opmark.plan).keys()
-        == {"timeout", "compile_timeout", "label", "db", "resume"} | ONLY_LIBRARY
-    )
-    assert defaults(opmark.run)["ops"] == defaults(opmark.plan)["ops"]
+ONLY_COMMAND = {"as_json", "markdown", "output", "format", "long", "numerics", "wide", "no_color"}
 
 
 def test_a_run_hands_every_setting_on_to_its_plan(db: Path) -> None:

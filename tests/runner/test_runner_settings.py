@@ -165,7 +165,9 @@ def test_a_number_out_of_its_range_is_refused_with_a_hint(name: str, value: Any)
 
 def test_an_interval_wider_than_the_median_is_no_aim() -> None:
     assert rule(rel_ci=1.0).rel_ci == 1.0
-    with pytest.raises(InvalidParameter, match=r"rel_ci: expected above 0 and up to 1, got 1\.5"):
+    with pytest.raises(
+        InvalidParameter, match=r"rel_ci: expected a fraction of the median above 0 and up to 1, got 1\.5"
+    ):
         rule(rel_ci=1.5)
 
 
@@ -176,10 +178,10 @@ def test_what_is_not_given_is_that_of_the_effort() -> None:
     assert (found.min_time, found.max_time) == (EFFORTS["quick"].min_time, EFFORTS["quick"].max_time)
 
 
-@pytest.mark.parametrize("other", ["rel_ci", "min_time", "max_time"])
+@pytest.mark.parametrize("other", ["rel_ci", "min_time", "max_time", "min_samples"])
 def test_a_fixed_number_of_samples_leaves_no_other_rule(other: str) -> None:
     with pytest.raises(InvalidParameter, match="fixed number of samples") as caught:
-        rule(samples=9, **{other: 0.5})
+        rule(samples=9, **{other: 1})
     assert caught.value.hint
 
 

@@ -114,13 +114,15 @@ class ProfileOptions(OptionSet):
     """The profiler of `opmark run`; Python takes a `Profiling` instead."""
 
     profiler: Annotated[
-        str | None, Option("Look at what was measured, afterwards: trace, ncu, nsys, command.")
+        str | None, Option("Profiler to look at what was measured, afterwards: trace, ncu, nsys, command.")
     ] = None  # fmt: skip
     profiler_bin: Annotated[str | None, Option("The profiler's program. [default: found on PATH]")] = None
     profiler_args: Annotated[
         PathLike | None, Option("A file with more arguments for the profiler.", form="path")
     ] = None  # fmt: skip
-    profiler_command: Annotated[str | None, Option('Any other: "vendorprof -o {output}.csv {program}".')] = None
+    profiler_command: Annotated[
+        str | None, Option('Command line of any other profiler: "vendorprof -o {output}.csv {program}".')
+    ] = None
     profile_iterations: Annotated[
         int, Option("Calls of each task that the profiler sees.", least=1, example="3")
     ] = 1  # fmt: skip
@@ -129,7 +131,7 @@ class ProfileOptions(OptionSet):
         float, Option("Seconds that a batch may take.", above=0, most=LONGEST, unit="seconds", example="600")
     ] = 600.0
     profile_dir: Annotated[
-        PathLike | None, Option("Where its files go. [default: opmark-profiles]", form="path")
+        PathLike | None, Option("Folder for the files of the profiler. [default: opmark-profiles]", form="path")
     ] = None  # fmt: skip
 
 
@@ -141,7 +143,7 @@ class TurnOptions(MeasureOptions):
     processes: Annotated[
         int | None,
         Option(
-            f"Processes a side at most. [default: {', '.join(map(str, STAGES))} until it is decided]",
+            f"Processes per side at most. [default: {', '.join(map(str, STAGES))} until it is decided]",
             least=2, most=STAGES[-1], example="10",
         ),
     ] = None  # fmt: skip
@@ -172,7 +174,7 @@ class ABRequest(StoreOptions, TurnOptions, Selection):
     ] = ()
     repo: Annotated[PathLike | None, _REPO] = None
     make: Annotated[str, _MAKE] = ""
-    same: Annotated[bool, Option("A thing with itself: how much is noise?")] = False
+    same: Annotated[bool, Option("Compare a thing with itself: how much is noise?")] = False
     on_turn: "Callable[[Progress], None] | None" = None
     on_interrupted: "Callable[[Compared], None] | None" = None
     """Called with what is known so far before Ctrl-C passes through."""
@@ -222,7 +224,11 @@ class CheckRequest(StoreOptions, MeasureOptions, Selection):
     ] = DRIFT
     fail_on: Annotated[
         Names,
-        Option(f"{', '.join(FAIL_ON)}, none. [default: slower,failed]", known=(*FAIL_ON, "none")),
+        Option(
+            f"What makes the check fail: {', '.join(FAIL_ON)}, none. [default: slower,failed]",
+            known=(*FAIL_ON, "none"),
+            noun="reason to fail",
+        ),
     ] = ("slower", "failed")
     against_rev: Annotated[
         str, Option("Measure the baseline again as this git revision. [default: the one it is of]")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from opmark.api.requests import ABRequest, BisectRequest, CheckRequest, ProfileOptions, RunRequest, TurnOptions
 from opmark.cli.output import split
 from opmark.errors import InvalidParameter
-from opmark.schema.options import OptionField, StoreOptions, options_of
+from opmark.schema.options import MeasureOptions, OptionField, Selection, StoreOptions, options_of
 
 Wide = Annotated[
     bool,
@@ -127,3 +129,46 @@ def share(text: str, option: str) -> float:
             f"as in --{option} 0.03 or --{option} 3%",
         )
     return value
+
+
+def reference_page() -> str:
+    """docs/options.md: every option of the commands that measure, as the tables of a Markdown document."""
+    lines = [
+        "# Options of the commands that measure",
+        "",
+        "This page is made from the definitions in `opmark/schema/options.py` and `opmark/api/requests.py`; a test",
+        "compares it with them. An option of the command line has the same name in Python: `--rel-ci 0.01` is",
+        "`opmark.run(..., rel_ci=0.01)`. Where several values are allowed, the command line takes them with commas",
+        "between them or one by one, and Python takes a text with commas or a list.",
+    ]
+    for title, request in _SECTIONS:
+        lines += ["", f"## {title}", "", "| option | keyword | default | allowed | meaning |", "|---|---|---|---|---|"]
+        lines += [_reference_row(found) for found in options_of(request).values() if _belongs(request, found.name)]
+    return "\n".join(lines)
+
+
+_SECTIONS: tuple[tuple[str, type], ...] = (
+    ("Which cases: `run`, `ab`, `check`, `bisect`", Selection),
+    ("How to measure: `run`, `ab`, `check`, `bisect`", MeasureOptions),
+    ("Where it is kept: `run`, `ab`, `check`, `bisect`", StoreOptions),
+    ("`run` alone", RunRequest),
+    ("A profiler: `run` on the command line; Python takes `profile=Profiling(...)`", ProfileOptions),
+    ("`ab` and `bisect`, measured in turns", TurnOptions),
+    ("`ab` alone", ABRequest),
+    ("`bisect` alone", BisectRequest),
+    ("`check` alone", CheckRequest),
+)
+
+
+def _belongs(request: type, name: str) -> bool:
+    return name in inspect.get_annotations(request)
+
+
+def _reference_row(found: OptionField) -> str:
+    flags = "OPERATOR ..." if found.name == "ops" else ", ".join(found.option.flags or (found.flag,))
+    told = re.search(r" ?\[default: (.*)\]", found.option.help)
+    default = told[1] if told else "" if found.default in (None, "", ()) else str(found.default)
+    meaning = found.option.help.replace(told[0], "") if told else found.option.help
+    return "| " + " | ".join(
+        text.replace("|", "\\|") for text in (f"`{flags}`", f"`{found.name}`", default, found.option.range, meaning)
+    ) + " |"  # fmt: skip

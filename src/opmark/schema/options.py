@@ -49,6 +49,8 @@ class Option:
     """Names on the command line, where these are not made from the name of the field."""
     known: Collection[str] = ()
     """The values that a name may have."""
+    noun: str = ""
+    """What such a value is called in an error message, where that is not the name of the field."""
     least: float | None = None
     above: float | None = None
     below: float | None = None
@@ -107,7 +109,7 @@ class OptionField(NamedTuple):
         if self.option.known:
             for name in [value] if self.form == "plain" else split_names(value):
                 if name not in self.option.known:
-                    raise UnknownName(self.name, name, self.option.known)
+                    raise UnknownName(self.option.noun or self.name, name, self.option.known)
         elif bool in self.members:
             if not isinstance(value, bool):
                 raise InvalidParameter(f"{self.name}: expected True or False, got {value!r}")
@@ -169,29 +171,31 @@ class Selection(OptionSet):
         Source | None,
         Option("A workload file or a folder; also one of another system.", ("-w", "--workload"), form="path"),
     ] = None
-    strict: Annotated[bool, Option("Stop if a part of a foreign file is no use.")] = False
+    strict: Annotated[bool, Option("Stop if a part of a foreign file cannot be used.")] = False
     suite: Annotated[str | None, Option("A workload that ships with opmark.")] = None
-    op: Annotated[Names, Option("Of a workload only these, as in 'conv*'; alone, of all.")] = ()
+    op: Annotated[Names, Option("Only these operators of a workload, as in 'conv*'; alone, of all operators.")] = ()
     category: Annotated[Names, Option("Only operators of these categories.")] = ()
-    tag: Annotated[Names, Option("Of a workload, only cases with one of these tags.")] = ()
+    tag: Annotated[Names, Option("Only cases of a workload with one of these tags.")] = ()
     params: Annotated[
         Mapping[str, Any] | None,
         Option("NAME=VALUE or NAME=VALUE,VALUE; lists multiply.", ("-p", "--param"), form="params"),
     ] = None
     args: Annotated[
         Sequence[Any] | None,
-        Option("Of a callable such as torch.add: [8x64 float32, 8x64 float32].", form="yaml"),
+        Option("Arguments of a callable such as torch.add: [8x64 float32, 8x64 float32].", form="yaml"),
     ] = None
-    kwargs: Annotated[Mapping[str, Any] | None, Option("Of a callable, by name: {alpha: 2}.", form="yaml")] = None
+    kwargs: Annotated[Mapping[str, Any] | None, Option("Keyword arguments of a callable: {alpha: 2}.", form="yaml")] = (
+        None
+    )
     build: Annotated[
         Mapping[str, Any] | Sequence[Any] | None,
-        Option("Of a class such as torch.nn.Linear, before it is called: {args: [64, 32]}.", form="yaml"),
+        Option("Arguments that make an object of a class such as torch.nn.Linear: {args: [64, 32]}.", form="yaml"),
     ] = None
     size: Annotated[Names, Option("small, typical, large: presets; of a workload, only these.")] = ()
     phase: Annotated[
         Names, Option("forward, backward, both; of a workload, only these. [default: forward]", known=PHASES)
     ] = ()
-    wrt: Annotated[Names, Option("Gradients of these inputs only.")] = ()
+    wrt: Annotated[Names, Option("Compute gradients of these inputs only.")] = ()
     ranks: Annotated[
         Numbers,
         Option(
@@ -221,33 +225,47 @@ class MeasureOptions(OptionSet):
     ] = ()
     threads: Annotated[
         Numbers,
-        Option("[default: $OMP_NUM_THREADS, or all cores]", least=1, most=MOST_THREADS, example="1,2"),
+        Option(
+            "Numbers of threads, each in turn. [default: $OMP_NUM_THREADS, or all cores]",
+            least=1,
+            most=MOST_THREADS,
+            example="1,2",
+        ),
     ] = ()
-    effort: Annotated[str, Option("quick, standard, thorough.", known=EFFORTS)] = "standard"
-    quantity: Annotated[Names, Option(f"{', '.join(QUANTITIES)}.", known=QUANTITIES)] = ()
+    effort: Annotated[str, Option("How carefully to measure: quick, standard, thorough.", known=EFFORTS)] = "standard"
+    quantity: Annotated[
+        Names, Option(f"What to measure: {', '.join(QUANTITIES)}. [default: what the backend has]", known=QUANTITIES)
+    ] = ()
     cache: Annotated[
-        Names, Option("cold, warm. [default: both for what a device did, warm for the rest]", known=CACHES)
+        Names,
+        Option(
+            "State of the caches: cold, warm. [default: both for what a device did, warm for the rest]", known=CACHES
+        ),
     ] = ()
     processes: Annotated[
         int | None,
         Option(
-            "Fresh processes a case, in turns. [default: 1, 5, 10 by effort; on a device 1, 1, 5]",
+            "Fresh processes per case, in turns. [default: 1, 5, 10 by effort; on a device 1, 1, 5]",
             least=1, most=MOST_PROCESSES, example="5",
         ),
     ] = None  # fmt: skip
     rel_ci: Annotated[
         float | None,
-        Option("Stop at this half-width of the median's interval.", above=0, most=1, example="0.005",
+        Option("Stop at this half-width of the median's interval. [default: by effort]", above=0, most=1, example="0.005",
                unit="a fraction of the median"),
     ] = None  # fmt: skip
     min_time: Annotated[
-        float | None, Option("Seconds to sample at least.", above=0, most=LONGEST, unit="seconds", example="0.1")
+        float | None,
+        Option(
+            "Seconds to sample at least. [default: by effort]", above=0, most=LONGEST, unit="seconds", example="0.1"
+        ),
     ] = None
     max_time: Annotated[
-        float | None, Option("Seconds to sample at most.", above=0, most=LONGEST, unit="seconds", example="2")
+        float | None,
+        Option("Seconds to sample at most. [default: by effort]", above=0, most=LONGEST, unit="seconds", example="2"),
     ] = None
     min_samples: Annotated[
-        int | None, Option("Samples to take at least.", least=1, most=MOST_SAMPLES, example="30")
+        int | None, Option("Samples to take at least. [default: by effort]", least=1, most=MOST_SAMPLES, example="30")
     ] = None  # fmt: skip
     warmup: Annotated[
         int | None, Option("Exactly so many calls of warm-up.", least=0, most=MOST_SAMPLES, example="100")
@@ -259,7 +277,7 @@ class MeasureOptions(OptionSet):
     timer: Annotated[
         str, Option("For what a device did: cupti (on AMD roctracer), events, graph.", known=TIMERS)
     ] = ""  # fmt: skip
-    seed: Annotated[int, Option("Of the input data.", least=0, example="1")] = 0
+    seed: Annotated[int, Option("Seed of the input data.", least=0, example="1")] = 0
     verify: Annotated[bool, Option("Check results before timing.")] = True
     timeout: Annotated[
         float, Option("Seconds that a task may take.", above=0, most=LONGEST, unit="seconds", example="60")

@@ -251,8 +251,8 @@ class MeasureOptions(OptionSet):
     ] = None  # fmt: skip
     rel_ci: Annotated[
         float | None,
-        Option("Stop at this half-width of the median's interval. [default: by effort]", above=0, most=1, example="0.005",
-               unit="a fraction of the median"),
+        Option("Stop at this half-width of the median's interval. [default: by effort]", above=0, most=1,
+               unit="a fraction of the median", example="0.005"),
     ] = None  # fmt: skip
     min_time: Annotated[
         float | None,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import opmark
+from opmark import api
 from opmark.api.measuring import profiling_of
 from opmark.api.requests import ABRequest, BisectRequest, CheckRequest, PlanRequest, ProfileOptions, RunRequest
 from opmark.cli.ab import ab as ab_command
@@ -34,7 +35,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_function_has_the_signature_of_its_request(name: str) -> None:
-    function, fields = getattr(opmark, name), {field.name: field for field in dataclasses.fields(REQUESTS[name])}
+    function, fields = getattr(api, name), {field.name: field for field in dataclasses.fields(REQUESTS[name])}
     found = inspect.signature(function).parameters
     assert found.keys() == fields.keys()
     assert {parameter.default for parameter in found.values()} == {field.default for field in fields.values()}
@@ -74,7 +75,7 @@ def test_an_option_has_one_type_wherever_it_stands() -> None:
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_number_out_of_range_is_refused_with_what_was_expected(name: str) -> None:
     with pytest.raises(InvalidParameter) as caught:
-        getattr(opmark, name)("matmul", min_samples=-3)
+        getattr(api, name)("matmul", min_samples=-3)
     assert caught.value.message == "min_samples: expected a whole number from 1 to 10000000, got -3"
     assert caught.value.hint == "as in --min-samples 30"
 
@@ -90,7 +91,7 @@ def test_a_keyword_that_does_not_exist_is_named_with_the_nearest(name: str) -> N
     with pytest.raises(
         TypeError, match=rf"^{name}\(\) got an unexpected keyword argument 'efort'; did you mean 'effort'"
     ):
-        getattr(opmark, name)("matmul", efort="quick")
+        getattr(api, name)("matmul", efort="quick")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_baseline_and_a_good_revision_have_to_be_named() -> None:
     with pytest.raises(UserError, match="no baseline is named"):
         opmark.check("add")
     with pytest.raises(UserError, match="--good names a revision that was fast"):
-        opmark.bisect("add")
+        api.bisect("add")
 
 
 def test_a_stored_run_is_checked_without_options_of_measuring() -> None:

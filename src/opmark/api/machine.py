@@ -9,6 +9,7 @@ from opmark.api.common import open_store, store_all
 from opmark.api.requests import talk
 from opmark.errors import UserError
 from opmark.runner.calibrate import calibration
+from opmark.runner.doctor import doctor as doctor
 from opmark.runner.plan import Plan
 from opmark.runner.selection import default_backends
 from opmark.runner.self_test import PROCESSES, self_test

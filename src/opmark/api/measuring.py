@@ -15,8 +15,10 @@ from opmark.api.requests import PlanRequest, ProfileOptions, RunRequest, keyword
 from opmark.errors import InvalidParameter
 from opmark.interfaces import Store
 from opmark.result import Result
-from opmark.runner.intake import complaints, wishes
-from opmark.runner.plan import Plan, make_plan
+from opmark.runner.intake import complaints as complaints
+from opmark.runner.intake import wishes
+from opmark.runner.plan import Plan as Plan
+from opmark.runner.plan import make_plan
 from opmark.runner.profiling import COMMAND, DEFAULT_FOLDER, Profiling, arguments_in, profiled
 from opmark.runner.ranks.agent import attend
 from opmark.runner.ranks.muster import mustered

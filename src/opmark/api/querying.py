@@ -104,3 +104,10 @@ def query(
     with asking(sql, limit=limit, timeout=timeout, as_superuser=as_superuser, db=db) as rows:
         found = list(rows)
         return Answer(rows.columns, found, rows.complete)
+
+
+def view_columns(db: PathLike | None = None) -> dict[str, list[str]]:
+    """The columns of every view that a query may name."""
+    from opmark.store.views import NAMES
+
+    return {name: list(query(f"SELECT * FROM {name} WHERE 1 = 0", as_superuser=True, db=db).columns) for name in NAMES}

@@ -7,15 +7,17 @@ options of the command line, fields without are for Python alone. Annotations ar
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args, get_origin
 
 from opmark.errors import nearest
 from opmark.schema.checked import FAIL_ON
 from opmark.schema.options import (
+    DEFAULT_TIMEOUT,
     LONGEST,
+    MOST_THREADS,
     MeasureOptions,
     Names,
     Option,
@@ -25,6 +27,7 @@ from opmark.schema.options import (
     StoreOptions,
     options_of,
 )
+from opmark.stats.change_point import MARGIN as HISTORY_MARGIN
 from opmark.stats.verdict import DRIFT, MARGIN, STAGES
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from opmark.schema.comparison import Compared
 
 _EFFORT = options_of(MeasureOptions)["effort"].option
+_TIMEOUT = options_of(MeasureOptions)["timeout"].option
+_DB = options_of(StoreOptions)["db"].option
 _REPO = Option("The git repository. [default: that of the current folder]", form="path")
 _MAKE = Option("A command to run in a revision's files first, as in 'make -C kernels'.")
 
@@ -247,4 +252,48 @@ class CheckRequest(StoreOptions, MeasureOptions, Selection):
     """Measures what is now; None: as `opmark.run` does."""
     in_turns: "Callable[..., Compared] | None" = None
     """Measures two sides in turns; None: as `opmark.ab` does."""
+    say: Callable[[str], None] = talk
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryRequest(OptionSet):
+    """`opmark history`"""
+
+    ops: Annotated[
+        Names, Option("Operators, also 'conv*'. [default: every series that changed]")
+    ] = field(default=(), kw_only=False)  # fmt: skip
+    params: Annotated[
+        Mapping[str, Any] | None,
+        Option("NAME=VALUE or NAME=VALUE,VALUE: only these cases.", ("-p", "--param"), form="params"),
+    ] = None
+    case: Annotated[str, Option("The id of a case, or its beginning.")] = ""
+    backend: Annotated[Names, Option("Only these, also 'torch*'.")] = ()
+    phase: Annotated[Names, Option("Only these: forward, backward, both.")] = ()
+    quantity: Annotated[str, Option("As in `opmark list quantities`, or all. [default: the headline]")] = ""
+    label: Annotated[str, Option("Only runs of this label, also 'nightly*'.")] = ""
+    since: Annotated[str, Option("Only runs started since: 2030-12-31, or 30d.")] = ""
+    last: Annotated[int | None, Option("Only so many of the newest runs.", least=1, example="100")] = None
+    sessions: Annotated[bool, Option("Also runs that were measured in turns, as `opmark ab` does.")] = False
+    margin: Annotated[
+        float,
+        Option(
+            "Changes up to this are none: 0.02 or 2%.", least=0, below=1, unit="a share", form="share", example="2%"
+        ),
+    ] = HISTORY_MARGIN
+    everything: Annotated[bool, Option("Also series without a change.", ("--all",))] = False
+    db: Annotated[PathLike | None, _DB] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrateRequest(OptionSet):
+    """`opmark calibrate`"""
+
+    backend: Annotated[
+        str | None, Option("As in `opmark list backends`. [default: torch-cpu, or numpy-cpu]")
+    ] = field(default=None, kw_only=False)  # fmt: skip
+    threads: Annotated[
+        int | None, Option("Threads to use. [default: all cores]", least=1, most=MOST_THREADS, example="4")
+    ] = None
+    timeout: Annotated[float, _TIMEOUT] = DEFAULT_TIMEOUT
+    db: Annotated[PathLike | None, _DB] = None
     say: Callable[[str], None] = talk

@@ -17,7 +17,8 @@ from opmark.schema import Run
 from opmark.schema.options import PathLike
 from opmark.schema.run_summary import RunSummary
 from opmark.store.find import find_run
-from opmark.store.location import address, shown, there
+from opmark.store.location import address, there
+from opmark.store.location import shown as shown
 
 if TYPE_CHECKING:
     from opmark.store.merge import Merged

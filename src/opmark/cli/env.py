@@ -20,7 +20,7 @@ def create(
     constraint: Annotated[Path | None, typer.Option(help="A constraints file for pip.")] = None,
 ) -> None:
     """Make a virtual environment with pinned versions."""
-    from opmark.guests.manage import create_env
+    from opmark.api.env import create_env
 
     with console(stderr=True).status(f"{name} ...") as status:
         guest = create_env(
@@ -33,7 +33,7 @@ def create(
 @env.command("list")
 def list_(as_json: Annotated[bool, typer.Option("--json", help="One JSON object an environment.")] = False) -> None:
     """What there is, and what could be made."""
-    from opmark.guests.manage import envs
+    from opmark.api.env import envs
     from opmark.report.guests import guest_view, guests_table
 
     made, recipes = envs()
@@ -46,6 +46,6 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="One JSON object 
 @env.command()
 def remove(name: Annotated[str, typer.Argument(help="As in `opmark env list`.")]) -> None:
     """Delete an environment."""
-    from opmark.guests.manage import remove_env
+    from opmark.api.env import remove_env
 
     talk(f"removed {remove_env(name)}")

@@ -64,9 +64,8 @@ def _measure(request: RunRequest, looks: Looks, *, as_json: bool) -> None:
 
 
 def _print_plan(request: RunRequest, *, as_json: bool) -> None:
-    from opmark.api.measuring import plan_request
+    from opmark.api.measuring import complaints, plan_request
     from opmark.report.plan import plan_rows, plan_table
-    from opmark.runner.intake import complaints
 
     plan = plan_request(request)
     for line in complaints(plan.problems, plan.notes):

@@ -22,7 +22,7 @@ from opmark.cli.run import run as run_command
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.runner.profiling import Profiling
 from opmark.schema import EFFORTS
-from opmark.schema.options import MeasureOptions, Selection, StoreOptions, options_of
+from opmark.schema.options import MeasureOptions, Selection, options_of
 
 ROOT = Path(__file__).parents[2]
 REQUESTS: dict[str, Any] = {
@@ -134,7 +134,6 @@ def test_sides_are_measured_in_short_processes() -> None:
 def test_a_profile_has_the_same_defaults_in_python_and_on_the_command_line() -> None:
     assert profiling_of(ProfileOptions()) is None
     assert profiling_of(ProfileOptions(profiler="trace")) == Profiling("trace")
-    assert StoreOptions() == StoreOptions(label="", db=None)
 
 
 def test_the_reference_page_is_what_the_options_are() -> None:

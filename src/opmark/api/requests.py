@@ -94,12 +94,12 @@ def _plain(parameter: inspect.Parameter) -> object:
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PlanRequest(MeasureOptions, Selection):
     """`opmark run --dry-run`"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RunRequest(StoreOptions, PlanRequest):
     """`opmark run`"""
 
@@ -114,7 +114,7 @@ class RunRequest(StoreOptions, PlanRequest):
     say: Callable[[str], None] = talk
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ProfileOptions(OptionSet):
     """The profiler of `opmark run`; Python takes a `Profiling` instead."""
 
@@ -140,7 +140,7 @@ class ProfileOptions(OptionSet):
     ] = None  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TurnOptions(MeasureOptions):
     """How to measure two sides in turns: short processes, because more samples of one process do not help."""
 
@@ -166,7 +166,7 @@ class TurnOptions(MeasureOptions):
     ] = MARGIN  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ABRequest(StoreOptions, TurnOptions, Selection):
     """`opmark ab`"""
 
@@ -186,7 +186,7 @@ class ABRequest(StoreOptions, TurnOptions, Selection):
     say: Callable[[str], None] = talk
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class BisectRequest(StoreOptions, TurnOptions, Selection):
     """`opmark bisect`"""
 
@@ -199,7 +199,7 @@ class BisectRequest(StoreOptions, TurnOptions, Selection):
     say: Callable[[str], None] = talk
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CheckRequest(StoreOptions, MeasureOptions, Selection):
     """`opmark check`"""
 
@@ -255,7 +255,7 @@ class CheckRequest(StoreOptions, MeasureOptions, Selection):
     say: Callable[[str], None] = talk
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HistoryRequest(OptionSet):
     """`opmark history`"""
 
@@ -284,7 +284,7 @@ class HistoryRequest(OptionSet):
     db: Annotated[PathLike | None, _DB] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CalibrateRequest(OptionSet):
     """`opmark calibrate`"""
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from opmark.cli.output import console, print_json_lines, talk
+from opmark.api.requests import talk
+from opmark.cli.output import console, print_json_lines
 
 env = typer.Typer(no_args_is_help=True, help="Environments for frameworks that cannot share this one: guests.")
 

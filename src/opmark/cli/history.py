@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opmark.api.requests import HistoryRequest
+from opmark.api.requests import HistoryRequest, talk
 from opmark.cli.options import takes
-from opmark.cli.output import console, talk, write_out
+from opmark.cli.output import console, write_out
 from opmark.errors import UnknownName
 
 if TYPE_CHECKING:

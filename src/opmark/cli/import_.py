@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from opmark.cli.output import split, talk, write_out
+from opmark.api.requests import talk
+from opmark.cli.output import split, write_out
 
 
 def import_(

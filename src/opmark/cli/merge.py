@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from opmark.api.requests import talk
 from opmark.cli.options import Db
-from opmark.cli.output import talk
 
 
 def merge(

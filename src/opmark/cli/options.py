@@ -10,10 +10,9 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from opmark.api.requests import ABRequest, BisectRequest, CheckRequest, ProfileOptions, RunRequest, TurnOptions
 from opmark.cli.output import split
 from opmark.errors import InvalidParameter
-from opmark.schema.options import MeasureOptions, OptionField, Selection, StoreOptions, options_of
+from opmark.schema.options import OptionField, StoreOptions, options_of
 
 Wide = Annotated[
     bool,
@@ -133,6 +132,20 @@ def share(text: str, option: str) -> float:
 
 def reference_page() -> str:
     """docs/options.md: every option of the commands that measure, as the tables of a Markdown document."""
+    from opmark.api import requests as asked
+    from opmark.schema import options as shared
+
+    sections: tuple[tuple[str, type], ...] = (
+        ("Which cases: `run`, `ab`, `check`, `bisect`", shared.Selection),
+        ("How to measure: `run`, `ab`, `check`, `bisect`", shared.MeasureOptions),
+        ("Where it is kept: `run`, `ab`, `check`, `bisect`", shared.StoreOptions),
+        ("`run` alone", asked.RunRequest),
+        ("A profiler: `run` on the command line; Python takes `profile=Profiling(...)`", asked.ProfileOptions),
+        ("`ab` and `bisect`, measured in turns", asked.TurnOptions),
+        ("`ab` alone", asked.ABRequest),
+        ("`bisect` alone", asked.BisectRequest),
+        ("`check` alone", asked.CheckRequest),
+    )
     lines = [
         "# Options of the commands that measure",
         "",
@@ -141,27 +154,14 @@ def reference_page() -> str:
         "`opmark.run(..., rel_ci=0.01)`. Where several values are allowed, the command line takes them with commas",
         "between them or one by one, and Python takes a text with commas or a list.",
     ]
-    for title, request in _SECTIONS:
+    for title, request in sections:
         lines += ["", f"## {title}", "", "| option | keyword | default | allowed | meaning |", "|---|---|---|---|---|"]
-        lines += [_reference_row(found) for found in options_of(request).values() if _belongs(request, found.name)]
+        lines += [
+            _reference_row(found)
+            for found in options_of(request).values()
+            if found.name in inspect.get_annotations(request)
+        ]
     return "\n".join(lines)
-
-
-_SECTIONS: tuple[tuple[str, type], ...] = (
-    ("Which cases: `run`, `ab`, `check`, `bisect`", Selection),
-    ("How to measure: `run`, `ab`, `check`, `bisect`", MeasureOptions),
-    ("Where it is kept: `run`, `ab`, `check`, `bisect`", StoreOptions),
-    ("`run` alone", RunRequest),
-    ("A profiler: `run` on the command line; Python takes `profile=Profiling(...)`", ProfileOptions),
-    ("`ab` and `bisect`, measured in turns", TurnOptions),
-    ("`ab` alone", ABRequest),
-    ("`bisect` alone", BisectRequest),
-    ("`check` alone", CheckRequest),
-)
-
-
-def _belongs(request: type, name: str) -> bool:
-    return name in inspect.get_annotations(request)
 
 
 def _reference_row(found: OptionField) -> str:

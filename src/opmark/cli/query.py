@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from opmark.api.requests import talk
 from opmark.cli.options import Db
-from opmark.cli.output import talk, write_lines, write_out
+from opmark.cli.output import write_lines, write_out
 from opmark.errors import UserError
 
 

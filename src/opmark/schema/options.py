@@ -160,7 +160,7 @@ class OptionSet:
             found.check(getattr(self, name))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Selection(OptionSet):
     """Which cases to measure: operators with parameters, a workload, or a suite; of these, a part."""
 
@@ -212,7 +212,7 @@ class Selection(OptionSet):
     ] = ()  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MeasureOptions(OptionSet):
     """How to measure: where, how carefully, and for how long."""
 
@@ -287,7 +287,7 @@ class MeasureOptions(OptionSet):
     ] = DEFAULT_COMPILE_TIMEOUT
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StoreOptions(OptionSet):
     """Where the records go, and what the run is called."""
 

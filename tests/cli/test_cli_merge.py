@@ -82,6 +82,6 @@ def test_the_library_tells_what_came(db: Path, others: tuple[Path, Path]) -> Non
 
 
 def test_a_password_is_not_printed(main: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opmark.api.merge", lambda *_, **__: [Merged()])
+    monkeypatch.setattr("opmark.api.stores.merge", lambda *_, **__: [Merged()])
     done = main("merge", "postgresql://ada:secret@host/lab")
     assert done.err == "postgresql://ada@host/lab: 0 new runs, 0 new records\n"

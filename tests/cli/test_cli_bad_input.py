@@ -68,6 +68,14 @@ NULL = ["--backend", "null"]
         (["run", "exp", "--warmup", "-1", *NULL], ["warmup: expected a whole number from 0 to"]),
         (["run", "exp", "--seed", "-1", *NULL], ["seed: expected a whole number of at least 0"]),
         (
+            ["run", "exp", "--min-samples", "-3", *NULL],
+            ["min_samples: expected a whole number from 1 to", "--min-samples 30"],
+        ),
+        (
+            ["check", "exp", "--baseline", "x", "--ranks", "0"],
+            ["ranks: expected a whole number from 1 to 65536, got 0"],
+        ),
+        (
             ["run", "exp", "--rel-ci", "0", *NULL],
             ["rel_ci: expected a fraction of the median above 0 and up to 1", "--rel-ci 0.005"],
         ),

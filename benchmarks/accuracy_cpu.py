@@ -27,6 +27,7 @@ from opmark.registry import operator as find_operator
 from opmark.runner.prepare import prepare
 from opmark.runner.settings import default_threads, settings_for
 from opmark.schema import Case, Task
+from opmark.schema.options import MeasureOptions
 
 CASES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("add", {"shape": [64, 64]}),
@@ -130,7 +131,7 @@ def _launch(case: Case, threads: int) -> Callable[[], Any]:
     backend = find_backend("torch-cpu").load(threads)
     operator = find_operator(case.op)
     (implementation,) = operator.implementations_for("torch")
-    (settings,) = settings_for(effort="quick", threads=[threads])
+    (settings,) = settings_for(MeasureOptions(effort="quick", threads=[threads]))
     task = Task(case, "torch-cpu", implementation.label, settings)
     return prepare(case.params, task, operator, implementation, backend).launch
 

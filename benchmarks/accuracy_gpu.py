@@ -27,6 +27,7 @@ from opmark.registry import operator as find_operator
 from opmark.runner.prepare import prepare
 from opmark.runner.settings import settings_for
 from opmark.schema import Case, Task
+from opmark.schema.options import MeasureOptions
 
 HALF = "float16"
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -168,7 +169,7 @@ def _launch(case: Case) -> Callable[[], Any]:
     backend = info.load(threads=1)
     operator = find_operator(case.op)
     (implementation,) = operator.implementations_for("torch")
-    (settings,) = settings_for(effort="quick", threads=[1])
+    (settings,) = settings_for(MeasureOptions(effort="quick", threads=[1]))
     task = Task(case, "torch-cuda", implementation.label, settings)
     return prepare(case.params, task, operator, implementation, backend).launch
 

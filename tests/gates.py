@@ -11,9 +11,11 @@ from checks import compared, pairing
 from compared import QUIET, keep
 
 from opmark.api import check, second_look
+from opmark.api.requests import TurnOptions
 from opmark.runner.sides import Side
 from opmark.schema.checked import Checked
 from opmark.schema.comparison import Compared, Verdict
+from opmark.schema.options import StoreOptions
 
 BASE, NOW = "20300101-000000-aaaa", "20300102-000000-bbbb"
 OPS = ("exp", "tanh")
@@ -38,8 +40,9 @@ class Turns:
         self.more = more
         self.asked: list[dict[str, Any]] = []
 
-    def __call__(self, a: Side, b: Side, cases: Any, **how: Any) -> Compared:
-        self.asked.append({"a": a, "b": b, "ops": sorted(case.op for case in cases), **how})
+    def __call__(self, a: Side, b: Side, cases: Any, options: TurnOptions, keep: StoreOptions, **how: Any) -> Compared:
+        ops = sorted(case.op for case in cases)
+        self.asked.append({"a": a, "b": b, "ops": ops, **vars(options), **vars(keep), **how})
         told = {"verdict": self.verdict, **self.more}
         pairs = [pairing(case.op, self.ratio, case=case.id, **told) for case in cases if self.verdict]
         return compared(*pairs, runs=("again-a", "again-b"))

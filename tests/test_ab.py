@@ -11,11 +11,13 @@ import pytest
 
 from opmark import api
 from opmark.api.interleaving import Progress, measure_sides
+from opmark.api.requests import TurnOptions
 from opmark.errors import InvalidParameter, UserError
 from opmark.registry import operator as find_operator
 from opmark.runner.sides import Side
 from opmark.schema import Case
 from opmark.schema.comparison import Compared
+from opmark.schema.options import StoreOptions
 
 FAST = "import numpy as np\ndef f(x):\n    for _ in range(10):\n        x = np.abs(x)\n    return x\n"
 SLOW = FAST.replace("10", "90")
@@ -144,7 +146,7 @@ def test_a_thing_with_itself_is_not_slower(db: Path) -> None:
 def test_two_sides_of_a_program_are_compared_directly(db: Path) -> None:
     case = Case.of("add", find_operator("add").complete({"shape": [64]}), "forward")
     a, b = Side("one", "numpy-cpu", 1), Side("other", "null", 1)
-    found = measure_sides(a, b, [case], processes=2, db=db)
+    found = measure_sides(a, b, [case], TurnOptions(processes=2), StoreOptions(db=db))
     assert (found.a, found.b) == ("one", "other")
     assert found.pairs[0].processes == (2, 2)
 

@@ -17,12 +17,12 @@ import pytest
 import opmark
 from opmark import api
 from opmark.api import measuring
+from opmark.api.machine import doctor
 from opmark.cli.coverage import coverage as coverage_command
 from opmark.cli.describe import describe as describe_command
 from opmark.cli.doctor import doctor as doctor_command
 from opmark.cli.list_ import list_ as list_command
 from opmark.cli.rank import rank as rank_command
-from opmark.cli.run import run as run_command
 from opmark.cli.show import show as show_command
 from opmark.errors import StoreError, UnknownName, UserError
 from opmark.frameworks.opinfo import entries
@@ -44,50 +44,7 @@ def defaults(function: Any) -> dict[str, Any]:
     return {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
 
 
-# An option that was not given is None on the command line, and empty in the library.
-NOTHING = (None, (), "", {}, [])
-
-# The fields of `profile`, by the names that their options have.
-PROFILE = {"profiler": "profiler", "program": "bin", "arguments": "args", "command": "command", "folder": "folder",
-           "seen": "iterations", "batch": "batch", "within": "timeout"}  # fmt: skip
-
-ONLY_COMMAND = {"dry_run", "as_json", "l2", "markdown", "long", "numerics", "output", "format", "wide", "no_color"}
-ONLY_COMMAND |= PROFILE.keys()
-ONLY_LIBRARY = {"on_start", "on_record", "on_environment", "say", "profile", "session"}
-
-
-def of_run() -> dict[str, Any]:
-    """What `run` takes: its own, and in place of `asked` all that `plan` takes."""
-    return {**defaults(opmark.plan), **{name: value for name, value in defaults(opmark.run).items() if name != "asked"}}
-
-
-def test_run_has_the_same_names_in_the_library_and_on_the_command_line() -> None:
-    assert defaults(run_command).keys() - ONLY_COMMAND == of_run().keys() - ONLY_LIBRARY
-
-
-@pytest.mark.parametrize("name", sorted(of_run().keys() - ONLY_LIBRARY))
-def test_run_has_the_same_defaults_in_the_library_and_on_the_command_line(name: str) -> None:
-    command, library = defaults(run_command)[name], of_run()[name]
-    if command in NOTHING:
-        assert library in NOTHING
-    else:
-        assert (command, type(command)) == (library, type(library))
-
-
-def test_a_profile_has_the_same_defaults_in_the_library_and_on_the_command_line() -> None:
-    command, library = defaults(run_command), defaults(opmark.Profiling)
-    assert {name: command[name] for name in ("seen", "batch", "within")} == {
-        name: library[PROFILE[name]] for name in ("seen", "batch", "within")
-    }
-    assert library.keys() >= set(PROFILE.values())
-
-
-def test_a_run_takes_all_that_a_plan_takes_and_what_it_is_for_besides() -> None:
-    assert (
-        of_run().keys() - defaults(opmark.plan).keys()
-        == {"timeout", "compile_timeout", "label", "db", "resume"} | ONLY_LIBRARY
-    )
-    assert defaults(opmark.run)["ops"] == defaults(opmark.plan)["ops"]
+ONLY_COMMAND = {"as_json", "markdown", "output", "format", "long", "numerics", "wide", "no_color"}
 
 
 def test_a_run_hands_every_setting_on_to_its_plan(db: Path) -> None:
@@ -141,8 +98,8 @@ def test_every_round_of_processes_is_in_a_fresh_one(db: Path) -> None:
     ("command", "function"),
     [
         (show_command, opmark.show),
-        (describe_command, opmark.describe),
-        (list_command, opmark.list),
+        (describe_command, api.describe),
+        (list_command, api.list_),
         (coverage_command, api.coverage),
         (rank_command, opmark.rank),
     ],
@@ -155,7 +112,7 @@ def test_the_other_commands_have_the_names_and_defaults_of_their_functions(comma
 def test_the_doctor_takes_what_its_two_functions_take() -> None:
     """By itself it takes nothing; `--aa` is the noise floor."""
     asked = {name: value for name, value in defaults(doctor_command).items() if name not in ONLY_COMMAND | {"aa"}}
-    assert defaults(opmark.doctor) == {}
+    assert defaults(doctor) == {}
     assert asked.keys() <= defaults(api.noise_floor).keys()
     assert asked == {name: defaults(api.noise_floor)[name] for name in asked}
 
@@ -376,23 +333,23 @@ def test_a_label_survives_whatever_it_says(db: Path) -> None:
 
 
 def test_what_there_is_can_be_listed() -> None:
-    assert list(opmark.list("ops")) == list(catalogue().values())
-    found = {backend.name: backend.reason for backend in opmark.list("backends")}
+    assert list(api.list_("ops")) == list(catalogue().values())
+    found = {backend.name: backend.reason for backend in api.list_("backends")}
     assert list(found) == list(backends())
     assert found["null"] is None
-    assert {workload.name for workload in opmark.list("suites")} >= {"quick", "faults"}
+    assert {workload.name for workload in api.list_("suites")} >= {"quick", "faults"}
 
 
 def test_an_unknown_listing_is_named_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match="no listing named `op`") as caught:
-        opmark.list("op")
+        api.list_("op")
     assert "`ops`" in (caught.value.hint or "")
 
 
 def test_an_operator_is_described_by_its_name_or_alias() -> None:
-    assert opmark.describe("matmul") is opmark.describe("mm") is catalogue()["matmul"]
+    assert api.describe("matmul") is api.describe("mm") is catalogue()["matmul"]
     with pytest.raises(UnknownName, match="no operator named `matmull`"):
-        opmark.describe("matmull")
+        api.describe("matmull")
 
 
 def test_a_result_can_be_written_as_json(db: Path) -> None:
@@ -414,10 +371,10 @@ def of_database(name: str, status: Any = "ok", reason: str = "") -> Record:
 
 @needs_torch
 def test_coverage_without_a_store_tells_what_could_be_measured_and_makes_none(db: Path) -> None:
-    found = opmark.coverage("torch", db=db)
+    found = api.coverage("torch", db=db)
     assert (found.framework, found.run) == ("torch", "")
     assert [covered.name for covered in found.operators] == [entry.name for entry in entries()]
-    assert opmark.coverage(db=db) == found, "torch is the default"
+    assert api.coverage(db=db) == found, "torch is the default"
     assert not db.exists()
 
 
@@ -434,23 +391,23 @@ def test_coverage_tells_of_the_last_run_that_tried_them_all(db: Path) -> None:
             opened.begin(Run(run_id, run_id[:8], "plan", len(records)))
             for record in records:
                 opened.append(run_id, record)
-    found = opmark.coverage("torch", db=db)
+    found = api.coverage("torch", db=db)
     assert found.run == "20300102-000000-bbbb"
     assert all(covered.outcomes == {"forward": "error: broken"} for covered in found.operators)
-    assert opmark.coverage("numpy", db=db).run == ""
+    assert api.coverage("numpy", db=db).run == ""
 
 
 def test_coverage_of_an_unknown_framework_is_named_with_the_nearest(db: Path) -> None:
     with pytest.raises(UnknownName, match="no framework named `tourch`") as caught:
-        opmark.coverage("tourch", db=db)
+        api.coverage("tourch", db=db)
     assert "`torch`" in (caught.value.hint or "")
 
 
 def test_operators_of_a_category_can_be_listed() -> None:
     category = catalogue()["softmax"].category
-    found = opmark.list("ops", category)
+    found = api.list_("ops", category)
     assert found == [op for op in catalogue().values() if op.category == category]
-    assert found == opmark.list("ops", category=category)
+    assert found == api.list_("ops", category=category)
 
 
 def test_a_result_that_no_file_holds_is_exported() -> None:

@@ -26,13 +26,20 @@ def test_the_list_of_names_and_the_names_that_are_found_are_the_same() -> None:
 
 
 def test_the_functions_are_those_of_the_library() -> None:
-    assert (opmark.run, opmark.plan, opmark.show, opmark.list, opmark.describe) == (
-        api.run,
-        api.plan,
-        api.show,
-        api.list_,
-        api.describe,
-    )
+    assert (opmark.run, opmark.plan, opmark.show, opmark.check) == (api.run, api.plan, api.show, api.check)
+
+
+@pytest.mark.parametrize("name", opmark._MOVED)
+def test_a_name_of_the_version_before_works_and_says_where_it_is_now(name: str) -> None:
+    module, attribute = opmark._MOVED[name].split(":")
+    with pytest.warns(DeprecationWarning, match=f"opmark.{name} .* use `from {module} import {attribute}`"):
+        found = getattr(opmark, name)
+    assert found is getattr(importlib.import_module(module), attribute)
+
+
+def test_the_public_names_are_few() -> None:
+    assert len(opmark.__all__) <= 18
+    assert not set(opmark.__all__) & set(opmark._MOVED)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -13,8 +13,7 @@ from textwrap import dedent
 
 import pytest
 
-import opmark
-from opmark import registry
+from opmark import api, registry
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.interfaces import BackendInfo
 from opmark.schema import Operator
@@ -133,8 +132,8 @@ def test_a_backend_is_found_by_name():
 def test_an_operator_in_one_file_is_found_described_and_expanded(site):
     site.operator("opmark-double", "double_plugin", DOUBLE.format(name="double"))
     found = registry.operator("double")
-    assert opmark.describe("twice") is found
-    assert found in opmark.list("ops")
+    assert api.describe("twice") is found
+    assert found in api.list_("ops")
     assert found.complete(found.preset("small")) == {"n": 16, "dtype": "float32"}
     assert "matmul" in registry.catalogue(), "ours are still there"
 

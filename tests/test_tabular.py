@@ -150,8 +150,8 @@ def test_a_result_by_its_methods(result: Any) -> None:
     pytest.importorskip("pyarrow")
     assert list(result.to_pandas()["op"]) == ["exp"]
     assert result.to_arrow().column_names == list(result.to_pandas().columns)
-    assert opmark.to_arrow(result).schema == result.to_arrow().schema
-    assert list(opmark.to_pandas(result.rows()).columns) == list(result.to_pandas().columns)
+    assert to_arrow(result).schema == result.to_arrow().schema
+    assert list(to_pandas(result.rows()).columns) == list(result.to_pandas().columns)
 
 
 def test_a_comparison_is_a_row_a_case(columns: Callable[[Any], dict[str, list[Any]]]) -> None:

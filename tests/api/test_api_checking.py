@@ -13,6 +13,7 @@ import opmark
 from gates import BASE, FAILS, NOISY, NOW, Gate, Turns, outcomes, rows, times
 from opmark.api import again, check, second_look
 from opmark.api.again import Lost
+from opmark.api.requests import RunRequest
 from opmark.errors import StoreError, UnknownName, UserError
 from opmark.runner.sides import Side
 from opmark.schema.comparison import Verdict
@@ -33,7 +34,7 @@ def test_a_slowdown_that_is_confirmed_fails(gate: Gate) -> None:
     assert found.exit_code == 1
     (asked,) = turns.asked
     assert (asked["ops"], asked["a"].name, asked["b"].name) == (["exp"], "main", "now")
-    assert (asked["margin"], asked["budget"], asked["quantity"], asked["cache"]) == (0.03, 60.0, ["latency"], ["warm"])
+    assert (asked["margin"], asked["budget"], asked["quantity"], asked["cache"]) == (0.03, 60.0, "latency", "warm")
     assert found.again == (("again-a", "again-b"),)
     assert found.notes == ("measured again in turns: main on torch-cpu, now on torch-cpu",)
     first = found.findings[0]
@@ -233,8 +234,8 @@ def test_live_code_is_measured_with_what_was_asked(tmp_path: Path, sides: Any) -
     db, asked, turns = tmp_path / "store.db", {}, Turns()
     keep(db, BASE, "main", rows(exp=1.0))
 
-    def measure(ops: Any, **how: Any) -> Any:
-        asked.update(how, ops=ops)
+    def measure(request: RunRequest) -> Any:
+        asked.update(vars(request))
         return SimpleNamespace(run=keep(db, NOW, "", rows(exp=1.2)))
 
     found = check(

@@ -67,10 +67,24 @@ NULL = ["--backend", "null"]
         (["run", "exp", "--samples", "0", *NULL], ["samples: expected a whole number from 1 to", "--samples 100"]),
         (["run", "exp", "--warmup", "-1", *NULL], ["warmup: expected a whole number from 0 to"]),
         (["run", "exp", "--seed", "-1", *NULL], ["seed: expected a whole number of at least 0"]),
-        (["run", "exp", "--rel-ci", "0", *NULL], ["rel_ci: expected above 0 and up to 1", "--rel-ci 0.005"]),
-        (["run", "exp", "--rel-ci", "nan", *NULL], ["rel_ci: expected a number, got nan"]),
-        (["run", "exp", "--min-time", "-1", *NULL], ["min_time: expected above 0", "seconds"]),
-        (["run", "exp", "--max-time", "inf", *NULL], ["max_time: expected a number, got inf"]),
+        (
+            ["run", "exp", "--min-samples", "-3", *NULL],
+            ["min_samples: expected a whole number from 1 to", "--min-samples 30"],
+        ),
+        (
+            ["check", "exp", "--baseline", "x", "--ranks", "0"],
+            ["ranks: expected a whole number from 1 to 65536, got 0"],
+        ),
+        (
+            ["run", "exp", "--rel-ci", "0", *NULL],
+            ["rel_ci: expected a fraction of the median above 0 and up to 1", "--rel-ci 0.005"],
+        ),
+        (
+            ["run", "exp", "--rel-ci", "nan", *NULL],
+            ["rel_ci: expected a fraction of the median above 0 and up to 1, got nan"],
+        ),
+        (["run", "exp", "--min-time", "-1", *NULL], ["min_time: expected seconds above 0 and up to 1e+06, got -1"]),
+        (["run", "exp", "--max-time", "inf", *NULL], ["max_time: expected seconds above 0 and up to 1e+06, got inf"]),
         (["run", "exp", "--min-time", "2", "--max-time", "1", *NULL], ["min_time 2 s is longer than max_time 1 s"]),
         (
             ["run", "exp", "--quantity", "latency,devicetime", *NULL],

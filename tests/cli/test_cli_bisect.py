@@ -119,7 +119,7 @@ def test_a_store_that_fails_ends_it(repo: Any, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.chdir(repo.path)
     calls = []
 
-    def measure(a: Any, b: Any, cases: Any, **how: Any) -> Compared:
+    def measure(a: Any, b: Any, cases: Any, options: Any, keep: Any, **how: Any) -> Compared:
         calls.append(b)
         if len(calls) > 1:
             raise StoreError("the disk is full")
@@ -153,8 +153,8 @@ def test_a_candidate_is_held_against_half_of_the_slowdown(
     monkeypatch.chdir(repo.path)
     margins = []
 
-    def measure(a: Any, b: Any, cases: Any, **how: Any) -> Compared:
-        margins.append(how.get("margin"))
+    def measure(a: Any, b: Any, cases: Any, options: Any, keep: Any, **how: Any) -> Compared:
+        margins.append(options.margin)
         verdict = "slower" if b.checkout.commit in commits[2:] else "same"
         return Compared(
             a.name, b.name, ("r", "s"), True, 0.01, 0.0, (pairing(cases[0].id, ratio=ratio, verdict=verdict),), None

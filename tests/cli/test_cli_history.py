@@ -75,7 +75,7 @@ def test_formats_and_files(main: Command, stored: Path, tmp_path: Path) -> None:
         (["-p", "shape=4"], "-p goes with operators"),
         (["exp", "-p", "shap=4"], "operator `exp` has no parameter `shap`"),
         (["--since", "yesterday"], "since: expected a date or how long ago, got `yesterday`"),
-        (["--last", "0"], "last: expected 1 or more, got 0"),
+        (["--last", "0"], "last: expected a whole number of at least 1, got 0"),
         (["--margin", "2"], "--margin: expected a share from 0 to below 1, or in percent, got `2`"),
         (["--quantity", "latncy"], "no quantity named `latncy`"),
         (["--label", "'; drop table run; --"], "no run is left to follow"),

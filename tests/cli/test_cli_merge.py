@@ -12,6 +12,7 @@ import pytest
 
 import opmark
 from made_up import made_run, record, store
+from opmark import api
 from opmark.errors import InvalidParameter
 from opmark.store.merge import Merged
 
@@ -31,17 +32,17 @@ def test_runs_of_several_stores_come_together_once(main: Command, db: Path, othe
     done = main("merge", *map(str, others))
     assert (done.code, done.out) == (0, "")
     assert done.err == f"{others[0]}: 1 new run, 2 new records\n{others[1]}: 1 new run, 1 new record\n"
-    assert [one.label for one in opmark.runs(db=db)] == ["here", "two", "one"]
+    assert [one.label for one in api.runs(db=db)] == ["here", "two", "one"]
     again = main("merge", *map(str, others))
     assert again.code == 0
     assert "0 new runs, 1 there already, 0 new records" in again.err
-    assert [one.records for one in opmark.runs(db=db)] == [1, 1, 2]
+    assert [one.records for one in api.runs(db=db)] == [1, 1, 2]
     assert len(opmark.show("one", db=db).records) == 2
 
 
 def test_a_store_is_made_where_there_is_none(main: Command, db: Path, others: tuple[Path, Path]) -> None:
     assert main("merge", str(others[0])).code == 0
-    assert [one.label for one in opmark.runs(db=db)] == ["one"]
+    assert [one.label for one in api.runs(db=db)] == ["one"]
 
 
 def test_the_others_are_left_as_they_are(main: Command, others: tuple[Path, Path]) -> None:
@@ -74,13 +75,13 @@ def test_a_store_is_not_merged_into_itself(main: Command, db: Path, tmp_path: Pa
 
 
 def test_the_library_tells_what_came(db: Path, others: tuple[Path, Path]) -> None:
-    one, two = opmark.merge(*others, db=db)
+    one, two = api.merge(*others, db=db)
     assert (one.new, one.records, two.new, two.records) == ([made_run(1).id], 2, [made_run(2).id], 1)
     with pytest.raises(InvalidParameter, match="no store to merge"):
-        opmark.merge(db=db)
+        api.merge(db=db)
 
 
 def test_a_password_is_not_printed(main: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opmark.api.merge", lambda *_, **__: [Merged()])
+    monkeypatch.setattr("opmark.api.stores.merge", lambda *_, **__: [Merged()])
     done = main("merge", "postgresql://ada:secret@host/lab")
     assert done.err == "postgresql://ada@host/lab: 0 new runs, 0 new records\n"

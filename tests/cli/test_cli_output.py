@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from opmark import api
-from opmark.cli.output import console, print_json_lines, split, talk, write_files, write_out
+from opmark.api.requests import talk
+from opmark.cli.output import console, print_json_lines, split, write_files, write_out
 from opmark.errors import UserError
 from opmark.tabular import whole_file
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import opmark
 from made_up import HOSTILE, made_run, record, store
+from opmark import api
 from opmark.store.location import shown
 
 Command = Callable[..., Any]
@@ -52,7 +52,7 @@ def test_a_query_cannot_write(main: Command, server: str, sql: str) -> None:
     done = main("query", sql, "--db", server)
     assert done.code == 2
     assert done.err.startswith("error: query: ")
-    assert len(opmark.runs(db=server)) == 3
+    assert len(api.runs(db=server)) == 3
 
 
 def test_what_only_a_server_has_becomes_plain(main: Command, server: str) -> None:
@@ -71,7 +71,7 @@ def test_a_file_comes_into_a_server_and_is_pruned_there(main: Command, server: s
     assert done.code == 0
     assert "removed 2 runs with 4 records" in done.err
     assert "autovacuum" in done.err
-    assert [one.id for one in opmark.runs(db=server)] == [made_run(3).id, made_run(2).id]
+    assert [one.id for one in api.runs(db=server)] == [made_run(3).id, made_run(2).id]
 
 
 def test_a_run_is_shown_in_every_format(main: Command, server: str) -> None:

@@ -68,8 +68,11 @@ def test_arguments_come_from_a_file(main: Command, tmp_path: Path) -> None:
         (("--profiler", "nuc"), "no profiler named `nuc`"),
         (("--profiler-bin", "ncu"), "--profiler-bin goes with --profiler"),
         (("--profiler", "ncu", "--profiler-args", "/no/file"), "/no/file: expected arguments of a profiler"),
-        (("--profiler", "trace", "--profile-batch", "0"), "profile batch: expected at least 1, got 0"),
-        (("--profiler", "trace", "--profile-timeout", "-1"), "profile timeout: expected seconds above 0, got -1"),
+        (
+            ("--profiler", "trace", "--profile-batch", "0"),
+            "profile_batch: expected a whole number of at least 1, got 0",
+        ),
+        (("--profiler", "trace", "--profile-timeout", "-1"), "profile_timeout: expected seconds above 0 and"),
         (("--profiler-command", "vendorprof"), "expected {program} in it"),
         (("--profiler", "trace", "--profiler-command", "x {program}"), "go together"),
     ],

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 import opmark
 from made_up import HOSTILE, made_run, record, store
+from opmark import api
 from opmark.api.pruning import remove
 from opmark.cli.prune import prune as command
 from opmark.errors import InvalidParameter, UserError
@@ -32,7 +33,7 @@ def five(db: Path) -> Path:
 
 
 def left(db: Path) -> list[int]:
-    return sorted(int(one.id[-4:], 16) for one in opmark.runs(db=db))
+    return sorted(int(one.id[-4:], 16) for one in api.runs(db=db))
 
 
 def test_a_script_is_told_what_would_go_and_nothing_does(main: Command, five: Path) -> None:
@@ -138,7 +139,7 @@ def test_what_was_shown_goes_by_its_id_and_by_nothing_else(
     monkeypatch.setattr("typer.confirm", meanwhile)
     done = main("prune", shown.id)
     assert (done.code, done.err) == (0, "gone already; nothing was removed\n")
-    assert len(opmark.runs(db=db)) == 3
+    assert len(api.runs(db=db)) == 3
 
 
 def test_a_run_that_may_still_be_running_is_named(main: Command, db: Path) -> None:
@@ -205,24 +206,24 @@ def test_without_a_store_nothing_is_made(main: Command, db: Path) -> None:
 
 
 def test_the_library_says_first_and_removes_only_with_yes(five: Path) -> None:
-    found = opmark.prune(label="try", db=five)
+    found = api.prune(label="try", db=five)
     assert ([one.id for one in found.runs], found.records, found.removed) == (
         [made_run(3).id, made_run(1).id],
         4,
         False,
     )
     assert left(five) == [1, 2, 3, 4, 5]
-    assert opmark.prune(label="try", yes=True, db=five).removed
+    assert api.prune(label="try", yes=True, db=five).removed
     assert left(five) == [2, 4, 5]
     with pytest.raises(UserError, match="no run is named"):
-        opmark.prune(yes=True, db=five)
+        api.prune(yes=True, db=five)
     with pytest.raises(InvalidParameter):
-        opmark.prune(keep_last=-1, yes=True, db=five)
+        api.prune(keep_last=-1, yes=True, db=five)
 
 
 def test_the_command_has_the_names_of_the_function() -> None:
     names = inspect.signature(command).parameters.keys()
-    assert names == inspect.signature(opmark.prune).parameters.keys()
+    assert names == inspect.signature(api.prune).parameters.keys()
 
 
 def test_who_interrupts_the_question_keeps_all(main: Command, five: Path, monkeypatch: pytest.MonkeyPatch) -> None:

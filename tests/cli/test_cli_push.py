@@ -12,6 +12,7 @@ import pytest
 
 import opmark
 from made_up import HOSTILE, made_run, record, store
+from opmark import api
 from opmark.api import delivering, pushing
 from push_server import TOKEN, Answer, Taking, taking
 
@@ -52,7 +53,7 @@ def answering(status: int, body: bytes = b"{}", **headers: str) -> Callable[[Any
 
 
 def there(server: Taking) -> list[str]:
-    return [one.label for one in opmark.runs(db=server.db)]
+    return [one.label for one in api.runs(db=server.db)]
 
 
 def test_the_last_run_is_sent_and_twice_is_once(main: Command, server: Taking) -> None:
@@ -63,7 +64,7 @@ def test_the_last_run_is_sent_and_twice_is_once(main: Command, server: Taking) -
     again = main("push", server.url)
     assert again.code == 0
     assert "0 new records, 1 there already" in again.err
-    assert [one.records for one in opmark.runs(db=server.db)] == [1]
+    assert [one.records for one in api.runs(db=server.db)] == [1]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_a_server_that_stays_busy_is_given_up_and_nothing_is_lost(main: Command,
     assert "answers 503" in done.err
     assert "push again later" in done.err
     assert not server.db.exists()
-    assert len(opmark.runs(db=db)) == 3
+    assert len(api.runs(db=db)) == 3
     assert main("push", server.url).code == 0
 
 
@@ -123,7 +124,7 @@ def test_one_that_cannot_be_delivered_does_not_keep_the_others(main: Command, se
     assert done.code == 1
     assert "another run of this id is there already: it differs in command" in done.err
     assert there(server) == ["last", "nightly", "nightly"]
-    assert [one.run.command for one in opmark.runs(db=server.db)][1] == "another"
+    assert [one.run.command for one in api.runs(db=server.db)][1] == "another"
 
 
 def test_a_wrong_token_is_the_users_mistake_and_not_printed(main: Command, server: Taking) -> None:
@@ -283,7 +284,7 @@ def test_hostile_labels_are_sent_and_printed_harmlessly(main: Command, server: T
 
 def test_the_library_tells_what_came(server: Taking, db: Path) -> None:
     said: list[str] = []
-    one, two = opmark.push(server.url, label="nightly", token=TOKEN, db=db, say=said.append)
+    one, two = api.push(server.url, label="nightly", token=TOKEN, db=db, say=said.append)
     assert (one.run.id, one.records, one.new, one.problem) == (made_run(1).id, 2, 2, "")
     assert (two.run.id, two.new) == (made_run(2).id, 1)
     assert not any(TOKEN in line for line in said)

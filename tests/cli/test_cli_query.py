@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-import opmark
 from made_up import HOSTILE, made_run, record, store
+from opmark import api
 from opmark.api.querying import Answer
 from opmark.errors import InvalidParameter, UserError
 from opmark.store.views import NAMES
@@ -87,12 +87,12 @@ def test_the_views_are_listed(main: Command, filled: Path) -> None:
      "pragma journal_mode = delete", "attach 'other.db' as other", "select 1; delete from run", "vacuum"],
 )  # fmt: skip
 def test_what_would_write_is_refused_and_nothing_is_changed(main: Command, filled: Path, sql: str) -> None:
-    before = opmark.query("select * from runs", db=filled)
+    before = api.query("select * from runs", db=filled)
     done = main("query", sql)
     assert done.code == 2
     assert done.err.startswith("error: query: ")
     assert "hint: " in done.err
-    assert opmark.query("select * from runs", db=filled) == before
+    assert api.query("select * from runs", db=filled) == before
 
 
 @pytest.mark.parametrize("sql", ["", "  ", "selekt 1", "select nothing from runs", "select * from nowhere"])
@@ -144,36 +144,36 @@ def test_numbers_that_json_does_not_have_are_null(main: Command, filled: Path) -
 
 
 def test_columns_of_one_name_are_kept_apart(filled: Path) -> None:
-    found = opmark.query("select 1 as a, 2 as a, 3 as a_2", db=filled)
+    found = api.query("select 1 as a, 2 as a, 3 as a_2", db=filled)
     assert found.columns == ["a", "a_2", "a_2_2"]
     assert found.records() == [{"a": 1, "a_2": 2, "a_2_2": 3}]
 
 
 def test_the_library_gives_rows_and_tables(filled: Path) -> None:
-    found = opmark.query(PER_OP, db=filled)
+    found = api.query(PER_OP, db=filled)
     assert (found.columns, found.rows, list(found), len(found)) == (
         ["op", "n"], [("add", 2), ("exp", 1)], [("add", 2), ("exp", 1)], 2,
     )  # fmt: skip
     assert found.complete
-    assert not opmark.query(PER_OP, limit=1, db=filled).complete
+    assert not api.query(PER_OP, limit=1, db=filled).complete
     with pytest.raises(InvalidParameter):
-        opmark.query(PER_OP, limit=0, db=filled)
+        api.query(PER_OP, limit=0, db=filled)
     with pytest.raises(UserError):
-        opmark.query("delete from run", db=filled)
+        api.query("delete from run", db=filled)
 
 
 @pytest.mark.parametrize("where", ["", " having 1 = 0"])
 def test_tables_have_their_columns_also_where_no_row_is(filled: Path, where: str) -> None:
     pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
-    found = opmark.query(f"select op, count(*) as n from records group by op{where}", db=filled)
+    found = api.query(f"select op, count(*) as n from records group by op{where}", db=filled)
     frame, table = found.to_pandas(), found.to_arrow()
     assert list(frame.columns) == table.column_names == ["op", "n"]
     assert len(frame) == len(table) == len(found) == (0 if where else 2)
 
 
 def test_blobs_are_hexadecimal(filled: Path) -> None:
-    (row,) = opmark.query("select x'00ff' as b", db=filled)
+    (row,) = api.query("select x'00ff' as b", db=filled)
     assert row == ("00ff",)
     assert json.loads(json.dumps(row)) == ["00ff"]
 

@@ -75,7 +75,7 @@ def test_a_table_is_printed_and_a_file_written(main: Command, stored: Path, tmp_
     assert "a processor, 2 threads, forward" in done.out
     assert "numpy 3.00x" in done.out
     assert done.err == f"wrote 1 case to {path}\n"
-    best = opmark.read_ranking(path).choose("exp", {"shape": [4]})
+    best = api.read_ranking(path).choose("exp", {"shape": [4]})
     assert best is not None
     assert best.backend == "torch-cpu"
 

@@ -11,6 +11,7 @@ import pytest
 
 import opmark
 from made_up import HOSTILE, made_run, record, store
+from opmark import api
 from opmark.errors import InvalidParameter
 
 Command = Callable[..., Any]
@@ -141,14 +142,14 @@ def test_an_older_store_is_brought_up_to_date_where_that_is_asked_for(main: Comm
 
 
 def test_the_library_lists_labels_and_describes_as_the_command_does(three: Path) -> None:
-    assert [one.id for one in opmark.runs(db=three)] == [made_run(n).id for n in (3, 2, 1)]
-    assert opmark.runs(label="first", db=three)[0].records == 1
+    assert [one.id for one in api.runs(db=three)] == [made_run(n).id for n in (3, 2, 1)]
+    assert api.runs(label="first", db=three)[0].records == 1
     said: list[str] = []
-    assert opmark.label("first", "nightly", say=said.append, db=three).label == "nightly"
+    assert api.label("first", "nightly", say=said.append, db=three).label == "nightly"
     assert len(said) == 1
-    assert opmark.describe_run(made_run(1).id, " x ", db=three).description == "x"
+    assert api.describe_run(made_run(1).id, " x ", db=three).description == "x"
     with pytest.raises(InvalidParameter, match="last: expected at least 1"):
-        opmark.runs(last=0, db=three)
+        api.runs(last=0, db=three)
 
 
 def test_a_store_in_memory_is_summed_up_too() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-import opmark
 from made_up import BOX, HOSTILE, made_run, record, store
+from opmark import api
 from opmark.exporters.tables import COLUMNS
 from opmark.registry import exporters
 
@@ -187,7 +187,7 @@ def test_hostile_names_come_out_harmless_in_every_format(main: Command, db: Path
 
 
 def test_the_library_gives_the_same_texts(filled: Path) -> None:
-    ((name, text),) = opmark.export("first", format="csv", db=filled).items()
+    ((name, text),) = api.export("first", format="csv", db=filled).items()
     assert name == f"{made_run(1).id}.csv"
     assert isinstance(text, str)
     assert len(rows(text)) == 3

@@ -13,6 +13,7 @@ from opmark.result import Result
 from opmark.runner.plan import Plan
 from opmark.runner.settings import settings_for
 from opmark.schema import Case, Measurement, Record, Run, Status, Task, Verification, Workload
+from opmark.schema.options import MeasureOptions
 from opmark.workloads.expand import expand
 
 MICRO = 1e-6
@@ -34,7 +35,7 @@ def rows(*options: str, ranks: int = 2) -> list[Row]:
 
 
 def task_from_name(case: Case) -> Task:
-    (settings,) = settings_for(effort="quick", processes=1, threads=[1])
+    (settings,) = settings_for(MeasureOptions(effort="quick", processes=1, threads=[1]))
     return Task(case, "torch-cpu", "torch", settings)
 
 

@@ -12,7 +12,7 @@ from opperf_runs import PREEMPTED, without_workers
 from typer.testing import CliRunner
 
 from opmark import api
-from opmark.cli.app import app
+from opmark.cli.app import make_app
 from opmark.compat.opperf import command, large
 from opmark.compat.opperf.command import main
 from opmark.compat.opperf.suite import Wanted, operators_without_benchmark, part_of_suite
@@ -153,10 +153,10 @@ def test_mistakes_are_named(tmp_path: Path, arguments: list[str], message: str) 
 
 def test_through_the_command_line(tmp_path: Path) -> None:
     runner = CliRunner()
-    result = runner.invoke(app, ["opperf", "--op", "erf", "-o", str(tmp_path / "x.json"), *QUICK])
+    result = runner.invoke(make_app(), ["opperf", "--op", "erf", "-o", str(tmp_path / "x.json"), *QUICK])
     assert result.exit_code == 0
-    assert runner.invoke(app, ["opperf", "--list"]).output.startswith("unary: abs")
-    assert "--int64-tensor" in runner.invoke(app, ["opperf", "-h"]).output
+    assert runner.invoke(make_app(), ["opperf", "--list"]).output.startswith("unary: abs")
+    assert "--int64-tensor" in runner.invoke(make_app(), ["opperf", "-h"]).output
 
 
 def test_interrupted_it_is_stored_and_goes_on(

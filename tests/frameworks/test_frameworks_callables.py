@@ -19,8 +19,9 @@ from opmark.interfaces import Backend
 from opmark.registry import backend as find_backend
 from opmark.runner.execute import Bench
 from opmark.runner.prepare import Prepared, prepare
-from opmark.runner.request import cases_for
+from opmark.runner.selection import select_cases
 from opmark.schema import EFFORTS, Operator, Phase, Record, Settings, Task
+from opmark.schema.options import Selection
 
 SETTINGS = Settings(1, "quick", EFFORTS["quick"])
 
@@ -33,7 +34,7 @@ def operator(name: str) -> Operator:
 
 def task_of(name: str, phase: Phase = "forward", backend: str = "torch-cpu", wrt: Any = (), **call: Any) -> Task:
     """Make a task from `args`, `kwargs` and `build`, as the command line does."""
-    (case,) = cases_for([name], {}, [phase], None, None, wrt, call)
+    (case,) = select_cases(Selection(name, phase=phase, wrt=wrt, **call)).cases
     return Task(case, backend, find_backend(backend).framework, SETTINGS)
 
 
@@ -93,8 +94,9 @@ def test_a_name_whose_framework_has_no_backend_is_the_users_mistake() -> None:
 def test_planning_a_callable_imports_no_framework() -> None:
     script = """
 import sys
-from opmark.runner.request import cases_for
-(case,) = cases_for(["torch.baddbmm"], {}, ["forward"], None, None, (), {"args": ["2x3x4 float32"]})
+from opmark.runner.selection import select_cases
+from opmark.schema.options import Selection
+(case,) = select_cases(Selection("torch.baddbmm", args=["2x3x4 float32"])).cases
 from opmark.registry import operator
 assert operator("torch.baddbmm").inputs(case.params)["args.0"].shape == (2, 3, 4)
 print(*({"torch", "jax"} & set(sys.modules)))

@@ -15,8 +15,9 @@ from opmark.frameworks.opinfo import OPINFO, entries
 from opmark.interfaces import Backend
 from opmark.registry import backend as find_backend
 from opmark.runner.execute import Bench
-from opmark.runner.request import cases_for
+from opmark.runner.selection import select_cases
 from opmark.schema import EFFORTS, Operator, Phase, Record, Settings, Task
+from opmark.schema.options import Selection
 from opmark.workloads.expand import expand
 from opmark.workloads.load import suite
 
@@ -153,7 +154,7 @@ def test_a_database_that_takes_forever_is_the_users_message_and_no_traceback(
 
 
 def record_of(live: Backend, name: str, phase: Phase = "forward", **params: Any) -> Record:
-    (case,) = cases_for([name], params, [phase], None, None)
+    (case,) = select_cases(Selection(name, params=params, phase=phase)).cases
     return Bench(find_backend("torch-cpu"), live).record(Task(case, "torch-cpu", "torch", SETTINGS))
 
 

@@ -14,8 +14,9 @@ from opmark.errors import InvalidFile, UserError
 from opmark.importers.vendor_zoo import VENDOR_ZOO
 from opmark.registry import importers
 from opmark.runner.intake import take_in
-from opmark.runner.request import cases_for
+from opmark.runner.selection import select_cases
 from opmark.schema import Imported, Peaks
+from opmark.schema.options import Selection
 from opmark.schema.peaks import MEMORY, Interconnect, Level
 
 WHERE = Path("Fast/F1.json")
@@ -259,7 +260,7 @@ def test_hardware_is_no_workload(tmp_path: Path) -> None:
     path = tmp_path / "F1.json"
     path.write_text(json.dumps(document()))
     with pytest.raises(UserError, match=r"F1\.json: a hardware file, no workload"):
-        cases_for((), {}, (), path, None)
+        select_cases(Selection(workload=path))
 
 
 def test_a_hardware_file_of_ones_own_is_told_apart_too(tmp_path: Path) -> None:
@@ -267,7 +268,7 @@ def test_a_hardware_file_of_ones_own_is_told_apart_too(tmp_path: Path) -> None:
     path.write_text("schema: 1\nchips: [{chip: F1, source: me, flops: {}, levels: []}]\n")
     assert [peaks.chip for peaks in take_in(path).chips] == ["F1"]
     with pytest.raises(UserError, match="a hardware file, no workload"):
-        cases_for((), {}, (), path, None)
+        select_cases(Selection(workload=path))
     path.write_text("schema: 1\nchips: [{chip: F1}]\n")
     with pytest.raises(InvalidFile, match=r"own\.yaml"):
         take_in(path)

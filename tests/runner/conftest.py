@@ -19,6 +19,7 @@ from opmark.interfaces import BackendInfo
 from opmark.runner.process import WorkerProcess
 from opmark.runner.settings import settings_for
 from opmark.schema import Case, Task
+from opmark.schema.options import MeasureOptions
 
 HEAD = """
 import ctypes, os, signal, subprocess, sys, time
@@ -86,7 +87,7 @@ def make_task() -> MakeTask:
     def make(op: str = "add", backend: str = "null", **params: Any) -> Task:
         operator = registry.operator(op)
         params = operator.complete({"shape": [4], **params} if op == "add" else params)
-        (settings,) = settings_for(threads=[1], effort="quick")
+        (settings,) = settings_for(MeasureOptions(threads=[1], effort="quick"))
         label = {"numpy-cpu": "numpy", "torch-cpu": "torch"}.get(backend, "null")
         return Task(Case.of(op, params, "forward"), backend, label, settings)
 

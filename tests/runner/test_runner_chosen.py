@@ -8,11 +8,11 @@ from opmark import api
 from opmark.errors import UnknownName, UserError
 from opmark.hardware import presence
 from opmark.registry import backend
-from opmark.runner.chosen import backends_for
+from opmark.runner.selection import select_backends
 
 
 def test_all_is_what_can_run_here_with_the_rest_named() -> None:
-    names, absent = backends_for(["all"])
+    names, absent = select_backends(["all"])
     assert {"numpy-cpu", "torch-cpu"} <= set(names)
     assert not {"null", "null-device", "torch-accelerator"} & set(names)
     left = " ".join(absent)
@@ -20,32 +20,32 @@ def test_all_is_what_can_run_here_with_the_rest_named() -> None:
 
 
 def test_a_pattern_takes_variants_too() -> None:
-    names, _ = backends_for(["openvino-cpu*"])
+    names, _ = select_backends(["openvino-cpu*"])
     assert names == ["openvino-cpu", "openvino-cpu/throughput"]
 
 
 def test_a_pattern_that_matches_nothing_is_a_mistake() -> None:
     with pytest.raises(UnknownName, match="no backend named"):
-        backends_for(["nothing*"])
+        select_backends(["nothing*"])
 
 
 def test_what_is_named_is_taken_whether_it_can_run_or_not() -> None:
-    assert backends_for(["torch-cuda", "torch-cuda"]) == (["torch-cuda"], ())
+    assert select_backends(["torch-cuda", "torch-cuda"]) == (["torch-cuda"], ())
 
 
 def test_interpreters_multiply_backends() -> None:
-    names, _ = backends_for(["numpy-cpu", "torch-cpu"], ["a", "b"])
+    names, _ = select_backends(["numpy-cpu", "torch-cpu"], ["a", "b"])
     assert names == ["numpy-cpu@a", "numpy-cpu@b", "torch-cpu@a", "torch-cpu@b"]
     with pytest.raises(UserError, match="has its interpreter already"):
-        backends_for(["numpy-cpu@a"], ["b"])
+        select_backends(["numpy-cpu@a"], ["b"])
 
 
 def test_where_nothing_of_a_pattern_can_run_its_reasons_are_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "opmark.runner.chosen.why_no_device", lambda device: "no such thing" if device == "cuda" else None
+        "opmark.runner.selection.why_no_device", lambda device: "no such thing" if device == "cuda" else None
     )
     with pytest.raises(UserError, match="torch-cuda: no such thing"):
-        backends_for(["torch-cud*"])
+        select_backends(["torch-cud*"])
 
 
 def test_a_variant_is_part_of_the_name() -> None:

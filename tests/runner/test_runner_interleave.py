@@ -16,6 +16,7 @@ from opmark.runner.settings import settings_for
 from opmark.runner.sides import Side
 from opmark.runner.worker import Hello
 from opmark.schema import Case, Environment, Record, Task
+from opmark.schema.options import MeasureOptions
 
 SIDES = (Side("a", "numpy-cpu", 1), Side("b", "numpy-cpu", 1))
 
@@ -45,7 +46,7 @@ def cases(count: int = 2) -> list[Case]:
 
 
 def plan(found: list[Case], most: int = 20, backend: str = "numpy-cpu") -> Plan:
-    return make_plan(found, [backend], settings_for(threads=[1], effort="quick", processes=most))
+    return make_plan(found, [backend], settings_for(MeasureOptions(threads=[1], effort="quick", processes=most)))
 
 
 def run(course: Course, plans: tuple[Plan, Plan] | None = None, sides: Any = SIDES) -> list[tuple[str, int, str]]:

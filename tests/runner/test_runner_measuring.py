@@ -22,6 +22,7 @@ from opmark.runner.plan import implementations
 from opmark.runner.prepare import prepare
 from opmark.runner.settings import settings_for
 from opmark.schema import MODES, Case, Implementation, Measurement, Record, Settings, Task
+from opmark.schema.options import MeasureOptions
 from opmark.stats import median
 from opmark.stats.cycles import cycles
 
@@ -35,7 +36,7 @@ Keys = list[tuple[str, str]]
 def make_task(name: str, shape: list[int], **asked: Any) -> Task:
     info, op = backend(name), operator("add")
     asked = {"sampling": {"warmup": 2, "samples": 20}, **asked}
-    (settings,) = settings_for(threads=[1], effort="quick", **asked)
+    (settings,) = settings_for(MeasureOptions(threads=[1], effort="quick", **asked))
     case = Case.of("add", op.complete({"shape": shape}), "forward")
     return Task(case, name, implementations(op, info)[0].label, settings)
 
@@ -134,7 +135,7 @@ def test_the_modes_differ_in_how_their_samples_are_taken(drill: Drill) -> None:
     ],
 )
 def test_what_is_wanted(asked: dict[str, Any], has_clock: bool, expected: tuple[str, ...]) -> None:
-    (settings,) = settings_for(threads=[1], processes=1, **asked)
+    (settings,) = settings_for(MeasureOptions(threads=[1], processes=1, **asked))
     assert isinstance(settings, Settings)
     assert wanted_quantities(settings, has_clock=has_clock) == expected
 
@@ -514,7 +515,7 @@ def test_so_many_samples_are_taken_of_a_device_too(count: int, drill: Drill) -> 
 
 
 def test_precision_stops_before_the_budget_and_the_budget_before_a_precision_that_cannot_be_had() -> None:
-    narrow = replace(settings_for(threads=[1])[0].sampling, rel_ci=1e-9)
+    narrow = replace(settings_for(MeasureOptions(threads=[1]))[0].sampling, rel_ci=1e-9)
     task = make_task("null", TINY, sampling={"rel_ci": 0.5})
     assert measuring(task).run()[0].stop == "precise"
     task = replace(task, settings=replace(task.settings, sampling=narrow))

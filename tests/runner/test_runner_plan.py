@@ -19,6 +19,7 @@ from opmark.runner.plan import Plan, implementations, make_plan
 from opmark.runner.settings import settings_for
 from opmark.schema import Case, Settings, TensorSpec
 from opmark.schema.operator import Phase
+from opmark.schema.options import MeasureOptions
 
 Plugin = Callable[..., BackendInfo]
 
@@ -29,7 +30,7 @@ def case(op: str = "exp", phase: Phase = "forward", **params: object) -> Case:
 
 
 def settings(*threads: int, effort: str = "quick") -> list[Settings]:
-    return settings_for(threads=threads or (1,), effort=effort)
+    return settings_for(MeasureOptions(threads=threads or (1,), effort=effort))
 
 
 def reasons(plan: Plan) -> list[str]:
@@ -61,7 +62,9 @@ def test_tasks_are_ordered_so_that_each_worker_starts_once() -> None:
 
 
 def test_every_round_of_processes_has_every_case_on_every_backend() -> None:
-    plan = make_plan(CASES, ["null", "numpy-cpu"], settings_for(threads=[1, 2], effort="quick", processes=2))
+    plan = make_plan(
+        CASES, ["null", "numpy-cpu"], settings_for(MeasureOptions(threads=[1, 2], effort="quick", processes=2))
+    )
     assert [(name, threads) for name, threads, _, _ in plan.groups()] == 2 * [
         ("null", 1), ("null", 2), ("numpy-cpu", 1), ("numpy-cpu", 2),
     ]  # fmt: skip
@@ -74,21 +77,21 @@ def test_every_round_of_processes_has_every_case_on_every_backend() -> None:
 
 def test_two_rounds_of_one_worker_are_two_workers() -> None:
     """Where there is one backend and one number of threads, only the round tells the processes apart."""
-    plan = make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", processes=3))
+    plan = make_plan(CASES, ["null"], settings_for(MeasureOptions(threads=[1], effort="quick", processes=3)))
     assert [len(tasks) for _, _, _, tasks in plan.groups()] == [3, 3, 3]
     assert len({task.id for task in plan.tasks}) == 9
     assert len({task.across_processes.id for task in plan.tasks}) == 3
 
 
 def test_the_rest_of_a_round_is_still_a_round() -> None:
-    plan = make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", processes=2))
+    plan = make_plan(CASES, ["null"], settings_for(MeasureOptions(threads=[1], effort="quick", processes=2)))
     rest = plan.without({task.id for task in plan.tasks[:4]})
     assert [(tasks[0].settings.process, len(tasks)) for _, _, _, tasks in rest.groups()] == [(1, 2)]
 
 
 def test_what_cannot_run_is_told_once_and_not_for_every_process() -> None:
     cases = [*CASES, case("exp", "backward")]
-    plan = make_plan(cases, ["numpy-cpu"], settings_for(threads=[1], effort="quick", processes=4))
+    plan = make_plan(cases, ["numpy-cpu"], settings_for(MeasureOptions(threads=[1], effort="quick", processes=4)))
     assert len(plan.tasks) == 12
     (record,) = plan.skipped
     assert record.task.settings.process == 0
@@ -130,7 +133,7 @@ def test_ranks_share_the_cores_where_nobody_asked_for_threads() -> None:
 
 
 def test_ranks_are_measured_in_as_few_processes_as_a_device() -> None:
-    every = settings_for(threads=[1], effort="standard")
+    every = settings_for(MeasureOptions(threads=[1], effort="standard"))
     plan = make_plan([case(), _rank_case(ranks=2)], ["torch-cpu"], every, by_device=True)
     counts = Counter(task.case.op for task in plan.tasks)
     assert (counts["exp"], counts["all_reduce"]) == (5, 1)
@@ -176,14 +179,16 @@ def test_the_id_of_a_plan_does_not_depend_on_the_order() -> None:
         lambda: make_plan(CASES, ["numpy-cpu"], settings()),
         lambda: make_plan(CASES, ["null"], settings(2)),
         lambda: make_plan(CASES, ["null"], settings(effort="standard")),
-        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", seed=1)),
-        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", verify=False)),
-        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", quantities=["throughput"])),
-        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", caches=["cold"])),
-        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", mode="discrete")),
-        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", timer="events")),
-        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", processes=2)),
-        lambda: make_plan(CASES, ["null"], settings_for(threads=[1], effort="quick", sampling={"samples": 9})),
+        lambda: make_plan(CASES, ["null"], settings_for(MeasureOptions(threads=[1], effort="quick", seed=1))),
+        lambda: make_plan(CASES, ["null"], settings_for(MeasureOptions(threads=[1], effort="quick", verify=False))),
+        lambda: make_plan(
+            CASES, ["null"], settings_for(MeasureOptions(threads=[1], effort="quick", quantity=["throughput"]))
+        ),
+        lambda: make_plan(CASES, ["null"], settings_for(MeasureOptions(threads=[1], effort="quick", cache=["cold"]))),
+        lambda: make_plan(CASES, ["null"], settings_for(MeasureOptions(threads=[1], effort="quick", mode="discrete"))),
+        lambda: make_plan(CASES, ["null"], settings_for(MeasureOptions(threads=[1], effort="quick", timer="events"))),
+        lambda: make_plan(CASES, ["null"], settings_for(MeasureOptions(threads=[1], effort="quick", processes=2))),
+        lambda: make_plan(CASES, ["null"], settings_for(MeasureOptions(threads=[1], effort="quick", samples=9))),
     ],
     ids=[
         "cases",

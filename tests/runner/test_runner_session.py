@@ -15,10 +15,11 @@ from opmark import api
 from opmark.errors import UserError
 from opmark.interfaces import BackendInfo
 from opmark.runner.plan import Plan, make_plan
-from opmark.runner.request import cases_for
+from opmark.runner.selection import select_cases
 from opmark.runner.session import new_run, perform, recorded, run_to_resume
 from opmark.runner.settings import settings_for
 from opmark.schema import Environment, Record, Run
+from opmark.schema.options import MeasureOptions, Selection
 from opmark.store.sql import SqlStore
 from opmark.store.sqlite import Sqlite
 
@@ -28,8 +29,8 @@ AWAY = "class Backend(NullBackend):\n    def why_unavailable(self): return 'no s
 
 
 def plan(*backends: str, sizes: tuple[int, ...] = (4,), threads: tuple[int, ...] = (1,)) -> Plan:
-    cases = cases_for(["add"], {"shape": [[n] for n in sizes]}, (), None, None)
-    return make_plan(cases, backends, settings_for(threads=threads, effort="quick"))
+    cases = select_cases(Selection(["add"], params={"shape": [[n] for n in sizes]})).cases
+    return make_plan(cases, backends, settings_for(MeasureOptions(threads=threads, effort="quick")))
 
 
 def performed(work: Plan, said: list[str] | None = None, kept: list[Environment] | None = None) -> list[Record]:
@@ -59,16 +60,18 @@ def test_every_task_is_one_record_in_the_order_of_the_plan() -> None:
 
 def test_backends_take_turns_in_being_the_first_of_a_round() -> None:
     """A B B A: what drifts evenly hits both alike."""
-    cases = cases_for(["add"], {"shape": [[4]]}, (), None, None)
-    work = make_plan(cases, ["null", "numpy-cpu"], settings_for(threads=(1,), effort="quick", processes=3))
+    cases = select_cases(Selection(["add"], params={"shape": [[4]]})).cases
+    work = make_plan(
+        cases, ["null", "numpy-cpu"], settings_for(MeasureOptions(threads=(1,), effort="quick", processes=3))
+    )
     found = [(record.task.settings.process, record.task.backend) for record in performed(work)]
     assert [backend for _, backend in found] == ["null", "numpy-cpu", "numpy-cpu", "null", "null", "numpy-cpu"]
     assert [process for process, _ in found] == [0, 0, 1, 1, 2, 2]
 
 
 def test_what_is_skipped_comes_last() -> None:
-    cases = cases_for(["exp"], {"shape": [[4]]}, ("backward", "forward"), None, None)
-    work = make_plan(cases, ["numpy-cpu", "null"], settings_for(threads=[1], effort="quick"))
+    cases = select_cases(Selection(["exp"], params={"shape": [[4]]}, phase=("backward", "forward"))).cases
+    work = make_plan(cases, ["numpy-cpu", "null"], settings_for(MeasureOptions(threads=[1], effort="quick")))
     records = performed(work)
     assert [(record.task.backend, record.task.case.phase, record.status) for record in records] == [
         ("numpy-cpu", "forward", "ok"),
@@ -125,8 +128,8 @@ def test_a_worker_that_cannot_start_gives_a_record_a_task_and_the_rest_goes_on(
 
 
 def test_a_limit_on_instructions_is_said_once_a_run() -> None:
-    cases = cases_for(["fault"], {"kind": ["illegal_instruction"]}, (), None, None)
-    work = make_plan(cases, ["numpy-cpu"], settings_for(threads=[1, 2], effort="quick"))
+    cases = select_cases(Selection(["fault"], params={"kind": ["illegal_instruction"]})).cases
+    work = make_plan(cases, ["numpy-cpu"], settings_for(MeasureOptions(threads=[1, 2], effort="quick")))
     said: list[str] = []
     for _ in range(2):
         said.clear()
@@ -172,8 +175,8 @@ def test_a_run_that_is_resumed_is_not_begun_again(store: SqlStore) -> None:
 
 def test_a_new_run_says_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["opmark", "run", "a b"])
-    cases = cases_for(["exp"], {"shape": [[4]]}, ("backward", "forward"), None, None)
-    work = make_plan(cases, ["numpy-cpu"], settings_for(threads=[1], effort="quick"))
+    cases = select_cases(Selection(["exp"], params={"shape": [[4]]}, phase=("backward", "forward"))).cases
+    work = make_plan(cases, ["numpy-cpu"], settings_for(MeasureOptions(threads=[1], effort="quick")))
     run = new_run(work, "mine")
     assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{8}", run.id)
     assert (run.plan, run.tasks, run.label) == (work.id, 2, "mine")

@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.hardware.detect import affinity
-from opmark.runner.settings import LONGEST, MOST_PROCESSES, MOST_SAMPLES, MOST_THREADS, TIMERS, settings_for
+from opmark.runner.settings import settings_for
 from opmark.schema import CACHES, EFFORTS, MODES, PROCESSES, QUANTITIES, Sampling, Settings
+from opmark.schema.options import LONGEST, MOST_PROCESSES, MOST_SAMPLES, MOST_THREADS, TIMERS, MeasureOptions
 
 
 def one(**asked: Any) -> Settings:
-    (settings,) = settings_for(**{"threads": [1], "effort": "quick", **asked})
+    (settings,) = settings_for(MeasureOptions(**{"threads": [1], "effort": "quick", **asked}))
     return settings
 
 
 def rule(**sampling: Any) -> Sampling:
-    return one(sampling=sampling).sampling
+    return one(**sampling).sampling
 
 
 # Threads, effort, seed.
@@ -32,19 +33,19 @@ def test_without_threads_it_is_every_core_that_may_be_used() -> None:
 
 
 def test_a_number_of_threads_counts_once() -> None:
-    assert [s.threads for s in settings_for(threads=[2, 1, 2], effort="quick")] == [2, 1]
+    assert [s.threads for s in settings_for(MeasureOptions(threads=[2, 1, 2], effort="quick"))] == [2, 1]
 
 
 @pytest.mark.parametrize("effort", EFFORTS)
 def test_an_effort_is_its_sampling(effort: str) -> None:
-    first, *_ = settings_for(threads=[1], effort=effort, seed=7, verify=False)
+    first, *_ = settings_for(MeasureOptions(threads=[1], effort=effort, seed=7, verify=False))
     assert (first.effort, first.sampling) == (effort, EFFORTS[effort])
     assert (first.seed, first.verify) == (7, False)
 
 
 def test_an_unknown_effort_is_named_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match="no effort named `quik`") as caught:
-        settings_for(effort="quik")
+        settings_for(MeasureOptions(effort="quik"))
     assert "`quick`" in (caught.value.hint or "")
 
 
@@ -53,16 +54,16 @@ def test_an_unknown_effort_is_named_with_the_nearest() -> None:
 
 @pytest.mark.parametrize("effort", EFFORTS)
 def test_an_effort_brings_its_number_of_processes(effort: str) -> None:
-    assert len(settings_for(threads=[1], effort=effort)) == PROCESSES[effort]
+    assert len(settings_for(MeasureOptions(threads=[1], effort=effort))) == PROCESSES[effort]
 
 
 def test_a_number_of_processes_goes_above_that_of_the_effort() -> None:
-    assert [s.process for s in settings_for(threads=[1], effort="thorough", processes=2)] == [0, 1]
-    assert [s.process for s in settings_for(threads=[1], effort="quick", processes=3)] == [0, 1, 2]
+    assert [s.process for s in settings_for(MeasureOptions(threads=[1], effort="thorough", processes=2))] == [0, 1]
+    assert [s.process for s in settings_for(MeasureOptions(threads=[1], effort="quick", processes=3))] == [0, 1, 2]
 
 
 def test_a_round_of_processes_has_every_number_of_threads() -> None:
-    found = [(s.process, s.threads) for s in settings_for(threads=[4, 2], effort="quick", processes=2)]
+    found = [(s.process, s.threads) for s in settings_for(MeasureOptions(threads=[4, 2], effort="quick", processes=2))]
     assert found == [(0, 4), (0, 2), (1, 4), (1, 2)]
 
 
@@ -70,7 +71,7 @@ def test_a_round_of_processes_has_every_number_of_threads() -> None:
 
 
 def test_names_are_kept_in_the_order_asked_for_and_once_each() -> None:
-    found = one(quantities=["throughput", "latency", "throughput"], caches=["warm", "cold", "warm"], timer="events")
+    found = one(quantity=["throughput", "latency", "throughput"], cache=["warm", "cold", "warm"], timer="events")
     assert (found.quantities, found.caches, found.timer) == (("throughput", "latency"), ("warm", "cold"), "events")
 
 
@@ -82,8 +83,8 @@ def test_nothing_asked_for_is_left_to_the_backend() -> None:
 @pytest.mark.parametrize(
     ("asked", "message", "near"),
     [
-        ({"quantities": ["latency", "devicetime"]}, "no quantity named `devicetime`", "device_time"),
-        ({"caches": ["warm", "clod"]}, "no cache named `clod`", "cold"),
+        ({"quantity": ["latency", "devicetime"]}, "no quantity named `devicetime`", "device_time"),
+        ({"cache": ["warm", "clod"]}, "no cache named `clod`", "cold"),
         ({"mode": "discreet"}, "no mode named `discreet`", "discrete"),
         ({"timer": "event"}, "no timer named `event`", "events"),
     ],
@@ -98,8 +99,8 @@ def test_an_unknown_name_is_told_with_the_nearest(asked: dict[str, Any], message
 @pytest.mark.parametrize(
     ("asked", "known"),
     [
-        ({"quantities": ["zzz"]}, QUANTITIES),
-        ({"caches": ["zzz"]}, CACHES),
+        ({"quantity": ["zzz"]}, QUANTITIES),
+        ({"cache": ["zzz"]}, CACHES),
         ({"mode": "zzz"}, MODES),
         ({"timer": "zzz"}, TIMERS),
         ({"effort": "zzz"}, EFFORTS),
@@ -114,14 +115,14 @@ def test_a_name_like_none_lists_those_there_are(asked: dict[str, Any], known: An
 @pytest.mark.parametrize("name", ["", "Latency", "latency "])
 def test_a_quantity_that_is_nearly_right_is_wrong(name: str) -> None:
     with pytest.raises(UnknownName):
-        one(quantities=[name])
+        one(quantity=[name])
 
 
 @pytest.mark.parametrize(("mode", "quantity"), MODES.items())
 def test_a_mode_does_not_go_with_a_quantity(mode: str, quantity: str) -> None:
     assert one(mode=mode).mode == mode
     with pytest.raises(UserError, match=f"{mode}: {quantity}") as caught:
-        one(mode=mode, quantities=["latency"])
+        one(mode=mode, quantity=["latency"])
     assert "--quantity" in (caught.value.hint or "")
 
 
@@ -129,11 +130,12 @@ def test_a_mode_does_not_go_with_a_quantity(mode: str, quantity: str) -> None:
 
 
 WHOLE = [
-    ("threads", lambda value: settings_for(threads=[1, value]), 1, MOST_THREADS),
+    ("threads", lambda value: settings_for(MeasureOptions(threads=[1, value])), 1, MOST_THREADS),
     ("processes", lambda value: one(processes=value), 1, MOST_PROCESSES),
     ("seed", lambda value: one(seed=value), 0, None),
     ("warmup", lambda value: rule(warmup=value), 0, MOST_SAMPLES),
     ("samples", lambda value: rule(samples=value), 1, MOST_SAMPLES),
+    ("min_samples", lambda value: rule(min_samples=value), 1, MOST_SAMPLES),
 ]
 
 
@@ -144,7 +146,7 @@ def test_a_whole_number_out_of_its_range_is_refused(name: str, make: Any, least:
         with pytest.raises(InvalidParameter, match=rf"^{name}: expected a whole number .*{least}") as caught:
             make(value)
         assert repr(value) in caught.value.message
-        assert f"--{name}" in (caught.value.hint or "")
+        assert f"--{name.replace('_', '-')}" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(("name", "make", "least", "most"), WHOLE[2:], ids=[row[0] for row in WHOLE[2:]])
@@ -163,7 +165,9 @@ def test_a_number_out_of_its_range_is_refused_with_a_hint(name: str, value: Any)
 
 def test_an_interval_wider_than_the_median_is_no_aim() -> None:
     assert rule(rel_ci=1.0).rel_ci == 1.0
-    with pytest.raises(InvalidParameter, match=r"rel_ci: expected above 0 and up to 1, got 1\.5"):
+    with pytest.raises(
+        InvalidParameter, match=r"rel_ci: expected a fraction of the median above 0 and up to 1, got 1\.5"
+    ):
         rule(rel_ci=1.5)
 
 
@@ -174,23 +178,23 @@ def test_what_is_not_given_is_that_of_the_effort() -> None:
     assert (found.min_time, found.max_time) == (EFFORTS["quick"].min_time, EFFORTS["quick"].max_time)
 
 
-@pytest.mark.parametrize("other", ["rel_ci", "min_time", "max_time"])
+@pytest.mark.parametrize("other", ["rel_ci", "min_time", "max_time", "min_samples"])
 def test_a_fixed_number_of_samples_leaves_no_other_rule(other: str) -> None:
     with pytest.raises(InvalidParameter, match="fixed number of samples") as caught:
-        rule(samples=9, **{other: 0.5})
+        rule(samples=9, **{other: 1})
     assert caught.value.hint
 
 
 @pytest.mark.parametrize("timer", ["events", "graph"])
 def test_a_timer_that_cannot_tell_what_is_asked_for_is_refused(timer: str) -> None:
     with pytest.raises(UserError, match="cannot tell device_time"):
-        settings_for(timer=timer, quantities=["device_time"])
-    assert settings_for(timer=timer, quantities=["device_time", "device_span"])
+        settings_for(MeasureOptions(timer=timer, quantity=["device_time"]))
+    assert settings_for(MeasureOptions(timer=timer, quantity=["device_time", "device_span"]))
 
 
 def test_a_mode_has_its_own_timer() -> None:
     with pytest.raises(UserError, match="in its own way"):
-        settings_for(mode="discrete", timer="graph")
+        settings_for(MeasureOptions(mode="discrete", timer="graph"))
 
 
 # The least and the most time.
@@ -226,7 +230,7 @@ times = st.none() | st.floats(1e-6, 1e3)
 def test_a_time_that_was_asked_for_is_the_one_that_counts(least: float | None, most: float | None, effort: str) -> None:
     if least is not None and most is not None and least > most:
         least, most = most, least
-    (first, *_) = settings_for(threads=[1], effort=effort, sampling={"min_time": least, "max_time": most})
+    (first, *_) = settings_for(MeasureOptions(threads=[1], effort=effort, min_time=least, max_time=most))
     found = first.sampling
     assert found.min_time <= found.max_time
     assert least in (None, found.min_time)
@@ -238,4 +242,4 @@ def test_the_environment_says_how_many_threads_there_are(
     told: str, threads: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", told)
-    assert [s.threads for s in settings_for(processes=1)] == [threads or len(affinity())]
+    assert [s.threads for s in settings_for(MeasureOptions(processes=1))] == [threads or len(affinity())]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from opmark.api.bisecting import bisect
     from opmark.api.catalogue import describe, list_
     from opmark.api.checking import check
-    from opmark.api.common import DEFAULT_EFFORT, DEFAULT_TIMEOUT, LONGEST_TIMEOUT, PathLike, open_store, talk
+    from opmark.api.common import open_store
     from opmark.api.comparing import compare
     from opmark.api.following import history
     from opmark.api.interleaving import ab, measure_sides
@@ -22,16 +22,13 @@ if TYPE_CHECKING:
     from opmark.api.pushing import push
     from opmark.api.querying import query
     from opmark.api.reporting import make_report
+    from opmark.api.requests import talk
     from opmark.api.stored import coverage, export, fit, rank, read_ranking, show
     from opmark.api.stores import describe_run, label, merge, runs
     from opmark.api.workloads import export_workload, read_workload
 
 # Name -> the file of this package that has it.
 _WHERE = {
-    "DEFAULT_EFFORT": "common",
-    "DEFAULT_TIMEOUT": "common",
-    "LONGEST_TIMEOUT": "common",
-    "PathLike": "common",
     "ab": "interleaving",
     "bisect": "bisecting",
     "calibrate": "machine",
@@ -61,14 +58,10 @@ _WHERE = {
     "run": "measuring",
     "runs": "stores",
     "show": "stored",
-    "talk": "common",
+    "talk": "requests",
 }
 
 __all__ = [
-    "DEFAULT_EFFORT",
-    "DEFAULT_TIMEOUT",
-    "LONGEST_TIMEOUT",
-    "PathLike",
     "ab",
     "bisect",
     "calibrate",

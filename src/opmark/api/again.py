@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from opmark.analysis.alike import Facts, differing, kind, software
-from opmark.api.common import DEFAULT_TIMEOUT
 from opmark.errors import UserError
 from opmark.guests.place import why_missing
 from opmark.registry import backend as find_backend
@@ -24,6 +23,7 @@ from opmark.runner.sides import Side, belongs
 from opmark.runner.supervisor import Supervisor
 from opmark.runner.two_sides import side_at
 from opmark.schema.differing import told
+from opmark.schema.options import DEFAULT_TIMEOUT
 from opmark.schema.run import CHANGED
 from opmark.version import VERSION
 

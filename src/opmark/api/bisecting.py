@@ -6,84 +6,78 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from dataclasses import replace as replace_option
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
-from opmark.api.common import PathLike, talk
 from opmark.api.interleaving import measure_sides, refuse_ranks_of_others
+from opmark.api.requests import BisectRequest, keywords_of
 from opmark.errors import StoreError, UserError
 from opmark.runner.bisecting import Bisection
 from opmark.runner.git import Commit, commit_of, repository
 from opmark.runner.origin import confirm_origin
 from opmark.runner.revisions import checked_out, make
+from opmark.runner.selection import select_cases
 from opmark.runner.sides import Side
 from opmark.runner.two_sides import Difference, one_side, side_at, side_in
-from opmark.runner.wanted import ARGUMENTS, OF_CASES, many, numbers, wanted
 from opmark.schema import Case
 from opmark.schema.bisected import Bisected, Candidate, Word
 from opmark.schema.comparison import Compared, Pairing
+from opmark.schema.options import StoreOptions, as_list, split_names
 
 
-def bisect(
-    ops: str | Sequence[str] = (),
-    *,
-    good: str,
-    bad: str = "HEAD",
-    repo: PathLike | None = None,
-    make: str = "",
-    backend: str | Sequence[str] = (),
-    python: str | Sequence[str] = (),
-    threads: int | Sequence[int] = (),
-    label: str = "",
-    on_step: Callable[[Candidate], None] | None = None,
-    say: Callable[[str], None] = talk,
-    **asked: Any,
-) -> Bisected:
-    """The first commit that is slower than `good`, on the way to `bad`, found by `git bisect`.
+@keywords_of(BisectRequest)
+def bisect(request: BisectRequest) -> Bisected:
+    """Find the first commit that is slower than `good`, on the way to `bad`, with `git bisect`.
 
     First these two are compared in turns, and have to be a confirmed slowdown. Then every candidate is compared with
-    the good one: with half of that slowdown, by factor, as the margin, since it is this change that is looked for and
-    not a smaller one. What cannot be made, imported or decided is skipped. The rest is as for `ab`.
+    the good commit: with half of that slowdown, by factor, as the margin, since it is this change that is looked for
+    and not a smaller one. Commits that cannot be made, imported or decided are skipped. The rest is as for `ab`.
     """
-    chosen = wanted(ops, **{name: value for name, value in asked.items() if name in ARGUMENTS})
-    refuse_ranks_of_others(chosen)
-    difference = Difference(backend=many(backend), python=many(python), threads=numbers(threads))
-    plain = one_side(difference, chosen.cases)
-    root = repository(repo)
-    ends = commit_of(root, good), commit_of(root, bad)
+    return bisect_request(request)
+
+
+def bisect_request(request: BisectRequest) -> Bisected:
+    if not request.good:
+        raise UserError("--good names a revision that was fast", "as in --good v1.0 --bad main")
+    selected = select_cases(request, request.seed)
+    refuse_ranks_of_others(selected)
+    difference = Difference(
+        backend=split_names(request.backend), python=split_names(request.python), threads=as_list(request.threads)
+    )
+    plain = one_side(difference, selected.cases)
+    root = repository(request.repo)
+    ends = commit_of(root, request.good), commit_of(root, request.bad)
     if ends[0] == ends[1]:
         raise UserError(f"--good and --bad are both commit {ends[0].short}: nothing lies between them")
-    how = {name: value for name, value in asked.items() if name not in OF_CASES}
+    ops = [case.op for case in selected.cases]
     with ExitStack() as stack:
-        first = side_at(root, ends[0], plain, [case.op for case in chosen.cases], stack, shown=good, command=make)
+        first = side_at(root, ends[0], plain, ops, stack, shown=request.good, command=request.make)
         tree = stack.enter_context(checked_out(root, ends[1].hash))
-        measuring = partial(measure_sides, say=say, **how)
-        work = _Work(root, tree, plain, first, make, label or "bisect", measuring)
-        return _bisected(work, ends, chosen.cases, on_step or (lambda step: None))
+        work = _Work(request, root, tree, plain, first)
+        return _bisected(work, ends, selected.cases, request.on_step or (lambda step: None))
 
 
 @dataclass(frozen=True)
 class _Work:
+    request: BisectRequest
     root: Path
     tree: Path
     """A worktree that is moved from commit to commit."""
     plain: Side
     good: Side
-    make: str
-    label: str
-    measure: Callable[..., Compared]
 
-    def compared(self, commit: Commit, cases: Sequence[Case], **how: Any) -> Compared:
-        """What is checked out, as the good one has it."""
-        ops = [case.op for case in cases]
-        if self.make:
-            make(self.make, self.tree)
+    def compared(self, commit: Commit, cases: Sequence[Case], margin: float | None = None) -> Compared:
+        """The commit that is checked out, compared with the good one."""
+        asked, ops = self.request, [case.op for case in cases]
+        if asked.make:
+            make(asked.make, self.tree)
         side = side_in(self.root, self.tree, commit, self.plain, ops)
         confirm_origin(side, ops)
-        return self.measure(self.good, side, cases, label=f"{self.label} {commit.short}", **how)
+        options = asked if margin is None else replace_option(asked, margin=margin)
+        keep = StoreOptions(label=f"{asked.label or 'bisect'} {commit.short}", db=asked.db)
+        return measure_sides(self.good, side, cases, options, keep, on_turn=asked.on_turn, say=asked.say)
 
 
 def _bisected(
@@ -115,7 +109,7 @@ def _bisected(
 
 def _looked_at(work: _Work, commit: Commit, cases: Sequence[Case], target: Pairing, margin: float) -> Candidate:
     try:
-        compared = work.compared(commit, cases, margin=margin)
+        compared = work.compared(commit, cases, margin)
     except StoreError:
         raise
     except UserError as error:  # it cannot be made, or nothing of it can be measured

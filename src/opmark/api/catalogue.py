@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from opmark.errors import UnknownName
-from opmark.hardware.datasheets import datasheets
-from opmark.registry import catalogue
+from opmark.hardware.datasheets import datasheet as datasheet
+from opmark.hardware.datasheets import datasheets, names
+from opmark.hardware.sheet import brief as brief
+from opmark.registry import catalogue, exporters, importers, operators_like, workload_exporters
 from opmark.registry import operator as find_operator
-from opmark.runner.probe import probe
-from opmark.schema import (
-    QUANTITIES,
-    Availability,
-    Operator,
-    Quantity,
-    Workload,
-)
+from opmark.schema import QUANTITIES, Availability, Operator, Quantity, Workload
 from opmark.schema.peaks import Peaks
+from opmark.workloads.expand import expand
 
 
 def list_(
     kind: str, category: str | None = None
 ) -> Sequence[Operator] | Sequence[Workload] | Sequence[Availability] | Sequence[Quantity] | Sequence[Peaks]:
-    """`ops` (of a category), `suites`, `quantities`, `hardware` or `backends`; of a backend, whether it can run here,
+    """List `ops` (of a category), `suites`, `quantities`, `hardware` or `backends`, each with whether it can run here
     and if not, why."""
     if kind == "ops":
-        return [op for op in catalogue().values() if category in (None, op.category)]
+        return operators(category)
     if kind == "backends":
-        return probe()
+        return backends_here()
     if kind == "suites":
-        from opmark.workloads.load import suites
-
         return suites()
     if kind == "quantities":
         return list(QUANTITIES.values())
@@ -41,3 +36,43 @@ def list_(
 
 def describe(op: str) -> Operator:
     return find_operator(op)
+
+
+def operators(category: str | None = None) -> list[Operator]:
+    """The operators of the catalogue, or of one category of it."""
+    return [op for op in catalogue().values() if category in (None, op.category)]
+
+
+def suites() -> Sequence[Workload]:
+    from opmark.workloads.load import suites as shipped
+
+    return shipped()
+
+
+def case_count(workload: Workload) -> int | None:
+    """The number of cases; None where only the framework can tell, and asking it takes seconds."""
+    if any(":" in entry.op for entry in workload.cases):
+        return None
+    return len(expand(workload, find_operator, match=operators_like))
+
+
+def backends_here() -> list[Availability]:
+    """Every backend, and why it cannot run here if it cannot."""
+    from opmark.runner.probe import probe
+
+    return probe()
+
+
+def formats() -> list[tuple[str, str, str]]:
+    """Every format of files: the command that reads or writes it, its name, and what it is."""
+    kinds: tuple[tuple[str, Any], ...] = (
+        ("import", importers()), ("export", exporters()), ("export -w", workload_exporters())
+    )  # fmt: skip
+    return [
+        (f"opmark {command}", name, plugin.summary) for command, plugins in kinds for name, plugin in plugins.items()
+    ]
+
+
+def chips() -> list[tuple[Peaks, list[str]]]:
+    """Every chip that has a datasheet, with all names that it is known by."""
+    return [(peaks, list(names(peaks))) for peaks in datasheets()]

@@ -3,45 +3,40 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from opmark.analysis.compare import compare as compare_sides
 from opmark.analysis.compare import side_of
 from opmark.api.again import Against
-from opmark.api.common import DEFAULT_TIMEOUT, PathLike, check_timeout, talk
-from opmark.api.comparing import cases_of, check_share
+from opmark.api.comparing import cases_of
 from opmark.api.finding import Finder, Found
-from opmark.api.interleaving import BUDGET, measure_sides
-from opmark.api.measuring import plan, run
+from opmark.api.interleaving import measure_sides
+from opmark.api.measuring import plan_cases, run_request
+from opmark.api.requests import CheckRequest, RunRequest, TurnOptions, keywords_of
 from opmark.api.second_look import Look, SecondLook, candidates, key_of
 from opmark.errors import UnknownName, UserError
 from opmark.registry import parameters_of
-from opmark.result import Result
-from opmark.runner.supervisor import DEFAULT_COMPILE_TIMEOUT
-from opmark.runner.wanted import ARGUMENTS, wanted
+from opmark.runner.selection import select_cases
 from opmark.schema import Case
-from opmark.schema.checked import FAIL_ON, Checked, Finding, Outcome
+from opmark.schema.checked import Checked, Finding, Outcome
 from opmark.schema.comparison import Compared, Pairing
+from opmark.schema.options import MeasureOptions, Selection, StoreOptions, options_of, split_names
 from opmark.schema.record import FAILED
 from opmark.schema.shown import shown
-from opmark.stats.verdict import DRIFT
 from opmark.units import counted
 
-MARGIN = 0.03
-"""A build is not to fail for less."""
-DEFAULT_FAIL_ON = ("slower", "failed")
-
-# What `run` takes and `plan` does not.
-_OF_RUNNING = ("label", "resume", "profile", "on_start", "on_record", "on_environment")
-# What is measured again is measured with these as well.
-_OF_MEASURING = (
+# Options that a stored run does not refuse: they are for what is measured again.
+_BESIDE_RUN = ("timeout", "compile_timeout")
+# Options that measuring again takes over.
+_MEASURED_AGAIN = (
     "seed",
     "verify",
     "rel_ci",
     "min_time",
     "max_time",
+    "min_samples",
     "warmup",
     "samples",
     "mode",
@@ -49,70 +44,61 @@ _OF_MEASURING = (
 )
 
 
-def check(
-    ops: str | Sequence[str] = (),
-    *,
-    baseline: str,
-    current: str | None = None,
-    margin: float = MARGIN,
-    drift: float = DRIFT,
-    fail_on: Sequence[str] = DEFAULT_FAIL_ON,
-    against_rev: str = "",
-    against_python: str = "",
-    against_backend: str = "",
-    make: str = "",
-    budget: float = BUDGET,
-    unlike: bool = False,
-    db: PathLike | None = None,
-    timeout: float = DEFAULT_TIMEOUT,
-    compile_timeout: float = DEFAULT_COMPILE_TIMEOUT,
-    on_turn: Callable[..., None] | None = None,
-    measure: Callable[..., Result] = run,
-    in_turns: Callable[..., Compared] = measure_sides,
-    say: Callable[[str], None] = talk,
-    **asked: Any,
-) -> Checked:
-    """A stored run (`current`), or what `opmark.run` would measure, against a baseline.
+@keywords_of(CheckRequest)
+def check(request: CheckRequest) -> Checked:
+    """Compare a stored run (`current`), or what `opmark.run` would measure, with a baseline.
 
     Whatever looks slower is measured again, in turns with the baseline where that can be had once more: as its git
     revision, in its interpreter, or as `against_...` says; `make` is run in a revision's files first. Only what is
     slower in turns, by more than the margin, is `slower`.
     """
-    check_share(margin, "margin")
-    check_share(drift, "drift")
-    check_timeout(budget, "budget")
-    check_words(fail_on)
-    check_timeout(compile_timeout, "compile_timeout")
-    against = Against(against_rev, against_python, against_backend)
+    return check_request(request)
+
+
+def check_request(request: CheckRequest) -> Checked:
+    if not request.baseline:
+        raise UserError("no baseline is named", "as in --baseline main, the label of an earlier run")
+    if request.current is not None:
+        _refuse_beside_run(request)
+    against = Against(request.against_rev, request.against_python, request.against_backend)
     against.check()
+    margin, drift = request.margin, request.drift
     with ExitStack() as stack:
-        finder = Finder(stack, db)
-        base = _baseline(finder, baseline)
-        if current is None:
-            _refuse_strangers(base, ops, asked)
-            # Who checks measures what may never be merged: it is no part of the history.
-            made = measure(
-                ops, db=db, timeout=timeout, compile_timeout=compile_timeout, say=say, session=secrets.token_hex(8),
-                **asked,
-            )  # fmt: skip
+        finder = Finder(stack, request.db)
+        base = _baseline(finder, request.baseline)
+        if request.current is None:
+            _refuse_strangers(base, request)
+            # What is checked may never be merged: the session keeps it out of the history.
+            now_request = RunRequest(**_shared(request, RunRequest), session=secrets.token_hex(8), say=request.say)
+            made = (request.measure or run_request)(now_request)
             now = Found(finder.store(), made.run, made.run.label or "now")
         else:
-            now = _run(finder, current)
-        first = _first_look(base, now, margin=margin, drift=drift, unlike=unlike)
+            now = _run(finder, request.current)
+        first = _first_look(base, now, margin=margin, drift=drift, unlike=request.unlike)
         wanting = candidates(first, margin)
+        options = _turn_options(request, now if request.current and wanting else None)
         look = SecondLook(
-            base, now, against, margin, drift, budget, timeout, compile_timeout, db, say, in_turns,
-            live=current is None, make=make, on_turn=on_turn, how=_how(asked, now, wanting if current else ()),
+            base, now, against, options, drift, request.db, request.say, request.in_turns or measure_sides,
+            live=request.current is None, make=request.make, on_turn=request.on_turn,
         )  # fmt: skip
         second = look.at(wanting)
         findings = tuple(_finding(pair, second.get(key_of(pair))) for pair in first.pairs)
-    return Checked(first, findings, first.only[0], tuple(fail_on), tuple(look.notes), tuple(look.runs))
+    fail_on = tuple(word for word in split_names(request.fail_on) if word != "none")
+    return Checked(first, findings, first.only[0], fail_on, tuple(look.notes), tuple(look.runs))
 
 
-def check_words(fail_on: Iterable[str]) -> None:
-    for word in fail_on:
-        if word not in FAIL_ON:
-            raise UnknownName("reason to fail", word, FAIL_ON)
+def _shared(request: CheckRequest, other: type) -> dict[str, Any]:
+    """The options that another request has as well, by name."""
+    return {name: getattr(request, name) for name in options_of(other) if name in options_of(CheckRequest)}
+
+
+def _refuse_beside_run(request: CheckRequest) -> None:
+    """A stored run says itself what was measured, and how: nobody is to believe that these options had a say."""
+    measuring = {**options_of(Selection), **options_of(MeasureOptions)}
+    for name, found in [*measuring.items(), ("label", options_of(StoreOptions)["label"])]:
+        if name not in _BESIDE_RUN and getattr(request, name) != found.default and getattr(request, name) != []:
+            option = "operators" if name == "ops" else found.flag
+            raise UserError(f"--run is of a run that is stored; {option} is for what is measured now", "leave one out")
 
 
 def _run(finder: Finder, name: str) -> Found:
@@ -136,15 +122,15 @@ def _baseline(finder: Finder, name: str) -> Found:
     return found
 
 
-def _refuse_strangers(base: Found, ops: str | Sequence[str], asked: dict[str, Any]) -> None:
-    """UserError before anything is measured that the baseline does not have, or by several at once."""
-    chosen = wanted(ops, **{name: value for name, value in asked.items() if name in ARGUMENTS})
-    if chosen.place:
+def _refuse_strangers(base: Found, request: CheckRequest) -> None:
+    """UserError before anything is measured that the baseline does not have, or by several processes at once."""
+    selected = select_cases(request, request.seed)
+    if selected.place:
         raise UserError(
-            f"a launcher ({chosen.place.launcher}) has started several processes of this check",
+            f"a launcher ({selected.place.launcher}) has started several processes of this check",
             "let it start `opmark run`, and then `opmark check --run RUN` by itself",
         )
-    whole = plan(ops, **{name: value for name, value in asked.items() if name not in _OF_RUNNING})
+    whole = plan_cases(selected, request)
     asked_for = {task.case.id for task in whole.tasks} | {record.task.case.id for record in whole.skipped}
     known = {figure.case: figure.op for figure in base.store.figures(runs=[base.run.id])}
     if not asked_for & known.keys():
@@ -170,15 +156,16 @@ def _first_look(base: Found, now: Found, **how: Any) -> Compared:
     return compare_sides(a, b, cases_of((base.store, a), (now.store, b)), **how)
 
 
-def _how(asked: Mapping[str, Any], now: Found, stored: Sequence[Pairing]) -> dict[str, Any]:
-    """As it was asked for, or as the stored run was measured."""
-    if not stored:
-        return {name: asked[name] for name in _OF_MEASURING if name in asked}
-    used = next(record.task.settings for record in now.store.records(now.run.id))
-    found = {"seed": used.seed, "verify": used.verify, "mode": used.mode, "timer": used.timer}
-    rule = used.sampling
-    fixed = {"warmup": rule.warmup, "samples": rule.samples}
-    return {**found, **{name: value for name, value in fixed.items() if value is not None}}
+def _turn_options(request: CheckRequest, stored: Found | None) -> TurnOptions:
+    """How to measure again: as it was asked for, or as the stored run was measured."""
+    limits = {name: getattr(request, name) for name in ("timeout", "compile_timeout", "budget", "margin")}
+    if stored is None:
+        return TurnOptions(**{name: getattr(request, name) for name in _MEASURED_AGAIN}, **limits)
+    used = next(record.task.settings for record in stored.store.records(stored.run.id))
+    return TurnOptions(
+        seed=used.seed, verify=used.verify, mode=used.mode, timer=used.timer, warmup=used.sampling.warmup,
+        samples=used.sampling.samples, **limits,
+    )  # fmt: skip
 
 
 def _finding(pair: Pairing, look: Look | None) -> Finding:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -11,45 +9,23 @@ from typing import Any
 from msgspec import convert
 from msgspec.structs import replace
 
-from opmark.errors import UserError
+from opmark.api.requests import talk
 from opmark.hardware.datasheets import datasheet
 from opmark.interfaces import Store
-from opmark.report.plain import harmless
 from opmark.report.view import Known
 from opmark.result import Result
-from opmark.schema import (
-    Environment,
-    Record,
-    Run,
-)
+from opmark.schema import Environment, Record, Run
+from opmark.schema.options import PathLike
 from opmark.schema.peaks import Peaks, chip, kept_under
 from opmark.store import memory
 from opmark.store.find import noise_of
 from opmark.store.location import shown
 
-DEFAULT_EFFORT = "standard"
-DEFAULT_TIMEOUT = 60.0
-LONGEST_TIMEOUT = 1e6
-
-PathLike = str | os.PathLike[str]
-
 _UPGRADE = "hint: `opmark runs --upgrade` upgrades the store itself, once"
 
 
-def talk(message: str) -> None:
-    """Talk goes to stderr, data to stdout. It may name a run or a label, and anybody wrote that."""
-    print(harmless(message), file=sys.stderr)
-
-
-def check_timeout(timeout: float, name: str = "timeout") -> None:
-    if not 0 < timeout <= LONGEST_TIMEOUT:
-        raise UserError(
-            f"{name}: expected seconds above 0 and up to {LONGEST_TIMEOUT:g}, got {timeout:g}", "as in --timeout 60"
-        )
-
-
 def open_store(db: PathLike | None = None, *, create: bool = False, say: Callable[[str], None] = talk) -> Store:
-    """To read; with `create` to write, made if need be. Who writes loses nothing if the store is lost meanwhile."""
+    """Open a store to read; with `create`, to write, and make it if need be. A lost store costs no record."""
     if str(db) == memory.NAME:
         return memory.MemoryStore()
     from opmark.store.open import open_sql

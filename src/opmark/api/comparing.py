@@ -6,12 +6,12 @@ from contextlib import ExitStack
 
 from opmark.analysis.compare import Side, ids, side_of
 from opmark.analysis.compare import compare as compare_sides
-from opmark.api.common import PathLike
 from opmark.api.finding import Finder
 from opmark.errors import InvalidParameter
 from opmark.interfaces import Store
 from opmark.schema import Case
 from opmark.schema.comparison import Compared
+from opmark.schema.options import PathLike
 from opmark.stats.verdict import DRIFT, MARGIN
 
 

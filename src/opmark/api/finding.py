@@ -8,12 +8,13 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
-from opmark.api.common import PathLike, open_store
+from opmark.api.common import open_store
 from opmark.errors import StoreError, UnknownName, UserError, nearest
 from opmark.interfaces import Store
 from opmark.registry import way_of
 from opmark.schema import Run
 from opmark.schema.figure import Figure
+from opmark.schema.options import PathLike
 from opmark.store.find import find_run
 from opmark.store.location import is_server, shown
 

@@ -3,61 +3,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 from opmark.analysis.history import Asked, histories
-from opmark.api.common import PathLike, open_store
+from opmark.api.common import open_store
+from opmark.api.requests import HistoryRequest, keywords_of
 from opmark.errors import UserError
-from opmark.runner.wanted import many
 from opmark.schema.history import Histories, History
-from opmark.stats.change_point import MARGIN
+from opmark.schema.options import split_names
 
 _AGO = re.compile(r"(\d{1,5})\s*([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 
 
-def history(
-    ops: str | Sequence[str] = (),
-    *,
-    params: Mapping[str, Any] | None = None,
-    case: str = "",
-    backend: str | Sequence[str] = (),
-    phase: str | Sequence[str] = (),
-    quantity: str = "",
-    label: str = "",
-    since: str = "",
-    last: int | None = None,
-    sessions: bool = False,
-    everything: bool = False,
-    margin: float = MARGIN,
-    db: PathLike | None = None,
-) -> list[History]:
+@keywords_of(HistoryRequest)
+def history(request: HistoryRequest) -> list[History]:
     """The series that are named, by operator, parameters or case; else all that changed, the newest change first.
 
-    `everything`: also those that did not change. `opmark.to_pandas` makes a table of it, a row a run.
+    `everything`: also those that did not change. `opmark.tabular.to_pandas` makes a table of it, one row per run.
     """
+    return history_request(request)[0].series
+
+
+def history_request(
+    request: HistoryRequest, begin: Callable[[int], None] = lambda cases: None
+) -> tuple[Histories, bool]:
+    """The series with how many were looked at, and whether they were named. `begin` is told the number of cases."""
     asked = Asked(
-        many(ops), params or {}, case, many(backend), many(phase), quantity, label, moment(since), last, sessions
-    )
-    return follow(asked, everything=everything, margin=margin, db=db).series
-
-
-def follow(
-    asked: Asked,
-    *,
-    everything: bool = False,
-    margin: float = MARGIN,
-    db: PathLike | None = None,
-    begin: Callable[[int], None] = lambda cases: None,
-) -> Histories:
-    """The same, with how many were looked at. `begin` is told how many cases there are."""
-    if not 0 <= margin < 1:
-        raise UserError(f"margin: expected a share from 0 to 1, got {margin:g}", "0.02 is 2 %")
-    with closing(open_store(db)) as store:
-        return histories(store, asked, everything=everything, margin=margin, begin=begin)
+        split_names(request.ops), request.params or {}, request.case, split_names(request.backend),
+        split_names(request.phase), request.quantity, request.label, moment(request.since), request.last,
+        request.sessions,
+    )  # fmt: skip
+    with closing(open_store(request.db)) as store:
+        found = histories(store, asked, everything=request.everything, margin=request.margin, begin=begin)
+    return found, asked.named
 
 
 def moment(text: str, now: datetime | None = None, name: str = "since") -> str:

@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
 from msgspec.structs import replace
 
 from opmark.analysis.compare import compare, side_of
 from opmark.analysis.matching import Way, opposite
-from opmark.api.common import DEFAULT_TIMEOUT, PathLike, check_timeout, open_store, talk
-from opmark.api.measuring import planned
-from opmark.errors import InvalidParameter, UserError
+from opmark.api.common import open_store
+from opmark.api.measuring import plan_cases
+from opmark.api.requests import ABRequest, TurnOptions, keywords_of, talk
+from opmark.errors import UserError
 from opmark.interfaces import Store
 from opmark.runner.intake import complaints
 from opmark.runner.interleave import Course, Turn, interleaved, stages
 from opmark.runner.plan import Plan, processes
+from opmark.runner.selection import SelectedCases, select_cases
 from opmark.runner.session import new_run
 from opmark.runner.sides import Side
-from opmark.runner.supervisor import DEFAULT_COMPILE_TIMEOUT
 from opmark.runner.two_sides import Difference, two_sides
-from opmark.runner.wanted import ARGUMENTS, OF_CASES, Wanted, many, numbers, wanted
 from opmark.schema import Case, Record, Run, Task
 from opmark.schema.case import content_id
 from opmark.schema.comparison import Compared, Pairing, Verdict
 from opmark.schema.measurement import PREEMPTED
+from opmark.schema.options import MeasureOptions, Names, StoreOptions, as_list, split_names
 from opmark.schema.run import short_revision
-from opmark.stats.verdict import MARGIN, STAGES
+from opmark.stats.verdict import STAGES
 from opmark.units import counted
-
-BUDGET = 900.0
-"""Seconds that a comparison may take, if nothing else is said."""
-EFFORT = "quick"
-"""Of each process: what differs between processes is not helped by more samples of one of them."""
 
 
 @dataclass(frozen=True)
@@ -49,44 +43,44 @@ class Progress:
     verdicts: Counter[Verdict]
 
 
-def ab(
-    ops: str | Sequence[str] = (),
-    *,
-    backend: str | Sequence[str] = (),
-    python: str | Sequence[str] = (),
-    threads: int | Sequence[int] = (),
-    env: str | Sequence[str] = (),
-    rev: str | Sequence[str] = (),
-    repo: PathLike | None = None,
-    make: str = "",
-    same: bool = False,
-    say: Callable[[str], None] = talk,
-    **asked: Any,
-) -> Compared:
-    """B as A has it, measured in turns: A B B A A B B A ..., each in a fresh process.
+@keywords_of(ABRequest)
+def ab(request: ABRequest) -> Compared:
+    """Compare B with A, measured in turns: A B B A A B B A ..., each in a fresh process.
 
     Exactly one of `backend`, `python`, `threads` has two values, or `env` (`VAR=VALUE`, `VAR=`, `VAR` for without) or
-    `rev` says what differs, or `same` compares a thing with itself. One `env` or `rev` is B or A, the other side is as
-    things are. All else that `opmark.run` takes to choose cases and `measure_sides` to measure them goes in `asked`.
+    `rev` says what differs, or `same` compares a thing with itself. One `env` is for B, one `rev` is for A, and the
+    other side is as things are.
     """
-    chosen = wanted(ops, **{name: value for name, value in asked.items() if name in ARGUMENTS})
-    refuse_ranks_of_others(chosen)
-    if chosen.taken is not None:
-        for line in complaints(chosen.taken.problems, (*chosen.taken.notes, *chosen.left_out)):
-            say(line)
+    return ab_request(request)
+
+
+def ab_request(request: ABRequest) -> Compared:
+    selected = select_cases(request, request.seed)
+    refuse_ranks_of_others(selected)
+    if selected.source is not None:
+        for line in complaints(selected.source.problems, (*selected.source.notes, *selected.left_out)):
+            request.say(line)
     difference = Difference(
-        backend=many(backend), python=many(python), threads=numbers(threads), env=[env] if isinstance(env, str) and env
-        else list(env), rev=[rev] if isinstance(rev, str) and rev else list(rev), same=same, repo=repo, make=make,
+        backend=split_names(request.backend), python=split_names(request.python), threads=as_list(request.threads),
+        env=_texts(request.env), rev=_texts(request.rev), same=request.same, repo=request.repo, make=request.make,
     )  # fmt: skip
-    how = {name: value for name, value in asked.items() if name not in OF_CASES}
-    with two_sides(difference, chosen.cases) as (a, b):
-        return measure_sides(a, b, chosen.cases, say=say, **how)
+    with two_sides(difference, selected.cases) as (a, b):
+        return measure_sides(
+            a, b, selected.cases, request, StoreOptions(label=request.label, db=request.db), on_turn=request.on_turn,
+            on_interrupted=request.on_interrupted, say=request.say,
+        )  # fmt: skip
 
 
-def refuse_ranks_of_others(chosen: Wanted) -> None:
-    if chosen.place:
+def _texts(value: Names) -> list[str]:
+    """A variable or a revision may have commas in it: a text is one of them."""
+    return ([value] if value else []) if isinstance(value, str) else list(value)
+
+
+def refuse_ranks_of_others(selected: SelectedCases) -> None:
+    if selected.place:
+        launcher = selected.place.launcher
         raise UserError(
-            f"sides are measured in turns by one opmark, and a launcher has started several ({chosen.place.launcher})",
+            f"sides are measured in turns by one opmark, and a launcher has started several ({launcher})",
             "start `opmark ab` by itself; --ranks says how many processes a case takes",
         )
 
@@ -95,52 +89,34 @@ def measure_sides(
     a: Side,
     b: Side,
     cases: Sequence[Case],
+    options: TurnOptions,
+    keep: StoreOptions,
     *,
-    budget: float = BUDGET,
-    processes: int | None = None,
-    margin: float = MARGIN,
-    effort: str = EFFORT,
-    label: str = "",
-    db: PathLike | None = None,
-    timeout: float = DEFAULT_TIMEOUT,
-    compile_timeout: float = DEFAULT_COMPILE_TIMEOUT,
     on_turn: Callable[[Progress], None] | None = None,
     on_interrupted: Callable[[Compared], None] | None = None,
     settled: Callable[[Pairing], bool] = lambda pair: pair.verdict != "undecided",
     say: Callable[[str], None] = talk,
-    **how: Any,
 ) -> Compared:
-    """Both are stored as runs of one session, record by record.
+    """Measure both sides in turns and store them as runs of one session, record by record.
 
-    `processes`: pairs at most. `settled`: whether a case needs no more of them. Ctrl-C passes through; before,
-    `on_interrupted` is given what is known until then.
+    The backend, the interpreter and the threads are those of the sides, whatever the options say. `settled` says
+    whether a case needs no more processes. Ctrl-C passes through; before, `on_interrupted` is given what is known.
     """
-    if not label.isprintable():
-        raise UserError(f"label: expected printable text, got {label!a}")
-    check_timeout(timeout)
-    check_timeout(compile_timeout, "compile_timeout")
-    check_timeout(budget, "budget")
-    if not 0 <= margin < math.inf:
-        raise InvalidParameter(f"margin: expected a share of at least 0, got {margin:g}", "as in --margin 3%")
-    most = _most(processes)
+    most = STAGES[-1] if options.processes is None else options.processes
     _refuse_ranks(a, b, cases)
-    one, two = (
-        planned(
-            Wanted(list(cases)), backend=[side.backend], threads=[side.threads], processes=most, effort=effort, **how
-        )
-        for side in (a, b)
-    )
+    one, two = (plan_cases(SelectedCases(list(cases)), options_of_side(options, side, most)) for side in (a, b))
     _confirm_opposite((one, two), say)
-    with closing(open_store(db, create=True)) as store:
-        session = _Session(store, (a, b), (one, two), label, margin, most, settled)
+    with closing(open_store(keep.db, create=True)) as store:
+        session = _Session(store, (a, b), (one, two), keep.label, options.margin, most, settled)
 
         def tell(turn: Turn) -> None:
             if on_turn:
                 on_turn(Progress(turn, (a, b)[turn.side], session.verdicts))
 
         course = Course(
-            session.look, most, budget, timeout, compile_timeout, say=say, keep=store.add_environment, on_turn=tell
-        )
+            session.look, most, options.budget, options.timeout, options.compile_timeout, say=say,
+            keep=store.add_environment, on_turn=tell,
+        )  # fmt: skip
         try:
             session.take(interleaved((a, b), (one, two), course))
         except KeyboardInterrupt:
@@ -150,14 +126,12 @@ def measure_sides(
         return session.compared()
 
 
-def _most(processes: int | None) -> int:
-    most = STAGES[-1] if processes is None else processes
-    if isinstance(most, bool) or not isinstance(most, int) or not 2 <= most <= STAGES[-1]:
-        raise InvalidParameter(
-            f"processes: expected a whole number from 2 to {STAGES[-1]}, got {most!r}",
-            f"each side is measured in {', '.join(map(str, STAGES))} processes, until it is decided",
-        )
-    return most
+def options_of_side(options: MeasureOptions, side: Side, processes: int) -> MeasureOptions:
+    """The same options, on the backend and with the threads of a side, whose name holds the interpreter."""
+    kept = {one.name: getattr(options, one.name) for one in fields(MeasureOptions)}
+    return MeasureOptions(
+        **{**kept, "backend": side.backend, "python": (), "threads": side.threads, "processes": processes}
+    )  # fmt: skip
 
 
 def _confirm_opposite(plans: tuple[Plan, Plan], say: Callable[[str], None]) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 from msgspec import convert
 
 from opmark.analysis.items import Names, items_of
-from opmark.api.common import PathLike
 from opmark.hardware.datasheets import datasheet
 from opmark.interfaces import Store
 from opmark.schema import Case, Run
 from opmark.schema.item import Ceilings, Item, Looked
+from opmark.schema.options import PathLike
 from opmark.schema.peaks import Peaks, chip, kept_under
 from opmark.store.find import find_run
 from opmark.store.glances import Glance, glances

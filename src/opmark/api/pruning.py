@@ -8,12 +8,12 @@ from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from opmark.api.common import PathLike, open_store
+from opmark.api.common import open_store
 from opmark.api.following import moment
 from opmark.errors import InvalidParameter, UserError
 from opmark.interfaces import Store
-from opmark.runner.wanted import many
 from opmark.schema import Run
+from opmark.schema.options import PathLike, split_names
 from opmark.schema.run_summary import RunSummary
 from opmark.store.find import find_run
 from opmark.store.location import there
@@ -56,7 +56,7 @@ def prune(
     from opmark.store.summaries import summaries
 
     _check_texts(runs=runs, before=before, label=label)
-    names = many(runs)
+    names = split_names(runs)
     narrowed = bool(names or before or label or keep_last is not None)
     _check(keep_last, narrowed=narrowed, everything=everything, compact=compact)
     with closing(open_store(db, create=yes and there(db))) as store:

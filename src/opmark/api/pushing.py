@@ -8,10 +8,12 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from opmark.api.common import PathLike, open_store, talk
+from opmark.api.common import open_store
 from opmark.api.delivering import Dashboard, Undelivered
+from opmark.api.requests import talk
 from opmark.errors import InvalidParameter, StoreError, UserError
 from opmark.schema import Run
+from opmark.schema.options import PathLike
 from opmark.schema.pushed import Received
 from opmark.store.find import find_run
 from opmark.store.sending import Part, gzipped, parts, payload

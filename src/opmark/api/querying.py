@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from opmark.api.common import PathLike, check_timeout
 from opmark.errors import InvalidParameter
 from opmark.report.formats.grid import Grid, distinct, plain
+from opmark.schema.options import MeasureOptions, PathLike, options_of
 from opmark.tabular import to_arrow, to_pandas
 
 SECONDS = 60.0
@@ -82,7 +82,7 @@ def asking(
 
     if limit is not None and limit < 1:
         raise InvalidParameter(f"limit: expected at least 1, got {limit}")
-    check_timeout(timeout)
+    options_of(MeasureOptions)["timeout"].check(timeout)
     beyond = None if limit is None else limit + 1
     with ask(db, sql, beyond, timeout, as_superuser=as_superuser) as (columns, rows):
         yield Rows(columns, rows, limit)
@@ -104,3 +104,10 @@ def query(
     with asking(sql, limit=limit, timeout=timeout, as_superuser=as_superuser, db=db) as rows:
         found = list(rows)
         return Answer(rows.columns, found, rows.complete)
+
+
+def view_columns(db: PathLike | None = None) -> dict[str, list[str]]:
+    """The columns of every view that a query may name."""
+    from opmark.store.views import NAMES
+
+    return {name: list(query(f"SELECT * FROM {name} WHERE 1 = 0", as_superuser=True, db=db).columns) for name in NAMES}

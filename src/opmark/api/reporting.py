@@ -8,7 +8,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from opmark.api.common import PathLike
 from opmark.api.comparing import compare
 from opmark.api.finding import Finder, Found
 from opmark.api.looking import look_at
@@ -18,9 +17,9 @@ from opmark.charts.ratios import ratios
 from opmark.charts.samples import samples
 from opmark.errors import UnknownName, UserError
 from opmark.report.html.content import MARKS, Content, Part, Versus, records_by_item
-from opmark.runner.wanted import many
 from opmark.schema.chart import Chart
 from opmark.schema.item import Looked
+from opmark.schema.options import PathLike, split_names
 from opmark.stats.verdict import DRIFT, MARGIN
 from opmark.store.find import find_run
 from opmark.store.sql import SqlStore
@@ -58,7 +57,7 @@ def make_report(
     """
     if format not in FORMATS:
         raise UnknownName("format of a report", format, FORMATS)
-    content = gathered(many(runs), db, title, Compares(run, quantity, margin, drift, unlike))
+    content = gathered(split_names(runs), db, title, Compares(run, quantity, margin, drift, unlike))
     if format == "md":
         from opmark.report.markdown_report import markdown_report
 

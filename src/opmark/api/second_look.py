@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import replace as replace_option
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from opmark.analysis.compare import compare as compare_sides
 from opmark.analysis.compare import side_of, where
 from opmark.api.again import Against, Lost, Then, same_code, side_again, side_as_told
-from opmark.api.common import PathLike, open_store
+from opmark.api.common import open_store
 from opmark.api.finding import Found
-from opmark.api.measuring import planned
+from opmark.api.interleaving import options_of_side
+from opmark.api.measuring import plan_cases
+from opmark.api.requests import TurnOptions
 from opmark.errors import StoreError, UserError
 from opmark.interfaces import Store
 from opmark.runner.plan import Plan, processes
 from opmark.runner.ranks.muster import Muster
+from opmark.runner.selection import SelectedCases
 from opmark.runner.session import done, new_run, recorded, staffed
 from opmark.runner.sides import Side
-from opmark.runner.wanted import Wanted
 from opmark.schema import Case, Record, Run
 from opmark.schema.checked import Outcome
 from opmark.schema.comparison import Compared, Pairing
 from opmark.schema.figure import Figure
 from opmark.schema.measurement import PREEMPTED
+from opmark.schema.options import PathLike, StoreOptions
 from opmark.schema.quantity import Cache
 from opmark.schema.record import FAILED
 from opmark.stats.verdict import STAGES
 from opmark.units import counted, significant
 
 LABEL = "check"
-EFFORT = "quick"
 SAME_CODE = (
     "the baseline and what is now are the same operators of opmark in the same interpreter and versions: it is the "
     "machine that changed"
@@ -97,22 +100,18 @@ class SecondLook:
     base: Found
     now: Found
     against: Against
-    margin: float
+    options: TurnOptions
+    """How to measure again; the budget is for all cases together."""
     drift: float
-    budget: float
-    timeout: float
-    compile_timeout: float
     db: PathLike | None
     say: Callable[[str], None]
     measure: Callable[..., Compared]
-    """Two sides in turns."""
+    """Measures two sides in turns."""
     live: bool
     """Whether what is now was measured a moment ago."""
     make: str = ""
     """A command for the files of a revision."""
     on_turn: Callable[..., None] | None = None
-    how: Mapping[str, Any] = field(default_factory=dict)
-    """More of how to measure."""
     notes: list[str] = field(default_factory=list)
     runs: list[tuple[str, str]] = field(default_factory=list)
 
@@ -130,7 +129,7 @@ class SecondLook:
             groups.setdefault(group, []).append(pair)
         found: dict[Key, Look] = {}
         for group, some in groups.items():
-            found |= self._group(group, some, self.budget * len(some) / len(pairs))
+            found |= self._group(group, some, self.options.budget * len(some) / len(pairs))
         return found
 
     def _group(self, group: _Group, pairs: Sequence[Pairing], budget: float) -> dict[Key, Look]:
@@ -184,9 +183,8 @@ class SecondLook:
         why = f"measured again in turns: {a.name} on {a.backend}, {b.name} on {b.backend}"
         try:
             compared = self.measure(
-                a, b, self._cases(pairs), margin=self.margin, budget=budget, timeout=self.timeout,
-                compile_timeout=self.compile_timeout, db=self.db, label=LABEL, say=self.say, on_turn=self.on_turn,
-                settled=self._settled, **self._of(group),
+                a, b, self._cases(pairs), replace_option(self._options_for(group), budget=budget),
+                StoreOptions(label=LABEL, db=self.db), say=self.say, on_turn=self.on_turn, settled=self._settled,
             )  # fmt: skip
         except StoreError:
             raise
@@ -207,7 +205,7 @@ class SecondLook:
         return looks
 
     def _settled(self, pair: Pairing) -> bool:
-        return pair.verdict in ("same", "faster") or beyond(pair, self.margin)
+        return pair.verdict in ("same", "faster") or beyond(pair, self.options.margin)
 
     def _not_the_baseline(self, pair: Pairing, again: Pairing) -> str:
         """Why A, as it was measured again, does not stand for what was stored: what else it needs has changed, or is
@@ -216,10 +214,10 @@ class SecondLook:
             return ""
         if again.statuses[0] != "ok":
             return f"its revision does not run here: {again.note}"
-        if self.against.said or not pair.a or not again.a or beyond(again, self.margin):
+        if self.against.said or not pair.a or not again.a or beyond(again, self.options.margin):
             return ""
         off = again.a / pair.a
-        if off <= 1 + self.margin + self.drift:  # a faster machine hides nothing from a comparison in turns
+        if off <= 1 + self.options.margin + self.drift:  # a faster machine hides nothing from a comparison in turns
             return ""
         return f"measured again, it takes {significant(off, 3)}x of what is stored, so that something else has changed"
 
@@ -236,11 +234,11 @@ class SecondLook:
         if again.ratio is not None and pairs < STAGES[0]:
             spoilt = "the scheduler spoilt the others" if PREEMPTED in again.note else "the budget was too small"
             few = f"{counted(pairs, 'pair')} of the {STAGES[0]} that are needed were measured: {spoilt}"
-            return Look(again, "undecided", f"{why}, but only {few} (--budget {self.budget:g})")
+            return Look(again, "undecided", f"{why}, but only {few} (--budget {self.options.budget:g})")
         return Look(again, self._outcome(again), why)
 
     def _outcome(self, again: Pairing) -> Outcome:
-        if beyond(again, self.margin):
+        if beyond(again, self.options.margin):
             return "slower"
         return "cleared" if again.verdict in ("same", "faster") else "undecided"
 
@@ -266,13 +264,11 @@ class SecondLook:
             run = self._fresh(store, group, now, self._cases(pairs))
             a, b = side_of(self.base.store, self.base.run, self.base.name), side_of(store, run, self.now.name)
             cases = {case.id: case for case in self._cases(pairs)}
-            return compare_sides(a, b, cases, margin=self.margin, drift=self.drift, unlike=True)
+            return compare_sides(a, b, cases, margin=self.options.margin, drift=self.drift, unlike=True)
 
     def _fresh(self, store: Store, group: _Group, now: Side, cases: list[Case]) -> Run:
-        plan = planned(
-            Wanted(cases), backend=[now.backend], threads=[now.threads], processes=STAGES[0], effort=EFFORT,
-            **self._of(group),
-        )  # fmt: skip
+        options = options_of_side(self._options_for(group), now, STAGES[0])
+        plan = plan_cases(SelectedCases(cases), options)
         run = replace(new_run(plan, LABEL), session=secrets.token_hex(8))
         if now.checkout:
             run = replace(run, revision=now.checkout.commit)
@@ -285,16 +281,17 @@ class SecondLook:
     def _records(self, plan: Plan, now: Side, store: Store) -> Iterator[Record]:
         for group in plan.groups():
             alone = [(group, now)]
-            crew = staffed(alone, self.timeout, self.say, store.add_environment, self.compile_timeout, Muster())
+            crew = staffed(
+                alone, self.options.timeout, self.say, store.add_environment, self.options.compile_timeout, Muster()
+            )
             for one, supervisor, hello in crew:
                 yield from done(one, supervisor, hello)
         yield from plan.skipped
 
-    def _of(self, group: _Group) -> dict[str, Any]:
-        """What was measured at first, and nothing else; a mode has one quantity anyway."""
-        cache = {"cache": [group.cache]} if group.cache else {}
-        quantity = {"quantity": [group.quantity]} if group.quantity and not self.how.get("mode") else {}
-        return {**self.how, **quantity, **cache}
+    def _options_for(self, group: _Group) -> TurnOptions:
+        """Measure the quantity that was compared at first, and nothing else; a mode has one quantity anyway."""
+        quantity = group.quantity if group.quantity and not self.options.mode else ""
+        return replace_option(self.options, quantity=quantity, cache=group.cache or "")
 
     def _cases(self, pairs: Sequence[Pairing]) -> list[Case]:
         return list(self.now.store.cases([pair.case for pair in pairs]).values())

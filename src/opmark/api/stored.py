@@ -9,11 +9,7 @@ from typing import Literal, overload
 
 from opmark.analysis.rank import rank as rank_runs
 from opmark.analysis.rank import read, source_of
-from opmark.api.common import (
-    PathLike,
-    open_store,
-    result_of,
-)
+from opmark.api.common import open_store, result_of
 from opmark.errors import UnknownName
 from opmark.frameworks.coverage import coverage as framework_coverage
 from opmark.frameworks.coverage import grouping, last_of_most
@@ -21,8 +17,8 @@ from opmark.frameworks.matrix import matrix
 from opmark.registry import exporters
 from opmark.report.fits import Fitted, fits
 from opmark.result import Result
-from opmark.runner.wanted import many
 from opmark.schema.coverage import Coverage, Matrix
+from opmark.schema.options import PathLike, split_names
 from opmark.schema.ranking import Ranking
 from opmark.store import memory
 from opmark.store.find import find_run
@@ -49,7 +45,9 @@ def export(
 def rank(runs: str | Sequence[str] | None = None, *, by: str = "operator", db: PathLike | None = None) -> Ranking:
     """Which implementation wins where, over stored runs, or all of them; `choose` of it is for programs."""
     with closing(open_store(db)) as store:
-        return rank_runs(source_of(store, [find_run(store, run) for run in many(runs or ())] or store.runs()), by)
+        return rank_runs(
+            source_of(store, [find_run(store, run) for run in split_names(runs or ())] or store.runs()), by
+        )
 
 
 def read_ranking(path: PathLike) -> Ranking:

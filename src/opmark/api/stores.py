@@ -9,13 +9,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from opmark.api.common import PathLike, open_store, talk
+from opmark.api.common import open_store
+from opmark.api.requests import talk
 from opmark.errors import InvalidParameter
 from opmark.interfaces import Store
 from opmark.schema import Run
+from opmark.schema.options import PathLike
 from opmark.schema.run_summary import RunSummary
 from opmark.store.find import find_run
-from opmark.store.location import address, shown, there
+from opmark.store.location import address, there
+from opmark.store.location import shown as shown
 
 if TYPE_CHECKING:
     from opmark.store.merge import Merged

@@ -6,15 +6,19 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from opmark.errors import UnknownName
+from opmark.errors import UnknownName, UserError
+from opmark.hardware import sheet
 from opmark.registry import operator as find_operator
 from opmark.registry import operators_like, workload_exporters
-from opmark.runner.intake import Intake, Source, take_in
-from opmark.runner.wanted import many
+from opmark.runner.intake import Intake, take_in
+from opmark.runner.intake import complaints as complaints
+from opmark.runner.intake import wishes as wishes
 from opmark.schema import (
     Entry,
 )
+from opmark.schema.options import Source, split_names
 from opmark.units import counted
+from opmark.workloads import write
 from opmark.workloads.expand import cases_of, expand
 
 
@@ -22,7 +26,29 @@ def read_workload(
     source: Source, *, seed: int = 0, phase: str | Sequence[str] = (), strict: bool = False, format: str = ""
 ) -> Intake:
     """A file or a folder, ours or foreign, as `opmark import` reads it. What it could not use is in `problems`."""
-    return take_in(source, seed=seed, phases=many(phase), strict=strict, format=format)
+    return take_in(source, seed=seed, phases=split_names(phase), strict=strict, format=format)
+
+
+def case_count(taken: Intake) -> int:
+    """The number of cases of what was read; in a foreign file the same case counts as often as it stands there."""
+    if taken.foreign:
+        return len(taken.cases)
+    return len(expand(taken.workload, find_operator, taken.where, operators_like))
+
+
+def workload_text(taken: Intake, in_json: bool) -> str:
+    """The workload in opmark's own format, as JSON or YAML."""
+    whole = replace(taken.workload, cases=write.compact(taken.workload.cases))
+    return write.json_text(whole) if in_json else write.yaml_text(whole)
+
+
+def hardware_text(taken: Intake, in_json: bool) -> str:
+    """The chips of a hardware file in opmark's own format, as JSON or YAML."""
+    if taken.workload.cases:
+        raise UserError(
+            f"{taken.where}: holds both workloads and hardware, which go into different files", "import each on its own"
+        )
+    return sheet.json_text(taken.chips) if in_json else sheet.yaml_text(taken.chips)
 
 
 def export_workload(source: Source, *, format: str, strict: bool = False) -> tuple[Mapping[str, str], Sequence[str]]:

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from opmark.cli.options import Db
+from opmark.api.requests import CalibrateRequest
+from opmark.cli.options import Json, takes
 from opmark.cli.output import console, print_json_lines
 
 
-def calibrate(
-    backend: Annotated[
-        str | None, typer.Option(help="As in `opmark list backends`. [default: torch-cpu, or numpy-cpu]")
-    ] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads to use. [default: all cores]")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that a task may take.")] = 60.0,
-    db: Db = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-) -> None:
+@takes(CalibrateRequest)
+def calibrate(request: CalibrateRequest, as_json: Json = False) -> None:
     """Measure this machine's peaks: bandwidth of memory and caches, FLOP/s by dtype, launch cost."""
-    from opmark import api
-    from opmark.hardware.datasheets import datasheet
+    from opmark.api.catalogue import datasheet
+    from opmark.api.machine import calibrate_request
     from opmark.report.machine import peaks_text
 
-    peaks = api.calibrate(backend, threads=threads, timeout=timeout, db=db)
+    peaks = calibrate_request(request)
     if as_json:
         print_json_lines([peaks])
     else:

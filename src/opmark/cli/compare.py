@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opmark.cli.options import Db
+from opmark.cli.options import Db, share
 from opmark.cli.output import console, split, write_out
-from opmark.cli.share import share
 from opmark.errors import InvalidParameter
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ def describe(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Parameters, presets, cost and implementations of an operator; what a quantity is; what a chip can do."""
-    from opmark import api
-    from opmark.hardware.datasheets import datasheet
+    from opmark.api.catalogue import datasheet
+    from opmark.api.catalogue import describe as find_operator
     from opmark.report.operator import operator_text, operator_view
     from opmark.report.quantity import quantity_text
     from opmark.schema import QUANTITIES
@@ -34,7 +34,7 @@ def describe(
             console().print(quantity_text(QUANTITIES[op]))
         return
     try:
-        operator = api.describe(op)
+        operator = find_operator(op)
     except UnknownName as unknown:
         if chip := datasheet(op):
             _describe_chip(chip, as_json)
@@ -48,12 +48,12 @@ def describe(
 
 def _with_chips(unknown: UnknownName, name: str) -> UnknownName:
     """The chips that hold the name in theirs; else the quantity or the chip that is next to it."""
-    from opmark.hardware.datasheets import datasheets, names
+    from opmark.api.catalogue import chips as known_chips
     from opmark.schema import QUANTITIES
 
-    known = datasheets()
+    known = known_chips()
     folded = name.casefold()
-    chips = [peaks.chip for peaks in known if any(folded in other.casefold() for other in names(peaks))]
+    chips = [peaks.chip for peaks, names in known if any(folded in other.casefold() for other in names)]
     if len(chips) == 1:
         unknown.hint = f"did you mean `{chips[0]}`?"
         return unknown
@@ -61,12 +61,12 @@ def _with_chips(unknown: UnknownName, name: str) -> UnknownName:
         more = ", ... as in `opmark list hardware`" if len(chips) > _FEW else ""
         unknown.hint = f"{unknown.hint}; chips: {', '.join(chips[:_FEW])}{more}"
         return unknown
-    near = nearest(name, [*QUANTITIES, *(other for peaks in known for other in names(peaks))])
+    near = nearest(name, [*QUANTITIES, *(other for _, names in known for other in names)])
     return UnknownName("operator", name, [near]) if near else unknown
 
 
 def _describe_chip(chip: Peaks, as_json: bool) -> None:
-    from opmark.hardware.sheet import brief
+    from opmark.api.catalogue import brief
     from opmark.report.hardware import hardware_text
 
     if as_json:

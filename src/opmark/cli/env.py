@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from opmark.cli.output import console, print_json_lines, talk
+from opmark.api.requests import talk
+from opmark.cli.output import console, print_json_lines
 
 env = typer.Typer(no_args_is_help=True, help="Environments for frameworks that cannot share this one: guests.")
 
@@ -20,7 +21,7 @@ def create(
     constraint: Annotated[Path | None, typer.Option(help="A constraints file for pip.")] = None,
 ) -> None:
     """Make a virtual environment with pinned versions."""
-    from opmark.guests.manage import create_env
+    from opmark.api.env import create_env
 
     with console(stderr=True).status(f"{name} ...") as status:
         guest = create_env(
@@ -33,7 +34,7 @@ def create(
 @env.command("list")
 def list_(as_json: Annotated[bool, typer.Option("--json", help="One JSON object an environment.")] = False) -> None:
     """What there is, and what could be made."""
-    from opmark.guests.manage import envs
+    from opmark.api.env import envs
     from opmark.report.guests import guest_view, guests_table
 
     made, recipes = envs()
@@ -46,6 +47,6 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="One JSON object 
 @env.command()
 def remove(name: Annotated[str, typer.Argument(help="As in `opmark env list`.")]) -> None:
     """Delete an environment."""
-    from opmark.guests.manage import remove_env
+    from opmark.api.env import remove_env
 
     talk(f"removed {remove_env(name)}")

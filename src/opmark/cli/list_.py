@@ -7,15 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from shutil import get_terminal_size
 from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from opmark.cli.output import print_json_lines
 from opmark.errors import UnknownName, UserError
-
-if TYPE_CHECKING:
-    from opmark.schema import Workload
 
 _NARROWEST = 20
 
@@ -58,16 +55,16 @@ def list_(
 
 
 def _print_page(names: list[str]) -> None:
-    from opmark.registry import catalogue
+    from opmark.api.catalogue import describe
     from opmark.report.catalogue import catalogue_page
 
-    print(catalogue_page(catalogue()[name] for name in names), end="")
+    print(catalogue_page(map(describe, names)), end="")
 
 
 def _ops() -> list[dict[str, Any]]:
-    from opmark.registry import catalogue
+    from opmark.api.catalogue import operators
 
-    found = sorted(catalogue().values(), key=lambda op: (op.category, op.name))
+    found = sorted(operators(), key=lambda op: (op.category, op.name))
     return [
         {
             "operator": op.name,
@@ -82,33 +79,24 @@ def _ops() -> list[dict[str, Any]]:
 def _categories() -> list[dict[str, Any]]:
     from collections import Counter
 
-    from opmark.registry import catalogue
+    from opmark.api.catalogue import operators
 
-    counts = Counter(op.category for op in catalogue().values())
+    counts = Counter(op.category for op in operators())
     return [{"category": category, "operators": counts[category]} for category in sorted(counts)]
 
 
 def _suites() -> list[dict[str, Any]]:
-    from opmark.workloads.load import suites
+    from opmark.api.catalogue import case_count, suites
 
-    return [{"suite": w.name, "cases": _count(w), "description": w.description} for w in suites()]
-
-
-def _count(workload: Workload) -> int | None:
-    """None where only the framework can tell, and asking it takes seconds."""
-    from opmark.registry import operator, operators_like
-    from opmark.workloads.expand import expand
-
-    if any(":" in entry.op for entry in workload.cases):
-        return None
-    return len(expand(workload, operator, match=operators_like))
+    return [{"suite": w.name, "cases": case_count(w), "description": w.description} for w in suites()]
 
 
 def _backends() -> list[dict[str, Any]]:
-    from opmark.runner.probe import probe
+    from opmark.api.catalogue import backends_here
 
     return [
-        {"backend": a.name, "here": a.reason is None, "reason": a.reason or "", "summary": a.summary} for a in probe()
+        {"backend": a.name, "here": a.reason is None, "reason": a.reason or "", "summary": a.summary}
+        for a in backends_here()
     ]
 
 
@@ -119,27 +107,21 @@ def _quantities() -> list[dict[str, Any]]:
 
 
 def _formats() -> list[dict[str, Any]]:
-    from opmark.registry import exporters, importers, workload_exporters
+    from opmark.api.catalogue import formats
 
-    kinds = (("import", importers()), ("export", exporters()), ("export -w", workload_exporters()))
-    return [
-        {"command": f"opmark {command}", "format": name, "what": plugin.summary}
-        for command, plugins in kinds
-        for name, plugin in plugins.items()
-    ]
+    return [{"command": command, "format": name, "what": summary} for command, name, summary in formats()]
 
 
 def _hardware(whole: bool) -> list[dict[str, Any]]:
-    """As data all that is known of each; a table has room for a part."""
-    from opmark.hardware.datasheets import datasheets
-    from opmark.hardware.sheet import brief
+    """Every chip: all that is known of it as data, or the part that a table has room for."""
+    from opmark.api.catalogue import brief, chips
     from opmark.report.hardware import hardware_row
 
-    return [brief(peaks) if whole else hardware_row(peaks) for peaks in datasheets()]
+    return [brief(peaks) if whole else hardware_row(peaks) for peaks, _ in chips()]
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    """By hand: drawing hundreds of rows with a library takes longer than everything else together. The last column
+    """Print a table. A library takes longer to draw hundreds of rows than everything else together. The last column
     folds where a terminal is narrow; a file has room for any line."""
     if not rows:
         return

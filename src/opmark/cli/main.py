@@ -16,9 +16,9 @@ def main() -> None:
     try:
         if len(sys.argv) > 1 and sys.argv[1] in DROP_INS:
             sys.exit(_drop_in(sys.argv[1], sys.argv[2:]))
-        from opmark.cli.app import app
+        from opmark.cli.app import make_app
 
-        app()
+        make_app(sys.argv[1] if len(sys.argv) > 1 else "")()
     except UserError as error:
         from opmark.report.plain import harmless  # a message may quote a label that anybody wrote
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from opmark.api.requests import talk
 from opmark.cli.options import Db
-from opmark.cli.output import talk
 
 
 def merge(
@@ -18,10 +18,10 @@ def merge(
     db: Db = None,
 ) -> None:
     """Bring the runs of other stores into this one. What is there already is left out, so it can be said twice."""
-    from opmark import api
+    from opmark.api.stores import merge as merge_stores
+    from opmark.api.stores import shown
     from opmark.report.plain import printable
     from opmark.report.runs import merged_line
-    from opmark.store.location import shown
 
-    for other, merged in zip(others, api.merge(*others, db=db), strict=True):
+    for other, merged in zip(others, merge_stores(*others, db=db), strict=True):
         talk(f"{printable(str(shown(other)))}: {merged_line(merged)}")

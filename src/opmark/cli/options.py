@@ -1,10 +1,18 @@
-"""Options that many commands have."""
+"""Options of the command line: made from the fields of requests, or shared by commands that have no request."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
 
 import typer
+
+from opmark.cli.output import split
+from opmark.errors import InvalidParameter
+from opmark.schema.options import OptionField, StoreOptions, options_of
 
 Wide = Annotated[
     bool,
@@ -13,12 +21,154 @@ Wide = Annotated[
         help="Whole lines, however narrow the terminal is; where a row is a task, a drawing of its samples too.",
     ),
 ]
-
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours, as with $NO_COLOR; a pipe or file gets none.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Db = Annotated[str | None, typer.Option(help=options_of(StoreOptions)["db"].option.help)]
 
-Db = Annotated[
-    str | None,
-    typer.Option(
-        help="The store: a file, or postgresql://user@host/database. [default: $OPMARK_DB or the data directory]"
-    ),
-]
+_LISTS = ("names", "numbers", "texts", "params")
+
+
+def takes(*requests: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a command whose first arguments are requests: every option of theirs becomes one of the command line.
+
+    typer reads the signature that is made here. The command gets the requests as objects, and its other options as
+    it declares them.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        def command(**given: Any) -> None:
+            function(*(_request(request, given) for request in requests), **{name: given[name] for name in own})
+
+        hints = get_type_hints(function, include_extras=True)
+        own = list(inspect.signature(function).parameters)[len(requests) :]
+        parameters = [_parameter(found) for request in requests for found in _in_order(request)]
+        parameters += [
+            parameter.replace(annotation=hints[name], kind=parameter.KEYWORD_ONLY)
+            for name, parameter in inspect.signature(function).parameters.items() if name in own
+        ]  # fmt: skip
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    return decorate
+
+
+def _in_order(request: type) -> Iterator[OptionField]:
+    """Operators first, then the options that the command alone has, then those that it shares with others."""
+    fields, own = options_of(request), inspect.get_annotations(request)
+    yield from (found for name, found in fields.items() if name == "ops")
+    yield from (found for name, found in fields.items() if name in own and name != "ops")
+    yield from (found for name, found in fields.items() if name not in own and name != "ops")
+
+
+def _parameter(found: OptionField) -> inspect.Parameter:
+    """The parameter from which typer makes the option."""
+    kind, default = found.type, found.default
+    if found.form in _LISTS:
+        kind, default = list[str] | None, None
+    elif found.form == "share":
+        kind, default = str, f"{100 * default:g}%"
+    elif found.form == "path":
+        kind = Path | None
+    elif found.form == "yaml" or str in found.members:
+        kind = str | None if default is None else str
+    flags = found.option.flags or ((found.flag,) if kind is bool and not default else ())
+    make = typer.Argument if found.name == "ops" else typer.Option
+    option = make(*flags, help=found.option.help) if flags else make(help=found.option.help)
+    return inspect.Parameter(
+        found.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+    )
+
+
+def _request(request: type, given: Mapping[str, Any]) -> Any:
+    """The request, of what was given; an option that was not given keeps its default."""
+    values = {}
+    for name, found in options_of(request).items():
+        if given[name] is not None:
+            values[name] = _value(found, given[name], given)
+    return request(**values)
+
+
+def _value(found: OptionField, text: Any, given: Mapping[str, Any]) -> Any:
+    if found.form == "names":
+        return split(text)
+    if found.form == "numbers":
+        return whole_numbers(split(text), found.flag)
+    if found.form == "share":
+        return share(text, found.flag.removeprefix("--"))
+    if found.form == "params":
+        from opmark.api.measuring import parse_params
+
+        return parse_params(split(given["ops"] or []), text)
+    if found.form == "yaml":
+        from opmark.api.measuring import parse_call
+
+        return parse_call(found.name, text)
+    return text
+
+
+def whole_numbers(values: list[str], option: str) -> list[int]:
+    for value in values:
+        if not value.isdecimal():
+            raise InvalidParameter(f"{option}: expected whole numbers, got `{value}`", f"as in {option} 1,2")
+    return [int(value) for value in values]
+
+
+def share(text: str, option: str) -> float:
+    """A share from 0 to below 1: `0.03` and `3%` are the same."""
+    number, scale = (text[:-1], 100.0) if text.endswith("%") else (text, 1.0)
+    try:
+        value = float(number) / scale
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise InvalidParameter(
+            f"--{option}: expected a share from 0 to below 1, or in percent, got `{text}`",
+            f"as in --{option} 0.03 or --{option} 3%",
+        )
+    return value
+
+
+def reference_page() -> str:
+    """docs/options.md: every option of the commands that measure, as the tables of a Markdown document."""
+    from opmark.api import requests as asked
+    from opmark.schema import options as shared
+
+    sections: tuple[tuple[str, type], ...] = (
+        ("Which cases: `run`, `ab`, `check`, `bisect`", shared.Selection),
+        ("How to measure: `run`, `ab`, `check`, `bisect`", shared.MeasureOptions),
+        ("Where it is kept: `run`, `ab`, `check`, `bisect`", shared.StoreOptions),
+        ("`run` alone", asked.RunRequest),
+        ("A profiler: `run` on the command line; Python takes `profile=Profiling(...)`", asked.ProfileOptions),
+        ("`ab` and `bisect`, measured in turns", asked.TurnOptions),
+        ("`ab` alone", asked.ABRequest),
+        ("`bisect` alone", asked.BisectRequest),
+        ("`check` alone", asked.CheckRequest),
+    )
+    lines = [
+        "# Options of the commands that measure",
+        "",
+        "This page is made from the definitions in `opmark/schema/options.py` and `opmark/api/requests.py`; a test",
+        "compares it with them. An option of the command line has the same name in Python: `--rel-ci 0.01` is",
+        "`opmark.run(..., rel_ci=0.01)`. Where several values are allowed, the command line takes them with commas",
+        "between them or one by one, and Python takes a text with commas or a list.",
+    ]
+    for title, request in sections:
+        lines += ["", f"## {title}", "", "| option | keyword | default | allowed | meaning |", "|---|---|---|---|---|"]
+        lines += [
+            _reference_row(found)
+            for found in options_of(request).values()
+            if found.name in inspect.get_annotations(request)
+        ]
+    return "\n".join(lines)
+
+
+def _reference_row(found: OptionField) -> str:
+    flags = "OPERATOR ..." if found.name == "ops" else ", ".join(found.option.flags or (found.flag,))
+    told = re.search(r" ?\[default: (.*)\]", found.option.help)
+    default = told[1] if told else "" if found.default in (None, "", ()) else str(found.default)
+    meaning = found.option.help.replace(told[0], "") if told else found.option.help
+    return "| " + " | ".join(
+        text.replace("|", "\\|") for text in (f"`{flags}`", f"`{found.name}`", default, found.option.range, meaning)
+    ) + " |"  # fmt: skip

@@ -33,12 +33,6 @@ def console(*, stderr: bool = False, wide: bool = False, no_color: bool = False)
     return Console(stderr=stderr, width=width, highlight=seen, color_system=None if plain else "auto")
 
 
-def talk(message: str) -> None:
-    from opmark.report.plain import harmless  # it may name a run or a label, and anybody wrote that
-
-    print(harmless(message), file=sys.stderr)
-
-
 def print_json_lines(items: Iterable[Any]) -> None:
     from opmark.report.plain import json_line
 
@@ -93,6 +87,8 @@ def write_files(files: Mapping[str, str] | Mapping[str, str | bytes], output: Pa
         _check_name(name)
     for name, content in files.items():
         write_out(content, output / name)
+    from opmark.api.requests import talk
+
     talk(f"{counted(len(files), 'file')} in {output}")
 
 

@@ -16,7 +16,7 @@ from opmark.report.rows import Row
 from opmark.report.view import view
 
 if TYPE_CHECKING:
-    from opmark.runner.plan import Plan
+    from opmark.api.measuring import Plan
     from opmark.schema import Record, Run
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from opmark.api.requests import talk
 from opmark.cli.options import Db
-from opmark.cli.output import console, talk
+from opmark.cli.output import console
 from opmark.errors import UserError
 from opmark.units import counted
 

@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
+from opmark.api.requests import talk
 from opmark.cli.options import Db
-from opmark.cli.output import talk, write_lines, write_out
+from opmark.cli.output import write_lines, write_out
 from opmark.errors import UserError
-
-_COLUMNS_OF = "SELECT * FROM {view} WHERE 1 = 0"
 
 
 def query(
@@ -34,23 +33,21 @@ def query(
     db: Db = None,
 ) -> None:
     """Ask the store in SQL: it can only read. The views and their columns are told by --views."""
-    from opmark import api
-    from opmark.api.querying import asking
+    from opmark.api.querying import asking, view_columns
     from opmark.report.formats import LINES, Grid, format_for, written
-    from opmark.store.views import NAMES
 
     chosen = format_for(format, output)
     if views:
-        columns = {name: api.query(_COLUMNS_OF.format(view=name), as_superuser=True, db=db).columns for name in NAMES}
-        write_out(written(Grid(["view", "columns"], [[n, ", ".join(c)] for n, c in columns.items()]), chosen), output)
+        rows = [[name, ", ".join(columns)] for name, columns in view_columns(db).items()]
+        write_out(written(Grid(["view", "columns"], rows), chosen), output)
         return
     asked = asking(_statement(sql), limit=limit or None, timeout=timeout, as_superuser=as_superuser, db=db)
-    with asked as rows:
+    with asked as answer:
         if chosen in LINES:
-            write_lines(LINES[chosen](rows.columns, rows), output)
+            write_lines(LINES[chosen](answer.columns, answer), output)
         else:
-            write_out(written(Grid(rows.columns, list(rows)), chosen), output)
-    if not rows.complete:
+            write_out(written(Grid(answer.columns, list(answer)), chosen), output)
+    if not answer.complete:
         talk(f"these are the first {limit} rows; --limit gives more")
 
 

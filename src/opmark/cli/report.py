@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from opmark.cli.options import Db
-from opmark.cli.output import talk, write_out
-from opmark.cli.share import share
+from opmark.api.requests import talk
+from opmark.cli.options import Db, share
+from opmark.cli.output import write_out
 from opmark.errors import InvalidParameter
 
 _FORMATS = ("html", "md", "pdf")

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from opmark.api.requests import talk
 from opmark.cli.options import Db
-from opmark.cli.output import console, print_json_lines, talk
+from opmark.cli.output import console, print_json_lines
 from opmark.errors import UserError
 
 LAST = 20

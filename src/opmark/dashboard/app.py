@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opmark.api.common import PathLike
 from opmark.dashboard import entrance, files
 from opmark.dashboard.answers import encoded, page_body, problem_response, told
 from opmark.dashboard.asking import asked
@@ -31,6 +30,7 @@ from opmark.dashboard.table import ENDPOINTS
 from opmark.errors import OpmarkError
 from opmark.report.html.assets import asset
 from opmark.report.plain import printable
+from opmark.schema.options import PathLike
 
 log = logging.getLogger("opmark.dashboard")
 FOR_GOOD = "public, max-age=31536000, immutable"

@@ -17,7 +17,6 @@ from weakref import finalize
 
 from sqlalchemy import event
 
-from opmark.api.common import PathLike
 from opmark.api.looking import item_at
 from opmark.dashboard.kept import Counted, Kept, KeptCases, KeptSummaries, progress
 from opmark.dashboard.marks import findings
@@ -26,6 +25,7 @@ from opmark.dashboard.progress import Progress
 from opmark.errors import OpmarkError, StoreError, UnknownName
 from opmark.schema import Case, Record, Run
 from opmark.schema.item import Item, Looked
+from opmark.schema.options import PathLike
 from opmark.schema.run_summary import RunSummary
 from opmark.store.find import find_among
 from opmark.store.location import address, shown, there

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
-from opmark.api.common import PathLike, talk
+from opmark.api.requests import talk
 from opmark.errors import UserError
+from opmark.schema.options import PathLike
 
 
 def serve(

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from opmark.api.common import PathLike, talk
+from opmark.api.requests import talk
 from opmark.api.tokens import is_loopback
 from opmark.dashboard.app import application
 from opmark.dashboard.pages import prepare
@@ -17,6 +17,7 @@ from opmark.dashboard.receiving import DEFAULT_LIMIT
 from opmark.dashboard.security import Door, checked_token, hosts_for
 from opmark.dashboard.views.coverage import known_operators
 from opmark.errors import InvalidParameter, UserError
+from opmark.schema.options import PathLike
 
 PORT = 8431
 KEEP_ALIVE = 15

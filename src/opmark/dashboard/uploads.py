@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from contextlib import closing
 
-from opmark.api.common import PathLike
 from opmark.dashboard.arriving import arrived
 from opmark.dashboard.limits import LIMITS, Limits
 from opmark.dashboard.problems import Refused
 from opmark.errors import StoreError
+from opmark.schema.options import PathLike
 from opmark.schema.pushed import Received
 from opmark.store.database import Lost
 from opmark.store.open import open_sql

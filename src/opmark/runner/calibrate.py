@@ -17,6 +17,7 @@ from opmark.runner.settings import settings_for
 from opmark.runner.supervisor import Say
 from opmark.schema import Case, Environment, Record
 from opmark.schema.dtype import sizeof
+from opmark.schema.options import MeasureOptions
 from opmark.schema.peaks import MEMORY, Level, Peaks, chip
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -128,13 +129,13 @@ class Calibration:
         """A record a case, in their order; all of them are kept. What a device did comes before what a caller sees."""
         if not cases:
             return []
-        settings = settings_for(
-            threads=[threads or self.threads],
+        options = MeasureOptions(
+            threads=threads or self.threads,
             effort="quick",
-            caches=["warm"],
-            quantities=self._quantities() if quantities is None else quantities,
+            cache="warm",
+            quantity=self._quantities() if quantities is None else quantities,
         )
-        plan: Plan = make_plan(cases, [backend or self.info.name], settings)
+        plan: Plan = make_plan(cases, [backend or self.info.name], settings_for(options))
         found = list(perform(plan, self.timeout, self.say, self._keep, fresh=fresh))
         self.records += found
         by_case = {record.task.case.id: record for record in found}

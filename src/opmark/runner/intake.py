@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -21,13 +21,11 @@ from opmark.registry import importers, operators_like
 from opmark.registry import operator as find_operator
 from opmark.runner.callables import missing_callables
 from opmark.schema import PHASES, Case, Entry, Imported, Peaks, Problem, Workload
+from opmark.schema.options import Source
 from opmark.schema.workload import VERSION
 from opmark.units import counted
 from opmark.workloads.expand import cases_of, expand, merged
 from opmark.workloads.load import read, workload_of
-
-Source: TypeAlias = "str | os.PathLike[str] | Workload | Mapping[str, Any]"
-"""A file or a folder; a workload made in code; the content of a file, as data."""
 
 _ENDINGS = (".json", ".yaml", ".yml", ".csv")
 _IN_CODE = Path("config")

@@ -14,6 +14,7 @@ from opmark.runner.session import perform
 from opmark.runner.settings import settings_for
 from opmark.schema import Case, Environment, Measurement, Record
 from opmark.schema.noise import Floor, NoiseFloor
+from opmark.schema.options import MeasureOptions
 from opmark.schema.peaks import chip
 from opmark.schema.shown import shown
 from opmark.stats import median, noise, relative_deviation
@@ -42,7 +43,7 @@ def self_test(
     """The floor, and what it was found from."""
     cases = [Case.of(op, find_operator(op).complete(params), "forward") for op, params in _CASES]
     settings = settings_for(
-        threads=[] if threads is None else [threads], effort="quick", processes=processes, verify=False
+        MeasureOptions(threads=() if threads is None else threads, effort="quick", processes=processes, verify=False)
     )
     environments: list[Environment] = []
     started = utc_now()

@@ -12,11 +12,10 @@ from msgspec.structs import replace
 
 from opmark.errors import InvalidParameter, UserError
 from opmark.registry import backend as find_backend
-from opmark.runner.chosen import backends_for
 from opmark.runner.git import Commit, commit_of, repository
 from opmark.runner.origin import confirm_origin
-from opmark.runner.request import default_backends
 from opmark.runner.revisions import as_it_is, checked_out, checkout_of, import_folders, make
+from opmark.runner.selection import default_backends, select_backends
 from opmark.runner.settings import default_threads
 from opmark.runner.sides import Side, mapped
 from opmark.schema import Case
@@ -73,14 +72,14 @@ def one_side(asked: Difference, cases: Sequence[Case]) -> Side:
 
 
 def _chosen(asked: Difference, cases: Sequence[Case]) -> tuple[list[str], list[str], list[int]]:
-    backends, _ = backends_for(asked.backend or default_backends(cases))
+    backends, _ = select_backends(asked.backend or default_backends(cases))
     if not asked.backend and len(backends) > 1:
         raise UserError(f"these cases run on several backends: {', '.join(backends)}", "--backend names one, or two")
     return backends, list(dict.fromkeys(asked.python)), list(dict.fromkeys(asked.threads)) or [default_threads()]
 
 
 def _plain(backends: Sequence[str], pythons: Sequence[str], threads: Sequence[int]) -> list[Side]:
-    names, _ = backends_for(backends, pythons)
+    names, _ = select_backends(backends, pythons)
     return [Side(name, name, count) for name in names for count in threads]
 
 

@@ -21,6 +21,7 @@ from opmark.interfaces import Peers
 from opmark.registry import operator
 from opmark.runner.settings import settings_for
 from opmark.schema import Case, Task
+from opmark.schema.options import MeasureOptions
 
 T = TypeVar("T")
 
@@ -80,7 +81,7 @@ def rank_task() -> Callable[..., Task]:
         known = {name: value for name, value in given.items() if name in found.by_name}
         case = Case.of(found.name, found.complete(known), "forward")
         label = found.implementations[0].label
-        return Task(case, backend, label, settings_for(effort="quick", threads=[1])[0])
+        return Task(case, backend, label, settings_for(MeasureOptions(effort="quick", threads=[1]))[0])
 
     return make
 

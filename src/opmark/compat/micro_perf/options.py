@@ -9,7 +9,7 @@ from typing import Any
 
 from opmark.errors import UserError, nearest
 from opmark.registry import backends
-from opmark.runner.request import default_backends
+from opmark.runner.selection import default_backends
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from statistics import fmean
 from typing import Any
 
-from opmark.api import PathLike, talk
+from opmark.api import talk
 from opmark.compat.opperf.context import CPU
 from opmark.compat.opperf.doubts import print_doubt, show_command
 from opmark.compat.opperf.measure import measure
@@ -17,6 +17,7 @@ from opmark.errors import OpmarkError, nearest
 from opmark.importers.opperf.classes import CLASSES, INITIALIZER, Class, class_meaning, complete_inputs
 from opmark.registry import operator as find_operator
 from opmark.schema import Caution, Entry, Record
+from opmark.schema.options import PathLike
 
 
 def normal(shape: Any = (1,), **options: Any) -> Any:

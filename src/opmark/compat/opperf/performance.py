@@ -8,7 +8,7 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from opmark.api import PathLike, talk
+from opmark.api import talk
 from opmark.compat.opperf.context import CPU
 from opmark.compat.opperf.doubts import print_doubts_by_operator
 from opmark.compat.opperf.measure import Profiler, check_profiler, measure
@@ -20,6 +20,7 @@ from opmark.importers.opperf.ask import Ask, CommonOptions, make_entry, tensor_n
 from opmark.importers.opperf.classes import check_dtype
 from opmark.importers.opperf.names import plain_name
 from opmark.schema import Entry
+from opmark.schema.options import PathLike
 
 CATEGORY_FUNCTIONS = {
     "run_mx_unary_operators_benchmarks": "unary",

@@ -109,7 +109,7 @@ def remarks(given: argparse.Namespace) -> list[str]:
 
 
 def make_request(given: argparse.Namespace, ranks: int) -> Asked:
-    from opmark.runner.ranks.asked import MOST_RANKS
+    from opmark.schema.options import MOST_RANKS
 
     if not 1 <= ranks <= MOST_RANKS:
         raise UserError(f"--ranks: expected a whole number from 1 to {MOST_RANKS}, got {ranks}", "as in --ranks 2")

@@ -13,8 +13,6 @@ from opmark.registry import operator as find_operator
 from opmark.schema import Case, Operator
 from opmark.units import counted
 
-MOST_RANKS = 65_536
-
 
 @dataclass(frozen=True)
 class Asked:
@@ -24,10 +22,6 @@ class Asked:
     groups: Sequence[int] = ()
     started: int | None = None
     """By a launcher: what all communication takes if nobody says otherwise."""
-
-    def __post_init__(self) -> None:
-        _check("ranks", self.ranks)
-        _check("group-size", self.groups)
 
     def beside(self, operator: Operator, params: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of an operator that a person has named, with these: both at once say it twice."""
@@ -100,11 +94,3 @@ def _allowed(operator: Operator, case: Case) -> bool:
     except InvalidParameter:
         return False
     return True
-
-
-def _check(name: str, values: Sequence[int]) -> None:
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_RANKS:
-            raise InvalidParameter(
-                f"--{name}: expected a whole number from 1 to {MOST_RANKS}, got {value!r}", f"as in --{name} 2,4"
-            )

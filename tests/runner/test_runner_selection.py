@@ -8,10 +8,10 @@ import pytest
 
 from opmark.errors import InvalidFile, InvalidParameter, UnknownName, UserError
 from opmark.registry import operator
-from opmark.runner import request
-from opmark.runner.request import cases_for, default_backends, parse_params
+from opmark.runner import selection
+from opmark.runner.selection import default_backends, parse_params, select_cases
 from opmark.schema import Case
-from opmark.workloads.select import Selection
+from opmark.schema.options import Selection
 
 
 def cases(
@@ -24,7 +24,10 @@ def cases(
     wrt: tuple[str, ...] = (),
     call: dict[str, object] | None = None,
 ) -> list[Case]:
-    return cases_for(ops, params or {}, phases, workload, suite, wrt, call, Selection(sizes=sizes))
+    chosen = Selection(
+        ops, params=params, phase=phases, workload=workload, suite=suite, wrt=wrt, size=sizes, **call or {}
+    )  # type: ignore[arg-type]
+    return select_cases(chosen).cases
 
 
 @pytest.fixture
@@ -174,7 +177,7 @@ def test_a_mistake_in_a_workload_names_the_file(workload: Path) -> None:
 
 def test_the_default_is_torch_where_there_is_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     for found, expected in ((object(), ["torch-cpu"]), (None, ["numpy-cpu"])):
-        monkeypatch.setattr(request, "find_spec", lambda name, found=found: found)
+        monkeypatch.setattr(selection, "find_spec", lambda name, found=found: found)
         assert default_backends() == expected
 
 
@@ -202,14 +205,14 @@ def _called(name: str) -> Case:
 def test_a_callable_of_another_framework_runs_on_that_one(
     ops: list[str], expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request, "find_spec", lambda name: object())
+    monkeypatch.setattr(selection, "find_spec", lambda name: object())
     asked = [_called(op) if set(op) & set(".:") else cases(op)[0] for op in ops]
     assert default_backends(asked) == expected
 
 
 def test_without_torch_a_callable_of_torch_still_asks_for_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the record says that it is missing."""
-    monkeypatch.setattr(request, "find_spec", lambda name: None)
+    monkeypatch.setattr(selection, "find_spec", lambda name: None)
     assert default_backends([_called("torch.exp")]) == ["torch-cpu"]
     assert default_backends([_called("numpy.exp")]) == ["numpy-cpu"]
     assert default_backends(cases("exp")) == ["numpy-cpu"]

@@ -1,0 +1,299 @@
+"""One request per command: everything that a person may ask for, as one object that travels to the plan.
+
+A request is made from the command line or from keyword arguments. `Selection`, `MeasureOptions` and `StoreOptions` are
+the parts that the commands share; the other fields of a request are the command's own. Fields with an Option are also
+options of the command line, fields without are for Python alone. Annotations are evaluated where they are not quoted.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args, get_origin
+
+from opmark.errors import nearest
+from opmark.schema.checked import FAIL_ON
+from opmark.schema.options import (
+    DEFAULT_TIMEOUT,
+    LONGEST,
+    MOST_THREADS,
+    MeasureOptions,
+    Names,
+    Option,
+    OptionSet,
+    PathLike,
+    Selection,
+    StoreOptions,
+    options_of,
+)
+from opmark.stats.change_point import MARGIN as HISTORY_MARGIN
+from opmark.stats.verdict import DRIFT, MARGIN, STAGES
+
+if TYPE_CHECKING:
+    from opmark.api.interleaving import Progress
+    from opmark.result import Result
+    from opmark.runner.plan import Plan
+    from opmark.runner.profiling import Profiling
+    from opmark.schema import Environment, Record, Run
+    from opmark.schema.bisected import Candidate
+    from opmark.schema.comparison import Compared
+
+_EFFORT = options_of(MeasureOptions)["effort"].option
+_TIMEOUT = options_of(MeasureOptions)["timeout"].option
+_DB = options_of(StoreOptions)["db"].option
+_REPO = Option("The git repository. [default: that of the current folder]", form="path")
+_MAKE = Option("A command to run in a revision's files first, as in 'make -C kernels'.")
+
+P = ParamSpec("P")
+RequestT = TypeVar("RequestT")
+ReturnT = TypeVar("ReturnT")
+
+
+def talk(message: str) -> None:
+    """Print a message to stderr; stdout is for data. It may quote a run or a label, which anybody may have written."""
+    from opmark.report.plain import harmless
+
+    print(harmless(message), file=sys.stderr)
+
+
+def keywords_of(
+    request: Callable[P, RequestT],
+) -> Callable[[Callable[[RequestT], ReturnT]], Callable[P, ReturnT]]:
+    """Decorate a function of one request, so that it takes the fields of the request as keyword arguments.
+
+    Type checkers and editors see the full signature, and so does `inspect.signature`. The function that takes the
+    request itself stays within reach as `__wrapped__`.
+    """
+
+    def decorate(function: Callable[[RequestT], ReturnT]) -> Callable[P, ReturnT]:
+        signature = inspect.signature(request)
+        known = {
+            name: parameter.replace(annotation=_plain(parameter)) for name, parameter in signature.parameters.items()
+        }
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> ReturnT:
+            for name in kwargs:
+                if name not in known:
+                    near = nearest(name, known)
+                    meant = f"; did you mean '{near}'?" if near else ""
+                    raise TypeError(f"{function.__name__}() got an unexpected keyword argument '{name}'{meant}")
+            return function(request(*args, **kwargs))
+
+        returned = inspect.signature(function).return_annotation
+        call.__signature__ = inspect.Signature(list(known.values()), return_annotation=returned)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def _plain(parameter: inspect.Parameter) -> object:
+    """The type of a parameter without what the command line wants to know."""
+    annotation = parameter.annotation
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PlanRequest(MeasureOptions, Selection):
+    """`opmark run --dry-run`"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RunRequest(StoreOptions, PlanRequest):
+    """`opmark run`"""
+
+    resume: Annotated[bool, Option("Continue an interrupted run.")] = False
+    profile: "Profiling | Sequence[Profiling] | None" = None
+    """Profilers that look at what was measured, afterwards."""
+    session: str = ""
+    """Marks the run as a part of something larger, so that histories leave it out."""
+    on_start: "Callable[[Run, Plan, list[Record]], None] | None" = None
+    on_record: "Callable[[Record], None] | None" = None
+    on_environment: "Callable[[Environment], None] | None" = None
+    say: Callable[[str], None] = talk
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ProfileOptions(OptionSet):
+    """The profiler of `opmark run`; Python takes a `Profiling` instead."""
+
+    profiler: Annotated[
+        str | None, Option("Profiler to look at what was measured, afterwards: trace, ncu, nsys, command.")
+    ] = None  # fmt: skip
+    profiler_bin: Annotated[str | None, Option("The profiler's program. [default: found on PATH]")] = None
+    profiler_args: Annotated[
+        PathLike | None, Option("A file with more arguments for the profiler.", form="path")
+    ] = None  # fmt: skip
+    profiler_command: Annotated[
+        str | None, Option('Command line of any other profiler: "vendorprof -o {output}.csv {program}".')
+    ] = None
+    profile_iterations: Annotated[
+        int, Option("Calls of each task that the profiler sees.", least=1, example="3")
+    ] = 1  # fmt: skip
+    profile_batch: Annotated[int, Option("Tasks per start of the profiler, at most.", least=1, example="10")] = 50
+    profile_timeout: Annotated[
+        float, Option("Seconds that a batch may take.", above=0, most=LONGEST, unit="seconds", example="600")
+    ] = 600.0
+    profile_dir: Annotated[
+        PathLike | None, Option("Folder for the files of the profiler. [default: opmark-profiles]", form="path")
+    ] = None  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TurnOptions(MeasureOptions):
+    """How to measure two sides in turns: short processes, because more samples of one process do not help."""
+
+    effort: Annotated[str, _EFFORT] = "quick"
+    processes: Annotated[
+        int | None,
+        Option(
+            f"Processes per side at most. [default: {', '.join(map(str, STAGES))} until it is decided]",
+            least=2, most=STAGES[-1], example="10",
+        ),
+    ] = None  # fmt: skip
+    budget: Annotated[
+        float,
+        Option(
+            "Seconds after which no further pair of processes is started.",
+            above=0, most=LONGEST, unit="seconds", example="900",
+        ),
+    ] = 900.0  # fmt: skip
+    margin: Annotated[
+        float,
+        Option("Differences up to this are called the same: 0.01 or 1%.", least=0, unit="a share", form="share",
+               example="3%"),
+    ] = MARGIN  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ABRequest(StoreOptions, TurnOptions, Selection):
+    """`opmark ab`"""
+
+    env: Annotated[
+        Names,
+        Option("VAR=VALUE for B; twice: for A, then for B. VAR= sets it empty, VAR alone is without it.", form="texts"),
+    ] = ()
+    rev: Annotated[
+        Names, Option("A git revision for A, the files as they are now for B; twice: A, then B.", form="texts")
+    ] = ()
+    repo: Annotated[PathLike | None, _REPO] = None
+    make: Annotated[str, _MAKE] = ""
+    same: Annotated[bool, Option("Compare a thing with itself: how much is noise?")] = False
+    on_turn: "Callable[[Progress], None] | None" = None
+    on_interrupted: "Callable[[Compared], None] | None" = None
+    """Called with what is known so far before Ctrl-C passes through."""
+    say: Callable[[str], None] = talk
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class BisectRequest(StoreOptions, TurnOptions, Selection):
+    """`opmark bisect`"""
+
+    good: Annotated[str, Option("A git revision that was fast.")] = ""
+    bad: Annotated[str, Option("A later one that is slow.")] = "HEAD"
+    repo: Annotated[PathLike | None, _REPO] = None
+    make: Annotated[str, _MAKE] = ""
+    on_turn: "Callable[[Progress], None] | None" = None
+    on_step: "Callable[[Candidate], None] | None" = None
+    say: Callable[[str], None] = talk
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CheckRequest(StoreOptions, MeasureOptions, Selection):
+    """`opmark check`"""
+
+    baseline: Annotated[str, Option("The run to hold it against: its label, its id, or STORE::RUN.")] = ""
+    current: Annotated[str | None, Option("A stored run to check, instead of measuring now.", ("--run",))] = None
+    margin: Annotated[
+        float,
+        Option(
+            "Differences up to this are called the same: 0.03 or 3%.",
+            least=0,
+            below=1,
+            unit="a share",
+            form="share",
+            example="3%",
+        ),
+    ] = 0.03
+    drift: Annotated[
+        float,
+        Option(
+            "How far apart two sessions of the same code may be; 0 where clocks are locked.",
+            least=0,
+            below=1,
+            unit="a share",
+            form="share",
+            example="3%",
+        ),
+    ] = DRIFT
+    fail_on: Annotated[
+        Names,
+        Option(
+            f"What makes the check fail: {', '.join(FAIL_ON)}, none. [default: slower,failed]",
+            known=(*FAIL_ON, "none"),
+            noun="reason to fail",
+        ),
+    ] = ("slower", "failed")
+    against_rev: Annotated[
+        str, Option("Measure the baseline again as this git revision. [default: the one it is of]")
+    ] = ""
+    against_python: Annotated[
+        str, Option("Measure the baseline again in this interpreter. [default: the one it was made in]")
+    ] = ""
+    against_backend: Annotated[str, Option("Measure the baseline again on this backend.")] = ""
+    make: Annotated[str, _MAKE] = ""
+    budget: Annotated[
+        float, Option("Seconds that measuring again may take.", above=0, most=LONGEST, unit="seconds", example="900")
+    ] = 900.0
+    unlike: Annotated[bool, Option("Also where the machines are not alike.")] = False
+    on_turn: "Callable[[Progress], None] | None" = None
+    measure: "Callable[[RunRequest], Result] | None" = None
+    """Measures what is now; None: as `opmark.run` does."""
+    in_turns: "Callable[..., Compared] | None" = None
+    """Measures two sides in turns; None: as `opmark.ab` does."""
+    say: Callable[[str], None] = talk
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HistoryRequest(OptionSet):
+    """`opmark history`"""
+
+    ops: Annotated[
+        Names, Option("Operators, also 'conv*'. [default: every series that changed]")
+    ] = field(default=(), kw_only=False)  # fmt: skip
+    params: Annotated[
+        Mapping[str, Any] | None,
+        Option("NAME=VALUE or NAME=VALUE,VALUE: only these cases.", ("-p", "--param"), form="params"),
+    ] = None
+    case: Annotated[str, Option("The id of a case, or its beginning.")] = ""
+    backend: Annotated[Names, Option("Only these, also 'torch*'.")] = ()
+    phase: Annotated[Names, Option("Only these: forward, backward, both.")] = ()
+    quantity: Annotated[str, Option("As in `opmark list quantities`, or all. [default: the headline]")] = ""
+    label: Annotated[str, Option("Only runs of this label, also 'nightly*'.")] = ""
+    since: Annotated[str, Option("Only runs started since: 2030-12-31, or 30d.")] = ""
+    last: Annotated[int | None, Option("Only so many of the newest runs.", least=1, example="100")] = None
+    sessions: Annotated[bool, Option("Also runs that were measured in turns, as `opmark ab` does.")] = False
+    margin: Annotated[
+        float,
+        Option(
+            "Changes up to this are none: 0.02 or 2%.", least=0, below=1, unit="a share", form="share", example="2%"
+        ),
+    ] = HISTORY_MARGIN
+    everything: Annotated[bool, Option("Also series without a change.", ("--all",))] = False
+    db: Annotated[PathLike | None, _DB] = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CalibrateRequest(OptionSet):
+    """`opmark calibrate`"""
+
+    backend: Annotated[
+        str | None, Option("As in `opmark list backends`. [default: torch-cpu, or numpy-cpu]")
+    ] = field(default=None, kw_only=False)  # fmt: skip
+    threads: Annotated[
+        int | None, Option("Threads to use. [default: all cores]", least=1, most=MOST_THREADS, example="4")
+    ] = None
+    timeout: Annotated[float, _TIMEOUT] = DEFAULT_TIMEOUT
+    db: Annotated[PathLike | None, _DB] = None
+    say: Callable[[str], None] = talk

@@ -1,0 +1,309 @@
+"""The options that choose cases and say how to measure them. Each option is defined here, once.
+
+An option is a field of a class below. Its type, default, range and help are where the command line, the keyword
+arguments of the Python functions, the validation and docs/options.md come from, and its name is the same in all of
+them: `--rel-ci` is `rel_ci`. The annotations are evaluated, so this module does without `from __future__`.
+"""
+
+import dataclasses
+import math
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args, get_origin
+
+from opmark.errors import InvalidParameter, UnknownName, UserError
+from opmark.schema.operator import PHASES
+from opmark.schema.quantity import CACHES, QUANTITIES
+from opmark.schema.sampling import EFFORTS
+from opmark.schema.task import MODES, TimerName
+from opmark.schema.workload import Workload
+
+MOST_THREADS = 4096
+MOST_RANKS = 65_536
+MOST_PROCESSES = 1000
+MOST_SAMPLES = 10_000_000
+LONGEST = 1e6
+TIMERS = tuple(name for name in get_args(TimerName) if name)
+DEFAULT_TIMEOUT = 60.0
+DEFAULT_COMPILE_TIMEOUT = 300.0
+
+PathLike: TypeAlias = str | os.PathLike[str]
+Names: TypeAlias = str | Sequence[str]
+"""One name, several in one text with commas between them, or a list of names."""
+Numbers: TypeAlias = int | Sequence[int]
+Source: TypeAlias = str | os.PathLike[str] | Workload | Mapping[str, Any]
+"""A workload: a file or a folder, an object made in code, or the content of a file as data."""
+Form = Literal["plain", "names", "numbers", "texts", "path", "params", "yaml", "share"]
+"""How the text of the command line becomes the value of the field."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is known of an option beside its name, its type and its default."""
+
+    help: str
+    flags: tuple[str, ...] = ()
+    """Names on the command line, where these are not made from the name of the field."""
+    known: Collection[str] = ()
+    """The values that a name may have."""
+    noun: str = ""
+    """What such a value is called in an error message, where that is not the name of the field."""
+    least: float | None = None
+    above: float | None = None
+    below: float | None = None
+    most: float | None = None
+    unit: str = ""
+    example: str = ""
+    """A value for the hint of an error message."""
+    printable: bool = False
+    form: Form | None = None
+    """None: the form that the type has."""
+
+    @property
+    def range(self) -> str:
+        """The values that are allowed, in words; empty where any value of the type is."""
+        if self.known:
+            return ", ".join(self.known)
+        if self.least is not None and self.most is not None:
+            return f"from {self.least} to {self.most}"
+        if self.least is not None and self.below is not None:
+            return f"from {self.least:g} to below {self.below:g}"
+        if self.least is not None:
+            return f"of at least {self.least:g}"
+        return f"above {self.above:g} and up to {self.most:g}" if self.above is not None else ""
+
+
+class OptionField(NamedTuple):
+    """An option as the command line and the reference page see it."""
+
+    name: str
+    type: Any
+    default: Any
+    option: Option
+
+    @property
+    def members(self) -> tuple[Any, ...]:
+        return get_args(self.type) if isinstance(self.type, UnionType) else (self.type,)
+
+    @property
+    def form(self) -> Form:
+        if self.option.form:
+            return self.option.form
+        several = any(get_origin(member) is Sequence for member in self.members)
+        return "plain" if not several else "numbers" if int in self.members else "names"
+
+    @property
+    def flag(self) -> str:
+        """The name of the option on the command line."""
+        return self.option.flags[-1] if self.option.flags else f"--{self.name.replace('_', '-')}"
+
+    def check(self, value: Any) -> None:
+        """Raise UserError where the value is of the wrong type or out of range."""
+        empty = value is None or (isinstance(value, str | Sequence) and not value)
+        if value is self.default or (empty and self.default in (None, "", ())):
+            return
+        hint = f"as in {self.flag} {self.option.example}" if self.option.example else None
+        if self.option.known:
+            for name in [value] if self.form == "plain" else split_names(value):
+                if name not in self.option.known:
+                    raise UnknownName(self.option.noun or self.name, name, self.option.known)
+        elif bool in self.members:
+            if not isinstance(value, bool):
+                raise InvalidParameter(f"{self.name}: expected True or False, got {value!r}")
+        elif int in self.members:
+            for number in as_list(value):
+                if isinstance(number, bool) or not isinstance(number, int) or not self._within(number):
+                    message = f"{self.name}: expected a whole number {self.option.range}, got {number!r}"
+                    raise InvalidParameter(message, hint)
+        elif float in self.members:
+            self._check_number(value, hint)
+        elif self.option.printable and not (isinstance(value, str) and value.isprintable()):
+            raise UserError(f"{self.name}: expected printable text, got {value!a}")
+
+    def _check_number(self, value: Any, hint: str | None) -> None:
+        expected = " ".join(filter(None, (self.option.unit or "a number", self.option.range)))
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidParameter(f"{self.name}: expected {expected}, got {value!r}", hint)
+        if not math.isfinite(value) or not self._within(value):
+            raise InvalidParameter(f"{self.name}: expected {expected}, got {value:g}", hint)
+
+    def _within(self, value: float) -> bool:
+        option = self.option
+        return (
+            (option.least is None or value >= option.least)
+            and (option.above is None or value > option.above)
+            and (option.below is None or value < option.below)
+            and (option.most is None or value <= option.most)
+        )
+
+
+@cache
+def options_of(request: Any) -> Mapping[str, OptionField]:
+    """The options of a class by name, in their order. Fields without an Option, such as callbacks, are left out."""
+    found = {}
+    for one in dataclasses.fields(request):
+        if get_origin(one.type) is Annotated:
+            kind, option = get_args(one.type)
+            found[one.name] = OptionField(one.name, kind, None if one.default is MISSING else one.default, option)
+    return found
+
+
+class OptionSet:
+    """The base of classes of options: a value that is not allowed is refused when the object is made."""
+
+    def __post_init__(self) -> None:
+        request: Any = type(self)  # mypy holds that a class is not hashable
+        for name, found in options_of(request).items():
+            found.check(getattr(self, name))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Selection(OptionSet):
+    """Which cases to measure: operators with parameters, a workload, or a suite; of these, a part."""
+
+    ops: Annotated[
+        Names, Option("Operators, as in `opmark list ops`; any callable, as in torch.add.")
+    ] = field(default=(), kw_only=False)  # fmt: skip
+    workload: Annotated[
+        Source | None,
+        Option("A workload file or a folder; also one of another system.", ("-w", "--workload"), form="path"),
+    ] = None
+    strict: Annotated[bool, Option("Stop if a part of a foreign file cannot be used.")] = False
+    suite: Annotated[str | None, Option("A workload that ships with opmark.")] = None
+    op: Annotated[Names, Option("Only these operators of a workload, as in 'conv*'; alone, of all operators.")] = ()
+    category: Annotated[Names, Option("Only operators of these categories.")] = ()
+    tag: Annotated[Names, Option("Only cases of a workload with one of these tags.")] = ()
+    params: Annotated[
+        Mapping[str, Any] | None,
+        Option("NAME=VALUE or NAME=VALUE,VALUE; lists multiply.", ("-p", "--param"), form="params"),
+    ] = None
+    args: Annotated[
+        Sequence[Any] | None,
+        Option("Arguments of a callable such as torch.add: [8x64 float32, 8x64 float32].", form="yaml"),
+    ] = None
+    kwargs: Annotated[Mapping[str, Any] | None, Option("Keyword arguments of a callable: {alpha: 2}.", form="yaml")] = (
+        None
+    )
+    build: Annotated[
+        Mapping[str, Any] | Sequence[Any] | None,
+        Option("Arguments that make an object of a class such as torch.nn.Linear: {args: [64, 32]}.", form="yaml"),
+    ] = None
+    size: Annotated[Names, Option("small, typical, large: presets; of a workload, only these.")] = ()
+    phase: Annotated[
+        Names, Option("forward, backward, both; of a workload, only these. [default: forward]", known=PHASES)
+    ] = ()
+    wrt: Annotated[Names, Option("Compute gradients of these inputs only.")] = ()
+    ranks: Annotated[
+        Numbers,
+        Option(
+            "Processes that communicate, as in 2,4. [default: as the case says]",
+            least=1, most=MOST_RANKS, example="2,4",
+        ),
+    ] = ()  # fmt: skip
+    group_size: Annotated[
+        Numbers,
+        Option(
+            "Ranks of one group, as in 2,4; all groups at once. [default: all ranks]",
+            least=1, most=MOST_RANKS, example="2,4",
+        ),
+    ] = ()  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class MeasureOptions(OptionSet):
+    """How to measure: where, how carefully, and for how long."""
+
+    backend: Annotated[
+        Names, Option("As in `opmark list backends`, or `all`. [default: torch-cpu, or numpy-cpu]")
+    ] = ()  # fmt: skip
+    python: Annotated[
+        Names,
+        Option("Interpreters to run the backends in, by path or as in `opmark env list`; each in turn."),
+    ] = ()
+    threads: Annotated[
+        Numbers,
+        Option(
+            "Numbers of threads, each in turn. [default: $OMP_NUM_THREADS, or all cores]",
+            least=1,
+            most=MOST_THREADS,
+            example="1,2",
+        ),
+    ] = ()
+    effort: Annotated[str, Option("How carefully to measure: quick, standard, thorough.", known=EFFORTS)] = "standard"
+    quantity: Annotated[
+        Names, Option(f"What to measure: {', '.join(QUANTITIES)}. [default: what the backend has]", known=QUANTITIES)
+    ] = ()
+    cache: Annotated[
+        Names,
+        Option(
+            "State of the caches: cold, warm. [default: both for what a device did, warm for the rest]", known=CACHES
+        ),
+    ] = ()
+    processes: Annotated[
+        int | None,
+        Option(
+            "Fresh processes per case, in turns. [default: 1, 5, 10 by effort; on a device 1, 1, 5]",
+            least=1, most=MOST_PROCESSES, example="5",
+        ),
+    ] = None  # fmt: skip
+    rel_ci: Annotated[
+        float | None,
+        Option("Stop at this half-width of the median's interval. [default: by effort]", above=0, most=1,
+               unit="a fraction of the median", example="0.005"),
+    ] = None  # fmt: skip
+    min_time: Annotated[
+        float | None,
+        Option(
+            "Seconds to sample at least. [default: by effort]", above=0, most=LONGEST, unit="seconds", example="0.1"
+        ),
+    ] = None
+    max_time: Annotated[
+        float | None,
+        Option("Seconds to sample at most. [default: by effort]", above=0, most=LONGEST, unit="seconds", example="2"),
+    ] = None
+    min_samples: Annotated[
+        int | None, Option("Samples to take at least. [default: by effort]", least=1, most=MOST_SAMPLES, example="30")
+    ] = None  # fmt: skip
+    warmup: Annotated[
+        int | None, Option("Exactly so many calls of warm-up.", least=0, most=MOST_SAMPLES, example="100")
+    ] = None
+    samples: Annotated[
+        int | None, Option("Exactly so many samples, of one call each.", least=1, most=MOST_SAMPLES, example="100")
+    ] = None
+    mode: Annotated[str, Option("As in PARAM: discrete, continuous, continuous_events.", known=MODES)] = ""
+    timer: Annotated[
+        str, Option("For what a device did: cupti (on AMD roctracer), events, graph.", known=TIMERS)
+    ] = ""  # fmt: skip
+    seed: Annotated[int, Option("Seed of the input data.", least=0, example="1")] = 0
+    verify: Annotated[bool, Option("Check results before timing.")] = True
+    timeout: Annotated[
+        float, Option("Seconds that a task may take.", above=0, most=LONGEST, unit="seconds", example="60")
+    ] = DEFAULT_TIMEOUT
+    compile_timeout: Annotated[
+        float, Option("Seconds that compiling may take.", above=0, most=LONGEST, unit="seconds", example="300")
+    ] = DEFAULT_COMPILE_TIMEOUT
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class StoreOptions(OptionSet):
+    """Where the records go, and what the run is called."""
+
+    label: Annotated[str, Option("A name for this run.", printable=True)] = ""
+    db: Annotated[
+        PathLike | None,
+        Option(
+            "The store: a file, or postgresql://user@host/database. [default: $OPMARK_DB or the data directory]"
+        ),
+    ] = None  # fmt: skip
+
+
+def split_names(value: Names) -> list[str]:
+    """The names in a text with commas between them, or those of a list."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else list(value)
+
+
+def as_list(value: Numbers) -> list[int]:
+    return list(value) if isinstance(value, Sequence) else [value]

@@ -21,8 +21,7 @@ from opmark.exporters.param_lines import Place, origin, place_of
 from opmark.importers.param.kept import KeptSpecs, Said, keep_specs
 from opmark.result import Result
 from opmark.runner.intake import Intake
-from opmark.runner.plan import Plan
-from opmark.schema import Case, Entry, Problem, Record, Run, Workload
+from opmark.schema import Case, Entry, Problem, Record, Workload
 from opmark.schema.options import Source
 from opmark.schema.workload import VERSION
 

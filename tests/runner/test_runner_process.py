@@ -15,7 +15,7 @@ import pytest
 
 from opmark.interfaces import BackendInfo
 from opmark.registry import backend
-from opmark.runner.process import WorkerDied, WorkerProcess, lost
+from opmark.runner.process import WorkerDied, WorkerProcess, record_of_death
 from opmark.schema import Task
 
 Plugin = Callable[..., BackendInfo]
@@ -266,7 +266,7 @@ def test_closing_leaves_nothing_open(make_task: MakeTask) -> None:
 
 def test_a_lost_task_is_a_record(make_task: MakeTask) -> None:
     task = make_task()
-    record = lost(task, WorkerDied("timeout", "no answer"), 2.5, "an environment")
+    record = record_of_death(task, WorkerDied("timeout", "no answer"), 2.5, "an environment")
     assert (record.task, record.status, record.reason) == (task, "timeout", "no answer")
     assert (record.environment, record.duration) == ("an environment", 2.5)
     assert record.measurements == ()

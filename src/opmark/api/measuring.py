@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
 
@@ -20,18 +20,17 @@ from opmark.api.common import (
     talk,
 )
 from opmark.errors import UserError
-from opmark.interfaces import Store
 from opmark.result import Result
 from opmark.runner.chosen import backends_for
 from opmark.runner.intake import Source, complaints, wishes
 from opmark.runner.plan import Plan, make_plan
-from opmark.runner.profiling import Profiling, profiled
-from opmark.runner.ranks.agent import attend
-from opmark.runner.ranks.muster import mustered
+from opmark.runner.profiling import ProfileQueue, Profiling, profiler_runners
+from opmark.runner.ranks.agent import serve_rank_zero
+from opmark.runner.ranks.muster import start_ranks
 from opmark.runner.request import default_backends
-from opmark.runner.session import new_run, perform, recorded, run_to_resume
+from opmark.runner.session import RunRecorder, new_run, run_plan, run_to_resume
 from opmark.runner.settings import settings_for
-from opmark.runner.supervisor import DEFAULT_COMPILE_TIMEOUT
+from opmark.runner.supervisor import DEFAULT_COMPILE_TIMEOUT, WorkerOptions, WorkerPool
 from opmark.runner.wanted import ARGUMENTS, OF_CASES, Wanted, many, numbers, wanted
 from opmark.schema import (
     Environment,
@@ -134,12 +133,14 @@ def run(
     on_record: Callable[[Record], None] | None = None,
     on_environment: Callable[[Environment], None] | None = None,
     say: Callable[[str], None] = talk,
+    pool: WorkerPool | None = None,
     **asked: Any,
 ) -> Result:
-    """Measure, store, return: all that `plan` takes, and where to keep it.
+    """Measure what `plan` would plan, store it, and return it.
 
-    `session` marks it as a part of something larger, so that histories leave it out. `profile` names profilers that
-    look at what was measured, afterwards. Ctrl-C passes through; what was measured until then is in the store.
+    `session` marks the run as a part of something larger, so that histories leave it out. `profile` names profilers
+    that look at what was measured, afterwards. `pool` has workers that were started before. Ctrl-C passes through; what
+    was measured until then is in the store.
     """
     if not label.isprintable():
         raise UserError(f"label: expected printable text, got {label!a}")
@@ -147,10 +148,10 @@ def run(
     check_timeout(compile_timeout, "compile_timeout")
     cases = wanted(ops, **{name: value for name, value in asked.items() if name in ARGUMENTS})
     if cases.place and cases.place.rank > 0:
-        return _attended(cases, label, db, say)
+        return _serve_rank_zero(cases, label, db, say)
     with ExitStack() as stack:
         # First of all: what is wrong from here on is told to all ranks at once.
-        muster = stack.enter_context(mustered(cases.place, cases.cases))
+        launcher = stack.enter_context(start_ranks(cases.place, cases.cases))
         whole = planned(cases, **{name: value for name, value in asked.items() if name not in OF_CASES})
         for line in complaints(whole.problems, whole.notes):
             say(line)
@@ -160,45 +161,36 @@ def run(
         rest = whole.without({record.task.id for record in records})
         if on_start:
             on_start(this, rest, list(records))
-        made = perform(
-            rest, timeout, say, _keeping(store, on_environment), fresh=not records, compile_timeout=compile_timeout,
-            muster=muster,
-        )  # fmt: skip
-        stream = profiled(made, profile, this.id, say)
+        recorder = RunRecorder(store, this, on_record, begun=resume)
+        queue = ProfileQueue(profiler_runners(profile, this.id, say), recorder.add)
+
+        def keep(environment: Environment) -> None:
+            store.add_environment(environment)
+            if on_environment:
+                on_environment(environment)
+
+        options = WorkerOptions(timeout, compile_timeout, say, keep, pool or WorkerPool())
         try:
-            _take(recorded(store, this, stream, begun=resume), records, on_record)
-        finally:  # nothing is left unless it was interrupted
-            _take(recorded(store, this, stream.left(), begun=resume or bool(records)), records, on_record)
+            for record in run_plan(rest, options, launcher, fresh=not records):
+                queue.add(record)
+            queue.finish()
+        finally:
+            queue.abandon()  # nothing is left unless it was interrupted
+        records += recorder.records
         result = dataclasses.replace(result_of(store, this, records, db), problems=whole.problems)
-        muster.tell_outcome(result.exit_code, f"rank 0 stored run {this.id}: {counted(len(records), 'record')}")
+        launcher.set_outcome(result.exit_code, f"rank 0 stored run {this.id}: {counted(len(records), 'record')}")
         return result
 
 
 _INTERRUPTED = 130
 
 
-def _attended(asked: Wanted, label: str, db: PathLike | None, say: Callable[[str], None]) -> Result:
-    """Of a process that is another rank than 0: it has done its part, and rank 0 has the records."""
+def _serve_rank_zero(asked: Wanted, label: str, db: PathLike | None, say: Callable[[str], None]) -> Result:
+    """The empty result of a process that is another rank than 0: it does its part, and rank 0 has the records."""
     assert asked.place is not None
     try:
-        code = attend(asked.place, asked.cases, say)
+        code = serve_rank_zero(asked.place, asked.cases, say)
     except KeyboardInterrupt:
         say("interrupted: what was measured is with rank 0")
         code = _INTERRUPTED
     return Result(new_run(Plan((), ()), label), [], shown(db), rank=asked.place.rank, told=code)
-
-
-def _keeping(store: Store, told: Callable[[Environment], None] | None) -> Callable[[Environment], None]:
-    def keep(environment: Environment) -> None:
-        store.add_environment(environment)
-        if told:
-            told(environment)
-
-    return keep
-
-
-def _take(made: Iterable[Record], records: list[Record], on_record: Callable[[Record], None] | None) -> None:
-    for record in made:
-        records.append(record)
-        if on_record:
-            on_record(record)

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import msgspec
 import psutil
 import pytest
 
 from opmark.interfaces import BackendInfo
 from opmark.registry import backend
+from opmark.runner.messages import RunTask, encode
 from opmark.runner.process import WorkerDied, WorkerProcess, record_of_death
 from opmark.schema import Task
 
@@ -207,9 +207,7 @@ def test_closing_ends_everything_that_the_worker_started(
     info = plugin("family", CHILD.format(note=str(note), then=then))
     with closing(WorkerProcess(info, 1)) as worker:
         worker.hello(LONG)
-        assert worker._process.stdin is not None
-        worker._process.stdin.write(msgspec.json.encode(make_task(backend="family")) + b"\n")
-        worker._process.stdin.flush()
+        worker.send(encode(RunTask(make_task(backend="family"))))
         wait_for(note.exists, "the task")
         if "exit" in then:
             wait_for(lambda: not alive(worker._process.pid), "its death")

@@ -280,9 +280,9 @@ class SecondLook:
                 raise UserError("a revision is not handed on to the ranks of a case that takes several processes")
         options = WorkerOptions(self.timeout, self.compile_timeout, self.say, store.add_environment)
         recorder = RunRecorder(store, run)
-        for group in plan.groups():  # one at a time: each is measured in a fresh process
-            for _, worker, hello in start_workers([(group, now)], options):
-                for record in run_group(group, worker, hello):
+        for tasks in plan.groups():  # one at a time: each is measured in a fresh process
+            for _, worker, hello in start_workers([(tasks, now)], options):
+                for record in run_group(tasks, worker, hello):
                     recorder.add(record)
         for record in plan.skipped:
             recorder.add(record)

@@ -18,7 +18,7 @@ Synchronize = Callable[[], object]
 
 
 def host_timers(synchronize: Synchronize | None) -> dict[str, Timer]:
-    """By quantity. With `synchronize`, for devices that return before they are done."""
+    """The host's timers by quantity. `synchronize` waits for a device that returns before it is done."""
     if synchronize is None:
         return {"latency": WallClock(_time_plain), "throughput": WallClock(_time_plain)}
     return {
@@ -41,7 +41,7 @@ class WallClock:
 
 
 def _time_plain(launch: Launch, calls: int) -> float:
-    """The call is done when it returns."""
+    """Time calls that are done when they return."""
     loop = repeat(None, calls)
     start = time.perf_counter_ns()
     for _ in loop:
@@ -50,7 +50,7 @@ def _time_plain(launch: Launch, calls: int) -> float:
 
 
 def _time_waiting(synchronize: Synchronize, launch: Launch, calls: int) -> float:
-    """Every call is waited for."""
+    """Time calls and the wait for each of them."""
     synchronize()
     loop = repeat(None, calls)
     start = time.perf_counter_ns()
@@ -61,7 +61,7 @@ def _time_waiting(synchronize: Synchronize, launch: Launch, calls: int) -> float
 
 
 def _time_caller(synchronize: Synchronize, launch: Launch, calls: int) -> float:
-    """Only until the call returns; the device is idle when it begins."""
+    """Time calls until they return; the device is idle when each begins."""
     spent = 0
     for _ in repeat(None, calls):
         synchronize()
@@ -73,7 +73,7 @@ def _time_caller(synchronize: Synchronize, launch: Launch, calls: int) -> float:
 
 
 def _time_stream(synchronize: Synchronize, launch: Launch, calls: int) -> float:
-    """All calls, then one wait."""
+    """Time all calls and one wait at the end."""
     synchronize()
     loop = repeat(None, calls)
     start = time.perf_counter_ns()

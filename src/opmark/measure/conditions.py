@@ -1,4 +1,4 @@
-"""Looks at the sensors of the device and at the host's counters while samples are taken."""
+"""Reads the sensors of the device and the counters of the host while samples are taken."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Counters(NamedTuple):
 
 
 class Watch:
-    """Over the life of a worker; `begin` and `end` enclose a measurement."""
+    """Watches the conditions of measurements over the life of a worker. `begin` and `end` enclose one measurement."""
 
     def __init__(self, sensors: Sensors | None) -> None:
         self._sensors = sensors
@@ -59,7 +59,7 @@ class Watch:
         self._look(0)
 
     def look(self, taken: int) -> None:
-        """After some samples; too soon after the last look it does nothing."""
+        """Read the sensors after some samples, unless that would be too soon after the last time."""
         if self._sensors and time.perf_counter() - self._last >= _BETWEEN_LOOKS:
             self._look(taken)
 

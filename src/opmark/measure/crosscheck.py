@@ -1,4 +1,4 @@
-"""The same by another timer: two that agree are hardly both wrong."""
+"""Checks a measurement by another timer: two that agree are hardly both wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Energy a call: a loop from one step of the counter to another, so that its coarse steps do not matter."""
+"""Measures energy per call in a loop from one step of the counter to another, so that coarse steps do not matter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STUCK = 5.0
 
 
 def measure_energy(launch: Launch, synchronize: Callable[[], object], watch: Watch) -> Measurement:
-    """Joules a call, three windows of at least half a second, caches as the loop leaves them."""
+    """Joules per call in three windows of at least half a second, with caches as the loop leaves them."""
     batch, _, spent = fit_batch(lambda calls: _stretch(launch, synchronize, calls), _BETWEEN_LOOKS, 1e-7)
     watch.begin()
     loop = _Loop(launch, synchronize, watch, batch)

@@ -15,14 +15,14 @@ from opmark.schema import Measurement, Sampling
 from opmark.schema.measurement import Stop
 
 _WINDOW = 10
-"""Samples between two questions whether to stop."""
+"""Number of samples between two checks whether to stop."""
 
 
 def measure(sampler: Sampler, rule: Sampling, watch: Watch) -> list[Measurement]:
-    """One measurement a quantity of the sampler. Outputs are dropped as soon as they are made."""
+    """One measurement for each quantity of the sampler. Outputs are dropped as soon as they are made."""
     with no_collector():
         warm = _warm_up(sampler, rule)
-        sampler.lost = sampler.stray = 0  # of the warm-up nothing is kept
+        sampler.lost = sampler.stray = 0  # nothing is kept of the warm-up
         watch.begin()
         taken = _sample(sampler, rule, watch)
     conditions = watch.end(len(taken.rows))
@@ -61,7 +61,7 @@ class _Warm(NamedTuple):
 
 
 def _warm_up(sampler: Sampler, rule: Sampling) -> _Warm:
-    """What the sampler showed while it got ready are the first windows, and getting ready was warm-up too."""
+    """Warm up until the rule says so. The calls that the sampler made to prepare itself count as the first windows."""
     if rule.warmup is not None:
         start = time.perf_counter()
         told = [sampler.warm(launch) for launch in sampler.supply.some(rule.warmup)]
@@ -97,7 +97,7 @@ class _Sampled(NamedTuple):
 
 
 def _sample(sampler: Sampler, rule: Sampling, watch: Watch) -> _Sampled:
-    """Whether it is enough is judged by the first quantity."""
+    """Take samples until the first quantity has enough."""
     until, elapsed, ask_at = _enough(sampler, rule), 0.0, _WINDOW
     rows: list[tuple[float, ...]] = []
     firsts: list[float] = []
@@ -116,7 +116,7 @@ def _sample(sampler: Sampler, rule: Sampling, watch: Watch) -> _Sampled:
 
 
 def _enough(sampler: Sampler, rule: Sampling) -> Enough:
-    """So many calls in one stretch are one sample."""
+    """The stopping rule. Where a number of samples is asked for, all calls of one stretch are one sample."""
     if rule.samples is None:
         return Precision(rule)
     return Count(max(1, rule.samples // sampler.calls))

@@ -1,4 +1,4 @@
-"""Calls that are too small to measure anything but what a call costs."""
+"""Finds calls that are too small to measure anything but what a call costs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _TIMES = 10
 
 
 def fastest_call(timer: Timer, launch: Launch) -> float:
-    """Seconds a call, of the fastest of a few rounds."""
+    """Seconds per call in the fastest of a few rounds."""
     timer.time(launch, _CALLS)
     rounds = (timer.time(launch, _CALLS) - timer.overhead(_CALLS) for _ in range(_ROUNDS))
     return max(0.0, min(rounds) / _CALLS)
 
 
 def labelled(found: Sequence[Measurement], cost: Cost | None, least: float) -> tuple[Measurement, ...]:
-    """With the caution `overhead-bound` on the headline where the latency is that of a call with nothing to do."""
+    """The measurements, the first with the caution `overhead-bound` where a call that does nothing takes as long."""
     latency = next((m for m in found if m.quantity == "latency"), None)
     if cost is None or latency is None or cost.bytes_moved > _LITTLE or (cost.flops or 0) > _FEW_FLOPS:
         return tuple(found)

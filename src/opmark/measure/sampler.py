@@ -1,4 +1,4 @@
-"""Ways to take samples. Each gives rows: one value a quantity that it measures, in seconds a call."""
+"""Ways to take samples. Each gives rows with one value per quantity, in seconds per call."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Spent(NamedTuple):
 class Taken(NamedTuple):
     rows: list[tuple[float, ...]]
     seconds: float
-    """Of the budget."""
+    """Seconds that count against the budget."""
 
 
 class Sampler(Protocol):
@@ -45,35 +45,35 @@ class Sampler(Protocol):
     supply: Supply
     timer: str
     calls: int
-    """That one sample is the mean of."""
+    """Number of calls that one sample is the mean of."""
     overhead: float
-    """Seconds a call, taken off already."""
+    """Seconds per call that are subtracted already."""
     virtual: bool
     """Whether time only seems to pass, so that the machine's own state says nothing."""
     traces: bool
-    """Whether it sees what the device ran, so that nothing seen means nothing run."""
+    """Whether the sampler sees what the device ran, so that nothing seen means nothing run."""
     lost: int
-    """Calls of which the device's records were lost."""
+    """Calls whose records the device lost."""
     stray: int
     """Activities of the device that belong to no call."""
 
     def prepare(self, rule: Sampling) -> tuple[Spent, list[float]]:
-        """Whatever is needed before the first sample: what it cost, and what it already showed of a call."""
+        """Do whatever is needed before the first sample: (what that cost, seconds of the calls made meanwhile)."""
 
     def chunk(self, rule: Sampling) -> int:
-        """Samples to take at once."""
+        """Number of samples to take at once."""
 
     def take(self, count: int) -> Taken: ...
 
     def kernels(self) -> tuple[Kernel, ...]:
-        """What the device did for a call, where that is known."""
+        """The kernels that the device ran for a call, where that is known."""
 
     def warm(self, launch: Launch) -> float | None:
-        """One call before the first sample: its seconds, where this way of sampling can tell them of a single one."""
+        """Make one call before the first sample: its seconds, where this sampler can time a single call."""
 
 
 class HostSampler:
-    """One quantity, by a clock around the call. Short calls are batched, where nothing has to come between them."""
+    """Samples one quantity by a clock around the call. Short calls are batched, unless something comes between them."""
 
     traces = False
     lost = stray = 0
@@ -151,14 +151,14 @@ def fit_batch(clock: Callable[[int], float], target: float, resolution: float) -
 
 
 class _OnDevice:
-    """What samplers have in common that see many calls at once."""
+    """Base of samplers that see many calls at once, and cannot time a single one."""
 
     def warm(self, launch: Launch) -> None:
         launch()
 
 
 class TraceSampler(_OnDevice):
-    """device_time and device_span, from the device's own record of every kernel."""
+    """Samples device_time and device_span from the device's own record of every kernel."""
 
     quantities: tuple[str, ...] = ("device_time", "device_span")
     traces = True
@@ -209,7 +209,7 @@ class TraceSampler(_OnDevice):
 
 
 class EventSampler:
-    """Time between two events around each call: with the device held first (device_span), or as it comes."""
+    """Samples the time between two events around each call, for device_span with the device held first."""
 
     calls = 1
     virtual = traces = False
@@ -250,7 +250,7 @@ class EventSampler:
 
 
 class GraphSampler(_OnDevice):
-    """device_span of calls in a captured graph: no launch at all, only the gaps between nodes."""
+    """Samples device_span of calls in a captured graph: no launch at all, only the gaps between nodes."""
 
     quantities: tuple[str, ...] = ("device_span",)
     overhead = 0.0
@@ -283,12 +283,12 @@ class GraphSampler(_OnDevice):
 
 
 def burst(seconds: float) -> int:
-    """Calls of that length to make at once."""
+    """Number of calls of that length to make at once."""
     return max(_FEWEST_TRACED, min(_MOST_TRACED, int(_LONGEST_BURST / max(seconds, 1e-9))))
 
 
 def rest(worked: float) -> None:
-    """Without a rest the power limit would pull the clock down, further and further into the samples."""
+    """Let the device rest: else the power limit would pull the clock down, further and further into the samples."""
     if worked > _SHORT_BURST:
         time.sleep(min(worked, 1.0))
 
@@ -312,7 +312,7 @@ def span(call: Sequence[Activity]) -> float:
 
 
 def profile_of(calls: Sequence[Sequence[Activity]]) -> tuple[Kernel, ...]:
-    """Launches and time a call of each name, the longest first; the mean over the calls that have records."""
+    """Launches and time per call of each kernel, the longest first: the mean over the calls that have records."""
     times: dict[str, list[float]] = defaultdict(list)
     for activity in (activity for call in calls for activity in call):
         times[activity.name].append(activity.end - activity.start)

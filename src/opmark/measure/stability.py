@@ -1,4 +1,4 @@
-"""What makes a number doubtful: all checks in one place, each with what was measured, the limit and what to do."""
+"""All checks that make a number doubtful, each with what was measured, the limit and what to do."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ NOISE_LIMIT = 0.10
 DRIFT_LIMIT = 0.05
 OUTLIER_SHARE = 0.05
 SWITCHES_PER_SECOND = 100.0
-# So many times a sample: then the samples last as long as the turns that the scheduler gives.
+# Interruptions per sample: from here on the samples last as long as the turns that the scheduler gives.
 PREEMPTED_SHARE = 0.5
 SCHEDULER_TURN = 1e-3
-# Cores that other processes may keep busy.
+# Number of cores that other processes may keep busy.
 OTHERS_LIMIT = 0.3
 STEAL_LIMIT = 0.02
-# Of the highest clock that was seen: below this the clock is part of the result.
+# Share of the highest clock that was seen: below this the clock is part of the result.
 CLOCK_LIMIT = 0.97
 # Below this share of the harness's own cost, what is left after taking it off means nothing.
 OVERHEAD_SHARE = 0.5
 
 
 class Observed(NamedTuple):
-    """Everything the checks look at."""
+    """Everything that the checks look at."""
 
     samples: Sequence[float]
     rule: Sampling

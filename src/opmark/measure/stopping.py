@@ -1,4 +1,4 @@
-"""When to stop, as objects that can be asked with invented numbers."""
+"""Stopping rules, as objects that can be asked with invented numbers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from opmark.schema.measurement import Stop
 from opmark.stats import median, relative_half_width
 
 # One sample says nothing about noise. A budget is overdrawn for three, unless the calls are very long.
-_FEWEST = 3
+_MIN_SAMPLES = 3
 _OVERDRAFT = 10
 
 
 class WarmUp:
-    """Warm when the medians of two successive windows agree, not after a fixed count."""
+    """Ends the warm-up when the medians of two successive windows agree, not after a fixed count."""
 
     def __init__(self, rule: Sampling) -> None:
         self._rule = rule
@@ -23,7 +23,7 @@ class WarmUp:
         self.settled = False
 
     def done(self, window: Sequence[float], elapsed: float) -> bool:
-        """After each window: its samples, and the time spent on warming up so far."""
+        """Whether warming up is over, after a window of samples and so many seconds in all."""
         now = median(window)
         if self._before is not None:
             self.settled = abs(now - self._before) <= self._rule.warmup_agreement * self._before
@@ -37,14 +37,14 @@ class Enough(Protocol):
 
 
 class Precision:
-    """Enough when the median's interval is narrow, or when the budget is spent."""
+    """Stops when the interval of the median is narrow, or when the budget is spent."""
 
     def __init__(self, rule: Sampling) -> None:
         self._rule = rule
 
     def reached(self, samples: Sequence[float], elapsed: float) -> Stop | None:
         rule = self._rule
-        if elapsed >= rule.max_time and (len(samples) >= _FEWEST or elapsed >= _OVERDRAFT * rule.max_time):
+        if elapsed >= rule.max_time and (len(samples) >= _MIN_SAMPLES or elapsed >= _OVERDRAFT * rule.max_time):
             return "budget"
         if len(samples) < rule.min_samples or elapsed < rule.min_time:
             return None
@@ -52,7 +52,7 @@ class Precision:
 
 
 class Count:
-    """Enough when there are as many as asked for, however long it takes."""
+    """Stops when there are as many samples as asked for, however long that takes."""
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -29,7 +29,7 @@ def doctor() -> Diagnosis:
 
 
 def _sensors(available: list[Availability]) -> list[Finding]:
-    """Of devices: where nobody tells the clock, opmark cannot say that it moved."""
+    """Findings about devices whose clock cannot be read, so that opmark cannot say that it moved."""
     found = []
     for backend in available:
         told = backend.facts.get("sensors")

@@ -50,8 +50,8 @@ def run_plan(
     rounds = groupby(plan.groups(), key=lambda group: group.tasks[0].settings.process)
     for number, (_, groups) in enumerate(rounds):
         # Every second round runs backwards, so that what drifts evenly hits all backends alike.
-        jobs: list[Job] = [(group, None) for group in groups][:: -1 if number % 2 else 1]
-        for group, worker, hello in start_workers(jobs, options, launcher):
+        ordered = list(groups)[:: -1 if number % 2 else 1]
+        for group, worker, hello in start_workers([(group, None) for group in ordered], options, launcher):
             if isinstance(hello, Hello) and hello.unavailable:
                 unavailable.setdefault((group.backend, hello.unavailable), []).extend(group.tasks)
             else:

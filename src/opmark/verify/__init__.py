@@ -1,1 +1,1 @@
-"""Outputs against the float64 reference, before anything is timed."""
+"""Compares outputs with the float64 reference, before anything is timed."""

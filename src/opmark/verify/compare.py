@@ -1,4 +1,4 @@
-"""Arrays against arrays, within a tolerance. NaN and infinity never pass by accident."""
+"""Compares arrays within a tolerance. NaN and infinity never pass by accident."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from opmark.errors import WrongResult
 class Errors(NamedTuple):
     max_abs: float
     max_rel: float
-    """Relative to the reference, where that is not zero."""
+    """The largest error relative to the reference, where that is not zero."""
 
 
 def compare(
     outputs: Sequence[Any], expected: Sequence[Any], relative: float, absolute: float = 0.0, typical: float = 0.0
 ) -> Errors:
-    """The largest errors; WrongResult where one is above relative x |expected| + absolute + typical x rms(expected)."""
+    """The largest errors. Raise WrongResult where one exceeds relative x |expected| + absolute + typical x rms(expected)."""
     if len(outputs) != len(expected):
         raise WrongResult(f"{len(outputs)} outputs, expected {len(expected)}")
     pairs = enumerate(zip(outputs, expected, strict=True))
@@ -47,7 +47,7 @@ def _compare_one(index: int, output: Any, expected: Any, relative: float, absolu
 
 
 def _root_mean_square(size: Any) -> float:
-    """Of values that are not negative; scaled, so that the square of a large one does not overflow."""
+    """The root mean square of values that are not negative; scaled, so that the square of a large one does not overflow."""
     largest = float(size.max())
     return largest * float(np.sqrt(np.square(size / largest).mean())) if largest > 0 else 0.0
 
@@ -62,7 +62,7 @@ def _distance(output: Any, expected: Any) -> Any:
 
 
 def _same_specials(index: int, output: Any, expected: Any) -> None:
-    """NaN where NaN is due, the same infinity where one is due, and nowhere else."""
+    """Raise WrongResult unless NaN and infinities are exactly where the reference has them."""
     special = ~np.isfinite(output) | ~np.isfinite(expected)
     same = (output == expected) | (np.isnan(output) & np.isnan(expected))
     bad = special & ~same

@@ -1,4 +1,4 @@
-"""Gradients against the reference, for any operator, without a formula for its gradient.
+"""Checks gradients against the reference, for any operator, without a formula for its gradient.
 
 The change of the reference along a random direction v is known from a few more evaluations of it (a central difference
 in float64); it must equal the gradient times v. Each element of the direction is +1 or -1, so every element of the
@@ -21,8 +21,8 @@ _DIRECTIONS = 4
 _STEP = 2e-5
 _FIVE_POINTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
 EVALUATIONS = _DIRECTIONS * len(_FIVE_POINTS)
-"""Of the reference, for the gradient of one input."""
-# What the difference itself may be off by: its truncation and rounding, relative to the terms that it adds up.
+"""Number of evaluations of the reference for the gradient of one input."""
+# Error of the difference itself: its truncation and rounding, relative to the terms that it adds up.
 _OWN_ERROR = 1e-7
 
 Reference = Callable[[Mapping[str, Any]], Sequence[Any]]
@@ -74,7 +74,7 @@ class _Slopes:
         self.magnitude = float(np.sqrt(sum(np.square(values).sum() for values in weighted)))
 
     def along(self, name: str, way: Any) -> float:
-        """By the five-point rule: its own error falls with the fourth power of the step."""
+        """The slope by the five-point rule, whose own error falls with the fourth power of the step."""
         total = 0.0
         for at, weight in _FIVE_POINTS:
             moved = {**self._inputs, name: self._inputs[name] + at * _STEP * way}

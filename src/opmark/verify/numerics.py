@@ -1,4 +1,4 @@
-"""How far an output is from the reference, as numbers: nothing here passes or fails."""
+"""Measures how far an output is from the reference; nothing here passes or fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _FORMATS = {
 
 
 def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
-    """Of arrays of the same shape; `dtype` is the type that the output was stored in, if its last place matters."""
+    """How far apart two arrays of the same shape are. `dtype`: the type that the output was stored in, if its last place
+    matters."""
     both = np.isfinite(output) & np.isfinite(expected)
     counts = {
         "elements": int(output.size),
@@ -58,7 +59,7 @@ def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
 
 
 def _told(values: Any, of: Any) -> float | None:
-    """None where there is nothing, or nothing finite, to tell."""
+    """A statistic of values; None where there is nothing, or nothing finite, to tell."""
     if values.size == 0:
         return None
     value = float(of(values))
@@ -66,14 +67,14 @@ def _told(values: Any, of: Any) -> float | None:
 
 
 def _last_place(size: Any, dtype: str) -> Any:
-    """What the last bit of a number of this size is worth."""
+    """The worth of the last bit of a number of this size."""
     digits, smallest = _FORMATS[dtype]
     _, exponent = np.frexp(size)  # a fraction from a half to one: one more than the exponent of IEEE
     return np.ldexp(1.0, np.maximum(np.where(size > 0, exponent - 1, smallest), smallest) - digits)
 
 
 def _cosine(found: Any, due: Any) -> float | None:
-    """Scaled first, so that no square overflows or vanishes."""
+    """The cosine of the angle between two arrays, scaled first, so that no square overflows or vanishes."""
     largest = float(np.abs(found).max()), float(np.abs(due).max())
     if not all(largest):
         return None

@@ -1,4 +1,4 @@
-"""A case that is too large to check in full, made smaller: same operator, same dtype, same options."""
+"""Makes a case smaller that is too large to check in full: same operator, same dtype, same options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def too_large(operator: Operator, params: Params, evaluations: int = 1) -> bool:
 
 
 def scale_down(operator: Operator, params: Params, evaluations: int = 1) -> dict[str, Any]:
-    """Halves the largest size again and again until the case is small enough to check.
+    """Parameters of a smaller case: the largest size is halved again and again until the case is small enough to check.
 
     Rules of the operator hold at every step. Where they do not let a size go alone, all sizes of the same value go
     together (queries and keys of a causal attention, channels and groups of a depthwise convolution), or it stays. So

@@ -19,7 +19,7 @@ class Errors(NamedTuple):
 def compare(
     outputs: Sequence[Any], expected: Sequence[Any], relative: float, absolute: float = 0.0, typical: float = 0.0
 ) -> Errors:
-    """The largest errors. Raise WrongResult where one exceeds relative x |expected| + absolute + typical x rms(expected)."""
+    """The largest errors. Raise WrongResult for one above relative x |expected| + absolute + typical x rms."""
     if len(outputs) != len(expected):
         raise WrongResult(f"{len(outputs)} outputs, expected {len(expected)}")
     pairs = enumerate(zip(outputs, expected, strict=True))
@@ -47,7 +47,7 @@ def _compare_one(index: int, output: Any, expected: Any, relative: float, absolu
 
 
 def _root_mean_square(size: Any) -> float:
-    """The root mean square of values that are not negative; scaled, so that the square of a large one does not overflow."""
+    """The root mean square of values that are not negative, scaled so that no square overflows."""
     largest = float(size.max())
     return largest * float(np.sqrt(np.square(size / largest).mean())) if largest > 0 else 0.0
 

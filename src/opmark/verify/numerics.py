@@ -20,8 +20,8 @@ _FORMATS = {
 
 
 def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
-    """How far apart two arrays of the same shape are. `dtype`: the type that the output was stored in, if its last place
-    matters."""
+    """How far apart two arrays of the same shape are. `dtype`: the type that the output was stored in, if its last
+    place matters."""
     both = np.isfinite(output) & np.isfinite(expected)
     counts = {
         "elements": int(output.size),

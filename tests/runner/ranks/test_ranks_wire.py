@@ -66,7 +66,7 @@ def test_what_is_told_is_heard(message: msgspec.Struct, decoder: msgspec.json.De
         other = RankConnection(socket.create_connection(server.getsockname()))
         mine = RankConnection(server.accept()[0])
     with closing(mine), closing(other):
-        telling = threading.Thread(target=mine.tell, args=(message,))
+        telling = threading.Thread(target=mine.send, args=(message,))
         telling.start()
         assert other.receive(decoder) == message
         telling.join()
@@ -102,7 +102,7 @@ def test_a_line_without_an_end_is_not_collected_for_ever(pair: Pair) -> None:
 
     threading.Thread(target=flood, daemon=True).start()
     with pytest.raises(ConnectionLost, match="more than 65536 bytes"):
-        link.receive(wire.greeting, wire.FIRST_LINE)
+        link.receive(wire.greeting, wire.MAX_FIRST_LINE)
     link.close()
 
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 SOURCE = Path(__file__).parents[1] / "src" / "opmark"
 FILES = sorted(SOURCE.rglob("*.py"))
 

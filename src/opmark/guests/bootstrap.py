@@ -1,4 +1,4 @@
-"""The program that a guest's interpreter is started with: `python bootstrap.py HOME SUPPORT MODULE ARGUMENT...`
+"""What a guest's interpreter is started with: `python bootstrap.py HOME SUPPORT MODULE ARGUMENT...`
 
 Run as a file, with nothing but the standard library of whatever Python this is: the words are those of 3.6, so that an
 old one says that it is too old and not that it met a syntax error.

@@ -22,21 +22,21 @@ from opmark.guests.interpreter import ask, own_environ
 VARIABLE = "OPMARK_ENVS"
 _NOTE = "opmark.json"
 _LONGEST = 300
-"""Characters of a line of pip that an error message quotes."""
+"""Characters of a line of pip's that a complaint quotes."""
 
 Say = Callable[[str], None]
 
 
 class Guest(Struct, frozen=True):
-    """An environment that is complete."""
+    """An environment that was made, to its end."""
 
     name: str
     summary: str
     requirements: tuple[str, ...]
     version: str
-    """The version of its Python."""
+    """Of its Python."""
     packages: dict[str, str]
-    """The installed packages, with their versions."""
+    """What is installed."""
     created: str
 
     @property
@@ -58,14 +58,14 @@ def folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder for files that can be made anew at any time."""
+    """For what can be made anew at any time."""
     import platformdirs
 
     return platformdirs.user_cache_path("opmark") / "guests"
 
 
 def found() -> list[Guest]:
-    """The environments that are complete, ordered by name."""
+    """Those that are whole, by name."""
     here = folder()
     notes = sorted(here.glob(f"*/{_NOTE}")) if here.is_dir() else []
     return [guest for guest in map(_read, notes) if guest is not None]
@@ -77,7 +77,7 @@ def find(name: str) -> Guest | None:
 
 
 def _read(note: Path) -> Guest | None:
-    """The environment of a note; None where it is no note of ours."""
+    """None for what is no note of ours: such an environment is not there."""
     try:
         return msgspec.json.decode(note.read_bytes(), type=Guest)
     except (msgspec.MsgspecError, OSError):
@@ -85,7 +85,7 @@ def _read(note: Path) -> Guest | None:
 
 
 def remove(name: str) -> Path:
-    """Remove an environment, complete or not, and return where it was."""
+    """Where it was; what was only half made is removed as well."""
     place = folder() / name
     if "/" in name or name in ("", ".", "..") or not (place / "pyvenv.cfg").exists():
         raise UnknownName("environment", name, [guest.name for guest in found()], "opmark env list")
@@ -99,7 +99,7 @@ def remove(name: str) -> Path:
 def create(
     name: str, summary: str, requirements: Sequence[str], python: str, constraints: Path | None, say: Say
 ) -> Guest:
-    """Make a virtual environment of that interpreter with these packages. A failure leaves nothing behind."""
+    """A virtual environment of that interpreter with these packages. What fails leaves nothing behind."""
     place = folder() / name
     if find(name):
         raise UserError(f"the environment `{name}` is there already, in {place}", f"`opmark env remove {name}` first")
@@ -152,7 +152,7 @@ def _packages(listed: str) -> dict[str, str]:
 
 
 def _run(command: Sequence[str], say: Say, failure: str) -> None:
-    """Run a command and say its lines as they come. If it fails, raise UserError with the last ones."""
+    """Its lines are said as they come; its last ones are in the complaint if it fails."""
     last: deque[str] = deque(maxlen=3)
     with subprocess.Popen(
         command,

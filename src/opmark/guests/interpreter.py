@@ -1,4 +1,4 @@
-"""Asks another interpreter about itself without importing anything big in it."""
+"""What can be known of another interpreter without importing anything big in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opmark.errors import UserError
 
 _TIMEOUT = 60.0
 OF_ONE = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-"""Variables that concern one interpreter."""
+"""Variables that are about one interpreter."""
 # Printed behind a mark: what a site's start-up files print comes before it.
 _MARK = "opmark:"
 _ASK = f"""
@@ -35,9 +35,9 @@ class Interpreter(Struct, frozen=True):
     version: tuple[int, int, int]
     executable: str
     abi: str
-    """A tag such as `cpython-311`: compiled modules of another one do not fit."""
+    """As in `cpython-311`: compiled modules of another one do not fit."""
     has: tuple[str, ...]
-    """Those of the requested modules that exist there."""
+    """Of the modules that were asked for, those that are there."""
 
     @property
     def shown(self) -> str:
@@ -45,12 +45,12 @@ class Interpreter(Struct, frozen=True):
 
 
 def own_environ() -> dict[str, str]:
-    """The variables of this process, without those that lead an interpreter to packages of its own."""
+    """Without what leads this interpreter to its packages, and another one astray."""
     return {key: value for key, value in os.environ.items() if key not in OF_ONE}
 
 
 def ask(python: str, modules: Sequence[str]) -> Interpreter:
-    """Ask a Python about itself. Raise UserError where it does not answer as Python does."""
+    """UserError where it is no Python that answers."""
     return _asked(str(python), tuple(modules))
 
 

@@ -1,4 +1,4 @@
-"""The functions behind `opmark env`."""
+"""What `opmark env` does, as functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def create_env(
     constraint: str | os.PathLike[str] | None = None,
     say: Callable[[str], None] = print,
 ) -> Guest:
-    """Make an environment with pinned versions, for a framework that cannot share this one."""
+    """An environment with pinned versions, for a framework that cannot share this one."""
     called, recipe = recipe_for(name, install)
     interpreter, limits = interpreter_for(recipe.takes, python), Path(constraint) if constraint else None
     return environments.create(called, recipe.summary, (*recipe.requirements, *SUPPORT), interpreter, limits, say)
@@ -31,5 +31,5 @@ def envs() -> tuple[list[Guest], dict[str, Recipe]]:
 
 
 def remove_env(name: str) -> Path:
-    """Delete an environment, and return where it was."""
+    """Deletes it; returns where it was."""
     return environments.remove(name)

@@ -1,4 +1,4 @@
-"""Lends a guest's interpreter what it needs from this one: opmark itself, its plug-ins, and a few packages.
+"""What a guest's interpreter gets from this one: opmark itself, its plug-ins, and the few packages that a worker needs.
 
 Nothing is installed into a guest that is given by path. Links, not copies: a guest runs what its parent runs.
 """
@@ -22,7 +22,7 @@ from opmark.guests.environments import cache_folder, folder
 from opmark.guests.interpreter import Interpreter
 
 SUPPORT = ("msgspec", "psutil")
-"""Packages that a worker imports besides NumPy. Both have wheels for every Python that opmark runs on."""
+"""What a worker imports besides NumPy. Both have wheels for every Python that opmark runs on."""
 
 
 @cache
@@ -43,7 +43,7 @@ def home() -> Path:
 
 
 def _kept(kind: str, fill: Callable[[Path], None]) -> Path:
-    """A folder of links, made once and named after its content, so that whoever needs the same finds it."""
+    """A folder of links, made once and named after what is in it: whoever needs the same finds it."""
     parent = cache_folder()
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=parent) as fresh:
@@ -57,7 +57,7 @@ def _kept(kind: str, fill: Callable[[Path], None]) -> Path:
 
 
 def _digest(filled: Path) -> str:
-    """A digest of the names, the targets of links, and the texts in a folder."""
+    """Of names, of where links lead, and of texts."""
     told = hashlib.sha256()
     for path in sorted(filled.rglob("*")):
         content = str(path.readlink()) if path.is_symlink() else path.read_text() if path.is_file() else ""
@@ -70,7 +70,7 @@ def _info(distribution: Distribution) -> str:
 
 
 def _describe(place: Path, distribution: Distribution, groups: Iterable[str]) -> None:
-    """Write name, version and entry points of a distribution: nothing else is read."""
+    """Name, version and entry points: all that is asked of it."""
     folder = place / _info(distribution)
     folder.mkdir()
     (folder / "METADATA").write_text(
@@ -94,7 +94,7 @@ def _link(place: Path, modules: Iterable[str]) -> None:
 
 
 def support(guest: Interpreter) -> Path | None:
-    """A folder with the packages that a worker needs and the guest lacks; None where it has all."""
+    """A folder with what a worker needs and the guest has not; None where it has everything."""
     missing = [name for name in SUPPORT if name not in guest.has]
     if not missing:
         return None
@@ -103,12 +103,12 @@ def support(guest: Interpreter) -> Path | None:
 
 @cache
 def _shared(names: tuple[str, ...]) -> Path:
-    """A folder with links to packages of this interpreter, whose compiled modules fit."""
+    """From this interpreter, whose compiled modules fit."""
     return _kept("lent", lambda place: _link(place, names))
 
 
 def _fetched(guest: Interpreter) -> Path:
-    """A folder with packages for another version of Python, which pip fetches once."""
+    """For another version of Python, by pip, once."""
     place = folder() / f"support-{guest.abi}"
     if all((place / name).is_dir() for name in SUPPORT):
         return place

@@ -1,4 +1,4 @@
-"""Chooses the interpreter of a backend's worker: this one, the one that was named, or that of its guest."""
+"""Where a backend's worker runs: in this interpreter, in the one that was named, or in that of its guest."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NEEDED = ("numpy", *overlay.SUPPORT)
 class Place(NamedTuple):
     python: str
     own: bool
-    """Whether it is the interpreter of this process."""
+    """This interpreter."""
 
 
 def place_of(info: BackendInfo) -> Place:
-    """The interpreter of a backend. Raise UserError where the one that is named does not exist."""
+    """UserError where an interpreter is named that is none."""
     if info.python:
         return Place(_named(info.python), own=False)
     if info.guest and info.why_missing():
@@ -51,7 +51,7 @@ def _named(name: str) -> str:
 
 
 def why_missing(info: BackendInfo) -> str | None:
-    """Why a backend certainly cannot run in its interpreter, as far as that can be told without an import."""
+    """Why it certainly cannot run where it would, as far as that can be told without an import."""
     place = place_of(info)
     if place.own:
         return info.why_missing()
@@ -68,7 +68,7 @@ def why_missing(info: BackendInfo) -> str | None:
 
 
 def command(info: BackendInfo, module: str) -> list[str]:
-    """The command that starts a module of opmark for a backend; the arguments follow."""
+    """How a module of opmark's is started for a backend; its arguments follow."""
     place = place_of(info)
     if place.own:
         return [place.python, "-m", module]

@@ -1,4 +1,4 @@
-"""Recipes of environments: from recipes.yaml, or as a person says."""
+"""What an environment is made of, read from recipes.yaml, or as a person says."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from msgspec import Struct, convert
 from opmark.errors import UnknownName, UserError
 
 SUPPORT = ("msgspec>=0.19", "psutil>=5.9")
-"""Packages that a worker needs in any environment."""
+"""What a worker needs in any of them."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)
 
 
 class Recipe(Struct, frozen=True):
     summary: str
     python: tuple[str, str]
-    """The oldest and the newest Python that there are wheels for."""
+    """The oldest and the newest that there are wheels for."""
     requirements: tuple[str, ...]
 
     def with_version(self, version: str) -> Recipe:
-        """The recipe with another version of the first requirement; pip finds out what goes with it."""
+        """Of the first requirement another version; what goes with that one, pip finds out."""
         package = self.requirements[0].partition("==")[0]
         others = [one for one in self.requirements[1:] if "==" not in one]
         return Recipe(f"{package} {version}", self.python, (f"{package}=={version}", *others))

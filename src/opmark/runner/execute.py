@@ -80,7 +80,7 @@ class TaskRunner:
 
         if operator.foreign:  # it was not verified, and the first call of a framework takes memory that it keeps
             prepare(params, task, operator, implementation, backend).launch()
-        baseline = gear.memory.start()
+        baseline = gear.start_memory()
         prepared = prepare(params, task, operator, implementation, backend)
         prepared.launch()
         backend.synchronize()

@@ -50,8 +50,12 @@ class Gear:
             self._least_call = fastest_call(self.timers["latency"], self.smallest)
         return self._least_call
 
+    def start_memory(self) -> int:
+        """Bytes in use now, above which the peak of memory is counted."""
+        return self.memory.start()
+
     def memory_since(self, baseline: int) -> Memory:
-        """The peak of memory above a baseline, which `memory.start` gave."""
+        """The peak of memory above a baseline, which `start_memory` gave."""
         peak = max(0, self.memory.peak() - baseline)
         return Memory(peak, baseline, self.memory.source, self.memory.resolution)
 

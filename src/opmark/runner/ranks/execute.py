@@ -86,7 +86,7 @@ class RankTaskRunner(TaskRunner):
         world_rank = peers.world_rank(peers.rank)
         verification = self._verify_together(team, peers, task, operator, implementation)
 
-        baseline = gear.memory.start()
+        baseline = gear.start_memory()
         with InStep(team):
             inputs = make_inputs(params, task, operator, backend, rank=world_rank)
             exchange = build(params, operator, implementation, backend, peers, inputs)

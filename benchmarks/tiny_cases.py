@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import opmark
 from benchmarks.common import OPMARK, Row, Shell
-from opmark.runner.session import perform
+from opmark.runner.session import run_plan
+from opmark.runner.supervisor import WorkerOptions
 
 THREADS = 2
 TIME_TARGET = 12.0
@@ -112,7 +113,7 @@ def _compare(folder: Path, cases: Collection[Tiny]) -> dict[Tiny, list[Compariso
 
 def _side_by_side(folder: Path, cases: Collection[Tiny]) -> Iterator[Comparison]:
     plan = opmark.plan(workload=_workload(folder, cases), backend="torch-cpu", threads=THREADS, effort="quick")
-    with closing(perform(plan, TIMEOUT, _say, lambda _: None)) as records:
+    with closing(run_plan(plan, WorkerOptions(TIMEOUT, say=_say))) as records:
         for case in cases:
             before = blocked_autorange(case)
             record = next(records)

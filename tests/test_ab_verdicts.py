@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from opmark import api
+from opmark.runner.messages import Hello
 from opmark.runner.plan import Group
 from opmark.runner.sides import Side
-from opmark.runner.worker import Hello
 from opmark.schema import Caution, Environment, Measurement, Record, Task
 from opmark.schema.comparison import Compared, Pairing
 from opmark.schema.measurement import PREEMPTED
@@ -42,11 +42,11 @@ def simulate(
     preempted: Callable[[str, int], bool] = lambda side, process: False,
     **asked: Any,
 ) -> Pairing:
-    def staffed(wanted: list[tuple[Group, Side]], *rest: Any) -> Iterator[Any]:
-        for group, side in wanted:
+    def start_workers(jobs: list[tuple[Group, Side]], *rest: Any) -> Iterator[Any]:
+        for group, side in jobs:
             yield group, Simulated(side.name[-1], seconds, preempted), Hello(None, Environment.of({}))
 
-    monkeypatch.setattr("opmark.runner.interleave.staffed", staffed)
+    monkeypatch.setattr("opmark.runner.interleave.start_workers", start_workers)
     how = {"backend": "numpy-cpu", "threads": 1, "params": {"shape": [4]}, "same": True, "db": db, **asked}
     found: Compared = api.ab("add", **how)
     (pair,) = found.pairs

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 SOURCE = Path(__file__).parents[1] / "src" / "opmark"
 FILES = sorted(SOURCE.rglob("*.py"))
 
@@ -217,25 +215,6 @@ def test_the_parts_a_plug_in_builds_on_need_no_framework() -> None:
     }
     allowed = {(part, "msgspec", True) for part in ("schema", "interfaces")}
     assert strangers <= allowed | {("stats", "scipy", False), ("stats", "numpy", False), ("interfaces", "numpy", False)}
-
-
-@pytest.mark.parametrize("limit", [400])
-def test_files_are_of_a_size_that_people_can_read(limit: int) -> None:
-    sizes = {str(path.relative_to(SOURCE)): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
-    assert {name: size for name, size in sizes.items() if size > limit} == {}
-
-
-@pytest.mark.parametrize("limit", [40])
-def test_functions_are_of_a_size_that_people_can_read(limit: int) -> None:
-    """Without the signature: that of a command is the list of its options."""
-    long = {}
-    for path in FILES:
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                size = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
-                if size > limit:
-                    long[f"{path.relative_to(SOURCE)}:{node.name}"] = size
-    assert long == {}
 
 
 def test_the_reader_of_imports_sees_all_kinds() -> None:

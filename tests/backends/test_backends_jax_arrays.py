@@ -18,7 +18,7 @@ from opmark.errors import Unsupported
 from opmark.implementations._rows import calls, computes
 from opmark.interfaces import BLOCK, Backend, Function, Held
 from opmark.registry import backend, operator
-from opmark.runner.execute import Bench
+from opmark.runner.execute import TaskRunner
 from opmark.runner.plan import implementations
 from opmark.schema import EFFORTS, Case, Cost, Implementation, Phase, Record, Settings, Task, TensorSpec
 from opmark.schema.dtype import DTYPES, is_float
@@ -317,7 +317,7 @@ def _row_record(live: Backend, name: str, row: Any, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("opmark.runner.execute.implementations", lambda operator, info: (row,))
     op = operator(name)
     case = Case.of(name, op.complete(op.preset("small")), "forward")
-    return Bench(INFO, live).record(Task(case, INFO.name, "jax", SETTINGS))
+    return TaskRunner(INFO, live).run(Task(case, INFO.name, "jax", SETTINGS))
 
 
 def test_a_row_is_verified_before_and_after_timing(live: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,7 +392,7 @@ def task(name: str, phase: Phase = "forward", **call: Any) -> Task:
 
 
 def record(live: Backend, name: str, phase: Phase = "forward", **call: Any) -> Record:
-    return Bench(INFO, live).record(task(name, phase, **call))
+    return TaskRunner(INFO, live).run(task(name, phase, **call))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from opmark.errors import UnknownName, UserError
 from opmark.frameworks.callables import CALLABLES, operator_of
 from opmark.interfaces import Backend
 from opmark.registry import backend as find_backend
-from opmark.runner.execute import Bench
+from opmark.runner.execute import TaskRunner
 from opmark.runner.prepare import Prepared, prepare
 from opmark.runner.selection import select_cases
 from opmark.schema import EFFORTS, Operator, Phase, Record, Settings, Task
@@ -252,7 +252,7 @@ def test_an_input_that_does_not_exist_is_refused_before_anything_runs() -> None:
 
 def record_of(live: Backend, name: str, phase: Phase = "forward", **call: Any) -> Record:
     backend = "numpy-cpu" if type(live).__name__ == "NumpyBackend" else "torch-cpu"
-    return Bench(find_backend(backend), live).record(task_of(name, phase, backend, **call))
+    return TaskRunner(find_backend(backend), live).run(task_of(name, phase, backend, **call))
 
 
 def test_the_cost_is_counted_by_the_framework(torch_cpu: Backend) -> None:

@@ -14,7 +14,7 @@ from opmark.frameworks import opinfo
 from opmark.frameworks.opinfo import OPINFO, entries
 from opmark.interfaces import Backend
 from opmark.registry import backend as find_backend
-from opmark.runner.execute import Bench
+from opmark.runner.execute import TaskRunner
 from opmark.runner.selection import select_cases
 from opmark.schema import EFFORTS, Operator, Phase, Record, Settings, Task
 from opmark.schema.options import Selection
@@ -155,7 +155,7 @@ def test_a_database_that_takes_forever_is_the_users_message_and_no_traceback(
 
 def record_of(live: Backend, name: str, phase: Phase = "forward", **params: Any) -> Record:
     (case,) = select_cases(Selection(name, params=params, phase=phase)).cases
-    return Bench(find_backend("torch-cpu"), live).record(Task(case, "torch-cpu", "torch", SETTINGS))
+    return TaskRunner(find_backend("torch-cpu"), live).run(Task(case, "torch-cpu", "torch", SETTINGS))
 
 
 @pytest.mark.usefixtures("frozen")

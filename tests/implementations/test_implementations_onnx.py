@@ -16,7 +16,7 @@ from opmark import api
 from opmark.errors import Unsupported
 from opmark.implementations.onnx._graph import Graph, element_type, graph, node
 from opmark.registry import backend, catalogue, implementation_tables
-from opmark.runner.execute import Bench
+from opmark.runner.execute import TaskRunner
 from opmark.schema import Case, Implementation, Record, Settings, Task
 from opmark.schema.sampling import EFFORTS
 
@@ -116,29 +116,29 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def bench() -> Bench:
-    return Bench(info := backend(BACKEND), info.load(threads=2))
+def bench() -> TaskRunner:
+    return TaskRunner(info := backend(BACKEND), info.load(threads=2))
 
 
-def _one(bench: Bench, name: str, given: dict[str, Any]) -> Record:
+def _one(bench: TaskRunner, name: str, given: dict[str, Any]) -> Record:
     operator = catalogue()[name]
     params = operator.complete({**operator.preset("small"), **given})
     operator.check_rules(params)
-    return bench.record(Task(Case.of(name, params, "forward"), BACKEND, "onnx", Settings(2, "quick", QUICK)))
+    return bench.run(Task(Case.of(name, params, "forward"), BACKEND, "onnx", Settings(2, "quick", QUICK)))
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_a_row_minds_its_parameters(bench: Bench, name: str) -> None:
+def test_a_row_minds_its_parameters(bench: TaskRunner, name: str) -> None:
     assert _failed([_one(bench, name, CHOSEN[name])]) == {}
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_onnx_cannot_say_is_skipped_with_the_reason(bench: Bench, name: str) -> None:
+def test_what_onnx_cannot_say_is_skipped_with_the_reason(bench: TaskRunner, name: str) -> None:
     record = _one(bench, name, REFUSED[name])
     assert (record.status, bool(record.reason)) == ("skipped", True)
 
 
-def test_a_wrong_row_is_caught(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_row_is_caught(bench: TaskRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_table(), "exp", (node("Cos", "x"),))
     record = _one(bench, "exp", {})
     assert record.status == "wrong"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from opmark.interfaces import BackendInfo
-from opmark.runner.supervisor import Supervisor
+from opmark.runner.supervisor import Supervisor, WorkerOptions
 from opmark.schema import Compilation, Record, Task
 
 Plugin = Callable[..., BackendInfo]
@@ -39,7 +39,7 @@ class Backend(NullBackend):
 def record(plugin: Plugin, make_task: MakeTask, seconds: float, **timeouts: float) -> Record:
     source = "from opmark.backends.null import NullLaunch\n" + SLOW.replace("{seconds}", str(seconds))
     info = plugin("slow", source, compiles=True)
-    work: Any = Supervisor(info, 1, timeouts["timeout"], lambda _: None, lambda _: None, timeouts["compile_timeout"])
+    work: Any = Supervisor(info, 1, WorkerOptions(**timeouts))
     with closing(work) as supervisor:
         found: Record = supervisor.run(make_task(backend="slow"))
     return found
@@ -66,7 +66,7 @@ def test_compiling_does_not_count_against_the_time_of_the_task(plugin: Plugin, m
 def test_a_backend_that_does_not_compile_has_no_compilation(make_task: MakeTask) -> None:
     from opmark.registry import backend
 
-    with closing(Supervisor(backend("numpy-cpu"), 1, 60, lambda _: None, lambda _: None)) as supervisor:
+    with closing(Supervisor(backend("numpy-cpu"), 1, WorkerOptions(60))) as supervisor:
         found = supervisor.run(make_task(backend="numpy-cpu"))
     assert (found.status, found.compilation) == ("ok", None)
 

@@ -22,7 +22,7 @@ class FakeSupervisor:
     limit: str | None = None
     asked: list[Task]
 
-    def __init__(self, info: Any, threads: int, timeout: float, say: Any, keep: Any) -> None:
+    def __init__(self, info: Any, threads: int, options: Any) -> None:
         assert info.name == "torch-cpu"
 
     def run(self, task: Task) -> Record:

@@ -16,7 +16,7 @@ from opmark.errors import OutOfMemory, TaskError, Unsupported, UserError, WrongR
 from opmark.interfaces import Counted
 from opmark.registry import backend, operator
 from opmark.runner import execute as module
-from opmark.runner.execute import Bench
+from opmark.runner.execute import TaskRunner
 from opmark.schema import Cost, Environment, Status, Task
 
 MakeTask = Callable[..., Task]
@@ -40,19 +40,19 @@ class Failing(NullBackend):
 
 
 @pytest.fixture
-def null() -> Bench:
-    return Bench(backend("null"), NullBackend(backend("null"), 1), ENVIRONMENT.id)
+def null() -> TaskRunner:
+    return TaskRunner(backend("null"), NullBackend(backend("null"), 1), ENVIRONMENT.id)
 
 
 @pytest.fixture
-def numpy() -> Bench:
-    return Bench(backend("numpy-cpu"), NumpyBackend(backend("numpy-cpu"), 1), ENVIRONMENT.id)
+def numpy() -> TaskRunner:
+    return TaskRunner(backend("numpy-cpu"), NumpyBackend(backend("numpy-cpu"), 1), ENVIRONMENT.id)
 
 
-def test_a_record_has_everything_about_its_task(null: Bench, make_task: MakeTask) -> None:
+def test_a_record_has_everything_about_its_task(null: TaskRunner, make_task: MakeTask) -> None:
     task = make_task("matmul", M=8, N=8, K=8)
     before = datetime.now(timezone.utc)
-    record = null.record(task)
+    record = null.run(task)
     assert (record.task, record.status, record.reason) == (task, "ok", "")
     assert [m.quantity for m in record.measurements] == ["latency"]
     assert record.cost == operator("matmul").cost(task.case.params)
@@ -62,36 +62,36 @@ def test_a_record_has_everything_about_its_task(null: Bench, make_task: MakeTask
     assert record.memory is not None
 
 
-def test_the_cost_is_that_of_the_phase(null: Bench, make_task: MakeTask) -> None:
+def test_the_cost_is_that_of_the_phase(null: TaskRunner, make_task: MakeTask) -> None:
     task = make_task("matmul", M=8, N=8, K=8)
     backward = replace(task, case=replace(task.case, phase="backward"))
-    assert null.record(backward).cost == operator("matmul").phase_cost(task.case.params, "backward")
+    assert null.run(backward).cost == operator("matmul").phase_cost(task.case.params, "backward")
 
 
-def test_what_computes_nothing_is_not_verified_and_says_so(null: Bench, make_task: MakeTask) -> None:
-    verification = null.record(make_task()).verification
+def test_what_computes_nothing_is_not_verified_and_says_so(null: TaskRunner, make_task: MakeTask) -> None:
+    verification = null.run(make_task()).verification
     assert verification is not None
     assert (verification.checked, verification.note) == ("none", "null computes nothing")
 
 
-def test_a_result_is_verified_before_it_is_timed(numpy: Bench, make_task: MakeTask) -> None:
-    record = numpy.record(make_task("fault", "numpy-cpu", kind="wrong"))
+def test_a_result_is_verified_before_it_is_timed(numpy: TaskRunner, make_task: MakeTask) -> None:
+    record = numpy.run(make_task("fault", "numpy-cpu", kind="wrong"))
     assert record.status == "wrong"
     assert "off by 1" in record.reason
     assert record.measurements == ()
     assert record.cost is not None
 
 
-def test_without_verification_a_wrong_result_is_timed(numpy: Bench, make_task: MakeTask) -> None:
+def test_without_verification_a_wrong_result_is_timed(numpy: TaskRunner, make_task: MakeTask) -> None:
     task = make_task("fault", "numpy-cpu", kind="wrong")
-    record = numpy.record(replace(task, settings=replace(task.settings, verify=False)))
+    record = numpy.run(replace(task, settings=replace(task.settings, verify=False)))
     assert record.status == "ok"
     assert record.verification is not None
     assert (record.verification.checked, record.verification.note) == ("none", "not asked for")
 
 
-def test_a_right_result_says_how_it_was_checked(numpy: Bench, make_task: MakeTask) -> None:
-    verification = numpy.record(make_task("fault", "numpy-cpu", kind="none")).verification
+def test_a_right_result_says_how_it_was_checked(numpy: TaskRunner, make_task: MakeTask) -> None:
+    verification = numpy.run(make_task("fault", "numpy-cpu", kind="none")).verification
     assert verification is not None
     assert (verification.checked, verification.max_abs_error) == ("full", 0.0)
 
@@ -108,7 +108,7 @@ def test_a_right_result_says_how_it_was_checked(numpy: Bench, make_task: MakeTas
 def test_an_error_of_opmark_is_a_status_and_its_message_the_reason(
     make_task: MakeTask, error: TaskError, status: str
 ) -> None:
-    record = Bench(backend("null"), Failing(error)).record(make_task())
+    record = TaskRunner(backend("null"), Failing(error)).run(make_task())
     assert (record.status, record.reason) == (status, error.message)
     assert record.measurements == ()
 
@@ -124,19 +124,19 @@ def test_an_error_of_opmark_is_a_status_and_its_message_the_reason(
     ],
 )
 def test_whatever_a_framework_raises_is_a_record(make_task: MakeTask, error: Exception, reason: str) -> None:
-    record = Bench(backend("null"), Failing(error)).record(make_task())
+    record = TaskRunner(backend("null"), Failing(error)).run(make_task())
     assert (record.status, record.reason) == ("error", reason)
 
 
 @pytest.mark.parametrize("status", ["oom", "skipped"])
 def test_the_backend_says_what_its_errors_mean(make_task: MakeTask, status: Status) -> None:
-    record = Bench(backend("null"), Failing(RuntimeError("CUDA out of memory"), status)).record(make_task())
+    record = TaskRunner(backend("null"), Failing(RuntimeError("CUDA out of memory"), status)).run(make_task())
     assert (record.status, record.reason) == (status, "RuntimeError: CUDA out of memory")
 
 
-def test_a_failure_costs_one_record(numpy: Bench, make_task: MakeTask) -> None:
+def test_a_failure_costs_one_record(numpy: TaskRunner, make_task: MakeTask) -> None:
     kinds = ["none", "error", "none", "oom", "none", "wrong", "none"]
-    statuses = [numpy.record(make_task("fault", "numpy-cpu", kind=kind)).status for kind in kinds]
+    statuses = [numpy.run(make_task("fault", "numpy-cpu", kind=kind)).status for kind in kinds]
     assert statuses == ["ok", "error", "ok", "oom", "ok", "wrong", "ok"]
 
 
@@ -150,50 +150,50 @@ def test_more_memory_than_there_is_is_refused_before_anything_is_made(
         def available_bytes(self) -> int:
             return free
 
-    record = Bench(backend("null"), Small(RuntimeError("an input was made"))).record(make_task())
+    record = TaskRunner(backend("null"), Small(RuntimeError("an input was made"))).run(make_task())
     assert record.status == status
     assert ("48 B" in record.reason) is (status == "oom")
 
 
 def test_a_cost_that_cannot_be_computed_is_the_reason(
-    numpy: Bench, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+    numpy: TaskRunner, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cost(params: object) -> Cost:
         raise KeyError("oops")
 
     broken = dataclasses.replace(operator("add"), cost=cost)
     monkeypatch.setattr(module, "find_operator", lambda name: broken)
-    record = numpy.record(make_task("add", "numpy-cpu", shape=[4]))
+    record = numpy.run(make_task("add", "numpy-cpu", shape=[4]))
     assert (record.status, record.reason, record.cost) == ("error", "KeyError: 'oops'", None)
 
 
-def test_a_result_is_looked_at_again_after_it_was_timed(numpy: Bench, make_task: MakeTask) -> None:
-    verification = numpy.record(make_task("add", "numpy-cpu")).verification
+def test_a_result_is_looked_at_again_after_it_was_timed(numpy: TaskRunner, make_task: MakeTask) -> None:
+    verification = numpy.run(make_task("add", "numpy-cpu")).verification
     assert verification is not None
     assert (verification.checked, verification.after) == ("full", "same")
 
 
-def test_what_computes_nothing_is_not_looked_at_again(null: Bench, make_task: MakeTask) -> None:
-    verification = null.record(make_task()).verification
+def test_what_computes_nothing_is_not_looked_at_again(null: TaskRunner, make_task: MakeTask) -> None:
+    verification = null.run(make_task()).verification
     assert verification is not None
     assert verification.after == ""
 
 
 def test_the_cost_of_a_step_is_that_of_both_phases_and_of_some_gradients_unknown(
-    null: Bench, make_task: MakeTask
+    null: TaskRunner, make_task: MakeTask
 ) -> None:
     task = make_task("matmul", M=8, N=8, K=8)
     op = operator("matmul")
-    both = null.record(replace(task, case=replace(task.case, phase="both"))).cost
+    both = null.run(replace(task, case=replace(task.case, phase="both"))).cost
     backward = op.phase_cost(task.case.params, "backward")
     assert backward is not None
     assert both == op.cost(task.case.params) + backward
     some = replace(task, case=replace(task.case, phase="backward", wrt=("a",)))
-    assert null.record(some).cost is None
+    assert null.run(some).cost is None
 
 
 def test_a_bench_without_an_environment_names_none(make_task: MakeTask) -> None:
-    assert Bench(backend("null"), NullBackend(backend("null"), 1)).record(make_task()).environment == ""
+    assert TaskRunner(backend("null"), NullBackend(backend("null"), 1)).run(make_task()).environment == ""
 
 
 # Views, and functions of a framework that nobody describes.
@@ -206,10 +206,10 @@ def _with(monkeypatch: pytest.MonkeyPatch, **marks: Any) -> None:
 
 @pytest.mark.parametrize("view", [False, True])
 def test_a_view_is_marked_in_the_record_and_has_no_cost(
-    view: bool, numpy: Bench, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+    view: bool, numpy: TaskRunner, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _with(monkeypatch, view=view)
-    record = numpy.record(make_task(backend="numpy-cpu"))
+    record = numpy.run(make_task(backend="numpy-cpu"))
     assert (record.status, record.view, record.cost is None) == ("ok", view, view)
 
 
@@ -227,7 +227,7 @@ class Counting(NumpyBackend):
 def test_the_backend_counts_what_a_foreign_function_costs(make_task: MakeTask, monkeypatch: pytest.MonkeyPatch) -> None:
     _with(monkeypatch, foreign=True)
     counted = Cost(None, 1 << 30, 7)
-    record = Bench(backend("numpy-cpu"), Counting(Counted(counted))).record(make_task(backend="numpy-cpu"))
+    record = TaskRunner(backend("numpy-cpu"), Counting(Counted(counted))).run(make_task(backend="numpy-cpu"))
     assert (record.status, record.cost, record.view) == ("ok", counted, False)
     assert record.verification is not None
     assert (record.verification.checked, record.verification.after) == ("none", "")
@@ -237,25 +237,25 @@ def test_the_backend_counts_what_a_foreign_function_costs(make_task: MakeTask, m
 
 def test_a_foreign_function_that_moves_nothing_is_a_view(make_task: MakeTask, monkeypatch: pytest.MonkeyPatch) -> None:
     _with(monkeypatch, foreign=True)
-    record = Bench(backend("numpy-cpu"), Counting(Counted(None, view=True))).record(make_task(backend="numpy-cpu"))
+    record = TaskRunner(backend("numpy-cpu"), Counting(Counted(None, view=True))).run(make_task(backend="numpy-cpu"))
     assert (record.status, record.cost, record.view) == ("ok", None, True)
 
 
-def test_a_small_operator_of_the_catalogue_is_not_labelled(numpy: Bench, make_task: MakeTask) -> None:
+def test_a_small_operator_of_the_catalogue_is_not_labelled(numpy: TaskRunner, make_task: MakeTask) -> None:
     """It was asked for in that size."""
-    record = numpy.record(make_task(backend="numpy-cpu"))
+    record = numpy.run(make_task(backend="numpy-cpu"))
     assert "overhead-bound" not in {caution.code for caution in record.measurements[0].cautions}
 
 
 def test_the_users_mistake_is_said_in_full(make_task: MakeTask) -> None:
-    record = Bench(backend("null"), Failing(UserError("no such thing", "did you mean that?"))).record(make_task())
+    record = TaskRunner(backend("null"), Failing(UserError("no such thing", "did you mean that?"))).run(make_task())
     assert (record.status, record.reason) == ("error", "no such thing; did you mean that?")
-    record = Bench(backend("null"), Failing(UserError("no such thing"))).record(make_task())
+    record = TaskRunner(backend("null"), Failing(UserError("no such thing"))).run(make_task())
     assert record.reason == "no such thing"
 
 
-def test_an_implementation_that_is_not_here_is_named(numpy: Bench, make_task: MakeTask) -> None:
+def test_an_implementation_that_is_not_here_is_named(numpy: TaskRunner, make_task: MakeTask) -> None:
     """A revision of a plug-in may lack what was planned with the files as they are now."""
-    record = numpy.record(replace(make_task("add", "numpy-cpu"), implementation="newer"))
+    record = numpy.run(replace(make_task("add", "numpy-cpu"), implementation="newer"))
     assert record.status == "error"
     assert record.reason == "`add` has no implementation `newer` here; there is numpy"

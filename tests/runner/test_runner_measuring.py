@@ -15,9 +15,9 @@ from opmark.errors import Unsupported
 from opmark.interfaces import Backend
 from opmark.metrics.summary import summarize
 from opmark.registry import backend, operator
-from opmark.runner.execute import Bench
+from opmark.runner.execute import TaskRunner
 from opmark.runner.gear import Gear
-from opmark.runner.measuring import Measuring, wanted_quantities
+from opmark.runner.measuring import TaskMeasurement, quantities_for
 from opmark.runner.plan import implementations
 from opmark.runner.prepare import prepare
 from opmark.runner.settings import settings_for
@@ -41,7 +41,7 @@ def make_task(name: str, shape: list[int], **asked: Any) -> Task:
     return Task(case, name, implementations(op, info)[0].label, settings)
 
 
-def measuring(task: Task, live: Backend | None = None, **changed: Any) -> Measuring:
+def measuring(task: Task, live: Backend | None = None, **changed: Any) -> TaskMeasurement:
     """One task on its backend; `changed` is what the gear has in place of its own."""
     info, op, params = backend(task.backend), operator(task.case.op), task.case.params
     live = live or info.load(threads=1)
@@ -49,7 +49,7 @@ def measuring(task: Task, live: Backend | None = None, **changed: Any) -> Measur
     for name, value in changed.items():
         setattr(gear, name, value)
     implementation = implementations(op, info)[0]
-    return Measuring(task, op, implementation, live, gear, prepare(params, task, op, implementation, live))
+    return TaskMeasurement(task, op, implementation, live, gear, prepare(params, task, op, implementation, live))
 
 
 def keys(found: tuple[Measurement, ...]) -> Keys:
@@ -137,7 +137,7 @@ def test_the_modes_differ_in_how_their_samples_are_taken(drill: Drill) -> None:
 def test_what_is_wanted(asked: dict[str, Any], has_clock: bool, expected: tuple[str, ...]) -> None:
     (settings,) = settings_for(MeasureOptions(threads=[1], processes=1, **asked))
     assert isinstance(settings, Settings)
-    assert wanted_quantities(settings, has_clock=has_clock) == expected
+    assert quantities_for(settings, has_clock=has_clock) == expected
 
 
 # What the device did.
@@ -304,8 +304,8 @@ def test_a_second_timer_that_disagrees_is_a_caution(drill: Drill) -> None:
 
 def test_one_task_in_eight_is_checked() -> None:
     task = make_task("null-device", SHORT, quantities=["device_span"], caches=["warm"])
-    bench = Bench(backend("null-device"), NullDevice(backend("null-device"), 1))
-    checked = [bench.record(task).measurements[0].check is not None for _ in range(17)]
+    bench = TaskRunner(backend("null-device"), NullDevice(backend("null-device"), 1))
+    checked = [bench.run(task).measurements[0].check is not None for _ in range(17)]
     assert checked == [i % 8 == 0 for i in range(17)]
 
 
@@ -352,13 +352,13 @@ def test_where_nothing_can_be_had_the_task_is_skipped_with_every_reason() -> Non
 
 
 def test_what_could_not_be_had_is_part_of_the_record() -> None:
-    bench = Bench(backend("null"), NullBackend(backend("null"), 1))
-    record = bench.record(make_task("null", TINY, quantities=["latency", "host_time"]))
+    bench = TaskRunner(backend("null"), NullBackend(backend("null"), 1))
+    record = bench.run(make_task("null", TINY, quantities=["latency", "host_time"]))
     assert isinstance(record, Record)
     assert (record.status, len(record.notes)) == ("ok", 1)
     assert record.notes[0].startswith("host_time: ")
-    assert bench.record(make_task("null", TINY)).notes == ()
-    nothing = bench.record(make_task("null", TINY, mode="continuous_events"))
+    assert bench.run(make_task("null", TINY)).notes == ()
+    nothing = bench.run(make_task("null", TINY, mode="continuous_events"))
     assert nothing.status == "skipped"
     assert "event_time" in nothing.reason
 
@@ -396,7 +396,7 @@ CACHE = 1 << 16
 SET = 3 * 4096 * 4
 
 
-def cold(shape: list[int], live: Traced, quantity: str = "latency") -> Measuring:
+def cold(shape: list[int], live: Traced, quantity: str = "latency") -> TaskMeasurement:
     return measuring(make_task("numpy-cpu", shape, quantities=[quantity], caches=["cold"]), live, cache_bytes=CACHE)
 
 
@@ -429,7 +429,7 @@ def test_cold_calls_take_turns_and_none_finds_its_data_where_it_left_it(quantity
     prepared = prepare(task.case.params, task, op, implementation, live)
     gear = Gear.of(backend("numpy-cpu"), live, {})
     gear.cache_bytes = CACHE
-    Measuring(task, op, implementation, live, gear, prepared).run()
+    TaskMeasurement(task, op, implementation, live, gear, prepared).run()
     sets = len(set(called))
     assert sets == 7
     assert all(len(set(called[i : i + sets])) == sets for i in range(len(called) - sets))

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import msgspec
 import psutil
 import pytest
 
 from opmark.interfaces import BackendInfo
 from opmark.registry import backend
-from opmark.runner.process import WorkerDied, WorkerProcess, lost
+from opmark.runner.messages import RunTask, encode
+from opmark.runner.process import WorkerDied, WorkerProcess, record_of_death
 from opmark.schema import Task
 
 Plugin = Callable[..., BackendInfo]
@@ -207,9 +207,7 @@ def test_closing_ends_everything_that_the_worker_started(
     info = plugin("family", CHILD.format(note=str(note), then=then))
     with closing(WorkerProcess(info, 1)) as worker:
         worker.hello(LONG)
-        assert worker._process.stdin is not None
-        worker._process.stdin.write(msgspec.json.encode(make_task(backend="family")) + b"\n")
-        worker._process.stdin.flush()
+        worker.send(encode(RunTask(make_task(backend="family"))))
         wait_for(note.exists, "the task")
         if "exit" in then:
             wait_for(lambda: not alive(worker._process.pid), "its death")
@@ -266,7 +264,7 @@ def test_closing_leaves_nothing_open(make_task: MakeTask) -> None:
 
 def test_a_lost_task_is_a_record(make_task: MakeTask) -> None:
     task = make_task()
-    record = lost(task, WorkerDied("timeout", "no answer"), 2.5, "an environment")
+    record = record_of_death(task, WorkerDied("timeout", "no answer"), 2.5, "an environment")
     assert (record.task, record.status, record.reason) == (task, "timeout", "no answer")
     assert (record.environment, record.duration) == ("an environment", 2.5)
     assert record.measurements == ()

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,14 @@ import opmark
 from opmark.errors import InvalidFile, UserError
 from opmark.interfaces import BackendInfo
 from opmark.runner import instructions
-from opmark.runner.profiling import Profiling, Watch, arguments_in, profiled, wanted
+from opmark.runner.profiling import (
+    ProfileQueue,
+    ProfilerRunner,
+    Profiling,
+    arguments_in,
+    is_profiled,
+    profiler_runners,
+)
 from opmark.schema import Record, Task
 
 Plugin = Callable[..., BackendInfo]
@@ -36,6 +43,12 @@ def ask(tmp_path: Path, profiler: str, **fields: Any) -> Profiling:
 def measure(tmp_path: Path, profile: Any, *sizes: int, **options: Any) -> list[Record]:
     asked = {"backend": "null", "effort": "quick", "params": {"shape": [[n] for n in sizes or (4,)]}, "processes": 1}
     return opmark.run("add", profile=profile, db=tmp_path / "store.db", **{**asked, **options}).records
+
+
+def queue_of(asked: Any) -> tuple[ProfileQueue, list[Record]]:
+    """A queue, and what it passes on."""
+    passed: list[Record] = []
+    return ProfileQueue(profiler_runners(asked, "run", print), passed.append), passed
 
 
 def script(tmp_path: Path, source: str) -> str:
@@ -142,32 +155,33 @@ def test_one_start_takes_a_batch_of_one_backend_and_one_number_of_threads(
 ) -> None:
     starts: list[list[tuple[str, int]]] = []
 
-    def look(_: Watch, records: Sequence[Record]) -> list[Record]:
+    def look(_: ProfilerRunner, records: Sequence[Record]) -> list[Record]:
         starts.append([(record.task.backend, record.task.settings.threads) for record in records])
         return list(records)
 
-    monkeypatch.setattr(Watch, "look_at", look)
+    monkeypatch.setattr(ProfilerRunner, "profile", look)
     wide = [replace(make_task(), settings=replace(make_task().settings, threads=2))]
     tasks = [*[make_task()] * 3, *wide * 2, *[make_task(backend="numpy-cpu")]]
     records = [Record(task, "ok") for task in tasks]
-    stream = profiled(iter(records), ask(tmp_path, "trace", batch=2), "run", print)
-    assert list(stream) == records
+    queue, passed = queue_of(ask(tmp_path, "trace", batch=2))
+    for record in records:
+        queue.add(record)
+    queue.finish()
+    assert passed == records
     one, two, other = ("null", 1), ("null", 2), ("numpy-cpu", 1)
     assert starts == [[one, one], [one], [two, two], [other]]
 
 
 def test_what_is_not_looked_at_does_not_wait(tmp_path: Path, make_task: MakeTask) -> None:
     """It is stored at once, unless something waits that was measured before it."""
-    taken: list[str] = []
-
-    def made() -> Iterator[Record]:
-        for status in ("error", "ok", "oom"):
-            taken.append(status)
-            yield Record(make_task(), status)  # type: ignore[arg-type]
-
-    stream = profiled(made(), ask(tmp_path, "trace"), "run", print)
-    assert (next(stream).status, taken) == ("error", ["error"])
-    assert [record.status for record in stream] == ["ok", "oom"]
+    queue, passed = queue_of(ask(tmp_path, "trace"))
+    queue.add(Record(make_task(), "error"))
+    assert [record.status for record in passed] == ["error"]
+    queue.add(Record(make_task(), "ok"))
+    queue.add(Record(make_task(), "oom"))
+    assert [record.status for record in passed] == ["error"]
+    queue.finish()
+    assert [record.status for record in passed] == ["error", "ok", "oom"]
 
 
 def test_records_keep_their_order_and_only_what_was_measured_is_looked_at(tmp_path: Path) -> None:
@@ -178,8 +192,8 @@ def test_records_keep_their_order_and_only_what_was_measured_is_looked_at(tmp_pa
     )
     plan = opmark.plan(workload=work, backend="numpy-cpu", effort="quick", processes=2)
     assert [record.task.id for record in result.records] == [task.id for task in plan.tasks]
-    assert [bool(record.profiles) for record in result.records] == [wanted(record) for record in result.records]
-    assert sum(map(wanted, result.records)) == 2
+    assert [bool(record.profiles) for record in result.records] == [is_profiled(record) for record in result.records]
+    assert sum(map(is_profiled, result.records)) == 2
     assert {record.status for record in result.records} == {"ok", "error"}
 
 
@@ -304,26 +318,20 @@ def test_a_program_that_dies_leaves_what_it_did_and_says_how_it_died(tmp_path: P
 # Ctrl-C and errors lose nothing.
 
 
-def interrupted(records: Sequence[Record], error: BaseException) -> Iterator[Record]:
-    yield from records
-    raise error
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a defect"), UserError("a mistake")])
-def test_what_waits_is_given_back_after_an_interruption(
-    tmp_path: Path, make_task: MakeTask, error: BaseException
-) -> None:
+def test_what_waits_is_given_back_after_an_interruption(tmp_path: Path, make_task: MakeTask) -> None:
     records = [Record(make_task(shape=[n]), "ok", notes=("before",)) for n in (1, 2)]
     records.append(Record(make_task(shape=[3]), "error", "because"))
     asked = [ask(tmp_path, "trace", batch=9), ask(tmp_path, "trace", batch=9)]
-    stream = profiled(interrupted(records, error), asked, "run", print)
-    with pytest.raises(type(error)):
-        next(stream)
-    left = list(stream.left())
+    queue, left = queue_of(asked)
+    for record in records:
+        queue.add(record)
+    assert left == []
+    queue.abandon()
     assert [record.task for record in left] == [record.task for record in records]
     assert left[0].notes == ("before", "no profile: interrupted before it was taken")
     assert left[2] == records[2]
-    assert list(stream.left()) == []
+    queue.abandon()
+    assert len(left) == 3
 
 
 def test_an_interruption_of_the_profiler_gives_everything_back(
@@ -331,15 +339,17 @@ def test_an_interruption_of_the_profiler_gives_everything_back(
 ) -> None:
     """Also the record of the next backend, which set the profiler going."""
     records = [Record(make_task(), "ok"), Record(make_task(backend="numpy-cpu"), "ok")]
-    stream = profiled(iter(records), ask(tmp_path, "trace"), "run", print)
+    queue, passed = queue_of(ask(tmp_path, "trace"))
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Watch, "look_at", stop)
+    monkeypatch.setattr(ProfilerRunner, "profile", stop)
+    queue.add(records[0])
     with pytest.raises(KeyboardInterrupt):
-        next(stream)
-    assert [record.task for record in stream.left()] == [record.task for record in records]
+        queue.add(records[1])
+    queue.abandon()
+    assert [record.task for record in passed] == [record.task for record in records]
 
 
 def test_an_interruption_while_storing_loses_nothing(tmp_path: Path) -> None:
@@ -427,7 +437,10 @@ def test_a_run_that_goes_on_writes_beside_what_it_wrote(tmp_path: Path, make_tas
     record = Record(make_task(), "ok")
     files = []
     for _ in range(2):
-        (found,) = profiled(iter([record]), ask(tmp_path, "trace"), "run", print)
+        queue, passed = queue_of(ask(tmp_path, "trace"))
+        queue.add(record)
+        queue.finish()
+        (found,) = passed
         files.append(Path(found.profiles[0].file).name)
     assert files == ["run-1.trace.json", "run-2.trace.json"]
 
@@ -474,7 +487,7 @@ def test_arguments_are_the_words_of_a_file(tmp_path: Path) -> None:
 def test_only_the_first_of_several_processes_is_looked_at(make_task: MakeTask) -> None:
     task = make_task()
     second = replace(task, settings=replace(task.settings, process=1))
-    assert [wanted(Record(task, "ok")), wanted(Record(second, "ok")), wanted(Record(task, "oom"))] == [
+    assert [is_profiled(Record(task, "ok")), is_profiled(Record(second, "ok")), is_profiled(Record(task, "oom"))] == [
         True,
         False,
         False,

@@ -16,7 +16,7 @@ from opmark.interfaces import Backend
 from opmark.registry import backend as find_backend
 from opmark.registry import catalogue, operator
 from opmark.runner import execute as module
-from opmark.runner.execute import Bench
+from opmark.runner.execute import TaskRunner
 from opmark.runner.plan import implementations
 from opmark.runner.prepare import prepare
 from opmark.runner.recheck import recheck
@@ -41,7 +41,7 @@ def record_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Record]:
         framework = find_backend(name).framework
         stranger = dataclasses.replace(operator("exp"), implementations=(Implementation(framework, build),))
         monkeypatch.setattr(module, "find_operator", lambda _: stranger)
-        return Bench(find_backend(name), live).record(make_task(stranger, {"shape": [33, 17], **given}, phase, name))
+        return TaskRunner(find_backend(name), live).run(make_task(stranger, {"shape": [33, 17], **given}, phase, name))
 
     return record
 

@@ -16,8 +16,9 @@ from opmark.errors import UserError
 from opmark.interfaces import BackendInfo
 from opmark.runner.plan import Plan, make_plan
 from opmark.runner.selection import select_cases
-from opmark.runner.session import new_run, perform, recorded, run_to_resume
+from opmark.runner.session import RunRecorder, new_run, run_plan, run_to_resume
 from opmark.runner.settings import settings_for
+from opmark.runner.supervisor import WorkerOptions
 from opmark.schema import Environment, Record, Run
 from opmark.schema.options import MeasureOptions, Selection
 from opmark.store.sql import SqlStore
@@ -36,7 +37,7 @@ def plan(*backends: str, sizes: tuple[int, ...] = (4,), threads: tuple[int, ...]
 def performed(work: Plan, said: list[str] | None = None, kept: list[Environment] | None = None) -> list[Record]:
     say: Any = (said if said is not None else []).append
     keep: Any = (kept if kept is not None else []).append
-    return list(perform(work, 60.0, say, keep))
+    return list(run_plan(work, WorkerOptions(60.0, say=say, keep=keep)))
 
 
 @pytest.fixture
@@ -143,25 +144,28 @@ def test_a_limit_on_instructions_is_said_once_a_run() -> None:
 def test_a_run_begins_with_its_first_record(store: SqlStore) -> None:
     work = plan("null")
     run = new_run(work, "")
-    assert list(recorded(store, run, iter(()), begun=False)) == []
-
-    def failing() -> Iterator[Record]:
-        raise UserError("a mistake")
-        yield
-
-    with pytest.raises(UserError):
-        list(recorded(store, run, failing(), begun=False))
+    recorder = RunRecorder(store, run)
     store.add_environment(Environment.of({}))
+    recorder.add(Record(work.tasks[0], "error", "nobody was left to try it", untried=True))
     assert store.runs() == []
+    recorder.add(Record(work.tasks[0], "ok"))
+    assert store.runs() == [run]
 
 
 def test_a_record_is_stored_before_it_is_passed_on(store: SqlStore) -> None:
     work = plan("null", sizes=(1, 2, 3))
     run = new_run(work, "mine")
-    made = iter([Record(task, "ok") for task in work.tasks])
-    for count, record in enumerate(recorded(store, run, made, begun=False), start=1):
-        assert len(store.records(run.id)) == count
+    passed: list[Record] = []
+
+    def check(record: Record) -> None:
+        passed.append(record)
+        assert len(store.records(run.id)) == len(passed)
         assert store.records(run.id)[-1].task == record.task
+
+    recorder = RunRecorder(store, run, check)
+    for task in work.tasks:
+        recorder.add(Record(task, "ok"))
+    assert len(passed) == 3
     assert store.runs() == [run]
 
 
@@ -169,7 +173,7 @@ def test_a_run_that_is_resumed_is_not_begun_again(store: SqlStore) -> None:
     work = plan("null")
     run = new_run(work, "")
     store.begin(run)
-    list(recorded(store, run, iter([Record(work.tasks[0], "ok")]), begun=True))
+    RunRecorder(store, run, begun=True).add(Record(work.tasks[0], "ok"))
     assert store.runs() == [run]
 
 

@@ -14,9 +14,10 @@ import pytest
 
 from opmark import registry
 from opmark.errors import UserError
-from opmark.runner import early, origin
+from opmark.runner import origin
 from opmark.runner.process import WorkerProcess, environ_for
 from opmark.runner.sides import VARIABLE, Checkout, Side, belongs, facts_of_side, take_side
+from opmark.runner.supervisor import WorkerPool
 from opmark.runner.two_sides import Difference, one_side, two_sides
 from opmark.schema import Case
 
@@ -93,13 +94,11 @@ def test_a_worker_tells_of_its_side(tmp_path: Path) -> None:
 def test_workers_of_two_sides_that_wait_are_told_apart() -> None:
     info = registry.backend("numpy-cpu")
     a, b = (Side(name, "numpy-cpu", 1) for name in "ab")
-    with (
-        early.together([("numpy-cpu", 1, a), ("numpy-cpu", 1, b)]),
-        closing(early.worker(info, 1, {}, b)) as one,
-        closing(early.worker(info, 1, {}, a)) as other,
-    ):
-        assert one.pid != other.pid
-        assert not early._started
+    with closing(WorkerPool()) as pool:
+        pool.prestart("numpy-cpu", 1)
+        (waiting,) = pool._waiting.values()
+        with closing(pool.take(info, 1, None, a)) as one, closing(pool.take(info, 1, None, b)) as other:
+            assert len({one.pid, other.pid, waiting.pid}) == 3
 
 
 @pytest.mark.parametrize(
@@ -222,7 +221,7 @@ def test_a_module_that_cannot_be_imported_is_left_to_its_record(repo: Any, monke
     repo.commit("one", work="import nothing_of_this_name\n")
     repo.commit("two", work="def f(x): return x\n")
     with two_sides(revisions_of(repo, ["HEAD~1", "HEAD"], monkeypatch), own()) as (a, _):
-        told = origin._asked(a, ["work:f"])
+        told = origin._ask(a, ["work:f"])
     assert "nothing_of_this_name" in told["failed"]["work:f"]
 
 

@@ -14,7 +14,7 @@ from opmark.interfaces import BackendInfo
 from opmark.registry import backend
 from opmark.runner import instructions
 from opmark.runner.process import WorkerDied, WorkerProcess
-from opmark.runner.supervisor import Supervisor
+from opmark.runner.supervisor import Supervisor, WorkerOptions
 from opmark.schema import Environment, Record, Task
 
 Plugin = Callable[..., BackendInfo]
@@ -27,7 +27,9 @@ class Watched:
     def __init__(self, info: BackendInfo, timeout: float) -> None:
         self.said: list[str] = []
         self.environments: list[Environment] = []
-        self.supervisor = Supervisor(info, 1, timeout, self.said.append, self.environments.append)
+        self.supervisor = Supervisor(
+            info, 1, WorkerOptions(timeout, say=self.said.append, keep=self.environments.append)
+        )
         self.start, self.close = self.supervisor.start, self.supervisor.close
 
     def run(self, task: Task) -> Record:

@@ -107,7 +107,7 @@ def test_a_journal_that_fills_its_disk_is_followed_by_another(
         store.append(run_id, make_record(0))
         full(store.store.database)
         store.append(run_id, make_record(1))
-        full(store._journals[0].database)
+        full(store._journals[0].store.database)
         for n in range(2, 5):
             store.append(run_id, make_record(n, [float(n)]))
         assert len(journals(place)) == 2

@@ -20,7 +20,7 @@ from opmark.runner.process import WorkerDied
 from opmark.runner.revision_now import revision_now
 from opmark.runner.revisions import as_it_is, import_folders
 from opmark.runner.sides import Side, belongs
-from opmark.runner.supervisor import Supervisor
+from opmark.runner.supervisor import Supervisor, WorkerOptions
 from opmark.runner.two_sides import side_at
 from opmark.schema.differing import told
 from opmark.schema.options import DEFAULT_TIMEOUT
@@ -209,13 +209,9 @@ def _facts_now(backend: str, threads: int) -> dict[str, Any] | str:
         return error.message
     if missing:
         return missing
-    with closing(Supervisor(info, threads, DEFAULT_TIMEOUT, _quiet, _quiet)) as worker:
+    with closing(Supervisor(info, threads, WorkerOptions(DEFAULT_TIMEOUT))) as worker:
         try:
             hello = worker.start()
         except WorkerDied as death:
             return death.reason
     return hello.unavailable or hello.environment.facts
-
-
-def _quiet(anything: object) -> None:
-    return None

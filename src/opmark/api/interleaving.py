@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
 
@@ -18,13 +18,14 @@ from opmark.api.requests import ABRequest, TurnOptions, keywords_of, talk
 from opmark.errors import UserError
 from opmark.interfaces import Store
 from opmark.runner.intake import complaints
-from opmark.runner.interleave import Course, Turn, interleaved, stages
+from opmark.runner.interleave import Turn, TurnSchedule, run_turns, stages
 from opmark.runner.plan import Plan, processes
 from opmark.runner.selection import SelectedCases, select_cases
-from opmark.runner.session import new_run
+from opmark.runner.session import RunRecorder, new_run
 from opmark.runner.sides import Side
+from opmark.runner.supervisor import WorkerOptions
 from opmark.runner.two_sides import Difference, two_sides
-from opmark.schema import Case, Record, Run, Task
+from opmark.schema import Case, Run, Task
 from opmark.schema.case import content_id
 from opmark.schema.comparison import Compared, Pairing, Verdict
 from opmark.schema.measurement import PREEMPTED
@@ -113,14 +114,13 @@ def measure_sides(
             if on_turn:
                 on_turn(Progress(turn, (a, b)[turn.side], session.verdicts))
 
-        course = Course(
-            session.look, most, options.budget, options.timeout, options.compile_timeout, say=say,
-            keep=store.add_environment, on_turn=tell,
-        )  # fmt: skip
+        workers = WorkerOptions(options.timeout, options.compile_timeout, say, store.add_environment)
+        schedule = TurnSchedule(session.settled_cases, workers, most, options.budget, tell)
         try:
-            session.take(interleaved((a, b), (one, two), course))
+            for side, record in run_turns((a, b), (one, two), schedule):
+                session.recorders[side].add(record)
         except KeyboardInterrupt:
-            if on_interrupted and session.begun == {0, 1}:
+            if on_interrupted and all(recorder.begun for recorder in session.recorders):
                 on_interrupted(session.compared())
             raise
         return session.compared()
@@ -155,7 +155,7 @@ def _refuse_ranks(a: Side, b: Side, cases: Sequence[Case]) -> None:
 
 
 class _Session:
-    """The runs of both sides, and what they say so far."""
+    """The runs of both sides, and how they compare so far."""
 
     def __init__(
         self,
@@ -172,42 +172,35 @@ class _Session:
         self._margin = margin
         self._settled = settled
         session, first = secrets.token_hex(8), stages(most)[0]
-        self._runs = [
-            _run(side, plan, f"{label} {letter}" if label else _label(side), session, first)
+        self.recorders = [
+            RunRecorder(store, _run(side, plan, f"{label} {letter}" if label else _label(side), session, first))
             for side, plan, letter in zip(sides, plans, "ab", strict=True)
         ]
-        self.begun: set[int] = set()
         self.verdicts: Counter[Verdict] = Counter()
 
-    def take(self, made: Iterator[tuple[int, Record]]) -> None:
-        for side, record in made:
-            if record.untried:
-                continue
-            run = self._runs[side]
-            if side not in self.begun:
-                self._store.begin(run)
-                self.begun.add(side)
-            self._store.append(run.id, record)
-
-    def look(self, pairs: int) -> set[str]:
+    def settled_cases(self) -> set[str]:
+        """The cases that need no more pairs."""
         found = self.compared()
         self.verdicts = found.counts()
         waiting = {pair.case for pair in found.pairs if not self._settled(pair) and _may_be_decided(pair)}
         return {pair.case for pair in found.pairs} - waiting
 
     def compared(self) -> Compared:
-        a, b = (side_of(self._store, run, side.name) for run, side in zip(self._runs, self._sides, strict=True))
+        a, b = (
+            side_of(self._store, recorder.run, side.name)
+            for recorder, side in zip(self.recorders, self._sides, strict=True)
+        )
         cases = self._store.cases({figure.case for side in (a, b) for figure in side.figures})
         return compare(a, b, cases, margin=self._margin, unlike=True)
 
 
 def _may_be_decided(pair: Pairing) -> bool:
-    """By more pairs: where there is a number, or one that the scheduler spoilt."""
+    """Whether more pairs may decide a case: there is a number, or one that the scheduler spoilt."""
     return pair.ratio is not None or (pair.statuses == ("ok", "ok") and PREEMPTED in pair.note)
 
 
 def _run(side: Side, plan: Plan, label: str, session: str, pairs: int) -> Run:
-    """Of a plan of its own, since nobody can take it up again; with as many tasks as are surely done."""
+    """The run of one side. Its plan id is its own, since nobody can resume it; it has the tasks that are surely run."""
     surely = sum(task.settings.process < pairs for task in plan.tasks) + len(plan.skipped)
     run = replace(new_run(plan, label), session=session, plan=content_id([plan.id, session, side.name]), tasks=surely)
     return replace(run, revision=side.checkout.commit) if side.checkout else run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -13,21 +13,28 @@ from msgspec.structs import replace
 from opmark.api.common import open_store, result_of
 from opmark.api.requests import PlanRequest, ProfileOptions, RunRequest, keywords_of
 from opmark.errors import InvalidParameter
-from opmark.interfaces import Store
 from opmark.result import Result
 from opmark.runner.intake import complaints as complaints
 from opmark.runner.intake import wishes
 from opmark.runner.plan import Plan as Plan
 from opmark.runner.plan import make_plan
-from opmark.runner.profiling import COMMAND, DEFAULT_FOLDER, Profiling, arguments_in, profiled
-from opmark.runner.ranks.agent import attend
-from opmark.runner.ranks.muster import mustered
+from opmark.runner.profiling import (
+    COMMAND,
+    DEFAULT_FOLDER,
+    ProfileQueue,
+    Profiling,
+    arguments_in,
+    profiler_runners,
+)
+from opmark.runner.ranks.agent import serve_rank_zero
+from opmark.runner.ranks.muster import start_ranks
 from opmark.runner.selection import SelectedCases, default_backends, select_backends, select_cases
 from opmark.runner.selection import parse_call as parse_call
 from opmark.runner.selection import parse_params as parse_params
-from opmark.runner.session import new_run, perform, recorded, run_to_resume
+from opmark.runner.session import RunRecorder, new_run, run_plan, run_to_resume
 from opmark.runner.settings import settings_for
-from opmark.schema import Environment, Record
+from opmark.runner.supervisor import WorkerOptions, WorkerPool
+from opmark.schema import Environment
 from opmark.schema.options import MeasureOptions, PathLike, as_list, options_of, split_names
 from opmark.store.location import shown
 from opmark.units import counted
@@ -93,10 +100,10 @@ def run_request(request: RunRequest) -> Result:
     say = request.say
     selected = select_cases(request, request.seed)
     if selected.place and selected.place.rank > 0:
-        return _attended(selected, request.label, request.db, say)
+        return _serve_rank_zero(selected, request.label, request.db, say)
     with ExitStack() as stack:
         # First of all: what is wrong from here on is told to all ranks at once.
-        muster = stack.enter_context(mustered(selected.place, selected.cases))
+        launcher = stack.enter_context(start_ranks(selected.place, selected.cases))
         whole = plan_cases(selected, request)
         for line in complaints(whole.problems, whole.notes):
             say(line)
@@ -110,45 +117,36 @@ def run_request(request: RunRequest) -> Result:
         rest = whole.without({record.task.id for record in records})
         if request.on_start:
             request.on_start(this, rest, list(records))
-        made = perform(
-            rest, request.timeout, say, _keeping(store, request.on_environment), fresh=not records,
-            compile_timeout=request.compile_timeout, muster=muster,
-        )  # fmt: skip
-        stream = profiled(made, request.profile, this.id, say)
+        recorder = RunRecorder(store, this, request.on_record, begun=resume)
+        queue = ProfileQueue(profiler_runners(request.profile, this.id, say), recorder.add)
+
+        def keep(environment: Environment) -> None:
+            store.add_environment(environment)
+            if request.on_environment:
+                request.on_environment(environment)
+
+        options = WorkerOptions(request.timeout, request.compile_timeout, say, keep, request.pool or WorkerPool())
         try:
-            _take(recorded(store, this, stream, begun=resume), records, request.on_record)
-        finally:  # nothing is left unless it was interrupted
-            _take(recorded(store, this, stream.left(), begun=resume or bool(records)), records, request.on_record)
+            for record in run_plan(rest, options, launcher, fresh=not records):
+                queue.add(record)
+            queue.finish()
+        finally:
+            queue.abandon()  # nothing is left unless it was interrupted
+        records += recorder.records
         result = dataclasses.replace(result_of(store, this, records, request.db), problems=whole.problems)
-        muster.tell_outcome(result.exit_code, f"rank 0 stored run {this.id}: {counted(len(records), 'record')}")
+        launcher.set_outcome(result.exit_code, f"rank 0 stored run {this.id}: {counted(len(records), 'record')}")
         return result
 
 
 _INTERRUPTED = 130
 
 
-def _attended(asked: SelectedCases, label: str, db: PathLike | None, say: Callable[[str], None]) -> Result:
-    """The result in a process of another rank than 0: rank 0 has the records."""
+def _serve_rank_zero(asked: SelectedCases, label: str, db: PathLike | None, say: Callable[[str], None]) -> Result:
+    """The empty result of a process that is another rank than 0: it does its part, and rank 0 has the records."""
     assert asked.place is not None
     try:
-        code = attend(asked.place, asked.cases, say)
+        code = serve_rank_zero(asked.place, asked.cases, say)
     except KeyboardInterrupt:
         say("interrupted: what was measured is with rank 0")
         code = _INTERRUPTED
     return Result(new_run(Plan((), ()), label), [], shown(db), rank=asked.place.rank, told=code)
-
-
-def _keeping(store: Store, told: Callable[[Environment], None] | None) -> Callable[[Environment], None]:
-    def keep(environment: Environment) -> None:
-        store.add_environment(environment)
-        if told:
-            told(environment)
-
-    return keep
-
-
-def _take(made: Iterable[Record], records: list[Record], on_record: Callable[[Record], None] | None) -> None:
-    for record in made:
-        records.append(record)
-        if on_record:
-            on_record(record)

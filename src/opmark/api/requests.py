@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from opmark.result import Result
     from opmark.runner.plan import Plan
     from opmark.runner.profiling import Profiling
+    from opmark.runner.supervisor import WorkerPool
     from opmark.schema import Environment, Record, Run
     from opmark.schema.bisected import Candidate
     from opmark.schema.comparison import Compared
@@ -111,6 +112,8 @@ class RunRequest(StoreOptions, PlanRequest):
     on_start: "Callable[[Run, Plan, list[Record]], None] | None" = None
     on_record: "Callable[[Record], None] | None" = None
     on_environment: "Callable[[Environment], None] | None" = None
+    pool: "WorkerPool | None" = None
+    """Workers that were started before."""
     say: Callable[[str], None] = talk
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_option
@@ -21,12 +21,12 @@ from opmark.api.measuring import plan_cases
 from opmark.api.requests import TurnOptions
 from opmark.errors import StoreError, UserError
 from opmark.interfaces import Store
-from opmark.runner.plan import Plan, processes
-from opmark.runner.ranks.muster import Muster
+from opmark.runner.plan import processes
 from opmark.runner.selection import SelectedCases
-from opmark.runner.session import done, new_run, recorded, staffed
+from opmark.runner.session import RunRecorder, new_run, run_group, start_workers
 from opmark.runner.sides import Side
-from opmark.schema import Case, Record, Run
+from opmark.runner.supervisor import WorkerOptions
+from opmark.schema import Case, Run
 from opmark.schema.checked import Outcome
 from opmark.schema.comparison import Compared, Pairing
 from opmark.schema.figure import Figure
@@ -274,19 +274,15 @@ class SecondLook:
             run = replace(run, revision=now.checkout.commit)
             if now.checkout.instead_of and any(map(processes, cases)):
                 raise UserError("a revision is not handed on to the ranks of a case that takes several processes")
-        for _ in recorded(store, run, self._records(plan, now, store), begun=False):
-            pass
+        workers = WorkerOptions(self.options.timeout, self.options.compile_timeout, self.say, store.add_environment)
+        recorder = RunRecorder(store, run)
+        for tasks in plan.groups():  # one at a time: each is measured in a fresh process
+            for _, worker, hello in start_workers([(tasks, now)], workers):
+                for record in run_group(tasks, worker, hello):
+                    recorder.add(record)
+        for record in plan.skipped:
+            recorder.add(record)
         return run
-
-    def _records(self, plan: Plan, now: Side, store: Store) -> Iterator[Record]:
-        for group in plan.groups():
-            alone = [(group, now)]
-            crew = staffed(
-                alone, self.options.timeout, self.say, store.add_environment, self.options.compile_timeout, Muster()
-            )
-            for one, supervisor, hello in crew:
-                yield from done(one, supervisor, hello)
-        yield from plan.skipped
 
     def _options_for(self, group: _Group) -> TurnOptions:
         """Measure the quantity that was compared at first, and nothing else; a mode has one quantity anyway."""

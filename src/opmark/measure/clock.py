@@ -1,4 +1,4 @@
-"""Timers by the host's monotonic clock, one per host quantity, with the known cost of the harness."""
+"""The host's monotonic clock, one reading for each quantity of it, with the harness's own cost known and taken off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Synchronize = Callable[[], object]
 
 
 def host_timers(synchronize: Synchronize | None) -> dict[str, Timer]:
-    """Return the timers by quantity; `synchronize` is given for devices whose calls return before they are done."""
+    """The host's timers by quantity. `synchronize` waits for a device that returns before it is done."""
     if synchronize is None:
         return {"latency": WallClock(_time_plain), "throughput": WallClock(_time_plain)}
     return {
@@ -50,7 +50,7 @@ def _time_plain(launch: Launch, calls: int) -> float:
 
 
 def _time_waiting(synchronize: Synchronize, launch: Launch, calls: int) -> float:
-    """Time calls, waiting for each of them."""
+    """Time calls and the wait for each of them."""
     synchronize()
     loop = repeat(None, calls)
     start = time.perf_counter_ns()
@@ -61,7 +61,7 @@ def _time_waiting(synchronize: Synchronize, launch: Launch, calls: int) -> float
 
 
 def _time_caller(synchronize: Synchronize, launch: Launch, calls: int) -> float:
-    """Time each call until it returns; the device is idle when it begins."""
+    """Time calls until they return; the device is idle when each begins."""
     spent = 0
     for _ in repeat(None, calls):
         synchronize()
@@ -85,10 +85,10 @@ def _time_stream(synchronize: Synchronize, launch: Launch, calls: int) -> float:
 
 @cache
 def _own_cost() -> tuple[float, float]:
-    """Return the cost of the loop itself, (seconds per sample, seconds per call), measured with the cheapest launch.
+    """(seconds a sample, seconds a call) of the loop itself, from the cheapest launch there is.
 
-    It is the smallest of many measurements, so that a disturbance here cannot make all later numbers too small. Waiting
-    for a device is part of the measurement and is not subtracted.
+    The smallest of many, so that a disturbance here never makes every later number too small. Waiting for a
+    device is part of what is measured and stays in.
     """
     empty = partial(operator.truth, None)
     one = min(_time_plain(empty, 1) for _ in range(_REPEATS))
@@ -99,7 +99,7 @@ def _own_cost() -> tuple[float, float]:
 
 @cache
 def _resolution() -> float:
-    """Return the smallest step of the clock between two successive readings."""
+    """The smallest step of the clock that two successive readings show."""
     steps = []
     for _ in range(_REPEATS):
         start = now = time.perf_counter_ns()

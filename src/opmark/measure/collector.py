@@ -1,4 +1,4 @@
-"""Switch off Python's cyclic garbage collector for a while."""
+"""Turns Python's cyclic garbage collector off for a while."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collector() -> Iterator[None]:
-    """Disable the garbage collector: it would run inside samples, and code that makes many objects and drops none
-    would pay for scanning them again and again."""
+    """Turn the collector off. It would run inside a sample now and then; and where much is made and nothing
+    thrown away, it would look at all of it again and again."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Read the sensors of the device and the host's counters while samples are taken."""
+"""Reads the sensors of the device and the counters of the host while samples are taken."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from opmark.interfaces import Sensors
 from opmark.schema import Conditions, Reading
 
-# Seconds between readings, which cost NVML a millisecond or two: often enough to see clocks move, rarely enough not to
-# be a load.
+# A look costs a millisecond or two of NVML: often enough to see clocks move, seldom enough not to be the load.
 _BETWEEN_LOOKS = 0.05
-# A clock that is back at this share of the highest one has recovered from earlier work.
+# A clock that has come back to this share of the highest has recovered from what ran before.
 _RECOVERED = 0.985
 _RECOVERY_STEP = 0.02
 _LONG_ENOUGH = 0.1
@@ -37,7 +36,7 @@ class _Counters(NamedTuple):
         times = psutil.cpu_times()
         idle = times.idle + getattr(times, "iowait", 0.0)
         steal = getattr(times, "steal", 0.0)
-        guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # already counted as user time
+        guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # counted as user time already
         total = sum(times) - guest
         return cls(
             time.perf_counter(), usage.ru_nivcsw, usage.ru_utime + usage.ru_stime, total - idle - steal, steal, total
@@ -45,7 +44,7 @@ class _Counters(NamedTuple):
 
 
 class Watch:
-    """Reads sensors and counters over the life of a worker; `begin` and `end` enclose a measurement."""
+    """Watches the conditions of measurements over the life of a worker. `begin` and `end` enclose one measurement."""
 
     def __init__(self, sensors: Sensors | None) -> None:
         self._sensors = sensors
@@ -60,7 +59,7 @@ class Watch:
         self._look(0)
 
     def look(self, taken: int) -> None:
-        """Read the sensors after some samples, unless the last reading is too recent."""
+        """Read the sensors after some samples, unless that would be too soon after the last time."""
         if self._sensors and time.perf_counter() - self._last >= _BETWEEN_LOOKS:
             self._look(taken)
 
@@ -68,8 +67,8 @@ class Watch:
         now, then = _Counters.now(), self._start
         self._look(taken)
         elapsed = now.wall - then.wall
-        # The kernel counts in steps of 10 ms: shares over a short time would be random, so the time since the
-        # measurement before is used instead.
+        # The kernel counts in steps of 10 ms: over a short time the shares would be made of chance, and what was before
+        # the measurement has to do.
         since = then if elapsed >= _LONG_ENOUGH else self._earlier
         total, long = now.total - since.total, now.wall - since.wall
         told = long >= _LONG_ENOUGH and total > 0
@@ -84,7 +83,7 @@ class Watch:
         )
 
     def recover(self) -> None:
-        """Wait until the clock has recovered from the power or heat of earlier work, at most a second."""
+        """Wait until the clock is back from the power or heat of what ran before, a second at most."""
         if self._sensors is None:
             return
         deadline = time.perf_counter() + _LONGEST_RECOVERY

@@ -1,4 +1,4 @@
-"""Measure the same calls by another timer: if two timers agree, both are hardly wrong."""
+"""Checks a measurement by another timer: two that agree are hardly both wrong."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from opmark.stats import median
 from opmark.units import percent, seconds
 
 AGREE = 0.05
-# Cost of an event and of starting a kernel after it, which cannot be subtracted exactly.
+# What an event and the start of a kernel behind it cost the device, which no subtraction takes off exactly.
 FLOOR = 3e-6
 _SAMPLES = 20
 
 
 def checked(measurement: Measurement, second: EventSampler) -> Measurement:
-    """Return the measurement with the median of the second timer, and a caution if both differ."""
+    """The measurement with what the second timer said, and a caution where they differ."""
     second.prepare(EFFORTS["quick"])
     count = min(_SAMPLES, second.chunk(EFFORTS["quick"]))
     other = median([row[0] for row in second.take(count).rows])

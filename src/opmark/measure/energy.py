@@ -1,4 +1,4 @@
-"""Measure energy per call in a loop from one step of the counter to another, so that its coarseness does not matter."""
+"""Measures energy per call in a loop from one step of the counter to another, so that coarse steps do not matter."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _WINDOWS = 3
 _WINDOW = 0.5
 _BETWEEN_LOOKS = 2e-3
 _STUCK = 5.0
-"""Seconds after which a counter that does not change is considered broken."""
+"""Seconds after which a counter that stands still is no counter."""
 
 
 def measure_energy(launch: Launch, synchronize: Callable[[], object], watch: Watch) -> Measurement:
-    """Measure joules per call in three windows of at least half a second, with caches as the loop leaves them."""
+    """Joules per call in three windows of at least half a second, with caches as the loop leaves them."""
     batch, _, spent = fit_batch(lambda calls: _stretch(launch, synchronize, calls), _BETWEEN_LOOKS, 1e-7)
     watch.begin()
     loop = _Loop(launch, synchronize, watch, batch)
-    joules, _ = loop.until_step(0.0)  # the first window starts at a step of the counter
+    joules, _ = loop.until_step(0.0)  # from here on, at a step
     samples = []
     for _ in range(_WINDOWS):
         end, calls = loop.until_step(_WINDOW)
-        if end > joules:  # a counter that has wrapped around gives no sample
+        if end > joules:  # a counter that began again at zero says nothing of this window
             samples.append((end - joules) / calls)
         joules = end
     if not samples:
@@ -51,7 +51,7 @@ class _Loop:
         self._watch = watch
 
     def until_step(self, at_least: float) -> tuple[float, int]:
-        """Call until that much time has passed and the counter makes its next step; return (its value, calls)."""
+        """Call until that much time has passed and the counter makes its next step: (what it says, calls)."""
         launch, synchronize, batch = self._work
         start, calls, before = time.perf_counter(), 0, self._joules()
         while True:
@@ -61,13 +61,13 @@ class _Loop:
             if now != before and elapsed >= at_least:
                 return now, calls
             if elapsed > at_least + _STUCK:
-                raise Unsupported(f"the energy counter did not change for {_STUCK:g} s")
+                raise Unsupported(f"the energy counter stood still for {_STUCK:g} s")
             before = now if elapsed < at_least else before
 
     def _joules(self) -> float:
         found = self._watch.energy()
         if found is None:
-            raise Unsupported("the energy counter stopped answering")
+            raise Unsupported("the energy counter does not answer any more")
         return found
 
 

@@ -1,4 +1,4 @@
-"""Warm up, sample, stop. Only this module decides how often a launch is called and which calls are timed."""
+"""Warm up, sample, stop. The only place that decides how often a launch is called and when its time is taken."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from opmark.schema import Measurement, Sampling
 from opmark.schema.measurement import Stop
 
 _WINDOW = 10
-"""Number of samples between two checks of the stopping rule."""
+"""Number of samples between two checks whether to stop."""
 
 
 def measure(sampler: Sampler, rule: Sampling, watch: Watch) -> list[Measurement]:
-    """Return one measurement per quantity of the sampler. Outputs are dropped as soon as they are made."""
+    """One measurement for each quantity of the sampler. Outputs are dropped as soon as they are made."""
     with no_collector():
         warm = _warm_up(sampler, rule)
-        sampler.lost = sampler.stray = 0  # counts of the warm-up do not matter
+        sampler.lost = sampler.stray = 0  # nothing is kept of the warm-up
         watch.begin()
         taken = _sample(sampler, rule, watch)
     conditions = watch.end(len(taken.rows))
@@ -61,7 +61,7 @@ class _Warm(NamedTuple):
 
 
 def _warm_up(sampler: Sampler, rule: Sampling) -> _Warm:
-    """Warm up. The sampler's preparation counts as warm-up, and the times that it saw are the first windows."""
+    """Warm up until the rule says so. The calls that the sampler made to prepare itself count as the first windows."""
     if rule.warmup is not None:
         start = time.perf_counter()
         told = [sampler.warm(launch) for launch in sampler.supply.some(rule.warmup)]
@@ -83,8 +83,7 @@ def _warm_up(sampler: Sampler, rule: Sampling) -> _Warm:
 
 
 def _window(sampler: Sampler, rule: Sampling, shown: Sequence[float]) -> int:
-    """Return the samples per window. Long calls get short windows: ten samples of a second each would be all
-    warm-up."""
+    """Long calls get short windows: ten samples of a second each would be all warm-up."""
     chunk = sampler.chunk(rule)
     if chunk > 1 or not shown or shown[-1] <= 0:
         return max(chunk, _WINDOW) if chunk == 1 else chunk
@@ -98,7 +97,7 @@ class _Sampled(NamedTuple):
 
 
 def _sample(sampler: Sampler, rule: Sampling, watch: Watch) -> _Sampled:
-    """Take samples until the stopping rule is met by the first quantity."""
+    """Take samples until the first quantity has enough."""
     until, elapsed, ask_at = _enough(sampler, rule), 0.0, _WINDOW
     rows: list[tuple[float, ...]] = []
     firsts: list[float] = []
@@ -112,12 +111,12 @@ def _sample(sampler: Sampler, rule: Sampling, watch: Watch) -> _Sampled:
         if len(rows) >= ask_at or elapsed >= rule.max_time or rule.samples is not None:
             if stop := until.reached(firsts, elapsed):
                 return _Sampled(rows, elapsed, stop)
-            # The check sorts the samples, so it is made less often as their number grows.
+            # The question costs a sort: ask it less often as samples grow.
             ask_at = max(len(rows) + _WINDOW, round(1.1 * len(rows)))
 
 
 def _enough(sampler: Sampler, rule: Sampling) -> Enough:
-    """Return the stopping rule. A requested number of calls in one batch is one sample."""
+    """The stopping rule. Where a number of samples is asked for, all calls of one stretch are one sample."""
     if rule.samples is None:
         return Precision(rule)
     return Count(max(1, rule.samples // sampler.calls))

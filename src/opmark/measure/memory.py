@@ -1,4 +1,4 @@
-"""Peak memory of this process, from the kernel's count of resident pages."""
+"""The peak memory of this process, from the kernel's count of resident pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find calls that are so small that only the cost of a call is measured."""
+"""Finds calls that are too small to measure anything but what a call costs."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from opmark.units import count_bytes, seconds
 
 _ROUNDS = 5
 _CALLS = 200
-# A call with less data and fewer flops than this, which takes less than _TIMES an empty call, is mostly dispatch.
+# A call with less data than this, and not much longer than one that does nothing, is dispatch and little else.
 _LITTLE = 64 << 10
 _FEW_FLOPS = 100_000
 _TIMES = 10
 
 
 def fastest_call(timer: Timer, launch: Launch) -> float:
-    """Return the seconds per call of the fastest of a few rounds."""
+    """Seconds per call in the fastest of a few rounds."""
     timer.time(launch, _CALLS)
     rounds = (timer.time(launch, _CALLS) - timer.overhead(_CALLS) for _ in range(_ROUNDS))
     return max(0.0, min(rounds) / _CALLS)
 
 
 def labelled(found: Sequence[Measurement], cost: Cost | None, least: float) -> tuple[Measurement, ...]:
-    """Add the caution `overhead-bound` to the headline if the latency is about that of an empty call."""
+    """The measurements, the first with the caution `overhead-bound` where a call that does nothing takes as long."""
     latency = next((m for m in found if m.quantity == "latency"), None)
     if cost is None or latency is None or cost.bytes_moved > _LITTLE or (cost.flops or 0) > _FEW_FLOPS:
         return tuple(found)

@@ -1,4 +1,4 @@
-"""Samplers. Each takes rows of samples: one value per quantity that it measures, in seconds per call."""
+"""Ways to take samples. Each gives rows with one value per quantity, in seconds per call."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from opmark.measure.supply import Supply
 from opmark.schema import Kernel, Launch, Sampling
 from opmark.stats import median
 
-# A sample has to last this many steps of the clock, so that its reading is off by at most 0.1 %.
+# A sample has to last this many steps of the clock, so that reading it is off by at most 0.1 %.
 _CLOCK_STEPS = 1000
 _MAX_CALLS = 1_000_000
-# Factor by which a throughput sample of back-to-back calls is longer than other samples.
+# A stretch of back-to-back calls is so much longer than a sample of single ones.
 _STRETCH = 20
-# For a trace: calls per session (most and fewest), launches that a device's queue holds, and the longest time in
-# seconds that the device is held back.
+# Of a trace: calls a session, launches that a device's queue holds, seconds for which it may be held.
 _MOST_TRACED = 50
 _FEWEST_TRACED = 5
 _QUEUE = 900
 _LONGEST_HOLD = 0.02
-# Longest burst of work that does not lower the clock, and the shortest one after which the device rests as long as it
-# has worked.
+# A burst of work this long leaves the clock where it was; after one the device rests as long as it has worked.
 _LONGEST_BURST = 0.02
 _SHORT_BURST = 0.005
 _TRIAL = 3
@@ -39,7 +37,7 @@ class Spent(NamedTuple):
 class Taken(NamedTuple):
     rows: list[tuple[float, ...]]
     seconds: float
-    """Seconds of the time budget that were used."""
+    """Seconds that count against the budget."""
 
 
 class Sampler(Protocol):
@@ -49,34 +47,33 @@ class Sampler(Protocol):
     calls: int
     """Number of calls that one sample is the mean of."""
     overhead: float
-    """Seconds per call, already subtracted from the samples."""
+    """Seconds per call that are subtracted already."""
     virtual: bool
-    """Whether the clock is simulated, so that the state of the machine does not matter."""
+    """Whether time only seems to pass, so that the machine's own state says nothing."""
     traces: bool
-    """Whether the sampler sees every kernel, so that no record means that nothing ran."""
+    """Whether the sampler sees what the device ran, so that nothing seen means nothing run."""
     lost: int
-    """Number of calls whose device records were lost."""
+    """Calls whose records the device lost."""
     stray: int
-    """Number of device activities that belong to no call."""
+    """Activities of the device that belong to no call."""
 
     def prepare(self, rule: Sampling) -> tuple[Spent, list[float]]:
-        """Prepare for the first sample; return the calls and time used, and the times of calls seen so far."""
+        """Do whatever is needed before the first sample: (what that cost, seconds of the calls made meanwhile)."""
 
     def chunk(self, rule: Sampling) -> int:
-        """Return the number of samples to take at once."""
+        """Number of samples to take at once."""
 
     def take(self, count: int) -> Taken: ...
 
     def kernels(self) -> tuple[Kernel, ...]:
-        """Return the kernels of a call, if known."""
+        """The kernels that the device ran for a call, where that is known."""
 
     def warm(self, launch: Launch) -> float | None:
-        """Make one warm-up call; return its seconds if the sampler can time a single call."""
+        """Make one call before the first sample: its seconds, where this sampler can time a single call."""
 
 
 class HostSampler:
-    """Measures one quantity by a clock around the call. Short calls are batched if nothing has to happen between
-    them."""
+    """Samples one quantity by a clock around the call. Short calls are batched, unless something comes between them."""
 
     traces = False
     lost = stray = 0
@@ -111,7 +108,7 @@ class HostSampler:
     def take(self, count: int) -> Taken:
         start = time.perf_counter()
         raw = [self._once(self.calls) for _ in range(count)]
-        # Clearing caches uses the budget too. A clock that does not move must not make sampling endless.
+        # Making a call cold costs of the budget too. A clock that stands still must not mean sampling without end.
         told = self.virtual and self.supply.before is None
         spent = max(sum(raw), self._clock.resolution) if told else time.perf_counter() - start
         return Taken([(max(0.0, value / self.calls - self.overhead),) for value in raw], spent)
@@ -135,9 +132,9 @@ class HostSampler:
 
 
 def fit_batch(clock: Callable[[int], float], target: float, resolution: float) -> tuple[int, list[float], Spent]:
-    """Return (calls that last as long as `target`, times of the last two batches, calls and time used).
+    """(calls that last as long as `target`, what the last two batches took, what finding out has cost).
 
-    A batch has to be long enough twice, because a first call may be slow for other reasons.
+    A batch is long enough if it is so twice: a first call may be slow for reasons of its own.
     """
     calls, spent, made = 1, 0.0, 0
     while True:
@@ -148,20 +145,20 @@ def fit_batch(clock: Callable[[int], float], target: float, resolution: float) -
             spent, made = spent + elapsed, made + calls
             if elapsed >= target / 2 or calls >= _MAX_CALLS:
                 return calls, [first, elapsed], Spent(made, spent)
-        # Aim a little beyond the target, and grow at most tenfold, because a cold call may mislead.
+        # Aim a little beyond the target, and never grow more than tenfold on the word of a cold call.
         wanted = 1.1 * target / max(elapsed, resolution) * calls
         calls = min(_MAX_CALLS, max(calls + 1, min(10 * calls, round(wanted))))
 
 
 class _OnDevice:
-    """Common parts of samplers that time many calls at once."""
+    """Base of samplers that see many calls at once, and cannot time a single one."""
 
     def warm(self, launch: Launch) -> None:
         launch()
 
 
 class TraceSampler(_OnDevice):
-    """Measures device_time and device_span from the device's own record of every kernel."""
+    """Samples device_time and device_span from the device's own record of every kernel."""
 
     quantities: tuple[str, ...] = ("device_time", "device_span")
     traces = True
@@ -179,7 +176,7 @@ class TraceSampler(_OnDevice):
         self._seen: list[list[Activity]] = []
 
     def prepare(self, rule: Sampling) -> tuple[Spent, list[float]]:
-        """Take a short trace to find how many calls fit into the queue and how long the device must be held back."""
+        """A short trace says how many calls fit into the queue and how long the device has to be held meanwhile."""
         start = time.perf_counter()
         trial = self._clock.trace(self.supply.some(_TRIAL), self.supply.before, 0.0)
         elapsed = time.perf_counter() - start
@@ -187,7 +184,7 @@ class TraceSampler(_OnDevice):
             raise TimerFailed(f"{self.timer} lost the records of all {_TRIAL} calls of a trial")
         launches = max(1, *map(len, trial.calls)) + 2
         self._traced = min(burst(max(map(busy, trial.calls))), max(_FEWEST_TRACED, _QUEUE // launches))
-        # The profiler makes launches about three times as slow.
+        # The profiler makes launching about three times as slow.
         self._hold = min(_LONGEST_HOLD, self._traced * 3 * launch_cost(self.supply))
         return Spent(2 * _TRIAL, elapsed), []
 
@@ -200,7 +197,7 @@ class TraceSampler(_OnDevice):
         self.lost += trace.lost
         self.stray += trace.stray
         self._seen = trace.calls
-        # A call without records launched nothing and took no time; if records were lost, it is not a sample.
+        # Without a record of its own a call that launched nothing took no time; one with lost records is no sample.
         rows: list[tuple[float, ...]] = [(busy(c), span(c)) for c in trace.calls if c or not trace.lost]
         if not rows:
             raise TimerFailed(f"{self.timer} lost the records of all {count} calls")
@@ -212,8 +209,7 @@ class TraceSampler(_OnDevice):
 
 
 class EventSampler:
-    """Measures the time between two events around each call: with the device held back first (device_span), or
-    without."""
+    """Samples the time between two events around each call, for device_span with the device held first."""
 
     calls = 1
     virtual = traces = False
@@ -254,7 +250,7 @@ class EventSampler:
 
 
 class GraphSampler(_OnDevice):
-    """Measures device_span of calls in a captured graph, which has no launches, only gaps between nodes."""
+    """Samples device_span of calls in a captured graph: no launch at all, only the gaps between nodes."""
 
     quantities: tuple[str, ...] = ("device_span",)
     overhead = 0.0
@@ -287,18 +283,18 @@ class GraphSampler(_OnDevice):
 
 
 def burst(seconds: float) -> int:
-    """Return the number of calls of that length to make at once."""
+    """Number of calls of that length to make at once."""
     return max(_FEWEST_TRACED, min(_MOST_TRACED, int(_LONGEST_BURST / max(seconds, 1e-9))))
 
 
 def rest(worked: float) -> None:
-    """Let the device rest: otherwise the power limit would lower the clock more and more during sampling."""
+    """Let the device rest: else the power limit would pull the clock down, further and further into the samples."""
     if worked > _SHORT_BURST:
         time.sleep(min(worked, 1.0))
 
 
 def launch_cost(supply: Supply) -> float:
-    """Return roughly the seconds that a call takes the caller; the device may still be working."""
+    """Seconds that the caller takes for a call, roughly; the device may still be at it."""
     took = []
     for launch in supply.some(_TRIAL):
         start = time.perf_counter()
@@ -316,7 +312,7 @@ def span(call: Sequence[Activity]) -> float:
 
 
 def profile_of(calls: Sequence[Sequence[Activity]]) -> tuple[Kernel, ...]:
-    """Return launches and time per call of each kernel, the longest first: means over the calls that have records."""
+    """Launches and time per call of each kernel, the longest first: the mean over the calls that have records."""
     times: dict[str, list[float]] = defaultdict(list)
     for activity in (activity for call in calls for activity in call):
         times[activity.name].append(activity.end - activity.start)

@@ -1,4 +1,4 @@
-"""All checks that make a number doubtful. Each caution says what was measured, the limit, and what to do."""
+"""All checks that make a number doubtful, each with what was measured, the limit and what to do."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ NOISE_LIMIT = 0.10
 DRIFT_LIMIT = 0.05
 OUTLIER_SHARE = 0.05
 SWITCHES_PER_SECOND = 100.0
-# Involuntary switches per sample from which samples measure the scheduler, if they last at least one of its time
-# slices.
+# Interruptions per sample: from here on the samples last as long as the turns that the scheduler gives.
 PREEMPTED_SHARE = 0.5
 SCHEDULER_TURN = 1e-3
 # Number of cores that other processes may keep busy.
 OTHERS_LIMIT = 0.3
 STEAL_LIMIT = 0.02
-# Share of the highest clock seen, below which the clock influences the result.
+# Share of the highest clock that was seen: below this the clock is part of the result.
 CLOCK_LIMIT = 0.97
-# A time below this share of the harness's own cost is meaningless after subtracting that cost.
+# Below this share of the harness's own cost, what is left after taking it off means nothing.
 OVERHEAD_SHARE = 0.5
 
 
 class Observed(NamedTuple):
-    """Everything that the checks use."""
+    """Everything that the checks look at."""
 
     samples: Sequence[float]
     rule: Sampling
@@ -50,7 +49,7 @@ def cautions(seen: Observed) -> tuple[Caution, ...]:
 
 def _all(seen: Observed) -> Iterator[Caution]:
     if preempted := list(_preempted(seen)):
-        yield from preempted  # the messages and hints of the other checks would be misleading
+        yield from preempted  # what the other checks would say, and advise, does not apply
         return
     yield from _unsettled(seen)
     yield from _imprecise(seen)
@@ -66,7 +65,7 @@ def _all(seen: Observed) -> Iterator[Caution]:
 
 def _preempted(seen: Observed) -> Iterator[Caution]:
     switches = seen.conditions.switches
-    lasting = seen.elapsed / len(seen.samples) >= SCHEDULER_TURN  # threads that yield to each other switch faster
+    lasting = seen.elapsed / len(seen.samples) >= SCHEDULER_TURN  # threads that hand over to each other do it faster
     if seen.real_clock and lasting and switches >= PREEMPTED_SHARE * len(seen.samples):
         yield Caution(
             PREEMPTED,
@@ -95,7 +94,7 @@ def _imprecise(seen: Observed) -> Iterator[Caution]:
         found = (
             known
             if width < 1e9
-            else f"{counted(len(seen.samples), 'sample')} are too few to tell how precise the median is"
+            else f"{counted(len(seen.samples), 'sample')} are too few to tell how sure the median is"
         )
         yield Caution(
             "imprecise",

@@ -1,4 +1,4 @@
-"""Rules for when to stop, as objects that tests can call with made-up numbers."""
+"""Stopping rules, as objects that can be asked with invented numbers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from opmark.schema import Sampling
 from opmark.schema.measurement import Stop
 from opmark.stats import median, relative_half_width
 
-# One sample says nothing about noise, so three are taken even beyond the budget, up to this many times the budget.
-_FEWEST = 3
+# One sample says nothing about noise. A budget is overdrawn for three, unless the calls are very long.
+_MIN_SAMPLES = 3
 _OVERDRAFT = 10
 
 
@@ -23,7 +23,7 @@ class WarmUp:
         self.settled = False
 
     def done(self, window: Sequence[float], elapsed: float) -> bool:
-        """Return whether to end the warm-up after a window, from its samples and the time spent so far."""
+        """Whether warming up is over, after a window of samples and so many seconds in all."""
         now = median(window)
         if self._before is not None:
             self.settled = abs(now - self._before) <= self._rule.warmup_agreement * self._before
@@ -33,18 +33,18 @@ class WarmUp:
 
 class Enough(Protocol):
     def reached(self, samples: Sequence[float], elapsed: float) -> Stop | None:
-        """Return why to stop now, or None to go on."""
+        """Why to stop now, or None to go on."""
 
 
 class Precision:
-    """Stops when the median's interval is narrow enough, or when the budget is spent."""
+    """Stops when the interval of the median is narrow, or when the budget is spent."""
 
     def __init__(self, rule: Sampling) -> None:
         self._rule = rule
 
     def reached(self, samples: Sequence[float], elapsed: float) -> Stop | None:
         rule = self._rule
-        if elapsed >= rule.max_time and (len(samples) >= _FEWEST or elapsed >= _OVERDRAFT * rule.max_time):
+        if elapsed >= rule.max_time and (len(samples) >= _MIN_SAMPLES or elapsed >= _OVERDRAFT * rule.max_time):
             return "budget"
         if len(samples) < rule.min_samples or elapsed < rule.min_time:
             return None
@@ -52,7 +52,7 @@ class Precision:
 
 
 class Count:
-    """Stops after the requested number of samples, however long it takes."""
+    """Stops when there are as many samples as asked for, however long that takes."""
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -1,4 +1,4 @@
-"""Sources of launches: the same one again with its data in the caches, or made cold before each call."""
+"""Sources of launches: the same one again, with its data in the caches, or made cold before each call."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from opmark.schema import Cache, Launch
 from opmark.units import count_bytes, counted
 
-# Data has left a cache after this many times the cache's size has passed through.
+# Data is out of a cache when so many times its size has passed through since.
 ROTATE = 5
-# Overwriting twice the size clears a cache, whatever its replacement policy.
+# Overwriting twice the size leaves nothing behind, whatever the cache's policy of replacement.
 FLUSH = 2
-# Making more copies than this costs more than overwriting the cache before each call.
+# More copies than this, and making them costs more than overwriting the cache before each call.
 MOST_SETS = 64
-# Share of the free memory for copies: the rest is for the operator itself.
+# Share of the free memory that copies may take: the rest is for what the operator itself needs.
 SHARE = 0.25
-# Assumed size of an unknown largest cache: larger than most are.
+# The size of the largest cache where nobody tells it: larger than most are.
 UNKNOWN_CACHE = 64 << 20
 
 
@@ -29,7 +29,7 @@ class Supply:
     before: Launch | None = None
     cache: Cache = "warm"
     control: str = ""
-    """How the caches are kept cold, as text."""
+    """How the caches are kept cold, in words."""
 
     def __post_init__(self) -> None:
         self._turn = cycle(self.launches)
@@ -63,10 +63,10 @@ def warm(launch: Launch) -> Supply:
 
 @dataclass(frozen=True)
 class Room:
-    """The sizes that decide how a call is made cold."""
+    """How much memory and cache there is to make a call cold."""
 
     set_bytes: int
-    """Bytes of inputs and outputs of one call."""
+    """Bytes of the inputs and outputs of one call."""
     cache_bytes: int | None
     free_bytes: int | None
 
@@ -76,7 +76,7 @@ class Room:
 
     @property
     def sets(self) -> int:
-        """Number of copies of the data that rotate through the cache, including the first."""
+        """Number of copies of the data that pass through the cache, the one at hand included."""
         return max(2, ceil(ROTATE * self.cache / max(1, self.set_bytes)))
 
     @property
@@ -93,13 +93,13 @@ class Room:
 
 
 def rotation(first: Launch, another: Callable[[int], Launch], room: Room) -> Supply:
-    """Rotate over several sets of inputs and outputs, which are made here."""
+    """Launches over several sets of inputs and outputs in turn, which are made here."""
     launches = [Held(first), *(Held(another(i)) for i in range(1, room.sets))]
     total = count_bytes(room.sets * room.set_bytes)
     return Supply(launches, None, "cold", f"rotated over {counted(room.sets, 'set')} of data, {total}")
 
 
 def flush(launch: Launch, overwrite: Callable[[int], Launch], room: Room, why: str | None = None) -> Supply:
-    """Overwrite the caches before each call; `why` is the reason not to rotate, if that was intended."""
+    """A launch before which the caches are overwritten each time. `why`: the reason not to rotate instead."""
     control = f"{count_bytes(room.flush_bytes)} overwritten before each call" + (f" ({why})" if why else "")
     return Supply([launch], overwrite(room.flush_bytes), "cold", control)

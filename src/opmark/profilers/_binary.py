@@ -1,4 +1,4 @@
-"""Where a profiler's program is."""
+"""Finds the program of a profiler, and its default options."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def find(name: str, named: str, folders: Sequence[str]) -> str:
-    """The program that the user names, or else `name` on PATH or in one of the folders; FileNotFoundError."""
+    """The program that the user names, or else `name` on PATH or in one of the folders. Raise FileNotFoundError."""
     if named:
         found = shutil.which(named)
         if found is None:
@@ -20,6 +20,6 @@ def find(name: str, named: str, folders: Sequence[str]) -> str:
 
 
 def defaults(options: dict[str, Sequence[str]], args: Sequence[str]) -> list[str]:
-    """Those options that the user does not give in person: the profilers take most of them only once."""
+    """The options that the user has not given: the profilers take most of them only once."""
     given = {arg.partition("=")[0] for arg in args}
     return [part for option, values in options.items() if option not in given for part in (option, *values)]

@@ -75,7 +75,7 @@ class Nsys:
 
 
 def _by_range(export: sqlite3.Connection, ranges: frozenset[str]) -> dict[str, list[KernelMetrics]]:
-    """What was launched while a range was open, whichever thread did it."""
+    """Kernels and copies by the range that was open when they were launched, whichever thread did it."""
     tables = {name for (name,) in export.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if "NVTX_EVENTS" not in tables:
         raise ValueError("it recorded no NVTX range")
@@ -91,7 +91,7 @@ def _by_range(export: sqlite3.Connection, ranges: frozenset[str]) -> dict[str, l
 
 
 def _launched(export: sqlite3.Connection, table: str) -> Iterator[tuple[int, int, KernelMetrics]]:
-    """(time of the launch, time of the start, what it was)."""
+    """(time of the launch, time of the start, kernel) for each row of a table."""
     name, more, names = _WORK[table]
     query = _LAUNCHED.format(name=name, table=table, more=", ".join(more.values()), names=names)
     for launched, called, start, end, *values in export.execute(query):

@@ -64,7 +64,7 @@ def _range(event: Event) -> str:
 
 
 def _worked(events: Sequence[Event]) -> list[tuple[float, Event]]:
-    """What a device did, by the time of its launch; where no device did anything, the outermost calls."""
+    """Activities of a device with the time of their launch; where no device did anything, the outermost calls."""
     on_device = sorted((e for e in events if e.get("cat") in _ON_DEVICE), key=_start)
     if not on_device:
         return [(_start(event), event) for event in _outermost(e for e in events if e.get("cat") == "cpu_op")]

@@ -18,19 +18,18 @@ from opmark.errors import TaskError
 from opmark.interfaces import Backend, BackendInfo
 from opmark.registry import backend as find_backend
 from opmark.registry import operator as find_operator
-from opmark.runner.execute import reason_of
+from opmark.runner.execute import find_implementation, reason_of
 from opmark.runner.host_trace import HostTrace, name_ranges
 from opmark.runner.leash import die_with
-from opmark.runner.plan import implementations
 from opmark.runner.prepare import Prepared, prepare, refuse_if_too_large
 from opmark.schema import Task
 
 
 class Item(msgspec.Struct, frozen=True):
     range: str
-    """A plain word: what profilers filter by."""
+    """A plain word, which profilers filter by."""
     label: str
-    """For people."""
+    """The name of the range for people."""
     task: Task
 
 
@@ -47,7 +46,7 @@ class Done(msgspec.Struct, frozen=True):
 
     range: str
     reason: str = ""
-    """Why it could not be run; nothing if it was."""
+    """Why the item could not be run; empty if it was."""
 
 
 class Program:
@@ -59,7 +58,7 @@ class Program:
         self._host: HostTrace | None = None
 
     def traced(self, path: Path) -> AbstractContextManager[Any]:
-        """What the framework tells of its work, or else the ranges by the host's clock."""
+        """A trace of what the framework tells of its work, or else of the ranges by the host's clock."""
         makes = getattr(self._backend, "traced", None)  # a backend of a stranger may be older than this socket
         own: AbstractContextManager[Any] | None = makes(path) if makes else None
         if own is not None:
@@ -68,7 +67,7 @@ class Program:
         return self._host
 
     def run(self, item: Item) -> Done:
-        """One item; whatever a framework raises ends here, as a reason."""
+        """Run one item. Whatever a framework raises ends here, as a reason."""
         try:
             self._launch_in_range(item)
         except TaskError as error:
@@ -99,15 +98,16 @@ class Program:
         return opened
 
     def _prepared(self, task: Task) -> Prepared:
-        """As the worker prepares what it measures."""
+        """The launch as the worker prepares it for measuring."""
         operator, params = find_operator(task.case.op), task.case.params
-        (implementation,) = (i for i in implementations(operator, self._info) if i.label == task.implementation)
+        implementation = find_implementation(task, operator, self._info)
         refuse_if_too_large(params, operator, self._backend)
         return prepare(params, task, operator, implementation, self._backend)
 
 
 def run(batch: Batch, done: Path, warmup: int, iterations: int, trace: Path | None = None) -> int:
-    """How many items failed. Each is written down as soon as it is done, in case the next one ends the process."""
+    """Run all items and return how many failed. Each result is written as soon as it is known, in case the next item
+    ends the process."""
     info = find_backend(batch.backend)
     backend = info.load(batch.threads)
     gone = backend.why_unavailable()

@@ -31,7 +31,7 @@ class Bisection:
         return described(self._tree, "HEAD")
 
     def say(self, word: Word) -> None:
-        """Of the candidate; the next one is there afterwards. What was made in the files is thrown away."""
+        """Judge the candidate, and check out the next one. Files that were made meanwhile are thrown away."""
         self._clean()
         before = self.candidate()
         self._hear(word)

@@ -12,9 +12,9 @@ from opmark.metrics.summary import summarize
 from opmark.registry import backend as find_backend
 from opmark.registry import operator as find_operator
 from opmark.runner.plan import Plan, make_plan
-from opmark.runner.session import perform
+from opmark.runner.session import run_plan
 from opmark.runner.settings import settings_for
-from opmark.runner.supervisor import Say
+from opmark.runner.supervisor import Say, WorkerOptions
 from opmark.schema import Case, Environment, Record
 from opmark.schema.dtype import sizeof
 from opmark.schema.options import MeasureOptions
@@ -89,7 +89,7 @@ class Calibration:
         return instances * cache.nbytes, instances
 
     def _memory_cases(self, levels: Sequence[Level]) -> list[Case]:
-        """For memory; on a device, before that, for its cache, whose size only the worker knows."""
+        """Sizes for memory; on a device also for its cache, whose size only the worker knows."""
         last = last_level_bytes() or 0
         beyond = max(_LEAST_MEMORY, _BEYOND_CACHE * last if levels else 0)
         small = [] if self.info.device == "cpu" else [_vector(op, _CACHED) for op in _VECTORS]
@@ -126,7 +126,7 @@ class Calibration:
         *,
         fresh: bool = False,
     ) -> list[Record]:
-        """A record a case, in their order; all of them are kept. What a device did comes before what a caller sees."""
+        """One record per case, in the order of the cases; all are kept. Device time goes before what a caller sees."""
         if not cases:
             return []
         options = MeasureOptions(
@@ -136,7 +136,8 @@ class Calibration:
             quantity=self._quantities() if quantities is None else quantities,
         )
         plan: Plan = make_plan(cases, [backend or self.info.name], settings_for(options))
-        found = list(perform(plan, self.timeout, self.say, self._keep, fresh=fresh))
+        workers = WorkerOptions(self.timeout, say=self.say, keep=self._keep)
+        found = list(run_plan(plan, workers, fresh=fresh))
         self.records += found
         by_case = {record.task.case.id: record for record in found}
         return [by_case[case.id] for case in cases]

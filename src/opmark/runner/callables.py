@@ -1,4 +1,4 @@
-"""Whether callables exist: asked in a child process, since only their framework can tell."""
+"""Finds out in a child process whether callables exist, since only their framework can tell."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Iterable
 
 from opmark.registry import operator as find_operator
 
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 
 
 def missing_callables(names: Iterable[str]) -> dict[str, str]:
-    """Those that cannot be had, by name, with the reason. What is in the catalogue, or a pattern, is no question."""
+    """The callables that cannot be imported, with the reason. Operators of the catalogue and patterns are left out."""
     dotted = (name for name in set(names) if set(name) & set(".:") and not set(name) & set("*?["))
     asked = sorted(name for name in dotted if find_operator(name).category == "callable")
     if not asked:
         return {}
     command = [sys.executable, "-m", "opmark.runner.callables"]
     done = subprocess.run(
-        command, input=json.dumps(asked), capture_output=True, text=True, timeout=_PATIENCE, check=False
+        command, input=json.dumps(asked), capture_output=True, text=True, timeout=_TIMEOUT, check=False
     )
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]

@@ -20,7 +20,7 @@ from opmark.verify.scale import scale_down, too_large
 
 
 def verify(task: Task, operator: Operator, implementation: Implementation, backend: Backend) -> Verification:
-    """How it was checked and how far off it is; WrongResult where it is too far."""
+    """How a task was checked and how far off its outputs are. Raise WrongResult where that is too far."""
     params: Params = task.case.params
     backward = task.case.phase != "forward"
     evaluations = EVALUATIONS * len(wanted_gradients(task, operator, params)) if backward else 1
@@ -52,7 +52,7 @@ def verify(task: Task, operator: Operator, implementation: Implementation, backe
 
 
 def input_arrays(operator: Operator, prepared: Prepared, backend: Backend) -> dict[str, Any]:
-    """The inputs as the reference takes them: as they are now, also where the launch is about to change them."""
+    """The inputs as arrays for the reference, copied where the launch is about to change them."""
     arrays = {name: backend.to_numpy(tensor) for name, tensor in prepared.inputs.items()}
     return {name: np.array(array) if name in operator.mutates else array for name, array in arrays.items()}
 
@@ -65,13 +65,27 @@ def check_outputs(
     numbers: list[Numerics] | None = None,
     dtypes: Sequence[str] = (),
 ) -> Errors:
-    """Arrays of outputs against the reference. How far each is off goes to `numbers`, also where that is too far."""
-    relative, typical = bounds(operator, params)
+    """Compare arrays of outputs with the reference."""
     if operator.observe:  # what is observed has no last place any more
         outputs, dtypes = observed(operator, params, outputs, arrays), ()
     expected = as_tuple(operator.reference(params, **arrays))
+    return compare_outputs(operator, params, outputs, expected, numbers, dtypes)
+
+
+def compare_outputs(
+    operator: Operator,
+    params: Params,
+    outputs: Sequence[Any],
+    expected: Sequence[Any],
+    numbers: list[Numerics] | None = None,
+    dtypes: Sequence[str] = (),
+    factor: float = 1.0,
+) -> Errors:
+    """Raise WrongResult where outputs are further off than `factor` times the operator's tolerance. How far off each
+    one is goes to `numbers`, also where that is too far."""
     if numbers is not None:
         numbers += numerics_of(outputs, expected, dtypes)
+    relative, typical = (factor * bound for bound in bounds(operator, params))
     return compare(outputs, expected, relative, typical * operator.tolerance.magnitude(params), typical)
 
 
@@ -93,14 +107,15 @@ def _check_forward(
 
 
 def numerics_of(outputs: Sequence[Any], expected: Sequence[Any], dtypes: Sequence[str] = ()) -> Iterator[Numerics]:
-    """Of outputs that can be compared at all; whether their number and shapes are right is for others to say."""
+    """How far off each output is that can be compared at all; a wrong number or shape is found elsewhere."""
     for i, (output, due) in enumerate(zip(outputs, expected, strict=False)):
         if output.shape == due.shape:
             yield numerics(output, due, dtypes[i] if i < len(dtypes) else "")
 
 
 def _computed(outputs: Any, backend: Backend) -> tuple[Any, ...]:
-    """The outputs, if they are there: what is computed only when somebody looks would be timed without its work."""
+    """The outputs, if they are computed: one that is computed only when somebody looks would be timed without its
+    work."""
     native = as_tuple(outputs)
     if any(output is None for output in native):
         raise WrongResult("the launch returns nothing, or nothing for one of its outputs")
@@ -111,7 +126,7 @@ def _computed(outputs: Any, backend: Backend) -> tuple[Any, ...]:
 
 
 def observed(operator: Operator, params: Params, outputs: tuple[Any, ...], arrays: Mapping[str, Any]) -> Any:
-    """What is compared of the outputs; outputs that cannot even be looked at are wrong."""
+    """What the operator says is to be compared of its outputs; outputs that it cannot read are wrong."""
     assert operator.observe is not None
     try:
         return as_tuple(operator.observe(params, outputs if len(outputs) > 1 else outputs[0], **arrays))

@@ -12,7 +12,7 @@ from opmark.registry import operator as find_operator
 from opmark.runner import instructions
 from opmark.runner.gear import READ
 from opmark.runner.probe import probe
-from opmark.runner.supervisor import Supervisor
+from opmark.runner.supervisor import Supervisor, WorkerOptions
 from opmark.schema import EFFORTS, Availability, Case, Diagnosis, Finding, Settings, Task
 from opmark.units import seconds
 
@@ -29,7 +29,7 @@ def doctor() -> Diagnosis:
 
 
 def _sensors(available: list[Availability]) -> list[Finding]:
-    """Of devices: where nobody tells the clock, opmark cannot say that it moved."""
+    """Findings about devices whose clock cannot be read, so that opmark cannot say that it moved."""
     found = []
     for backend in available:
         told = backend.facts.get("sensors")
@@ -54,7 +54,7 @@ def _trapped_instructions(available: list[Availability]) -> list[Finding]:
     if not any(backend.name == "torch-cpu" and backend.reason is None for backend in available):
         return []
     instructions.remember("torch-cpu", None)  # to find out whether it still is so
-    with closing(Supervisor(backends()["torch-cpu"], 1, _TRIAL_TIMEOUT, lambda _: None, lambda _: None)) as supervisor:
+    with closing(Supervisor(backends()["torch-cpu"], 1, WorkerOptions(_TRIAL_TIMEOUT))) as supervisor:
         record = supervisor.run(_trial())
     if record.status != "ok":
         return [Finding("instructions", False, f"a bfloat16 product fails: {record.reason}", "update torch")]

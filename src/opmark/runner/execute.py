@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
-from typing import Literal
 
 from msgspec.structs import replace
 
@@ -14,21 +13,20 @@ from opmark.interfaces import Backend, BackendInfo, Counted, Sensors
 from opmark.measure.overhead import labelled
 from opmark.registry import operator as find_operator
 from opmark.runner.gear import Gear
-from opmark.runner.measuring import Measuring
+from opmark.runner.measuring import TaskMeasurement
+from opmark.runner.messages import Command, Reply, RunTask, Stage, TaskReply
 from opmark.runner.plan import implementations
-from opmark.runner.prepare import Prepared, prepare, refuse_if_too_large
-from opmark.schema import Compilation, Implementation, Memory, Operator, Record, Status, Task, Verification
+from opmark.runner.prepare import prepare, refuse_if_too_large
+from opmark.schema import Compilation, Implementation, Operator, Record, Status, Task, Verification
 
-_LONGEST_REASON = 500
-STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped"}
+_MAX_REASON = 500
+_STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped"}
 
-
-Tell = Callable[[Literal["compiling", "measuring"]], None]
-"""Is told what comes next: compiling has a time-out of its own."""
+Send = Callable[[Reply], None]
 
 
-class Bench:
-    """A backend with its clocks and its memory counter, ready for tasks."""
+class TaskRunner:
+    """Runs tasks on one backend, with its clocks, sensors and memory counter."""
 
     def __init__(
         self,
@@ -36,117 +34,110 @@ class Bench:
         backend: Backend,
         environment: str = "",
         sensors: Sensors | None = None,
-        tell: Tell = lambda stage: None,
+        send: Send = lambda reply: None,
     ) -> None:
+        """`send` is told which stage comes next, since compiling has a time-out of its own."""
         self._info = info
         self._backend = backend
         self._environment = environment
-        self._tell = tell
+        self._send = send
         self._gear = Gear.of(info, backend, sensors)
 
-    def record(self, task: Task) -> Record:
+    def reply(self, command: Command) -> Reply:
+        """Do what the parent says."""
+        assert isinstance(command, RunTask)
+        record = self.run(command.task)
+        return TaskReply(record, self._backend.usable())
+
+    def run(self, task: Task) -> Record:
+        """The record of a task, whatever its operator and the framework do."""
         started, clock = utc_now(), time.perf_counter()
         cost = None
         try:
-            cost = find_operator(task.case.op).phase_cost(task.case.params, task.case.phase, task.case.wrt)
-            found = self._run(task)
+            operator = find_operator(task.case.op)
+            cost = operator.phase_cost(task.case.params, task.case.phase, task.case.wrt)
+            record = self._measure(task, operator, find_implementation(task, operator, self._info))
         except WrongResult as error:
-            found = Record(task, "wrong", error.message, verification=error.verification)
+            record = Record(task, "wrong", error.message, verification=error.verification)
         except TaskError as error:
-            found = Record(task, STATUS.get(type(error), "error"), error.message)
+            record = Record(task, _STATUS.get(type(error), "error"), error.message)
         except Exception as error:  # noqa: BLE001 - frameworks raise anything; each of it becomes a record
-            found = Record(task, self._backend.classify(error) or "error", reason_of(error))
+            record = Record(task, self._backend.classify(error) or "error", reason_of(error))
         duration = time.perf_counter() - clock
         return replace(
-            found, cost=found.cost or cost, environment=self._environment, started=started, duration=duration
+            record, cost=record.cost or cost, environment=self._environment, started=started, duration=duration
         )
 
-    def usable(self) -> bool:
-        """Whether another task can be given to this process."""
-        return self._backend.usable()
+    def _measure(self, task: Task, operator: Operator, implementation: Implementation) -> Record:
+        """Compile, verify, call once, measure, verify again."""
+        info, backend, gear, params = self._info, self._backend, self._gear, task.case.params
+        refuse_if_too_large(params, operator, backend)
+        cold = None
+        if info.compiles:  # before anything else: the next time finds filled caches
+            self._send(Stage("compiling"))
+            cold = prepare(params, task, operator, implementation, backend).compilation
+        verification = self._verify(task, operator, implementation)
 
-    def _run(self, task: Task) -> Record:
-        operator, params = find_operator(task.case.op), task.case.params
-        implementation = self._implementation(task, operator)
-        refuse_if_too_large(params, operator, self._backend)
-        cold = self._compiled(task, operator, implementation)
-        checked = self._verified(task, operator, implementation)
-        prepared, memory = self._first_call(task, operator, implementation)
-        self._tell("measuring")
-        counted = self._counted(task, operator, prepared)
-        measuring = Measuring(task, operator, implementation, self._backend, self._gear, prepared)
+        if operator.foreign:  # it was not verified, and the first call of a framework takes memory that it keeps
+            prepare(params, task, operator, implementation, backend).launch()
+        baseline = gear.start_memory()
+        prepared = prepare(params, task, operator, implementation, backend)
+        prepared.launch()
+        backend.synchronize()
+        memory = gear.memory_since(baseline)
+
+        self._send(Stage("measuring"))
+        if operator.foreign:  # no formula says what it costs, nor whether it is a view
+            counted = backend.count(prepared.launch, [*prepared.reads, *prepared.seeds])
+        else:
+            counted = Counted(None, view=operator.view and info.views and task.case.phase == "forward")
+        measuring = TaskMeasurement(task, operator, implementation, backend, gear, prepared)
         measurements = measuring.run()
-        if checked.checked != "none":
+        if operator.foreign:
+            measurements = labelled(measurements, counted.cost, gear.least_call)
+
+        if verification.checked != "none":
             from opmark.runner.recheck import recheck
 
-            checked = replace(checked, after=recheck(task, operator, implementation, self._backend, prepared))
-        if operator.foreign:
-            measurements = labelled(measurements, counted.cost, self._gear.least_call)
+            after = recheck(task, operator, implementation, backend, prepared)
+            verification = replace(verification, after=after)
         return Record(
             task,
             "ok",
             measurements=measurements,
             cost=counted.cost,
             memory=memory,
-            verification=checked,
+            verification=verification,
             compilation=cold and replace(cold, cached=_cached(cold, prepared.compilation)),
             called=prepared.called,
             view=counted.view,
             notes=tuple(measuring.notes),
         )
 
-    def _implementation(self, task: Task, operator: Operator) -> Implementation:
-        """As it was planned. A revision of a plug-in may not have it: who plans sees the files as they are now."""
-        known = {one.label: one for one in implementations(operator, self._info)}
-        if task.implementation not in known:
-            there = ", ".join(known) or "none"
-            raise TaskError(f"`{operator.name}` has no implementation `{task.implementation}` here; there is {there}")
-        return known[task.implementation]
-
-    def _compiled(self, task: Task, operator: Operator, implementation: Implementation) -> Compilation | None:
-        """What it takes with empty caches: before anything else, since the next time finds them filled."""
-        if not self._info.compiles:
-            return None
-        self._tell("compiling")
-        return prepare(task.case.params, task, operator, implementation, self._backend).compilation
-
-    def _counted(self, task: Task, operator: Operator, prepared: Prepared) -> Counted:
-        """What no formula tells: of a foreign call what the framework counts, and what is a view."""
-        if not operator.foreign:
-            return Counted(None, view=operator.view and self._info.views and task.case.phase == "forward")
-        return self._backend.count(prepared.launch, [*prepared.reads, *prepared.seeds])
-
-    def _verified(self, task: Task, operator: Operator, implementation: Implementation) -> Verification:
+    def _verify(self, task: Task, operator: Operator, implementation: Implementation) -> Verification:
         if not self._info.computes:
             return Verification("none", f"{self._info.name} computes nothing")
         if not task.settings.verify:
             return Verification("none", "not asked for")
         if operator.foreign:
             return Verification("none", "a function of the framework, without a reference in the catalogue")
-        from opmark.runner.check import verify  # brings NumPy, which the parent, who reads this file, has no use for
+        from opmark.runner.check import verify  # imports NumPy, which the parent, who reads this file, has no use for
 
         return verify(task, operator, implementation, self._backend)
 
-    def _first_call(self, task: Task, operator: Operator, implementation: Implementation) -> tuple[Prepared, Memory]:
-        if (
-            operator.foreign
-        ):  # not verified, so this is its first call, and a framework's first one takes memory to keep
-            prepare(task.case.params, task, operator, implementation, self._backend).launch()
-        baseline = self._gear.memory.start()
-        prepared = prepare(task.case.params, task, operator, implementation, self._backend)
-        prepared.launch()
-        self._backend.synchronize()
-        memory = Memory(
-            peak=max(0, self._gear.memory.peak() - baseline),
-            baseline=baseline,
-            source=self._gear.memory.source,
-            resolution=self._gear.memory.resolution,
-        )
-        return prepared, memory
+
+def find_implementation(task: Task, operator: Operator, info: BackendInfo) -> Implementation:
+    """The implementation that was planned. A revision of a plug-in may lack it: planning sees the files as they are
+    now."""
+    known = {one.label: one for one in implementations(operator, info)}
+    if task.implementation not in known:
+        there = ", ".join(known) or "none"
+        raise TaskError(f"`{operator.name}` has no implementation `{task.implementation}` here; there is {there}")
+    return known[task.implementation]
 
 
 def _cached(cold: Compilation, again: Compilation | None) -> float | None:
-    """What a second time took, where anything was kept of the first; a backend may know it at once."""
+    """Seconds that the second time took, where anything was kept of the first; a backend may know it at once."""
     if cold.cached is not None or again is None or cold.cache.startswith("none"):
         return cold.cached
     return again.cold
@@ -157,12 +148,12 @@ def utc_now() -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """The first line: frameworks append pages of addresses. What opmark says of a mistake is said in full."""
+    """The first line of an error: frameworks append pages of addresses. Messages of opmark are kept in full."""
     if isinstance(error, UserError):
         return f"{error.message}; {error.hint}" if error.hint else error.message
     lines = str(error).strip().splitlines()
     if not lines:
         return type(error).__name__
-    if lines[0].endswith(":"):  # what was expected stands on the next ones
-        lines[0] = " ".join(map(str.strip, lines))[:_LONGEST_REASON]
+    if lines[0].endswith(":"):  # what was expected stands on the next lines
+        lines[0] = " ".join(map(str.strip, lines))[:_MAX_REASON]
     return f"{type(error).__name__}: {lines[0]}"

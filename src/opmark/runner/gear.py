@@ -1,4 +1,4 @@
-"""What a worker measures with: clocks, sensors, caches. Its backend's own where it has them, else the host's."""
+"""What a worker measures with: clocks, sensors and caches of its backend where it has them, else of the host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opmark.measure.clock import host_timers
 from opmark.measure.conditions import Watch
 from opmark.measure.memory import ResidentPages
 from opmark.measure.overhead import fastest_call
-from opmark.schema import Launch
+from opmark.schema import Launch, Memory
 
 READ = "read"
 
@@ -27,7 +27,7 @@ class Gear:
     smallest: Launch
     """A call that does next to nothing."""
     long_tasks: int = 0
-    """Measured so far that a second timer could check: now and then it does."""
+    """Tasks measured so far that a second timer could check: now and then it does."""
     _scratch: tuple[int, Launch] | None = None
     _least_call: float | None = None
 
@@ -50,8 +50,17 @@ class Gear:
             self._least_call = fastest_call(self.timers["latency"], self.smallest)
         return self._least_call
 
+    def start_memory(self) -> int:
+        """Bytes in use now, above which the peak of memory is counted."""
+        return self.memory.start()
+
+    def memory_since(self, baseline: int) -> Memory:
+        """The peak of memory above a baseline, which `start_memory` gave."""
+        peak = max(0, self.memory.peak() - baseline)
+        return Memory(peak, baseline, self.memory.source, self.memory.resolution)
+
     def overwrite(self, backend: Backend, nbytes: int) -> Launch:
-        """Made when first needed and kept: allocating it anew would cost more than using it."""
+        """A launch that overwrites so many bytes. It is kept: allocating it anew would cost more than using it."""
         if self._scratch is None or self._scratch[0] < nbytes:
             self._scratch = (nbytes, backend.overwrite(nbytes))
         return self._scratch[1]

@@ -14,7 +14,7 @@ import msgspec
 
 
 class HostTrace:
-    """Written when it ends, to be opened in Perfetto like any other."""
+    """A trace that is written when it ends, to be opened in Perfetto like any other."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -39,7 +39,7 @@ class HostTrace:
 
 
 def name_ranges(path: Path, labels: Mapping[str, str]) -> None:
-    """Names for people in place of the plain words, which are kept beside them."""
+    """Replace the plain words in a trace by names for people; the words are kept beside them."""
     trace = msgspec.json.decode(path.read_bytes())
     for event in trace["traceEvents"]:
         name = event.get("name")

@@ -1,8 +1,8 @@
 """Instructions that a processor advertises and the machine does not allow.
 
 A virtual machine may pass on the flags of its host (AMX, for instance) and trap the instructions. oneDNN then dies of
-SIGILL in the first bfloat16 product. A limit on the instruction set avoids it; the mildest one that works is looked
-for by running the very task that died, and remembered for this processor and this framework.
+SIGILL in the first bfloat16 product. A limit on the instruction set avoids it. The supervisor looks for the mildest
+limit that works by running the very task that died; this file remembers it for the processor and the framework.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 import platformdirs
 
 from opmark.hardware.detect import cpu_model
+from opmark.interfaces import BackendInfo
 
 VARIABLE = "ONEDNN_MAX_CPU_ISA"
 
@@ -27,8 +28,13 @@ def stricter_than(limit: str | None) -> tuple[str, ...]:
 
 
 def environ(limit: str | None) -> dict[str, str]:
-    """What a worker is to be started with."""
+    """The variables that a worker is started with."""
     return {VARIABLE: limit} if limit else {}
+
+
+def limit_for(info: BackendInfo) -> str | None:
+    """The limit that the workers of a backend start with: only processors are known to trap what they advertise."""
+    return recall(info.name) if info.device == "cpu" else None
 
 
 def recall(backend: str) -> str | None:
@@ -37,7 +43,7 @@ def recall(backend: str) -> str | None:
 
 
 def remember(backend: str, limit: str | None) -> None:
-    """None: it needs none any more."""
+    """Keep the limit that a backend needs; None where it needs none any more."""
     notes = {**_remembered(), _machine(backend): limit}
     path = _path()
     with suppress(OSError):  # where no note can be kept, the limit is found again next time

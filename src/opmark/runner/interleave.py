@@ -3,107 +3,99 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from opmark.errors import UserError
 from opmark.hardware.presence import why_no_device
 from opmark.registry import backend as find_backend
-from opmark.runner.plan import Group, Plan
-from opmark.runner.ranks.muster import Muster
-from opmark.runner.session import done, staffed
+from opmark.runner.plan import Plan
+from opmark.runner.session import Job, run_group, start_workers
 from opmark.runner.sides import Side
-from opmark.runner.supervisor import Keep, Say
-from opmark.schema import Record, Task
+from opmark.runner.supervisor import WorkerOptions
+from opmark.schema import Record
 from opmark.stats.verdict import STAGES
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What is about to be measured."""
+    """One side of one pair, which is about to be measured."""
 
     pair: int
     """From 1."""
     until: int
-    """Pairs at which it is looked whether that is enough."""
+    """Pairs after which the sides are compared."""
     side: int
     """0 is A, 1 is B."""
     left: int
     """Cases that are not decided."""
 
 
-Look = Callable[[int], set[str]]
-"""After so many pairs: the ids of the cases that more of them would tell nothing new of."""
-
-
 @dataclass(frozen=True)
-class Course:
-    """How far to go, and who is told."""
+class TurnSchedule:
+    """How many turns to take, and who is told."""
 
-    look: Look
-    most: int = STAGES[-1]
-    """Pairs."""
+    settled_cases: Callable[[], set[str]]
+    """Compares what is stored so far; returns the ids of the cases that more pairs would tell nothing new about."""
+    options: WorkerOptions
+    max_pairs: int = STAGES[-1]
     budget: float = 900.0
     """Seconds."""
-    timeout: float = 60.0
-    compile_timeout: float = 300.0
-    say: Say = lambda message: None
-    keep: Keep = lambda environment: None
     on_turn: Callable[[Turn], None] = lambda turn: None
     clock: Callable[[], float] = time.monotonic
 
 
-def stages(most: int) -> list[int]:
-    """Pairs at which it is looked; the last one is all that is allowed."""
-    return [*(stage for stage in STAGES if stage < most), most]
+def stages(max_pairs: int) -> list[int]:
+    """Numbers of pairs after which the sides are compared; the last one is all that is allowed."""
+    return [*(stage for stage in STAGES if stage < max_pairs), max_pairs]
 
 
-def interleaved(sides: tuple[Side, Side], plans: tuple[Plan, Plan], course: Course) -> Iterator[tuple[int, Record]]:
-    """(side, record) as they come. What the caller has to store of one is stored before the next is asked for.
+def run_turns(
+    sides: tuple[Side, Side], plans: tuple[Plan, Plan], schedule: TurnSchedule
+) -> Iterator[tuple[int, Record]]:
+    """(side, record) as they come. The caller stores one before it asks for the next.
 
-    A case leaves when it is decided, or when a side could not do it: once on each side is then enough. After the last
-    look, or when the budget would not do for one more pair, it is over.
+    A case leaves when it is decided, or when a side could not do it: once on each side is then enough. It is over after
+    the last stage, or when the budget would not do for one more pair.
     """
     _refuse_absent(sides)
     yield from _skipped(sides, plans)
     left = _on_both(plans)
-    since, longest, pair = course.clock(), 0.0, 0
-    for until in stages(course.most):
+    since, longest, pair = schedule.clock(), 0.0, 0
+    for until in stages(schedule.max_pairs):
         while pair < until and left:
-            began = course.clock()
-            if pair > 0 and began - since + longest > course.budget:
-                course.look(pair)
+            began = schedule.clock()
+            if pair > 0 and began - since + longest > schedule.budget:
+                schedule.settled_cases()
                 return
-            for side, record in _pair(pair, until, left, sides, plans, course):
+            for side, record in _run_pair(pair, until, left, sides, plans, schedule):
                 yield side, record
                 if record.status != "ok":
                     left = left - {record.task.case.id}
-            longest = max(longest, course.clock() - began)
+            longest = max(longest, schedule.clock() - began)
             pair += 1
-        left = left - course.look(pair)
+        left = left - schedule.settled_cases()
         if not left:
             return
 
 
-def _pair(
-    pair: int, until: int, left: set[str], sides: tuple[Side, Side], plans: tuple[Plan, Plan], course: Course
+def _run_pair(
+    pair: int, until: int, left: set[str], sides: tuple[Side, Side], plans: tuple[Plan, Plan], schedule: TurnSchedule
 ) -> Iterator[tuple[int, Record]]:
-    """Both sides once, the one first that was last before: what drifts evenly hits both alike."""
-    order = (0, 1) if pair % 2 == 0 else (1, 0)
-    wanted: list[tuple[Group, Side]] = []
-    owner: list[int] = []
-    for side in order:
+    """Measure both sides once. The one that was last before is first now: what drifts evenly hits both alike."""
+    jobs: list[Job] = []
+    owners: list[int] = []
+    for side in (0, 1) if pair % 2 == 0 else (1, 0):
         tasks = tuple(t for t in plans[side].tasks if t.settings.process == pair and t.case.id in left)
-        own = [(group, sides[side]) for group in Plan(tasks, ()).groups()]
-        wanted += own
-        owner += [side] * len(own)
-    crews = staffed(wanted, course.timeout, course.say, course.keep, course.compile_timeout, Muster())
-    told: set[int] = set()
-    for side, (group, supervisor, hello) in zip(owner, crews, strict=True):
-        if side not in told:
-            told.add(side)
-            course.on_turn(Turn(pair + 1, until, side, len(left)))
-        for record in done(group, supervisor, hello):
+        for group in Plan(tasks, ()).groups():
+            jobs.append((group, sides[side]))
+            owners.append(side)
+    announced: set[int] = set()
+    for side, (group, worker, hello) in zip(owners, start_workers(jobs, schedule.options), strict=True):
+        if side not in announced:
+            announced.add(side)
+            schedule.on_turn(Turn(pair + 1, until, side, len(left)))
+        for record in run_group(group, worker, hello):
             yield side, record
 
 
@@ -113,20 +105,16 @@ def _on_both(plans: tuple[Plan, Plan]) -> set[str]:
 
 
 def _skipped(sides: tuple[Side, Side], plans: tuple[Plan, Plan]) -> Iterator[tuple[int, Record]]:
-    """What cannot run on a side is not measured on the other; both say why."""
+    """Skipped records: a case that cannot run on one side is not measured on the other, and both say why."""
     both = _on_both(plans)
     for side, plan in enumerate(plans):
         reasons = {record.task.case.id: record for record in plans[1 - side].skipped}
         for record in plan.skipped:
             yield side, record
-        for task in _once_a_case(plan.tasks):
-            if task.case.id not in both and task.case.id in reasons:
+        for task in plan.tasks:
+            if task.settings.process == 0 and task.case.id not in both and task.case.id in reasons:
                 why = f"not measured, since {sides[1 - side].name} cannot: {reasons[task.case.id].reason}"
                 yield side, Record(task, "skipped", why)
-
-
-def _once_a_case(tasks: Sequence[Task]) -> list[Task]:
-    return [task for task in tasks if task.settings.process == 0]
 
 
 def _refuse_absent(sides: tuple[Side, Side]) -> None:

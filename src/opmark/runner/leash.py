@@ -1,4 +1,4 @@
-"""A command that dies with whoever started it: `python -m opmark.runner.leash COMMAND ...`."""
+"""Runs a command that dies with whoever started it: `python -m opmark.runner.leash COMMAND ...`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _CANNOT_RUN = 126
 
 
 def die_with_parent() -> None:
-    """A parent that is killed cannot tidy up; a child that hangs would then stay for ever. Lasts beyond an exec."""
+    """End this process when its parent ends: a parent that is killed cannot tidy up. This lasts beyond an exec."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def die_with(pid: int) -> None:
-    """The same for a process that others stand in between of: it is not the thread that started this one that counts.
+    """End this process when another one ends that is not its parent.
 
-    Where the process cannot be seen (not Linux, or from inside of a container), nothing is done.
+    Where the other process cannot be seen (not Linux, or from inside of a container), nothing is done.
     """
     if sys.platform == "linux" and hasattr(os, "pidfd_open"):
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -33,16 +32,16 @@ from opmark.schema import (
 from opmark.units import seconds
 
 _ON_DEVICE = ("device_time", "device_span", "latency", "host_time", "throughput")
-# Below this, the cost of an event itself is too much of what is measured.
 _SHORT_FOR_EVENTS = 20e-6
+"""Seconds below which the cost of an event itself is too much of what is measured."""
 _CHECK_EVERY = 8
 _OTHER_TIMERS = ("events", "graph")
-_PART = 0.25
+_HOST_SHARE = 0.25
 
 
 @dataclass
-class Measuring:
-    """One task, prepared, on its backend."""
+class TaskMeasurement:
+    """Measures one task that is prepared on its backend."""
 
     task: Task
     operator: Operator
@@ -51,31 +50,33 @@ class Measuring:
     gear: Gear
     prepared: Prepared
     notes: list[str] = field(default_factory=list)
-    """What was asked for and could not be had."""
+    """What was asked for and cannot be measured, with the reason."""
 
     def run(self) -> tuple[Measurement, ...]:
-        """In the order of the quantities; Unsupported where there is none of them."""
-        wanted = list(self._wanted())
+        """The measurements in the order of the quantities. Raise Unsupported where there is none of them."""
+        chosen = self._choose_quantities()
         found: list[Measurement] = []
         for cache in CACHES:
-            named = [quantity for quantity, c in wanted if c == cache]
-            if any(QUANTITIES[quantity].on == "device" for quantity in named):
+            on_device = [quantity for quantity, c in chosen if c == cache and QUANTITIES[quantity].on == "device"]
+            if on_device:
                 # The clock has to be back from what ran before; what loads the device for long comes last.
                 self.gear.watch.recover()
-                found += self._on_device([q for q in named if QUANTITIES[q].on == "device"], cache)
-        for quantity, cache in wanted:
+                found += self._measure_on_device(on_device, cache)
+        for quantity, cache in chosen:
             if QUANTITIES[quantity].on != "device":
-                found += self._on_host(quantity, cache)
+                found += self._measure_on_host(quantity, cache)
         if not found:
             raise Unsupported("; ".join(self.notes) or "there is nothing to measure")
         order = list(QUANTITIES)
         return tuple(sorted(found, key=lambda m: (order.index(m.quantity), CACHES.index(m.cache))))
 
-    def _wanted(self) -> Iterator[tuple[str, Cache]]:
+    def _choose_quantities(self) -> list[tuple[str, Cache]]:
+        """Which quantities are measured with which caches; a note says why one is left out."""
         settings = self.task.settings
+        chosen: list[tuple[str, Cache]] = []
         if settings.timer and self.gear.clock is None:
             self.notes.append(f"timer {settings.timer}: {self.task.backend} has no clock of its own on a device")
-        for quantity in wanted_quantities(settings, has_clock=self.gear.clock is not None):
+        for quantity in quantities_for(settings, has_clock=self.gear.clock is not None):
             if reason := self._why_not(quantity):
                 self.notes.append(f"{quantity}: {reason}")
                 continue
@@ -84,7 +85,8 @@ class Measuring:
                 if quantity == "energy" and cache == "cold":
                     self.notes.append("energy cold: it is that of a loop, which leaves its data in the caches")
                 else:
-                    yield quantity, cache
+                    chosen.append((quantity, cache))
+        return chosen
 
     def _why_not(self, quantity: str) -> str | None:
         if QUANTITIES[quantity].on == "device" and self.gear.clock is None:
@@ -95,7 +97,7 @@ class Measuring:
             return "nothing here counts energy (neither NVML nor RAPL answers)"
         return None
 
-    def _on_host(self, quantity: str, cache: Cache) -> list[Measurement]:
+    def _measure_on_host(self, quantity: str, cache: Cache) -> list[Measurement]:
         if quantity == "energy":
             return [measure_energy(self.prepared.launch, self.backend.synchronize, self.gear.watch)]
         supply = self._supply(cache, between=quantity != "throughput", what=quantity)
@@ -107,21 +109,22 @@ class Measuring:
         return measure(sampler, self._rule(), self.gear.watch)
 
     def _rule(self) -> Sampling:
-        """Where nobody chose the quantities, what the device did comes first and the rest gets a part of the time."""
+        """How long to sample: where nobody chose the quantities, those of the host get a part of the time, since those
+        of the device come first."""
         settings = self.task.settings
         if self.gear.clock is None or settings.quantities or settings.mode:
             return settings.sampling
         rule = settings.sampling
         return replace(
             rule,
-            warmup_min=_PART * rule.warmup_min,
-            warmup_max=_PART * rule.warmup_max,
-            min_time=_PART * rule.min_time,
-            max_time=_PART * rule.max_time,
-            rel_ci=rule.rel_ci / _PART,
+            warmup_min=_HOST_SHARE * rule.warmup_min,
+            warmup_max=_HOST_SHARE * rule.warmup_max,
+            min_time=_HOST_SHARE * rule.min_time,
+            max_time=_HOST_SHARE * rule.max_time,
+            rel_ci=rule.rel_ci / _HOST_SHARE,
         )
 
-    def _on_device(self, quantities: list[str], cache: Cache) -> list[Measurement]:
+    def _measure_on_device(self, quantities: list[str], cache: Cache) -> list[Measurement]:
         clock, found = self.gear.clock, list[Measurement]()
         assert clock is not None
         if "event_time" in quantities:
@@ -132,7 +135,7 @@ class Measuring:
         return found
 
     def _kernels(self, clock: DeviceClock, cache: Cache) -> list[Measurement]:
-        """By the profiler; where that fails, device_span alone, by events or, if short, by a captured graph."""
+        """Time by the profiler; where that fails, device_span alone, by events or, if short, by a captured graph."""
         supply = self._supply(cache, between=True, what="device_time")
         if supply is None:
             return []
@@ -171,7 +174,7 @@ class Measuring:
         return measure(sampler, self.task.settings.sampling, self.gear.watch)
 
     def _to_check(self, found: list[Measurement]) -> bool:
-        """The first and then every eighth of those that are long enough for events to say something."""
+        """Whether events check these numbers: they do for the first and then every eighth task that is long enough."""
         if min(found[0].samples) < _SHORT_FOR_EVENTS:
             return False
         self.gear.long_tasks += 1
@@ -202,7 +205,7 @@ class Measuring:
         return flush(launch, lambda n: self.gear.overwrite(self.backend, n), room, why)
 
     def _another(self, variant: int) -> Launch:
-        """The same work on other data in other places."""
+        """A launch of the same work on other data in other places."""
         return prepare(
             self.task.case.params, self.task, self.operator, self.implementation, self.backend, variant
         ).launch
@@ -217,7 +220,10 @@ def _coarse(measurement: Measurement) -> Measurement:
     return replace(measurement, cautions=(*measurement.cautions, caution))
 
 
-def wanted_quantities(settings: Settings, *, has_clock: bool) -> tuple[str, ...]:
+def quantities_for(
+    settings: Settings, *, has_clock: bool = False, usual: tuple[str, ...] = ("latency",)
+) -> tuple[str, ...]:
+    """The quantities that are asked for; else those of a device that `has_clock` of its own, else the `usual` ones."""
     if settings.mode:
         return (MODES[settings.mode],)
-    return settings.quantities or (_ON_DEVICE if has_clock else ("latency",))
+    return settings.quantities or (_ON_DEVICE if has_clock else usual)

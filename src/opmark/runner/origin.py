@@ -1,4 +1,4 @@
-"""Where the code of a side comes from: asked in a child process that is started as its workers are.
+"""Finds out where the code of a side comes from, in a child process that is started as its workers are.
 
 Two sides that load the same files would be called the same, whatever their revisions say.
 """
@@ -22,18 +22,18 @@ from opmark.runner.process import environ_for
 from opmark.runner.sides import Side, belongs, take_side
 
 Origin = Literal["opmark", "repository", "elsewhere"]
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 _MARK = "opmark:"
 
 
 def confirm_origin(side: Side, ops: Iterable[str]) -> None:
-    """UserError where something comes from the files that a revision is to be compared with, or nothing from it.
+    """Raise UserError where a module comes from the other side's files, or none from the revision.
 
-    What cannot be imported is no question here: its record will say why.
+    A module that cannot be imported is accepted here: its record will say why.
     """
     if side.checkout is None:
         return
-    told = _asked(side, sorted(set(ops)))
+    told = _ask(side, sorted(set(ops)))
     if told["astray"]:
         module, file = next(iter(told["astray"].items()))
         raise UserError(
@@ -51,12 +51,12 @@ def confirm_origin(side: Side, ops: Iterable[str]) -> None:
 
 
 def origins(side: Side, ops: Iterable[str]) -> dict[str, list[Origin]]:
-    """Where the files lie that say what each operator does; one that cannot be imported is not in it."""
-    found: dict[str, list[Origin]] = _asked(side, sorted(set(ops)))["origins"]
+    """For each operator, where the files lie that say what it does. Operators that cannot be imported are left out."""
+    found: dict[str, list[Origin]] = _ask(side, sorted(set(ops)))["origins"]
     return found
 
 
-def _asked(side: Side, ops: list[str]) -> Any:
+def _ask(side: Side, ops: list[str]) -> Any:
     info, place = find_backend(side.backend), side.checkout
     roots = {"root": place.root, "instead_of": place.instead_of} if place else {}
     try:
@@ -64,10 +64,10 @@ def _asked(side: Side, ops: list[str]) -> Any:
             [*command(info, "opmark.runner.origin"), side.backend],
             input=json.dumps({"ops": ops, **roots}),
             env=environ_for(info, side.threads, side=side), cwd=place.folder if place else None,
-            capture_output=True, text=True, errors="replace", timeout=_PATIENCE, check=False,
+            capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise UserError(f"{side.name}: importing it takes longer than {_PATIENCE:.0f} s") from None
+        raise UserError(f"{side.name}: importing it takes longer than {_TIMEOUT:.0f} s") from None
     told = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
     if not told:  # it died, as a worker would: the record says how
         return {"astray": {}, "inside": [], "failed": {"": done.stderr}, "named": {}, "origins": {}}
@@ -104,7 +104,7 @@ def _origin(module: str, root: str) -> Origin:
 
 
 def _load(op: str, backend: str) -> list[str]:
-    """Imports what computes an operator; the names of the modules that say so."""
+    """Import what computes an operator, and return the names of its modules."""
     info, operator = find_backend(backend), find_operator(op)
     if info.loads:
         import_module(info.loads.partition(":")[0])

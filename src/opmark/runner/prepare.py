@@ -10,7 +10,9 @@ from opmark.errors import OutOfMemory, Unsupported
 from opmark.interfaces import Backend
 from opmark.schema import Compilation, Implementation, Launch, Operator, Params, Task, TensorSpec
 from opmark.schema.cost import nbytes
-from opmark.units import count_bytes
+from opmark.units import count_bytes, counted
+
+_RANK_SEEDS = 1_000_003
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Prepared:
     seeds: Sequence[Any] = ()
     """The gradients of the outputs, where there is a backward pass."""
     reads: Sequence[Any] = ()
-    """What a foreign call takes: its cost is counted from this."""
+    """Tensors that a foreign call takes: its cost is counted from these."""
     called: str = ""
     compilation: Compilation | None = None
 
@@ -33,9 +35,16 @@ def prepare(
     backend: Backend,
     variant: int = 0,
 ) -> Prepared:
-    """`variant`: other data of the same kind."""
-    inputs = {name: backend.tensor(spec, seed) for name, spec, seed in _specs(params, task, operator, variant)}
+    """New inputs, and a launch over them. `variant`: other data of the same kind."""
+    inputs = make_inputs(params, task, operator, backend, variant)
     return bind(params, task, operator, implementation, backend, inputs, variant)
+
+
+def make_inputs(
+    params: Params, task: Task, operator: Operator, backend: Backend, variant: int = 0, rank: int = 0
+) -> dict[str, Any]:
+    """The tensors that go in, the same ones for the same arguments: any rank can tell what another one brings along."""
+    return {name: backend.tensor(spec, seed) for name, spec, seed in _specs(params, task, operator, variant, rank)}
 
 
 def bind(
@@ -47,7 +56,7 @@ def bind(
     inputs: dict[str, Any],
     variant: int = 0,
 ) -> Prepared:
-    """A launch over inputs that are there."""
+    """A launch over inputs that exist already."""
     with backend.placing():
         # A backend of a stranger may be older than these two sockets.
         taken = backend.operands(implementation.framework, inputs) if hasattr(backend, "operands") else inputs
@@ -66,7 +75,7 @@ def bind(
 
 
 def _wanted(params: Params, task: Task, operator: Operator, launch: Launch, inputs: dict[str, Any]) -> list[Any]:
-    """The tensors whose gradients are computed: of a foreign call all that can have one, if nobody says which."""
+    """The tensors whose gradients are computed: for a foreign call all that can have one, if nobody says which."""
     if operator.foreign and not task.case.wrt:
         if not hasattr(launch, "leaves"):
             raise Unsupported("a callable of this framework has no backward phase here")
@@ -78,34 +87,42 @@ def _wanted(params: Params, task: Task, operator: Operator, launch: Launch, inpu
 
 
 def refill(params: Params, task: Task, operator: Operator, backend: Backend, prepared: Prepared, variant: int) -> None:
-    """Other data in the same tensors, one after the other, so that it takes the memory of one of them."""
+    """Put other data into the same tensors, one after the other, so that it takes the memory of one of them."""
     for name, spec, seed in _specs(params, task, operator, variant):
         backend.copy_into(prepared.inputs[name], backend.tensor(spec, seed))
 
 
-def _specs(params: Params, task: Task, operator: Operator, variant: int) -> Iterator[tuple[str, TensorSpec, int]]:
+def _specs(
+    params: Params, task: Task, operator: Operator, variant: int, rank: int = 0
+) -> Iterator[tuple[str, TensorSpec, int]]:
     for i, (name, spec) in enumerate(operator.inputs(params).items()):
-        yield name, spec, _seed(task, variant) + i
+        yield name, spec, _seed(task, variant, rank) + i
 
 
-def _seed(task: Task, variant: int) -> int:
-    """Far from the seeds of any other variant."""
-    return 1000 * task.settings.seed + 100 * variant
+def _seed(task: Task, variant: int, rank: int = 0) -> int:
+    """A seed that is far from those of any other variant, and of any other rank."""
+    return 1000 * task.settings.seed + 100 * variant + _RANK_SEEDS * rank
 
 
 def wanted_gradients(task: Task, operator: Operator, params: Params) -> tuple[str, ...]:
-    """`params`: those of the case, or the smaller ones that it is verified with."""
+    """Names of the inputs whose gradients are computed. `params`: those of the case, or the smaller ones that it is
+    verified with."""
     return task.case.wrt or operator.gradients_of(params)
 
 
 def set_bytes(params: Params, operator: Operator) -> int:
-    """Inputs and outputs of one call."""
+    """Bytes of the inputs and outputs of one call."""
     return nbytes(operator.inputs(params).values()) + operator.cost(params).bytes_written
 
 
-def refuse_if_too_large(params: Params, operator: Operator, backend: Backend) -> None:
-    """Asking for more than there is may end in a machine that swaps or kills; a record is better."""
+def refuse_if_too_large(params: Params, operator: Operator, backend: Backend, ranks: int = 0) -> None:
+    """Raise OutOfMemory where a call needs more than is free: a machine that swaps or kills is worse than a record.
+
+    `ranks`: how many ranks of a group share this memory; 0 where a single worker has it. An operator that works in
+    place has no output, but a copy of its inputs to be put back.
+    """
     free = backend.available_bytes()
-    need = set_bytes(params, operator)
+    need = set_bytes(params, operator) * max(1, ranks)
     if free is not None and need > free:
-        raise OutOfMemory(f"inputs and outputs need {count_bytes(need)}, {count_bytes(free)} are free")
+        what = f"buffers of {counted(ranks, 'rank')}" if ranks else "inputs and outputs"
+        raise OutOfMemory(f"{what} need {count_bytes(need)}, {count_bytes(free)} are free")

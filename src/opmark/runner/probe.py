@@ -1,4 +1,4 @@
-"""Which backends can run here. Each is asked in a process of its own: an import that crashes is an answer too."""
+"""Finds out which backends can run here, each in a process of its own: an import that crashes is an answer too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parent's end of a worker: start it, give it tasks, survive whatever becomes of it."""
+"""The parent's end of a worker process: start it, give it tasks, survive whatever becomes of it."""
 
 from __future__ import annotations
 
@@ -13,25 +13,20 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import IO
 
-import msgspec
-
 from opmark.guests.interpreter import own_environ
 from opmark.guests.place import command, place_of
 from opmark.interfaces import BackendInfo
 from opmark.runner.execute import utc_now
+from opmark.runner.messages import Hello, RunTask, Stage, TaskReply, decode_hello, decode_reply, encode
 from opmark.runner.sides import Side
-from opmark.runner.worker import Answer, Hello, Stage
 from opmark.schema import Record, Status, Task
 from opmark.units import seconds
 
 _LOG_TAIL = 2000
 SCRATCH = "OPMARK_SCRATCH"
-"""Names a folder that a worker may fill: it is ended without notice, and its parent removes it."""
-_LOOK_AGAIN = 0.5
+"""Names a folder that a worker may fill: a worker is ended without notice, and its parent removes the folder."""
+_POLL_INTERVAL = 0.5
 """Seconds between two looks whether a silent worker is alive."""
-
-
-_decoder = msgspec.json.Decoder(Answer | Stage)
 
 
 class WorkerDied(Exception):
@@ -39,12 +34,12 @@ class WorkerDied(Exception):
 
     def __init__(self, status: Status, reason: str, *, illegal: bool = False, idle: bool = False) -> None:
         super().__init__(reason)
-        self.idle = idle
-        """It had nothing to do: no task is to blame."""
         self.status: Status = status
         self.reason = reason
         self.illegal = illegal
-        """It met an instruction that this machine does not have or does not allow."""
+        """Whether it met an instruction that this machine does not have or does not allow."""
+        self.idle = idle
+        """Whether it died while it waited for a task, so that no task is to blame."""
 
 
 def environ_for(
@@ -58,7 +53,8 @@ def environ_for(
 
 
 class WorkerProcess:
-    """`deliver` is given each of its lines, and None when there will be no more; without, they wait to be asked for."""
+    """One worker process. Its lines wait to be read by `hello` and `run`, or go to `deliver`, which is given None when
+    there will be no more."""
 
     def __init__(
         self,
@@ -67,14 +63,16 @@ class WorkerProcess:
         environ: Mapping[str, str] | None = None,
         side: Side | None = None,
         *,
-        module: str = "opmark.runner.worker",
+        rank: bool = False,
         deliver: Callable[[bytes | None], None] | None = None,
     ) -> None:
+        """`rank`: whether the process is to be one rank of a group."""
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         self._scratch = tempfile.TemporaryDirectory(prefix="opmark-worker-", ignore_cleanup_errors=True)
         reading, writing = os.pipe()
+        role = ["rank"] if rank else []
         self._process = subprocess.Popen(
-            [*command(info, module), info.name, str(threads), str(writing)],
+            [*command(info, "opmark.runner.worker"), info.name, str(threads), str(writing), *role],
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
@@ -89,23 +87,28 @@ class WorkerProcess:
         self._reader = threading.Thread(target=self._read, args=(reading,), daemon=True)
         self._reader.start()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def hello(self, timeout: float) -> Hello:
-        """Its first line, once the framework is imported."""
-        return msgspec.json.decode(self._answer(timeout, "starting"), type=Hello)
+        """Wait for the first line of the worker, which it sends once its framework is imported."""
+        return decode_hello(self._next_line(timeout, "starting"))
 
-    def run(self, task: Task, timeout: float, compile_timeout: float | None = None) -> Answer:
-        """What it made of the task; WorkerDied if it could not. Compiling has a time-out of its own."""
-        self.tell(msgspec.json.encode(task))
-        left, doing = timeout, "running the task"
+    def run(self, task: Task, timeout: float, compile_timeout: float | None = None) -> TaskReply:
+        """Run a task. Raise WorkerDied if the worker does not answer. Compiling has a time-out of its own."""
+        self.send(encode(RunTask(task)))
+        limit, doing = timeout, "running the task"
         while True:
-            said = _decoder.decode(self._answer(left, doing))
-            if isinstance(said, Answer):
-                return said
-            compiling = said.stage == "compiling"
-            left, doing = (compile_timeout or timeout, "compiling") if compiling else (timeout, "running the task")
+            reply = decode_reply(self._next_line(limit, doing))
+            if isinstance(reply, TaskReply):
+                return reply
+            assert isinstance(reply, Stage)
+            compiling = reply.stage == "compiling"
+            limit, doing = (compile_timeout or timeout, "compiling") if compiling else (timeout, "running the task")
 
-    def tell(self, line: bytes) -> None:
-        """A line for it; WorkerDied if it has died since its last answer."""
+    def send(self, line: bytes) -> None:
+        """Send a line to the worker. Raise WorkerDied if it has died since its last answer."""
         try:
             assert self._process.stdin is not None
             self._process.stdin.write(line + b"\n")
@@ -115,15 +118,11 @@ class WorkerProcess:
             raise WorkerDied(death.status, death.reason, illegal=death.illegal, idle=True) from None
 
     def died(self, doing: str) -> WorkerDied | None:
-        """How it died, if it has."""
+        """How the process died, if it has."""
         return None if self._process.poll() is None else self._death(doing)
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def close(self) -> None:
-        """End it at once, with everything that it started."""
+        """End the process at once, with everything that it started."""
         self._kill()
         self._process.wait()
         self._reader.join(timeout=1.0)  # a process that left the group may hold the pipe open: it is not waited for
@@ -139,12 +138,12 @@ class WorkerProcess:
                 self._deliver(line)
         self._deliver(None)
 
-    def _answer(self, timeout: float, doing: str) -> bytes:
+    def _next_line(self, timeout: float, doing: str) -> bytes:
         deadline = time.monotonic() + timeout
         while True:
             dead = self._process.poll() is not None
             try:
-                line = self._lines.get(timeout=max(0.0, min(_LOOK_AGAIN, deadline - time.monotonic())))
+                line = self._lines.get(timeout=max(0.0, min(_POLL_INTERVAL, deadline - time.monotonic())))
             except queue.Empty:
                 # The pipe stays open while a process that the worker started lives on; its own death counts.
                 if dead:
@@ -162,9 +161,12 @@ class WorkerProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def _death(self, doing: str) -> WorkerDied:
+        """The cause of death by exit code and signal, with the last line that was printed: it usually says why."""
         code = self._process.wait()
-        last = self._last_words()
-        said = f"; it said: {last}" if last else ""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - _LOG_TAIL))
+        lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
+        said = f"; it said: {lines[-1].strip()}" if lines else ""
         if code >= 0:
             return WorkerDied("error", f"its process ended with exit code {code} while {doing}{said}")
         name = signal.Signals(-code).name
@@ -175,14 +177,7 @@ class WorkerProcess:
             "error", f"its process died of {name} ({text}) while {doing}{said}", illegal=-code == signal.SIGILL
         )
 
-    def _last_words(self) -> str:
-        """The last line that it printed: usually the one that says why."""
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - _LOG_TAIL))
-        lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
-        return lines[-1].strip() if lines else ""
 
-
-def lost(task: Task, death: WorkerDied, duration: float, environment: str) -> Record:
-    """What is stored of a task whose worker died."""
+def record_of_death(task: Task, death: WorkerDied, duration: float, environment: str) -> Record:
+    """The record of a task whose worker died."""
     return Record(task, death.status, death.reason, environment=environment, started=utc_now(), duration=duration)

@@ -20,11 +20,12 @@ _LAST_CHARACTERS = 500
 class Ended(NamedTuple):
     code: int
     trouble: str = ""
-    """How it failed; nothing if it did not."""
+    """How it failed; empty if it did not."""
 
 
 def run_to_end(command: Sequence[str], environ: Mapping[str, str], said: Path, timeout: float) -> Ended:
-    """What it prints goes to the file `said`. Whatever ends the wait ends the process, with all that it started."""
+    """Run a command to its end. Its output goes to the file `said`. Whatever ends the wait ends the process, with
+    all that it started."""
     with said.open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "opmark.runner.leash", *command],

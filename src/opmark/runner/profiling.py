@@ -1,4 +1,4 @@
-"""Records on their way to the store: those that were measured are looked at by a profiler, in a run of their own.
+"""Profiles for records on their way to the store: a profiler runs tasks that were measured once more, by themselves.
 
 Nothing is timed here, and whatever goes wrong costs a note and never a record.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,166 +95,152 @@ def arguments_in(path: Path) -> tuple[str, ...]:
         raise InvalidFile(f"{path}: expected arguments of a profiler: {error}") from None
 
 
-def profiled(records: Iterator[Record], asked: Profiling | Sequence[Profiling] | None, name: str, say: Say) -> Stream:
-    """The records with what each profiler says of them. `name`: what the names of the files begin with."""
-    stream = Stream(records)
-    for profiling in [asked] if isinstance(asked, Profiling) else asked or ():
-        stream = Stream(stream, Watch(profiling, name, say))
-    return stream
-
-
-class Stream(Iterator[Record]):
-    """The records in their order, profiles attached where asked for. It outlives an interruption: `left` gives the
-    records that it still held."""
-
-    def __init__(self, records: Iterator[Record], watch: Watch | None = None) -> None:
-        self._records = records
-        self._watch = watch
-        self._ready: deque[Record] = deque()
-        self._waiting: list[Record] = []
-        self._due = 0
-        """How many of those that wait are to be looked at."""
-        self._ended = False
-
-    def __next__(self) -> Record:
-        if self._watch is None:
-            return next(self._records)
-        while not self._ready:
-            if self._ended:
-                raise StopIteration
-            self._fill(self._watch)
-        return self._ready.popleft()
-
-    def left(self) -> Iterator[Record]:
-        while self._ready or self._waiting:
-            if self._ready:
-                yield self._ready.popleft()
-            else:
-                record = self._waiting.pop(0)
-                note = f"{NO_PROFILE}: interrupted before it was taken"
-                yield replace(record, notes=(*record.notes, note)) if wanted(record) else record
-        if isinstance(self._records, Stream):
-            yield from self._records.left()
-
-    def _fill(self, watch: Watch) -> None:
-        record = next(self._records, None)
-        if record is None:
-            self._flush(watch, len(self._waiting))
-            self._ended = True
-            return
-        if not self._waiting and not wanted(record):
-            self._ready.append(record)
-            return
-        before = len(self._waiting)
-        self._waiting.append(record)
-        if before and _kind(record) != _kind(self._waiting[0]):
-            self._flush(watch, before)
-        self._due += wanted(record)
-        if self._due == watch.most:
-            self._flush(watch, len(self._waiting))
-
-    def _flush(self, watch: Watch, count: int) -> None:
-        """What waits leaves this list only once it is done: an interruption of the profiler must not lose it."""
-        done = watch.look_at(self._waiting[:count])
-        self._ready, self._waiting, self._due = deque([*self._ready, *done]), self._waiting[count:], 0
-
-
-def wanted(record: Record) -> bool:
-    """Of a case that is measured in several processes, the first stands for all. What takes several at once is left
-    out: a profiler watches one."""
+def is_profiled(record: Record) -> bool:
+    """Whether a record gets a profile. The first of several processes stands for all; a case of several ranks is left
+    out, since a profiler watches one process."""
     return record.status == "ok" and record.task.settings.process == 0 and not processes(record.task.case)
 
 
-def _kind(record: Record) -> tuple[str, int]:
-    return record.task.backend, record.task.settings.threads
+class ProfileQueue:
+    """Passes records on in their order, once the profilers have looked at them.
+
+    A profiler looks at a batch of records of one backend and one number of threads. After an interruption `abandon`
+    passes on the records that still wait, so that none is lost.
+    """
+
+    def __init__(self, profilers: Sequence[ProfilerRunner], pass_on: Callable[[Record], None]) -> None:
+        self._profilers = profilers
+        self._pass_on = pass_on
+        self._batch = max((profiler.batch for profiler in profilers), default=0)
+        self._waiting: list[Record] = []
+        self._due = 0
+        """How many of the waiting records get a profile."""
+        self._ready: deque[Record] = deque()
+
+    def add(self, record: Record) -> None:
+        if not self._waiting and not (self._profilers and is_profiled(record)):
+            self._pass_on(record)
+            return
+        before = len(self._waiting)
+        self._waiting.append(record)
+        first = self._waiting[0].task
+        if (record.task.backend, record.task.settings.threads) != (first.backend, first.settings.threads):
+            self._profile(before)
+        self._due += is_profiled(record)
+        if self._due == self._batch:
+            self._profile(len(self._waiting))
+
+    def finish(self) -> None:
+        """Profile what waits: there will be no more records."""
+        self._profile(len(self._waiting))
+
+    def abandon(self) -> None:
+        """Pass on what waits without a profile. Nothing waits any more after `finish`."""
+        while self._ready:
+            self._pass_on(self._ready.popleft())
+        while self._waiting:
+            record = self._waiting.pop(0)
+            if is_profiled(record):
+                note = f"{NO_PROFILE}: interrupted before it was taken"
+                record = replace(record, notes=(*record.notes, note))
+            self._pass_on(record)
+
+    def _profile(self, count: int) -> None:
+        """Profile the first waiting records and pass them on. They wait until a profiler is done with them."""
+        due = [i for i in range(count) if is_profiled(self._waiting[i])]
+        for profiler in self._profilers:
+            for start in range(0, len(due), profiler.batch):
+                some = due[start : start + profiler.batch]
+                for i, record in zip(some, profiler.profile([self._waiting[i] for i in some]), strict=True):
+                    self._waiting[i] = record
+        self._ready, self._waiting, self._due = deque(self._waiting[:count]), self._waiting[count:], 0
+        while self._ready:
+            self._pass_on(self._ready.popleft())
 
 
-class Watch:
+def profiler_runners(asked: Profiling | Sequence[Profiling] | None, name: str, say: Say) -> list[ProfilerRunner]:
+    """What runs the profilers that are asked for. `name`: what the names of their files begin with."""
+    options = [asked] if isinstance(asked, Profiling) else asked or ()
+    return [ProfilerRunner(one, name, say) for one in options]
+
+
+class ProfilerRunner:
     """Starts a profiler on tasks."""
 
-    def __init__(self, profiling: Profiling, name: str, say: Say) -> None:
-        self._asked = profiling
-        self._profiler = profiling.chosen()
+    def __init__(self, options: Profiling, name: str, say: Say) -> None:
+        self.batch = options.batch
+        """Tasks that one start of the profiler looks at, at most."""
+        self._options = options
+        self._profiler = options.chosen()
         self._name = name
         self._say = say
-        self._folder = Path(profiling.folder).resolve()
+        self._folder = Path(options.folder).resolve()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidParameter(f"profiles cannot be kept in {self._folder}: {error.strerror}") from None
 
-    @property
-    def most(self) -> int:
-        return self._asked.batch
-
-    def look_at(self, records: Sequence[Record]) -> list[Record]:
-        """The same records; those that were measured have a profile, or a note that says why not, or both."""
-        tasks = [record.task for record in records if wanted(record)]
-        if not tasks:
-            return list(records)
-        found = iter(self._profiles(tasks))
-        return [_attached(record, *next(found)) if wanted(record) else record for record in records]
-
-    def _profiles(self, tasks: Sequence[Task]) -> list[tuple[Profile | None, str]]:
+    def profile(self, records: Sequence[Record]) -> list[Record]:
+        """The same records, each with a profile, or a note that says why not, or both."""
         try:
-            return self._taken(tasks)
+            found = self._run([record.task for record in records])
         except OSError as error:  # no such program, no room on the disk
-            return self._nothing(tasks, str(error))
+            found = [(None, f"{NO_PROFILE} by {self._profiler.name}: {error}")] * len(records)
+        for note in dict.fromkeys(note for _, note in found if note):
+            self._say(note)
+        return [
+            replace(
+                record,
+                profiles=(*record.profiles, profile) if profile else record.profiles,
+                notes=(*record.notes, note) if note else record.notes,
+            )
+            for record, (profile, note) in zip(records, found, strict=True)
+        ]
 
-    def _taken(self, tasks: Sequence[Task]) -> list[tuple[Profile | None, str]]:
-        items = tuple(Item(f"opmark_{i}", self._label(task), task) for i, task in enumerate(tasks))
-        place = self._place()
-        listed, done, said = (place.with_name(f"{place.name}.{end}") for end in ("tasks.json", "done", "said.txt"))
+    def _run(self, tasks: Sequence[Task]) -> list[tuple[Profile | None, str]]:
+        """The profile of each task, if there is a file, and what is missing, as a note."""
+        options, profiler = self._options, self._profiler
         backend, threads = tasks[0].backend, tasks[0].settings.threads
+        info = find_backend(backend)
+        number = 1
+        while (self._folder / f"{self._name}-{number}.tasks.json").exists():  # written before the run was resumed
+            number += 1
+        stem = f"{self._name}-{number}"
+        listed, done, said = (self._folder / f"{stem}.{end}" for end in ("tasks.json", "done", "said.txt"))
+        output = self._folder / f"{stem}.{profiler.name}"
+
+        items = tuple(Item(f"opmark_{i}", self._label(task), task) for i, task in enumerate(tasks))
+        ranges = [item.range for item in items]
         listed.write_bytes(msgspec.json.format(msgspec.json.encode(Batch(backend, threads, items))))
-        stem, ranges = place.with_name(f"{place.name}.{self._profiler.name}"), [item.range for item in items]
-        asked = self._asked
-        program = self._program(backend, listed, done)
-        watching = self._profiler.command(
-            Watched(program, ranges, stem, asked.bin or "", asked.args, asked.command or "")
+        program = [
+            *(options.program or command(info, "opmark.runner.batch")), str(listed), "--done", str(done),
+            "--parent", str(os.getpid()), "--warmup", str(options.warmup), "--iterations", str(options.iterations),
+        ]  # fmt: skip
+        line = profiler.command(
+            Watched(program, ranges, output, options.bin or "", options.args, options.command or "")
         )
-        ended = run_to_end(watching, self._environ(backend, threads), said, asked.timeout)
-        outcome = Outcome(self._profiler, stem, ranges, watching, ended, _done(done))
+        more = instructions.environ(instructions.limit_for(info))
+        if options.device is not None:
+            more[VISIBLE_DEVICES] = options.device
+        ended = run_to_end(line, environ_for(info, threads, more), said, options.timeout)
+
+        lines = done.read_bytes().splitlines() if done.exists() else []
+        results = {one.range: one.reason for one in (msgspec.json.decode(text, type=Done) for text in lines)}
+        outcome = Outcome(profiler, output, ranges, line, ended, results)
         found = [outcome.of(name) for name in ranges]
         done.unlink(missing_ok=True)
         if not ended.trouble:
             said.unlink()
-        for note in dict.fromkeys(note for _, note in found if note):
-            self._say(note)
         return found
 
-    def _nothing(self, tasks: Sequence[Task], why: str) -> list[tuple[Profile | None, str]]:
-        note = f"{NO_PROFILE} by {self._profiler.name}: {why}"
-        self._say(note)
-        return [(None, note)] * len(tasks)
-
-    def _place(self) -> Path:
-        """The first number that is free: a run that goes on writes beside what it wrote before."""
-        number = 1
-        while (self._folder / f"{self._name}-{number}.tasks.json").exists():
-            number += 1
-        return self._folder / f"{self._name}-{number}"
-
-    def _program(self, backend: str, listed: Path, done: Path) -> list[str]:
-        counts = ["--warmup", str(self._asked.warmup), "--iterations", str(self._asked.iterations)]
-        program = self._asked.program or command(find_backend(backend), "opmark.runner.batch")
-        return [*program, str(listed), "--done", str(done), "--parent", str(os.getpid()), *counts]
-
-    def _environ(self, backend: str, threads: int) -> dict[str, str]:
-        info = find_backend(backend)
-        more = instructions.environ(instructions.recall(backend)) if info.device == "cpu" else {}
-        if self._asked.device is not None:
-            more[VISIBLE_DEVICES] = self._asked.device
-        return environ_for(info, threads, more)
-
     def _label(self, task: Task) -> str:
-        if self._asked.label:
-            return self._asked.label(task)
+        if self._options.label:
+            return self._options.label(task)
         return f"{task.case.op} {shown(task.case, find_operator(task.case.op).by_name)} {task.case.phase}"
 
 
 class Outcome:
-    """What came of one start of a profiler."""
+    """What came of one start of a profiler. `done` has, for each range that was reached, why it failed, or nothing."""
 
     def __init__(
         self,
@@ -295,14 +281,3 @@ class Outcome:
         if self._kernels is not None and not self._kernels.get(name):
             return f"{self._file} tells of nothing that ran in the range of this task"
         return ""
-
-
-def _done(path: Path) -> dict[str, str]:
-    """Why each item failed, or nothing; those are missing that were not reached."""
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    return {done.range: done.reason for done in (msgspec.json.decode(line, type=Done) for line in lines)}
-
-
-def _attached(record: Record, profile: Profile | None, note: str) -> Record:
-    profiles = (*record.profiles, profile) if profile else record.profiles
-    return replace(record, profiles=profiles, notes=(*record.notes, note) if note else record.notes)

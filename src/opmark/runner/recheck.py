@@ -1,4 +1,4 @@
-"""After timing: does the launch that was timed still compute? With other data at the same addresses, into poison.
+"""Checks after timing that the launch still computes: with other data at the same addresses, and poisoned outputs.
 
 A launch that remembers its result by address, that computes once and hands out the same tensor, or that leaves
 the work to whoever looks, agrees with the reference before timing and is found out here.
@@ -6,31 +6,28 @@ the work to whoever looks, agrees with the reference before timing and is found 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from opmark.errors import WrongResult
 from opmark.interfaces import Backend
-from opmark.runner.check import as_tuple, bounds, check_outputs, input_arrays, observed
+from opmark.runner.check import as_tuple, check_outputs, compare_outputs, input_arrays, observed
 from opmark.runner.prepare import Prepared, bind, refill, set_bytes
 from opmark.schema import Implementation, Launch, Operator, Params, Task
 from opmark.units import count_bytes
-from opmark.verify.compare import compare
 from opmark.verify.scale import too_large
 
-# Elements of an output that are looked at, spread over it: enough to see that the work was done.
-MOST = 1 << 16
-# Two results, each as far from the truth as is allowed, may be so much further apart.
+MAX_ELEMENTS = 1 << 16
+"""Elements of an output that are compared, spread over it: enough to see that the work was done."""
 _TWICE = 2.0
+"""Two results, each as far from the truth as is allowed, may be so much further apart."""
 
 
 def recheck(
     task: Task, operator: Operator, implementation: Implementation, backend: Backend, prepared: Prepared
 ) -> str:
-    """`same`, or why it was not done; WrongResult where the timed launch does not compute."""
+    """`same`, or why it was not checked again. Raise WrongResult where the timed launch does not compute."""
     params, drawn = task.case.params, operator.result == "random"
     changed = operator.mutates and task.case.phase != "backward"  # which walks a graph and leaves the inputs alone
     need, free = set_bytes(params, operator), backend.available_bytes()
@@ -49,19 +46,23 @@ def recheck(
     if changed:
         refill(params, task, operator, backend, prepared, variant=1)
     found = _seen(prepared, prepared.launch, params, operator, backend, task)
-    relative, typical = (_TWICE * bound for bound in bounds(operator, params))
-    with _after_timing():
-        _no_poison(found, before)
+    try:
+        _refuse_poison(found, before)
         if not drawn:
-            compare(found, expected, relative, typical * operator.tolerance.magnitude(params), typical)
+            compare_outputs(operator, params, found, expected, factor=_TWICE)
         # Zeros everywhere (a gradient that vanishes) may well be the same; that they are new, the poison has told.
         if operator.result != "constant" and _equal(found, before) and any(array.any() for array in found):
             _explain_the_same(task, operator, backend, prepared)
+    except WrongResult as error:
+        raise WrongResult(
+            "verified before timing, wrong after it: with other data in the same tensors the launch that was timed "
+            f"does not compute it anew, or changes its inputs: {error.message}"
+        ) from None
     return "same"
 
 
-def _no_poison(found: tuple[Any, ...], before: tuple[Any, ...]) -> None:
-    """What no call wrote is still what the last output was overwritten with."""
+def _refuse_poison(found: tuple[Any, ...], before: tuple[Any, ...]) -> None:
+    """Raise WrongResult for elements that no call wrote: they still have what the output was overwritten with."""
     for i, (now, then) in enumerate(zip(found, before, strict=True)):
         marks = _marks(now)
         if marks.any() and not _marks(then).any():
@@ -90,17 +91,6 @@ def _explain_the_same(task: Task, operator: Operator, backend: Backend, prepared
     check_outputs(operator, params, tuple(map(backend.to_numpy, as_tuple(prepared.launch()))), arrays)
 
 
-@contextmanager
-def _after_timing() -> Iterator[None]:
-    try:
-        yield
-    except WrongResult as error:
-        raise WrongResult(
-            "verified before timing, wrong after it: with other data in the same tensors the launch that was timed "
-            f"does not compute it anew, or changes its inputs: {error.message}"
-        ) from None
-
-
 def _seen(
     prepared: Prepared,
     launch: Launch,
@@ -119,7 +109,7 @@ def _seen(
         outputs = tuple(backend.to_numpy(output) for output in native)
         seen = as_tuple(observed(operator, params, outputs, arrays))
     else:
-        seen = tuple(backend.to_numpy(backend.thin(output, MOST)) for output in native)
+        seen = tuple(backend.to_numpy(backend.thin(output, MAX_ELEMENTS)) for output in native)
     if poison:
         seen = tuple(np.array(array) for array in seen)
         for output in native:

@@ -1,4 +1,4 @@
-"""A revision's files in a folder of their own, and what has to be known to measure what is in them."""
+"""The files of a revision in a folder of their own, and where to import modules from there."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from opmark.schema.run import CHANGED
 from opmark.units import counted
 
 PREFIX = "opmark-tree-"
-"""Of the folders that are made here; the number of the process that made it follows."""
+"""The names of our folders begin with this; the number of the process that made one follows."""
 _OURS = re.compile(rf"{PREFIX}(\d+)-\w{{8}}")
 _TAIL = 20
 
 
 @contextmanager
 def checked_out(root: Path, commit: str) -> Iterator[Path]:
-    """A folder with the files of a commit, gone afterwards."""
+    """A folder with the files of a commit, which is removed afterwards."""
     clear_away(root)
     place = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")).resolve()
     try:
@@ -44,8 +44,8 @@ def checked_out(root: Path, commit: str) -> Iterator[Path]:
 
 
 def clear_away(root: Path) -> None:
-    """What processes of this host left behind that were killed. Nobody else's worktrees are touched, whatever their
-    name, and also where they are gone: their disk may only be away."""
+    """Remove the worktrees that killed processes of this host left behind. Nobody else's worktrees are touched,
+    whatever their name, not even where they are gone: their disk may only be away."""
     for entry in ask(root, "worktree", "list", "--porcelain").out.split("\n\n"):
         place, reason = Path(_said(entry, "worktree")), _said(entry, "locked")
         if place.parent == Path(tempfile.gettempdir()).resolve() and _left(place.name, reason):
@@ -57,13 +57,13 @@ def _said(entry: str, word: str) -> str:
 
 
 def _mark(pid: int) -> str:
-    """What a worktree of ours is locked with: git tells it to whoever finds it. Numbers of processes are used again,
-    but not with the same start."""
+    """The reason with which our worktrees are locked, which git tells to whoever finds one. Numbers of processes are
+    used again, but not with the same time of start."""
     return f"opmark {socket.gethostname()} {pid} {psutil.Process(pid).create_time():.2f}"
 
 
 def _left(name: str, reason: str) -> bool:
-    """Whether that is one of ours, and its process is no more."""
+    """Whether a worktree is one of ours whose process does not run any more."""
     named = _OURS.fullmatch(name)
     if not named or not reason.startswith(f"opmark {socket.gethostname()} {named.group(1)} "):
         return False
@@ -79,7 +79,7 @@ def _remove(root: Path, place: Path) -> None:
 
 
 def make(command: str, root: Path) -> None:
-    """Runs the user's command in a checkout, with its shell; UserError with the end of what it said if it fails."""
+    """Run the user's command in a checkout, by the shell. Raise UserError with the end of its output if it fails."""
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             command, shell=True, cwd=root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -112,13 +112,13 @@ def import_folders(root: Path, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def current_folder(root: Path) -> Path:
-    """As far as it belongs to the repository; else the repository."""
+    """The current folder if it belongs to the repository, else the repository."""
     here = Path.cwd()
     return here if belongs(str(here), str(root)) else root
 
 
 def _homes(module: str) -> list[Path]:
-    """Folders that a top-level module lies in, found without importing it."""
+    """Folders that have a top-level module, found without importing it."""
     if module == "opmark" or not module.isidentifier():
         return []
     try:
@@ -132,7 +132,7 @@ def _homes(module: str) -> list[Path]:
 
 
 def checkout_of(root: Path, place: Path, commit: str) -> Checkout:
-    """For a side: workers start where the user is, in these files."""
+    """The checkout of a side: its workers start where the user is, in these files."""
     (folder,) = mapped([str(current_folder(root))], str(root), str(place)) or (str(place),)
     return Checkout(str(place), commit, folder, instead_of=str(root))
 

@@ -10,8 +10,9 @@ from opmark.errors import UserError
 from opmark.registry import operator as find_operator
 from opmark.runner.execute import utc_now
 from opmark.runner.plan import make_plan
-from opmark.runner.session import perform
+from opmark.runner.session import run_plan
 from opmark.runner.settings import settings_for
+from opmark.runner.supervisor import WorkerOptions
 from opmark.schema import Case, Environment, Measurement, Record
 from opmark.schema.noise import Floor, NoiseFloor
 from opmark.schema.options import MeasureOptions
@@ -40,14 +41,15 @@ _ALL_WAYS = 8
 def self_test(
     backend: str, threads: int | None, processes: int, timeout: float, say: Callable[[str], None]
 ) -> tuple[NoiseFloor, list[Environment], list[Record]]:
-    """The floor, and what it was found from."""
+    """The noise floor, and the environments and records that it was found from."""
     cases = [Case.of(op, find_operator(op).complete(params), "forward") for op, params in _CASES]
     settings = settings_for(
         MeasureOptions(threads=() if threads is None else threads, effort="quick", processes=processes, verify=False)
     )
     environments: list[Environment] = []
     started = utc_now()
-    records = list(perform(make_plan(cases, [backend], settings), timeout, say, environments.append))
+    options = WorkerOptions(timeout, say=say, keep=environments.append)
+    records = list(run_plan(make_plan(cases, [backend], settings), options))
     facts = environments[0].facts if environments else {}
     labelings = _labelings(processes // 2)
     floors = [

@@ -1,12 +1,13 @@
-"""One run from its plan to its last record: a worker at a time, every record stored as soon as it is made."""
+"""One run from its plan to its last record: workers take turns, and every record is stored as soon as it is made."""
 
 from __future__ import annotations
 
 import secrets
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import groupby
 from pathlib import Path
@@ -16,150 +17,150 @@ import psutil
 from opmark.errors import UserError
 from opmark.interfaces import Store
 from opmark.registry import backend as find_backend
-from opmark.runner import early
 from opmark.runner.execute import utc_now
+from opmark.runner.messages import Hello
 from opmark.runner.plan import Group, Plan
 from opmark.runner.process import WorkerDied
-from opmark.runner.ranks.crew import Crew
-from opmark.runner.ranks.muster import Muster
+from opmark.runner.ranks.crew import RankGroup
+from opmark.runner.ranks.muster import RankLauncher
 from opmark.runner.revision_now import revision_now
 from opmark.runner.sides import Side
-from opmark.runner.supervisor import DEFAULT_COMPILE_TIMEOUT, Keep, Say, Supervisor
-from opmark.runner.worker import Hello
-from opmark.schema import Record, Run, Status, Task
+from opmark.runner.supervisor import Say, Supervisor, WorkerOptions
+from opmark.schema import Record, Run, Task
 from opmark.store.location import without_secrets
 from opmark.version import VERSION
 
 _FEWER_RANKS = "--ranks says how many processes take part; `opmark list backends` says what can run here"
-# What an idle worker may hold, its framework imported.
-_MEMORY_OF_A_WORKER = 1 << 30
-_OURS = ("opmark", "opmark.exe", "__main__.py")
+_WORKER_MEMORY = 1 << 30
+"""Bytes that an idle worker may hold, its framework imported."""
+_OWN_PROGRAMS = ("opmark", "opmark.exe", "__main__.py")
 """Names of the program when it is opmark that was called."""
 
 
-def perform(
-    plan: Plan,
-    timeout: float,
-    say: Say,
-    keep: Keep,
-    *,
-    fresh: bool = True,
-    compile_timeout: float = DEFAULT_COMPILE_TIMEOUT,
-    muster: Muster | None = None,
+def run_plan(
+    plan: Plan, options: WorkerOptions, launcher: RankLauncher | None = None, *, fresh: bool = True
 ) -> Iterator[Record]:
-    """The records of a plan, as they come; what is skipped comes last.
+    """The records of a plan as they come; skipped tasks come last.
 
-    UserError where no backend can run at all: asking only for what cannot be had is a mistake. Not so for the rest of
-    a run that has records already, which is not `fresh`.
+    Raise UserError where no backend can run at all, since asking only for what cannot be had is a mistake. The rest of
+    a run that has records already, which is not `fresh`, is skipped instead.
     """
-    say = _once(say)
-    muster = muster or Muster()
+    options = replace(options, say=_SayOnce(options.say))
     unavailable: dict[tuple[str, str], list[Task]] = {}
-    for one in _rounds(plan):
-        wanted = [(group, None) for group in one]
-        for group, supervisor, hello in staffed(wanted, timeout, say, keep, compile_timeout, muster):
+    rounds = groupby(plan.groups(), key=lambda group: group.tasks[0].settings.process)
+    for number, (_, groups) in enumerate(rounds):
+        # Every second round runs backwards, so that what drifts evenly hits all backends alike.
+        ordered = list(groups)[:: -1 if number % 2 else 1]
+        for group, worker, hello in start_workers([(group, None) for group in ordered], options, launcher):
             if isinstance(hello, Hello) and hello.unavailable:
                 unavailable.setdefault((group.backend, hello.unavailable), []).extend(group.tasks)
             else:
-                yield from done(group, supervisor, hello)
+                yield from run_group(group, worker, hello)
     if fresh and sum(map(len, unavailable.values())) == len(plan.tasks):
         listed = "; ".join(f"backend `{name}` cannot run here: {reason}" for name, reason in unavailable)
         ranks = any(group.ranks for group in plan.groups())
         raise UserError(listed, _FEWER_RANKS if ranks else "`opmark list backends` says what can")
     for (_, reason), tasks in unavailable.items():
-        yield from _all(tasks, "skipped", reason)
+        for task in tasks:
+            yield Record(task, "skipped", reason, started=utc_now())
     yield from plan.skipped
 
 
-def _rounds(plan: Plan) -> Iterator[list[Group]]:
-    """Each the other way round than the one before, so that what drifts evenly hits all backends alike."""
-    for i, (_, groups) in enumerate(groupby(plan.groups(), key=lambda group: group.tasks[0].settings.process)):
-        yield list(groups)[:: -1 if i % 2 else 1]
+def run_group(group: Group, worker: Supervisor | RankGroup, hello: Hello | WorkerDied) -> Iterator[Record]:
+    """One record for each task of a group, whatever became of its worker."""
+    for task in group.tasks:
+        if isinstance(hello, WorkerDied):
+            reason = f"{group.backend} cannot start: {hello.reason}"
+            yield Record(task, hello.status, reason, started=utc_now())
+        elif hello.unavailable:
+            yield Record(task, "skipped", hello.unavailable, started=utc_now())
+        else:
+            yield worker.run(task)
 
 
-def done(group: Group, supervisor: Supervisor | Crew, hello: Hello | WorkerDied) -> Iterator[Record]:
-    """A record for each task, by who was found to do it."""
-    if isinstance(hello, WorkerDied):
-        yield from _all(group.tasks, hello.status, f"{group.backend} cannot start: {hello.reason}")
-    elif hello.unavailable:
-        yield from _all(group.tasks, "skipped", hello.unavailable)
-    else:
-        for task in group.tasks:
-            yield supervisor.run(task)
+Job = tuple[Group, Side | None]
+"""Tasks for one worker and, where two sides are compared, the side that it works for."""
 
 
-def staffed(
-    wanted: Sequence[tuple[Group, Side | None]],
-    timeout: float,
-    say: Say,
-    keep: Keep,
-    compile_timeout: float,
-    muster: Muster,
-) -> Iterator[tuple[Group, Supervisor | Crew, Hello | WorkerDied]]:
-    """Who does what of one round, one after the other, each with its first word; ended when the next one's turn comes.
-    Of a comparison, each for its side.
+def start_workers(
+    jobs: Sequence[Job], options: WorkerOptions, launcher: RankLauncher | None = None
+) -> Iterator[tuple[Group, Supervisor | RankGroup, Hello | WorkerDied]]:
+    """The workers of one round, one after the other, each with its hello; a worker ends when the next one's turn comes.
 
-    Workers of one round on the CPU start together, and all of them have started before the first measures: importing
-    frameworks takes seconds and would disturb it. A device is not shared.
+    Workers of one round on the CPU start together, and all of them have started before the first one measures:
+    importing frameworks takes seconds and would disturb it. Workers of a device start one at a time.
     """
-
-    def staff(group: Group, side: Side | None) -> Supervisor | Crew:
-        info = find_backend(group.backend)
-        if group.ranks:
-            return muster.crew(info, group.threads, group.ranks, timeout, keep)
-        return Supervisor(info, group.threads, timeout, say, keep, compile_timeout, side)
-
-    crew = [(group, side, staff(group, side)) for group, side in wanted]
-    ready: dict[int, Hello | WorkerDied] = {}
+    launcher = launcher or RankLauncher()
+    workers: list[Supervisor | RankGroup] = []
+    together: list[Supervisor] = []
+    hellos: dict[Supervisor | RankGroup, Hello | WorkerDied] = {}
     with ExitStack() as stack:
-        for *_, supervisor in crew:
-            stack.callback(supervisor.close)
-        together = {i: (group.backend, group.threads, side) for i, (group, side, who) in enumerate(crew)
-                    if find_backend(group.backend).device == "cpu" and isinstance(who, Supervisor)}  # fmt: skip
-        if 1 < len(together) <= psutil.virtual_memory().available / _MEMORY_OF_A_WORKER:
-            with early.together(together.values()):
-                ready = {i: _first_word(crew[i][-1]) for i in together}
-        for i, (group, _, supervisor) in enumerate(crew):
-            yield group, supervisor, ready.get(i) or _first_word(supervisor)
-            supervisor.close()
+        for group, side in jobs:
+            info = find_backend(group.backend)
+            if group.ranks:
+                workers.append(launcher.group(info, group.threads, group.ranks, options))
+            else:
+                supervisor = Supervisor(info, group.threads, options, side)
+                workers.append(supervisor)
+                if info.device == "cpu":
+                    together.append(supervisor)
+            stack.callback(workers[-1].close)
+        if 1 < len(together) <= psutil.virtual_memory().available / _WORKER_MEMORY:
+            for supervisor in together:
+                try:
+                    supervisor.launch()
+                except WorkerDied as death:
+                    hellos[supervisor] = death
+            for supervisor in together:
+                if supervisor not in hellos:
+                    hellos[supervisor] = _start(supervisor)
+        for (group, _), worker in zip(jobs, workers, strict=True):
+            yield group, worker, hellos[worker] if worker in hellos else _start(worker)
+            worker.close()
 
 
-def _first_word(supervisor: Supervisor | Crew) -> Hello | WorkerDied:
+def _start(worker: Supervisor | RankGroup) -> Hello | WorkerDied:
     try:
-        return supervisor.start()
+        return worker.start()
     except WorkerDied as death:
         return death
 
 
-def _once(say: Say) -> Say:
-    """The same message is said once, however many workers have it to say."""
-    said: set[str] = set()
+class _SayOnce:
+    """Passes each message on once, however many workers have it to say."""
 
-    def saying(message: str) -> None:
-        if message not in said:
-            said.add(message)
-            say(message)
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._said: set[str] = set()
 
-    return saying
-
-
-def recorded(store: Store, run: Run, records: Iterator[Record], *, begun: bool) -> Iterator[Record]:
-    """Each record, stored. The run itself is written with the first of them: a mistake leaves no empty run. What was
-    never tried is not stored: there is nothing to keep, and who resumes the run does it."""
-    for record in records:
-        if record.untried:
-            yield record
-            continue
-        if not begun:
-            store.begin(run)
-            begun = True
-        store.append(run.id, record)
-        yield record
+    def __call__(self, message: str) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            self._say(message)
 
 
-def _all(tasks: list[Task], status: Status, reason: str) -> Iterator[Record]:
-    for task in tasks:
-        yield Record(task, status, reason, started=utc_now())
+class RunRecorder:
+    """Stores the records of one run. The run itself is stored with its first record: a mistake leaves no empty run."""
+
+    def __init__(
+        self, store: Store, run: Run, on_record: Callable[[Record], None] | None = None, *, begun: bool = False
+    ) -> None:
+        self.run = run
+        self.records: list[Record] = []
+        self.begun = begun
+        self._store = store
+        self._on_record = on_record
+
+    def add(self, record: Record) -> None:
+        """Store a record, then pass it on. A task that was never tried is not stored: resuming the run does it."""
+        if not record.untried:
+            if not self.begun:
+                self._store.begin(self.run)
+                self.begun = True
+            self._store.append(self.run.id, record)
+        self.records.append(record)
+        if self._on_record:
+            self._on_record(record)
 
 
 def new_run(plan: Plan, label: str) -> Run:
@@ -177,8 +178,8 @@ def new_run(plan: Plan, label: str) -> Run:
 
 
 def _command(argv: Sequence[str]) -> str:
-    """As it was typed, without secrets: where our own program lies is nobody's business."""
-    program = "opmark" if Path(argv[0]).name in _OURS else argv[0]
+    """The command as it was typed, without secrets and without the place where opmark is installed."""
+    program = "opmark" if Path(argv[0]).name in _OWN_PROGRAMS else argv[0]
     return shlex.join(without_secrets([program, *argv[1:]])).encode(errors="backslashreplace").decode()
 
 

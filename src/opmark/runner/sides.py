@@ -1,4 +1,4 @@
-"""Side: one of two things that are compared, as what its workers are started with; and what a worker makes of that."""
+"""A side, one of two things that are compared: what its workers are started with, and what a worker makes of that."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
 VARIABLE = "OPMARK_SIDE"
-"""Tells a worker what it stands for."""
+"""The variable that tells a worker which side it works for."""
 
 
 class Checkout(Struct, frozen=True):
-    """Files of a git repository that what is measured has to come from."""
+    """Files of a git repository: what is measured has to come from there."""
 
     root: str
     commit: str
-    """With a `+` where files had been changed since."""
+    """The hash of the commit, with a `+` where files had been changed since."""
     folder: str
-    """Where workers start: what is the user's current folder, in these files."""
+    """The folder in which workers start: it matches the user's current folder."""
     instead_of: str = ""
     """The repository that these files are an older state of: nothing may come from there."""
 
 
 class Side(Struct, frozen=True):
     name: str
-    """As people read it."""
+    """The name that people read."""
     backend: str
-    """With its variant and its interpreter."""
+    """The name of the backend, with its variant and its interpreter."""
     threads: int
     environ: dict[str, str | None] = {}
-    """Variables on top of those that are there; None: without that one."""
+    """Variables that replace those of this process; None removes one."""
     folders: tuple[str, ...] = ()
-    """Put first on the import path."""
+    """Folders that are put first on the import path."""
     checkout: Checkout | None = None
 
     @property
     def plain(self) -> bool:
-        """Whether its workers are started like any other."""
+        """Whether the workers of this side are started like any other."""
         return not (self.environ or self.folders or self.checkout)
 
     def over(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The variables of a worker of this side, where others would have these."""
+        """The variables of a worker of this side, where other workers have `environ`."""
         if self.plain:
             return dict(environ)
         kept = {name: value for name, value in environ.items() if name not in self.environ}
@@ -59,7 +59,7 @@ class Side(Struct, frozen=True):
 
 
 def take_side(environ: Mapping[str, str] = os.environ) -> None:
-    """In a worker, before anything of the user's is imported. opmark itself is, and stays the parent's."""
+    """Set the import path of a worker, before anything of the user's is imported. opmark itself stays the parent's."""
     told = _told(environ)
     instead = (told.get("checkout") or {}).get("instead_of")
     rest = [entry for entry in sys.path if not (instead and belongs(entry, instead))]
@@ -67,15 +67,11 @@ def take_side(environ: Mapping[str, str] = os.environ) -> None:
 
 
 def facts_of_side(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """What a record's environment is to tell of it: the variables that were asked for, the commit."""
+    """Facts about the side for a record's environment: the variables that were asked for, the commit."""
     told = _told(environ)
     commit = (told.get("checkout") or {}).get("commit")
     variables = {name: environ[name] for name in told.get("environ", ()) if name in environ}
-    return {**_revision(commit), "variables": variables}
-
-
-def _revision(commit: str | None) -> dict[str, Any]:
-    return {"revision": commit} if commit else {}
+    return {"revision": commit, "variables": variables} if commit else {"variables": variables}
 
 
 def _told(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -83,7 +79,7 @@ def _told(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def belongs(path: str, repository: str) -> bool:
-    """Whether a file or folder is one of the repository's own: a virtual environment inside of it is not."""
+    """Whether a file or folder is the repository's own: a virtual environment inside of it is not."""
     return _within(path, repository) and not (_within(sys.prefix, repository) and _within(path, sys.prefix))
 
 
@@ -92,6 +88,6 @@ def _within(path: str, folder: str) -> bool:
 
 
 def mapped(folders: Iterable[str], root: str, onto: str) -> tuple[str, ...]:
-    """The same folders in another checkout, those that are there, each once."""
+    """The same folders in another checkout, as far as they exist there, each once."""
     places = (Path(onto) / Path(folder).resolve().relative_to(Path(root).resolve()) for folder in folders)
     return tuple(dict.fromkeys(str(place) for place in places if place.is_dir()))

@@ -1,16 +1,20 @@
-"""Keeps a worker alive across tasks: replaces one that died, and finds a limit where an instruction is not allowed."""
+"""Keeps one worker alive across tasks: replaces one that died, and limits instructions that are not allowed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from opmark.errors import UserError
+from opmark.guests.place import why_missing
 from opmark.interfaces import BackendInfo
-from opmark.runner import early, instructions
-from opmark.runner.process import WorkerDied, WorkerProcess, lost
+from opmark.registry import backend as find_backend
+from opmark.runner import instructions
+from opmark.runner.messages import Hello
+from opmark.runner.process import WorkerDied, WorkerProcess, record_of_death
 from opmark.runner.sides import Side
-from opmark.runner.worker import Hello
 from opmark.schema import Environment, Record, Task
 
 START_TIMEOUT = 120.0
@@ -21,86 +25,118 @@ Keep = Callable[[Environment], None]
 """Is given each environment before the records that name it."""
 
 
-class Supervisor:
-    """The worker of one backend with one number of threads."""
+class WorkerPool:
+    """Workers that are started while their parent still reads what there is to do: frameworks are slow to import."""
 
-    def __init__(
-        self,
-        info: BackendInfo,
-        threads: int,
-        timeout: float,
-        say: Say,
-        keep: Keep,
-        compile_timeout: float = DEFAULT_COMPILE_TIMEOUT,
-        side: Side | None = None,
-    ) -> None:
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, int, str | None], WorkerProcess] = {}
+
+    def prestart(self, backend: str, threads: int) -> None:
+        """Start a worker now. If its interpreter is broken, whoever needs the worker will be told."""
+        info = find_backend(backend)
+        limit = instructions.limit_for(info)
+        with suppress(UserError):
+            if not why_missing(info):
+                self._waiting[backend, threads, limit] = WorkerProcess(info, threads, instructions.environ(limit))
+
+    def take(self, info: BackendInfo, threads: int, limit: str | None, side: Side | None) -> WorkerProcess:
+        """The worker that waits, if one was started for exactly this; else a new one."""
+        waiting = self._waiting.pop((info.name, threads, limit), None) if side is None else None
+        return waiting or WorkerProcess(info, threads, instructions.environ(limit), side)
+
+    def close(self) -> None:
+        """End the workers that nobody has taken."""
+        while self._waiting:
+            self._waiting.popitem()[1].close()
+
+
+def _ignore(_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """How the workers of a run are supervised, and who is told about them."""
+
+    timeout: float
+    """Seconds that a task may take."""
+    compile_timeout: float = DEFAULT_COMPILE_TIMEOUT
+    say: Say = _ignore
+    keep: Keep = _ignore
+    pool: WorkerPool = field(default_factory=WorkerPool)
+
+
+class Supervisor:
+    """Keeps the worker of one backend with one number of threads."""
+
+    def __init__(self, info: BackendInfo, threads: int, options: WorkerOptions, side: Side | None = None) -> None:
         self._info = info
-        self._side = side
         self._threads = threads
-        self._timeout = timeout
-        self._compile_timeout = compile_timeout
-        self._say = say
-        self._keep = keep
-        self._limit = instructions.recall(info.name) if info.device == "cpu" else None
+        self._options = options
+        self._side = side
+        self._limit = instructions.limit_for(info)
         self._worker: WorkerProcess | None = None
         self._hello: Hello | None = None
         self._environment = ""
         if self._limit:
             self._say_limit()
 
-    def start(self) -> Hello:
-        """Its hello; WorkerDied if the framework cannot even be imported."""
-        if self._worker is None or self._hello is None:
+    def launch(self) -> None:
+        """Start the process without waiting for its framework. Raise WorkerDied if that is not possible."""
+        if self._worker is None:
             self._environment = ""
             try:
-                limit = instructions.environ(self._limit)
-                self._worker = early.worker(self._info, self._threads, limit, self._side)
-                self._hello = self._worker.hello(START_TIMEOUT)
+                self._worker = self._options.pool.take(self._info, self._threads, self._limit, self._side)
             except UserError as error:  # its interpreter is broken, or cannot be given what a worker needs
                 raise WorkerDied("error", error.message) from None
+
+    def start(self) -> Hello:
+        """The hello of a worker that is ready for tasks. Raise WorkerDied if its framework cannot be imported."""
+        self.launch()
+        assert self._worker is not None
+        if self._hello is None:
+            try:
+                self._hello = self._worker.hello(START_TIMEOUT)
             except WorkerDied:
                 self.close()
                 raise
             if not self._hello.unavailable:
                 self._environment = self._hello.environment.id
-                self._keep(self._hello.environment)
+                self._options.keep(self._hello.environment)
         return self._hello
 
     def run(self, task: Task) -> Record:
-        """A record, whatever happens."""
+        """The record of a task, whatever becomes of the worker."""
         since = time.perf_counter()
         try:
-            return self._handed_over(task)
+            try:
+                return self._attempt(task)
+            except WorkerDied as death:
+                if not death.idle:
+                    raise
+            return self._attempt(task)  # it died while others measured: a new worker gets the task, once
         except WorkerDied as death:
-            record = lost(task, death, time.perf_counter() - since, self._environment)
-            retry = death.illegal and self._info.device == "cpu"
-            return (self._retry_with_limit(task) or record) if retry else record
+            record = record_of_death(task, death, time.perf_counter() - since, self._environment)
+            if death.illegal and self._info.device == "cpu":
+                return self._retry_with_limit(task) or record
+            return record
 
     def close(self) -> None:
         if self._worker:
             self._worker.close()
         self._worker = self._hello = None
 
-    def _handed_over(self, task: Task) -> Record:
-        """A worker that died while it had nothing to do, as others measured, is replaced, once: no task is to blame."""
-        try:
-            return self._attempt(task)
-        except WorkerDied as death:
-            if not death.idle:
-                raise
-        return self._attempt(task)
-
     def _attempt(self, task: Task) -> Record:
         self.start()
         assert self._worker is not None
         try:
-            answer = self._worker.run(task, self._timeout, self._compile_timeout)
+            reply = self._worker.run(task, self._options.timeout, self._options.compile_timeout)
         except WorkerDied:
             self.close()  # the next task gets a new one
             raise
-        if not answer.usable:
+        if not reply.usable:
             self.close()
-        return answer.record
+        return reply.record
 
     def _retry_with_limit(self, task: Task) -> Record | None:
         """The record under the mildest limit with which the task survives; None if it survives none."""
@@ -120,7 +156,7 @@ class Supervisor:
         return None
 
     def _say_limit(self) -> None:
-        self._say(
+        self._options.say(
             f"this machine traps instructions that its processor advertises: {self._info.name} runs with "
             f"{instructions.VARIABLE}={self._limit} (`opmark doctor` looks again)"
         )

@@ -1,4 +1,4 @@
-"""What a person wants to be compared, in words, as two sides that differ in one thing."""
+"""Turns the options of a comparison into two sides that differ in one thing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WAYS = (
 
 @dataclass(frozen=True)
 class Difference:
-    """As it was asked for; of these, exactly one makes two sides."""
+    """The options of a comparison. Exactly one of them makes two sides."""
 
     backend: Sequence[str] = ()
     python: Sequence[str] = ()
@@ -44,7 +44,7 @@ class Difference:
 
 @contextmanager
 def two_sides(asked: Difference, cases: Sequence[Case]) -> Iterator[tuple[Side, Side]]:
-    """A and B; what had to be checked out for them is gone afterwards."""
+    """Sides A and B. Revisions that had to be checked out for them are removed afterwards."""
     backends, pythons, threads = _chosen(asked, cases)
     what = _what_differs(asked, {"--backend": backends, "--python": pythons, "--threads": threads})
     plain = _plain(backends, pythons, threads)
@@ -62,7 +62,7 @@ def two_sides(asked: Difference, cases: Sequence[Case]) -> Iterator[tuple[Side, 
 
 
 def one_side(asked: Difference, cases: Sequence[Case]) -> Side:
-    """Where nothing of this is to differ."""
+    """The only side, where no option may have two values."""
     backends, pythons, threads = _chosen(asked, cases)
     for option, several in (("--backend", backends), ("--python", pythons), ("--threads", threads)):
         if len(several) > 1:
@@ -113,7 +113,7 @@ def _environments(given: Sequence[str], plain: Side) -> tuple[Side, Side]:
 
 
 def _variable(text: str) -> tuple[str, str | None]:
-    """`VAR=VALUE`, `VAR=` for an empty one, `VAR` for none."""
+    """Parse `VAR=VALUE`, `VAR=` for an empty value, `VAR` for no variable."""
     name, equals, value = text.partition("=")
     if not name or not name.isprintable() or " " in name or "\0" in value:
         raise InvalidParameter(f"--env {text!a}: expected VAR=VALUE, VAR= or VAR", "as in --env KMP_BLOCKTIME=0")
@@ -151,7 +151,7 @@ def _revisions(asked: Difference, plain: Side, ops: Sequence[str], stack: ExitSt
 def side_at(
     root: Path, commit: Commit, plain: Side, ops: Sequence[str], stack: ExitStack, *, shown: str = "", command: str = ""
 ) -> Side:
-    """A revision, checked out until the stack is closed, and made."""
+    """The side of a revision, which is checked out until the stack is closed, and made."""
     place = stack.enter_context(checked_out(root, commit.hash))
     side = side_in(root, place, commit, plain, ops, shown=shown)
     if command:
@@ -161,7 +161,7 @@ def side_at(
 
 
 def side_in(root: Path, place: Path, commit: Commit, plain: Side, ops: Sequence[str], *, shown: str = "") -> Side:
-    """A revision whose files are there."""
+    """The side of a revision whose files are checked out already."""
     called = f"{shown} ({commit.short})" if shown and not commit.hash.startswith(shown) else commit.short
     folders = mapped(import_folders(root, ops), str(root), str(place))
     return replace(plain, name=called, folders=folders, checkout=checkout_of(root, place, commit.hash))

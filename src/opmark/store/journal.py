@@ -1,13 +1,12 @@
-"""A store that loses nothing: what cannot be written where it belongs is kept in a journal, and brought in later."""
+"""A store that loses nothing: what cannot be written where it belongs is written to a journal, and merged later."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any, NamedTuple
 
 from opmark.errors import StoreError
 from opmark.interfaces.store import Noted
@@ -21,66 +20,168 @@ from opmark.store.spool import Spool
 from opmark.store.sql import SqlStore
 from opmark.store.waiting import Say, discard, flush, new_journal, path_of
 
-T = TypeVar("T")
+
+class Entry(NamedTuple):
+    """One thing that is written: to the store, to a journal, or to both."""
+
+    kind: str
+    """environment, begin, records, note, keep."""
+    run_id: str
+    """The run that it belongs to, if that has begun before; else empty."""
+    what: Sequence[Any]
+    """Arguments of the store's method."""
+
+    def write_to(self, store: SqlStore) -> int:
+        """Write this, and return how many records are new."""
+        if self.kind == "environment":
+            store.add_environment(*self.what)
+        elif self.kind == "begin":
+            store.begin(*self.what)
+        elif self.kind == "records":
+            return store.extend_packed(*self.what)
+        elif self.kind == "note":
+            store.note(self.run_id, *self.what)
+        else:
+            store.keep(*self.what)
+        return 0
+
+
+class Journal:
+    """A small local store with what another store could not take."""
+
+    def __init__(self, store: SqlStore, runs: dict[str, Run]) -> None:
+        """`runs`: those that entries may belong to. They are begun in the journal, too, when an entry does."""
+        self.store = store
+        self.path = path_of(store)
+        self.written = False
+        """Whether anything but environments is in it."""
+        self._runs = runs
+        self._begun: set[str] = set()
+
+    def write(self, entry: Entry) -> int:
+        if entry.run_id in self._runs and entry.run_id not in self._begun:
+            self.begin(self._runs[entry.run_id])
+        if entry.kind == "begin":
+            self.begin(*entry.what)
+            return 0
+        new = entry.write_to(self.store)
+        self.written = self.written or entry.kind != "environment"
+        return new
+
+    def begin(self, run: Run) -> None:
+        self.store.begin(run)
+        self._begun.add(run.id)
+        self.written = True
 
 
 class JournaledStore:
-    """For one process that measures. Once the store is lost, all goes to the journal until the end: measuring does not
-    wait for a server. What this process wrote, it can read in any case.
+    """The store of a process that measures. Once the store is lost, everything goes to a journal until the end, since
+    measuring does not wait for a server; then the journal is merged. What this process wrote, it can always read.
 
-    What an SQLite file has, it has. A server that goes down may forget what it had confirmed: it is told again.
+    SQLite needs no journal before that: a committed record is on disk. A server that goes down may forget what it had
+    confirmed, so that this is kept in a spool, and written to the journal first.
     """
 
     def __init__(self, store: SqlStore, told: Told, say: Say) -> None:
         self.store = store
         self._told, self._say = told, say
-        self._journals: list[SqlStore] = []
+        self._journals: list[Journal] = []
         """The last one is written to; those before it could not be written any more."""
-        self._in_journal: set[str] = set()
-        """Runs that the last one knows."""
-        self._taken = 0
-        """How much was written to the last one."""
-        self._tried: list[Path] = []
-        """Folders of journals."""
+        self._folders: list[Path] = []
+        """Folders in which a journal was tried."""
         self._spool = Spool() if store.database.shared else None
         self._environments: dict[str, Environment] = {}
+        self._known: dict[str, Run] = {}
         self._begun: set[str] = set()
         """Runs of which this process wrote everything."""
-        self._known: dict[str, Run] = {}
+
+    # Writing.
 
     def begin(self, run: Run) -> None:
-        self._write(lambda store: store.begin(run))
-        if self._journals:
-            self._in_journal.add(run.id)
+        self._write(Entry("begin", "", [run]))
         self._begun.add(run.id)
         self._known[run.id] = run
-        self._spooled("begin", run)
 
     def add_environment(self, environment: Environment) -> None:
         self._environments[environment.id] = environment
-        self._write(lambda store: store.add_environment(environment))
+        self._write(Entry("environment", "", [environment]))
 
     def append(self, run_id: str, record: Record) -> None:
         self.extend(run_id, [record])
 
     def extend(self, run_id: str, records: Sequence[Record]) -> int:
+        cases = {record.task.case.id: case_row(record.task.case) for record in records}
         rows = [to_row(run_id, record) for record in records]
-        cases = [case_row(case) for case in {r.task.case.id: r.task.case for r in records}.values()]
-        new = self._write(lambda store: store.extend_packed(cases, rows), run_id)
-        self._spooled("records", (run_id, cases, rows))
-        return new
+        return self._write(Entry("records", run_id, [list(cases.values()), rows]))
 
     def note(self, run_id: str, kind: Noted, text: str) -> None:
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        self._write(lambda store: store.note(run_id, kind, text, now), run_id)
-        self._spooled("note", (run_id, kind, text, now))
+        self._write(Entry("note", run_id, [kind, text, now]))
 
     def keep(self, kind: str, chip: str, started: str, body: Any) -> None:
-        self._write(lambda store: store.keep(kind, chip, started, body))
-        self._spooled("keep", (kind, chip, started, body))
+        self._write(Entry("keep", "", [kind, chip, started, body]))
 
     def remove(self, run_ids: Sequence[str]) -> None:
         self.store.remove(run_ids)
+
+    def _write(self, entry: Entry) -> int:
+        try:
+            new = self._journals[-1].write(entry) if self._journals else entry.write_to(self.store)
+        except StoreError as failure:
+            # What belongs to a run that has begun is not lost for any reason: somebody may have removed the run.
+            if not isinstance(failure, Lost) and (self._journals or entry.run_id not in self._known):
+                raise
+            return self._turn_to_journal(failure, entry)
+        if self._spool and not self._journals and entry.kind in ("records", "note", "keep"):
+            self._spool.add(entry)
+        return new
+
+    def _turn_to_journal(self, failure: StoreError, entry: Entry) -> int:
+        """Open another journal and write the entry to it. Where a folder takes no journal, try the next one."""
+        problems = [failure.message]
+        first = not any(journal.written for journal in self._journals)
+        while True:
+            try:
+                journal = Journal(new_journal(self._told, self.store.identity, self._folders), self._known)
+            except StoreError as error:
+                raise StoreError(f"{'; '.join(problems)}; and {error.message}", error.hint) from None
+            self._folders.append(journal.path.parent)
+            try:
+                for environment in self._environments.values():
+                    journal.write(Entry("environment", "", [environment]))
+                if first:
+                    self._write_earlier(journal, failure)
+                new = journal.write(entry)
+                break
+            except StoreError as error:
+                problems.append(f"{journal.path.parent}: {error.message}")
+                discard(journal.store)
+        if first:  # those that there may be hold nothing that anybody needs
+            for empty in self._journals:
+                discard(empty.store)
+            self._journals.clear()
+        self._journals.append(journal)
+        self._say(f"{failure.message}\nwhat is measured from here on is kept in {journal.store.database.name}")
+        return new
+
+    def _write_earlier(self, journal: Journal, failure: StoreError) -> None:
+        """Write what the store has confirmed and may not have any more."""
+        if self._spool:
+            for run_id in sorted(self._begun):
+                journal.begin(self._known[run_id])
+            for entry in self._spool.entries():
+                journal.write(Entry(*entry))
+        elif isinstance(failure, Replaced):  # a file that is gone from its place can be read until it is closed
+            for run_id in sorted(self._begun):
+                try:
+                    records = self.store.records(run_id)
+                except StoreError as error:
+                    self._say(f"what was measured before is gone with it: {error.message}")
+                    continue
+                journal.begin(self._known[run_id])
+                journal.store.extend(run_id, records)
+
+    # Reading.
 
     def runs(self, limit: int | None = None) -> list[Run]:
         found = self.store.runs(limit)
@@ -89,154 +190,76 @@ class JournaledStore:
         return found
 
     def records(self, run_id: str) -> list[Record]:
-        stored = [] if self._all_in_journal(run_id) else self.store.records(run_id)
-        found = [*stored, *(record for journal in self._journals for record in journal.records(run_id))]
+        found = [] if self._all_in_journal(run_id) else self.store.records(run_id)
+        for journal in self._journals:
+            found += journal.store.records(run_id)
         return list({record.task.id: record for record in found}.values())
 
     def figures(self, *, runs: Sequence[str] | None = None, case: str | None = None) -> list[Figure]:
         others = None if runs is None else [run for run in runs if not self._all_in_journal(run)]
         found = [] if others == [] else self.store.figures(runs=others, case=case)
         for journal in self._journals:
-            found += journal.figures(runs=runs, case=case)
+            found += journal.store.figures(runs=runs, case=case)
         return list({(figure.run, figure.series, figure.process): figure for figure in found}.values())
 
     def cases(self, ids: Iterable[str]) -> dict[str, Case]:
-        wanted = list(ids)
-        found = self._ask(lambda store: store.cases(wanted))
-        return {key: case for some in found for key, case in some.items()}
+        wanted, found = list(ids), dict[str, Case]()
+        for store in self._reachable():
+            with suppress(Lost):
+                found |= store.cases(wanted)
+        return found
 
     def environments(self, ids: Iterable[str]) -> dict[str, Environment]:
-        wanted = list(ids)
-        found = self._ask(lambda store: store.environments(wanted))
-        return {key: environment for some in found for key, environment in some.items()}
+        wanted, found = list(ids), dict[str, Environment]()
+        for store in self._reachable():
+            with suppress(Lost):
+                found |= store.environments(wanted)
+        return found
 
     def kept(self, kind: str, chip: str) -> Any:
-        found = [body for body in self._ask(lambda store: store.kept(kind, chip)) if body is not None]
-        return found[-1] if found else None
+        found = None
+        for store in self._reachable():
+            with suppress(Lost):
+                body = store.kept(kind, chip)
+                found = found if body is None else body
+        return found
 
     def findings(self) -> list[Finding]:
         found: list[Finding] = []
-        for some in self._ask(lambda store: store.findings()):
-            found += [finding for finding in some if finding not in found]
+        for store in self._reachable():
+            with suppress(Lost):
+                found += [finding for finding in store.findings() if finding not in found]
         return found
 
+    def _all_in_journal(self, run_id: str) -> bool:
+        """Whether the store need not be asked about a run: a server that is gone is not waited for again."""
+        complete = self._spool is not None and not self._spool.problem
+        return bool(self._journals) and complete and run_id in self._begun
+
+    def _reachable(self) -> list[SqlStore]:
+        """The store, unless it is a server that is gone, then the journals. Raising Lost, each can be done without."""
+        journals = [journal.store for journal in self._journals]
+        return journals if journals and self.store.database.shared else [self.store, *journals]
+
+    # The end.
+
     def close(self) -> None:
+        """Merge the journals into the store, if it is back."""
         try:
             for journal in self._journals:
-                self._flush(journal)
+                try:
+                    flush(self.store, journal.store, self._say)
+                except StoreError as error:
+                    if not journal.written:
+                        discard(journal.store)
+                        continue
+                    name = journal.store.database.name
+                    self._say(
+                        f"the store is still out of reach: {error.message}\nthe records are in {name}\n"
+                        "hint: the next command that writes to the store brings them in, as does "
+                        f"`opmark merge {name} --db {self.store.database.name}`"
+                    )
         finally:
             self.store.close()
             if self._spool:
                 self._spool.close()
-
-    def _all_in_journal(self, run_id: str) -> bool:
-        """A server that is gone is not waited for again."""
-        told_again = self._spool is not None and not self._spool.problem
-        return bool(self._journals) and told_again and run_id in self._begun
-
-    def _spooled(self, kind: str, what: Any) -> None:
-        if self._spool and not self._journals:
-            self._spool.add(kind, what)
-
-    def _write(self, what: Callable[[SqlStore], T], run_id: str | None = None) -> T:
-        """What belongs to a run that has begun is not lost for any reason: somebody may have removed the run."""
-        if not self._journals:
-            try:
-                return what(self.store)
-            except StoreError as failure:
-                if not isinstance(failure, Lost) and run_id not in self._known:
-                    raise
-                self._turn_to_journal(failure)
-        return self._write_down(what, run_id)
-
-    def _write_down(self, what: Callable[[SqlStore], T], run_id: str | None) -> T:
-        while True:
-            try:
-                if run_id is not None:
-                    self._begin_in(self._journals[-1], run_id)
-                told = what(self._journals[-1])
-            except Lost as loss:
-                self._turn_to_journal(loss)
-            else:
-                self._taken += 1
-                return told
-
-    def _begin_in(self, journal: SqlStore, run_id: str) -> None:
-        if run_id not in self._in_journal and run_id in self._known:
-            journal.begin(self._known[run_id])
-            self._in_journal.add(run_id)
-
-    def _turn_to_journal(self, failure: StoreError) -> None:
-        """The first one has all that the store may have forgotten; the next ones, what comes after those before."""
-        before, taken = self._in_journal, self._taken
-        first = not self._journals or not taken
-
-        def fill(journal: SqlStore) -> None:
-            self._in_journal, self._taken = set(), 0
-            for environment in self._environments.values():
-                journal.add_environment(environment)
-            if first:
-                self._tell_again(journal)
-                self._rescue(journal, failure)
-
-        try:
-            journal = new_journal(self._told, self.store.identity, fill, self._tried)
-        except StoreError as error:
-            self._in_journal = before
-            raise StoreError(f"{failure.message}; and {error.message}", error.hint) from None
-        if self._journals and not taken:
-            discard(self._journals.pop())
-        self._journals.append(journal)
-        self._tried.append(path_of(journal).parent)
-        self._say(f"{failure.message}\nwhat is measured from here on is kept in {journal.database.name}")
-
-    def _tell_again(self, journal: SqlStore) -> None:
-        for kind, what in self._spool.entries() if self._spool else ():
-            if kind == "keep":
-                journal.keep(*what)
-                self._taken += 1
-                continue
-            run_id = what["id"] if kind == "begin" else what[0]
-            if kind == "begin":
-                self._known.setdefault(run_id, msgspec.convert(what, Run))
-            self._begin_in(journal, run_id)
-            if kind == "records":
-                journal.extend_packed(*what[1:])
-            elif kind == "note":
-                journal.note(*what)
-            self._taken += 1
-
-    def _rescue(self, journal: SqlStore, failure: StoreError) -> None:
-        """A file that is gone from its place can be read until the last one closes it."""
-        for run_id in self._begun if isinstance(failure, Replaced) else ():
-            try:
-                records = self.store.records(run_id)
-            except StoreError as error:
-                self._say(f"what was measured before is gone with it: {error.message}")
-                continue
-            self._begin_in(journal, run_id)
-            self._taken += journal.extend(run_id, records)
-
-    def _ask(self, question: Callable[[SqlStore], T]) -> list[T]:
-        """What is good to know, and can be done without: of the store, then of the journals."""
-        gone = bool(self._journals) and self.store.database.shared
-        found = []
-        for store in (*(() if gone else (self.store,)), *self._journals):
-            try:
-                found.append(question(store))
-            except Lost:
-                continue
-        return found
-
-    def _flush(self, journal: SqlStore) -> None:
-        try:
-            flush(self.store, journal, self._say)
-        except StoreError as error:
-            if journal is self._journals[-1] and not self._taken:
-                discard(journal)
-                return
-            self._say(
-                f"the store is still out of reach: {error.message}\nthe records are in {journal.database.name}\n"
-                "hint: the next command that writes to the store brings them in, as does "
-                f"`opmark merge {journal.database.name} --db {self.store.database.name}`"
-            )

@@ -1,4 +1,4 @@
-"""Runs of one store brought into another: each in one transaction, each record once, however often it is done."""
+"""Merges the runs of one store into another: each in one transaction, each record once, however often it is done."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from opmark.store.tables import BENCH_CASE, ENVIRONMENT, FINDING, RECORD, RUN, R
 from opmark.store.upgrade import PACKED
 
 _AT_ONCE = 200
-"""Records in memory: they may have thousands of samples."""
+"""Number of records in memory at once: they may have thousands of samples."""
 _ID = re.compile(r"(?!\.)[\w.-]{1,48}", re.ASCII)
-"""What an id may be: no path leads out of a folder by it. It fits into its column also with a number behind."""
+"""The form of an id: no path leads out of a folder by it. It fits into its column also with a number behind."""
 _LONGEST = 42
 _JSON = ("facts", "figures")
 _SAME = (RUN.c.started, RUN.c.plan, RUN.c.command)
-"""What a run of the same id must have in common to be the same run."""
+"""Columns in which two runs of the same id must agree to be the same run."""
 
 
 @dataclass
 class Merged:
     new: list[str] = field(default_factory=list)
-    """Ids, as they are in the store that they were brought into."""
+    """Ids of new runs, as they are in the store that was merged into."""
     completed: list[str] = field(default_factory=list)
-    """There already, with fewer records."""
+    """Ids of runs that were there already, with fewer records."""
     there: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
     """Old ids to new ones, where another run has the id."""
@@ -42,13 +42,13 @@ class Merged:
 
 
 def merge(into: Store, source: Store) -> Merged:
-    """What `source` has and `into` has not. It stops with an error at any point without harm: do it again."""
+    """Copy what `source` has and `into` lacks. An error at any point does no harm: do it again."""
     ours, theirs = _sql(into), _sql(source)
     done = Merged()
     with theirs.reading() as there:
         for run in there.execute(select(RUN).order_by(RUN.c.number)).all():
             with ours.writing() as here:
-                _Bringing(ours, here, there, done).run(run)
+                _RunMerger(ours, here, there, done).run(run)
         known = there.execute(select(FINDING).order_by(FINDING.c.number)).mappings().all()
     with ours.writing() as here:
         done.findings = add_findings(here, [_less(row, "number") for row in known])
@@ -62,13 +62,13 @@ def _sql(store: Store) -> SqlStore:
     return inner
 
 
-class _Bringing:
+class _RunMerger:
     def __init__(self, ours: SqlStore, here: Connection, there: Connection, done: Merged) -> None:
         self._ours, self._here, self._there, self._done = ours, here, there, done
         self._seen: dict[Table, set[str]] = {BENCH_CASE: set(), ENVIRONMENT: set()}
 
     def run(self, run: Row[Any]) -> None:
-        key, begun = _place(self._here, run, harmless_id(run.id))
+        key, begun = _find_id(self._here, run, harmless_id(run.id))
         if not begun:
             self._here.execute(insert(RUN), {**_less(run._mapping, "number"), "id": key})
         added = sum(self._records(rows, key) for rows in self._missing(run.id, key))
@@ -92,7 +92,8 @@ class _Bringing:
         return self._ours.add_records(self._here, [{**self._packed(row), "run_id": run_id} for row in rows])
 
     def _packed(self, row: Row[Any]) -> dict[str, Any]:
-        """A text is of a writer that began before that store was upgraded; it wrote no case and no figures either."""
+        """The columns of a record. Where the body is text, its writer began before that store was upgraded, and wrote
+        no case and no figures either."""
         found = _clean(row._mapping)
         if isinstance(row.body, str):
             record = from_row(row.body, row.samples)
@@ -101,7 +102,7 @@ class _Bringing:
         return found
 
     def _copy(self, table: Table, ids: set[str]) -> None:
-        """In the order of their ids, as everybody inserts them: two that wait for each other would wait for ever."""
+        """Copy rows in the order of their ids, as everybody does: two that wait for each other would wait for ever."""
         wanted = ids - self._seen[table]
         query = select(table).where(table.c.id.in_(wanted)).order_by(table.c.id)
         if rows := [_clean(row) for row in self._there.execute(query).mappings()]:
@@ -117,8 +118,8 @@ def harmless_id(theirs: str) -> str:
     return f"renamed-{hashlib.sha256(theirs.encode(errors='surrogatepass')).hexdigest()[:16]}"
 
 
-def _place(here: Connection, run: Row[Any], wanted: str) -> tuple[str, bool]:
-    """The id under which this run is, or comes to be, and whether it is there already."""
+def _find_id(here: Connection, run: Row[Any], wanted: str) -> tuple[str, bool]:
+    """The id of this run in the store, and whether it is there already."""
     for number in count(1):
         key = wanted if number == 1 else f"{wanted[:_LONGEST]}-{number}"
         found = here.execute(select(*_SAME).where(RUN.c.id == key)).one_or_none()
@@ -128,7 +129,7 @@ def _place(here: Connection, run: Row[Any], wanted: str) -> tuple[str, bool]:
 
 
 def add_notes(here: Connection, run_id: str, notes: list[dict[str, Any]]) -> None:
-    """Those that are newer than what is said here: the last word on a run counts."""
+    """Add the notes that are newer than those here: the last word on a run counts."""
     last = {note["kind"]: note["noted"] for note in notes_of(here, run_id)}
     if newer := [note for note in notes if note["noted"] > last.get(note["kind"], "")]:
         here.execute(insert(RUN_NOTE), [{**note, "run_id": run_id} for note in newer])
@@ -140,7 +141,7 @@ def notes_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
 
 
 def add_findings(here: Connection, known: list[dict[str, Any]]) -> int:
-    """Those that are not there yet; how many."""
+    """Add the findings that are not there yet, and return how many."""
     columns = [column for column in FINDING.c if column.name != "number"]
     have = {tuple(row) for row in here.execute(select(*columns))}
     missing = [row for row in known if tuple(row[column.name] for column in columns) not in have]
@@ -150,7 +151,7 @@ def add_findings(here: Connection, known: list[dict[str, Any]]) -> int:
 
 
 def _clean(row: Any) -> dict[str, Any]:
-    """For a store whose views take JSON apart: those of older versions let everything in."""
+    """A row for a store whose views take JSON apart: stores of older versions let everything in."""
     return {key: storable_json(row[key]) if key in _JSON else row[key] for key in row if key != "number"}
 
 

@@ -1,4 +1,4 @@
-"""Journals: small stores with records that another store could not take, until it can."""
+"""Journals that wait: small local stores with records that another store could not take, until it can."""
 
 from __future__ import annotations
 
@@ -27,21 +27,18 @@ Say = Callable[[str], None]
 
 _ENDING = ".sqlite"
 _OF = "journal of"
-"""The key, among what a journal says of itself, of the identity of its store."""
+"""The key in a journal's table `meta` for the identity of its store."""
 _ROOM = 256 * 1024
 """Bytes that a new journal takes at once: some hundred records, whatever becomes of the disk."""
 _PORT = 5432
 _SECRET = ("password", "passfile", "sslpassword")
 
 
-def new_journal(
-    told: Told,
-    identity: str | None = None,
-    fill: Callable[[SqlStore], None] = lambda journal: None,
-    besides: Collection[Path] = (),
-) -> SqlStore:
-    """One that nobody else writes to, or takes, before it is closed. It has its tables, some room, and what `fill`
-    writes; what fails in one folder is done in the next. `besides`: folders that need not be tried."""
+def new_journal(told: Told, identity: str | None = None, besides: Collection[Path] = ()) -> SqlStore:
+    """A journal that nobody else writes to, or takes, before it is closed. It has its tables and some room.
+
+    `identity`: that of the store which it belongs to. `besides`: folders that need not be tried.
+    """
     problems = []
     for folder in (folder for folder in _folders() if folder not in besides):
         path = folder / f"{_key(told)}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}{_ENDING}"
@@ -49,8 +46,7 @@ def new_journal(
         try:
             _make_folder(folder)
             journal = SqlStore(Sqlite(path, alone=True), create=True)
-            _begin(journal, identity)
-            fill(journal)
+            _prove_room(journal, identity)
             return journal
         except (OSError, StoreError) as error:
             problems.append(f"{folder}: {error.message if isinstance(error, StoreError) else error}")
@@ -62,8 +58,8 @@ def new_journal(
     )
 
 
-def _begin(journal: SqlStore, identity: str | None) -> None:
-    """It proves that it can write: a file can be made on a disk that has no room for a single record."""
+def _prove_room(journal: SqlStore, identity: str | None) -> None:
+    """Write to a new journal: a file can be made on a disk that has no room for a single record."""
     with journal.writing() as connection:
         connection.execute(META.insert(), {"key": _OF, "value": identity or ""})
     for statement in ("CREATE TABLE room (taken)", f"INSERT INTO room VALUES (randomblob({_ROOM}))", "DROP TABLE room"):
@@ -72,7 +68,7 @@ def _begin(journal: SqlStore, identity: str | None) -> None:
 
 
 def discard(journal: SqlStore) -> None:
-    """With nothing in it that anybody needs."""
+    """Remove a journal that has nothing in it that anybody needs."""
     path = path_of(journal)
     journal.close()
     _remove(path)
@@ -89,7 +85,7 @@ def _remove(path: Path) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    """Ours alone: in one that somebody else made, whoever made it could read, or take away, what is written."""
+    """Make a folder for us alone: in one that somebody else made, they could read, or take away, what is written."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not _is_ours(folder):
         raise OSError(f"{folder} is a link, or of another user")
@@ -109,7 +105,7 @@ def waiting(told: Told) -> list[Path]:
 
 
 def tell_waiting(told: Told, say: Say) -> None:
-    """For who only reads."""
+    """Tell somebody who only reads the store that records wait in journals."""
     for path in waiting(told):
         say(
             f"not everything is here yet: records that the store could not take are in {path}\n"
@@ -118,7 +114,7 @@ def tell_waiting(told: Told, say: Say) -> None:
 
 
 def flush_waiting(store: SqlStore, told: Told, say: Say) -> None:
-    """What waits comes in now. What a run is still writing is left to it."""
+    """Merge the journals that wait. One that a run is still writing is left to it."""
     for path in waiting(told):
         try:
             journal = SqlStore(Sqlite(path, alone=True, wait=0.0), create=False, in_place=True)
@@ -136,7 +132,7 @@ def flush_waiting(store: SqlStore, told: Told, say: Say) -> None:
 
 
 def flush(store: SqlStore, journal: SqlStore, say: Say) -> Merged:
-    """Into the store, and then away with it. Interrupted at any point, it can be done again."""
+    """Merge a journal into the store, and remove it. Interrupted at any point, this can be done again."""
     path = path_of(journal)
     with closing(journal):
         _check_same_store(store, journal)
@@ -148,7 +144,7 @@ def flush(store: SqlStore, journal: SqlStore, say: Say) -> Merged:
 
 
 def _check_same_store(store: SqlStore, journal: SqlStore) -> None:
-    """An address may be another store's by now: its file was replaced, its database made anew."""
+    """Raise StoreError where another store has the address by now: its file was replaced, its database made anew."""
     wanted = journal.said_of_itself(_OF)
     if wanted and wanted != store.identity:
         raise StoreError(
@@ -158,14 +154,14 @@ def _check_same_store(store: SqlStore, journal: SqlStore) -> None:
 
 
 def _key(told: Told) -> str:
-    """The same for all who name the store alike, with whatever password."""
+    """A key that is equal for all addresses of the same store, with whatever password."""
     where = address(told)
     name = str(where.resolve()) if isinstance(where, Path) else _normalised(where)
     return hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
 
 
 def _normalised(where: str) -> str:
-    """What of an address leads to another place: options may name a schema, and a host may stand among them."""
+    """The parts of an address that lead to another place: options may name a schema, and a host may be among them."""
     url = make_url(where)
     asked = {name: value for name, value in url.query.items() if name not in _SECRET}
     port = url.port or asked.pop("port", _PORT)
@@ -173,7 +169,7 @@ def _normalised(where: str) -> str:
 
 
 def _folders() -> Iterator[Path]:
-    """Where journals may be: the user's own place for such things, else that for what is temporary."""
+    """Folders for journals: the user's own folder for state, else the one for temporary files."""
     import platformdirs
 
     yield platformdirs.user_state_path("opmark") / "journals"
@@ -181,7 +177,7 @@ def _folders() -> Iterator[Path]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Our own: in a folder that all may write to, others could leave what would then come into our store."""
+    """Our own journals in a folder: where all may write, others could leave what would then come into our store."""
     try:
         if _is_ours(folder):
             yield from [path for path in folder.glob(f"*{_ENDING}") if _is_our_file(path)]

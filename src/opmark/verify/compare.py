@@ -1,4 +1,4 @@
-"""Compare arrays within a tolerance. NaN and infinity must be where the reference has them."""
+"""Compares arrays within a tolerance. NaN and infinity never pass by accident."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from opmark.errors import WrongResult
 class Errors(NamedTuple):
     max_abs: float
     max_rel: float
-    """Relative to the reference, over elements whose reference is not zero."""
+    """The largest error relative to the reference, where that is not zero."""
 
 
 def compare(
     outputs: Sequence[Any], expected: Sequence[Any], relative: float, absolute: float = 0.0, typical: float = 0.0
 ) -> Errors:
-    """Return the largest errors; WrongResult if one exceeds relative x |expected| + absolute + typical x
-    rms(expected)."""
+    """The largest errors. Raise WrongResult for one above relative x |expected| + absolute + typical x rms."""
     if len(outputs) != len(expected):
         raise WrongResult(f"{len(outputs)} outputs, expected {len(expected)}")
     pairs = enumerate(zip(outputs, expected, strict=True))
@@ -48,13 +47,13 @@ def _compare_one(index: int, output: Any, expected: Any, relative: float, absolu
 
 
 def _root_mean_square(size: Any) -> float:
-    """Return the root mean square of magnitudes, scaled so that squares do not overflow."""
+    """The root mean square of values that are not negative, scaled so that no square overflows."""
     largest = float(size.max())
     return largest * float(np.sqrt(np.square(size / largest).mean())) if largest > 0 else 0.0
 
 
 def _distance(output: Any, expected: Any) -> Any:
-    """Return |output - expected| as float64, at least 1 for different integers that float64 cannot distinguish."""
+    """|output - expected| as float64. Whole numbers that a float64 cannot tell apart are told apart all the same."""
     with np.errstate(invalid="ignore"):
         distance = np.abs(output.astype(np.result_type(output, np.float64)) - expected)
     if output.dtype.kind in "iub" and expected.dtype.kind in "iub":
@@ -71,7 +70,7 @@ def _same_specials(index: int, output: Any, expected: Any) -> None:
         at = tuple(int(i) for i in np.argwhere(bad)[0])
         raise WrongResult(
             f"output {index} has {int(bad.sum())} of {output.size} elements that are not finite where the reference "
-            f"is, or vice versa; first at {list(at)}: {output[at]}, expected {expected[at]}"
+            f"is, or the other way round; first at {list(at)}: {output[at]}, expected {expected[at]}"
         )
 
 

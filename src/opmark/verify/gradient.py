@@ -1,9 +1,9 @@
-"""Check gradients of any operator against the reference, without a formula for the gradient.
+"""Checks gradients against the reference, for any operator, without a formula for its gradient.
 
-The change of the reference along a random direction v follows from a few more evaluations of it (a central difference
+The change of the reference along a random direction v is known from a few more evaluations of it (a central difference
 in float64); it must equal the gradient times v. Each element of the direction is +1 or -1, so every element of the
-gradient counts. A single wrong element is found if it is larger than the rounding errors of all elements together,
-which is not always so in 16-bit types.
+gradient counts; a single wrong one shows as long as it stands out from the rounding of all of them together, which in
+16-bit types it may not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STEP = 2e-5
 _FIVE_POINTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
 EVALUATIONS = _DIRECTIONS * len(_FIVE_POINTS)
 """Number of evaluations of the reference for the gradient of one input."""
-# Error of the difference itself by truncation and rounding, relative to its terms.
+# Error of the difference itself: its truncation and rounding, relative to the terms that it adds up.
 _OWN_ERROR = 1e-7
 
 Reference = Callable[[Mapping[str, Any]], Sequence[Any]]
@@ -41,8 +41,7 @@ def check_gradients(
     relative: float,
     direction: Direction = any_direction,
 ) -> Errors:
-    """Check gradients and return the largest errors. `seeds` are the gradients of the outputs, None if there is
-    none."""
+    """`seeds` are the gradients of the outputs, None for an output that has none."""
     generator = np.random.default_rng(0)
     found = _Slopes(reference, inputs, seeds)
     worst = Errors(0.0, 0.0)
@@ -51,8 +50,8 @@ def check_gradients(
             raise WrongResult(f"gradient of `{name}` has shape {gradient.shape}, expected {inputs[name].shape}")
         if not np.isfinite(gradient).all():
             raise WrongResult(f"gradient of `{name}` is not finite everywhere")
-        # An element of the gradient is a sum over outputs, and frameworks compute that sum in the stored type more
-        # often than in the forward pass.
+        # An element of the gradient adds up as many terms as there are outputs to each of them, and frameworks do
+        # that in the type that they store more often than forwards.
         allowed = (relative + _OWN_ERROR) * growth(4 * found.outputs / max(1, gradient.size))
         for _ in range(_DIRECTIONS):
             way = direction(name, generator, inputs[name])
@@ -63,7 +62,7 @@ def check_gradients(
 
 
 class _Slopes:
-    """Computes how the reference, weighted by the seeds, changes along a direction."""
+    """How the reference, weighted by the seeds, changes along a direction."""
 
     def __init__(self, reference: Reference, inputs: Mapping[str, Any], seeds: Sequence[Any]) -> None:
         self._reference = reference
@@ -71,11 +70,11 @@ class _Slopes:
         self._seeds = seeds
         weighted = self._weighted(inputs)
         self.outputs = sum(values.size for values in weighted)
-        # A gradient of zero still has the rounding errors of terms of this size.
+        # Where a gradient is zero, what is left of it is the rounding of terms of this size.
         self.magnitude = float(np.sqrt(sum(np.square(values).sum() for values in weighted)))
 
     def along(self, name: str, way: Any) -> float:
-        """Return the slope by the five-point rule, whose error falls with the fourth power of the step."""
+        """The slope by the five-point rule, whose own error falls with the fourth power of the step."""
         total = 0.0
         for at, weight in _FIVE_POINTS:
             moved = {**self._inputs, name: self._inputs[name] + at * _STEP * way}
@@ -93,6 +92,6 @@ def _judge(name: str, found: float, expected: float, scale: float, allowed: floa
     if not error <= bound:
         raise WrongResult(
             f"gradient of `{name}`: its sum along a random direction is {found:.6g}, the reference changes by "
-            f"{expected:.6g}; off by {error:.3g}, allowed {bound:.3g}"
+            f"{expected:.6g} a step; off by {error:.3g}, allowed {bound:.3g}"
         )
     return Errors(max(worst.max_abs, error), max(worst.max_rel, error / scale if scale else 0.0))

@@ -1,4 +1,4 @@
-"""Compute how far an output is from the reference, without a verdict."""
+"""Measures how far an output is from the reference; nothing here passes or fails."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from opmark.schema import Numerics
 
-# Bits of the fraction, and the exponent of the smallest normal number.
+# Bits behind the point, and the exponent of the smallest normal number.
 _FORMATS = {
     "float64": (52, -1022),
     "float32": (23, -126),
@@ -20,8 +20,8 @@ _FORMATS = {
 
 
 def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
-    """Compare arrays of the same shape; `dtype` is the stored type of the output, for errors in units in the last
-    place."""
+    """How far apart two arrays of the same shape are. `dtype`: the type that the output was stored in, if its last
+    place matters."""
     both = np.isfinite(output) & np.isfinite(expected)
     counts = {
         "elements": int(output.size),
@@ -38,10 +38,10 @@ def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
     wide = np.result_type(found, due, np.float64)
     found, due = found.astype(wide, copy=False), due.astype(wide, copy=False)
     size = np.abs(due).astype(np.float64, copy=False)
-    with np.errstate(all="ignore"):  # an overflow gives infinity, which is reported as None
+    with np.errstate(all="ignore"):  # what overflows here is infinite, and is then not told
         error = np.abs(found - due).astype(np.float64, copy=False)
         if output.dtype.kind in "iub" and expected.dtype.kind in "iub":
-            # Different integers that float64 cannot distinguish differ by at least 1.
+            # Whole numbers that a float64 cannot tell apart are told apart all the same.
             apart = (output != expected) if whole else (output[both] != expected[both])
             error = np.where(apart, np.maximum(error, 1.0), 0.0)
         relative = error[size > 0] / size[size > 0]
@@ -59,7 +59,7 @@ def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
 
 
 def _told(values: Any, of: Any) -> float | None:
-    """Return a statistic, or None if there are no values or it is not finite."""
+    """A statistic of values; None where there is nothing, or nothing finite, to tell."""
     if values.size == 0:
         return None
     value = float(of(values))
@@ -67,14 +67,14 @@ def _told(values: Any, of: Any) -> float | None:
 
 
 def _last_place(size: Any, dtype: str) -> Any:
-    """Return the value of the last bit of a number of this size."""
+    """The worth of the last bit of a number of this size."""
     digits, smallest = _FORMATS[dtype]
-    _, exponent = np.frexp(size)  # frexp's fraction is from 1/2 to 1, so its exponent is one more than IEEE's
+    _, exponent = np.frexp(size)  # a fraction from a half to one: one more than the exponent of IEEE
     return np.ldexp(1.0, np.maximum(np.where(size > 0, exponent - 1, smallest), smallest) - digits)
 
 
 def _cosine(found: Any, due: Any) -> float | None:
-    """Return the cosine of the angle between both, scaled first so that squares neither overflow nor vanish."""
+    """The cosine of the angle between two arrays, scaled first, so that no square overflows or vanishes."""
     largest = float(np.abs(found).max()), float(np.abs(due).max())
     if not all(largest):
         return None

@@ -1,4 +1,4 @@
-"""Scale down a case that is too large to check in full: same operator, same dtype, same options."""
+"""Makes a case smaller that is too large to check in full: same operator, same dtype, same options."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 from opmark.schema import Operator, Params
 from opmark.schema.scaling import Place, allowed, elements, places, resized
 
-# Within these limits the reference takes a fraction of a second and a few tens of megabytes.
+# The reference then takes a fraction of a second and a few tens of megabytes.
 MAX_FLOPS = 500_000_000
 MAX_ELEMENTS = 1 << 22
 
 
 def too_large(operator: Operator, params: Params, evaluations: int = 1) -> bool:
-    """Return whether computing the reference that many times would take too long, or too much memory."""
+    """Whether computing the reference so many times would take too long, or too much memory."""
     limit = MAX_ELEMENTS if evaluations == 1 else MAX_ELEMENTS // 4
     return evaluations * (operator.cost(params).flops or 0) > MAX_FLOPS or elements(operator, params) > limit
 
 
 def scale_down(operator: Operator, params: Params, evaluations: int = 1) -> dict[str, Any]:
-    """Halve the largest size repeatedly until the case is small enough to check.
+    """Parameters of a smaller case: the largest size is halved again and again until the case is small enough to check.
 
-    The operator's rules hold at every step. If they do not allow to halve a size alone, all sizes of the same value are
-    halved together (queries and keys of a causal attention, channels and groups of a depthwise convolution), or the
-    size stays. A size that does not reduce the work (a stride) stays too. If no size can be halved, all are halved at
-    once."""
+    Rules of the operator hold at every step. Where they do not let a size go alone, all sizes of the same value go
+    together (queries and keys of a causal attention, channels and groups of a depthwise convolution), or it stays. So
+    does what makes the work no less (a stride). Where nothing goes any more, everything goes at once.
+    """
     scaled, fixed = dict(params), set[Place]()
     while too_large(operator, scaled, evaluations):
         sizes = {place: n for place, n in places(operator, scaled).items() if place not in fixed and n > 1}

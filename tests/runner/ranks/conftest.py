@@ -117,7 +117,7 @@ class Launched:
     def workers(self) -> list[psutil.Process]:
         with suppress(psutil.NoSuchProcess):
             children = psutil.Process(self.process.pid).children()
-            return [child for child in children if "opmark.runner.ranks.worker" in child.cmdline()]
+            return [child for child in children if child.cmdline()[-1:] == ["rank"]]
         return []
 
     def end(self) -> None:

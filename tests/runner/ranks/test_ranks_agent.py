@@ -19,13 +19,25 @@ import pytest
 from opmark import registry
 from opmark.errors import UserError
 from opmark.runner import instructions
+from opmark.runner.messages import Hello, Joined, JoinGroup, Listening, decode_reply, encode
 from opmark.runner.ranks import agent as agents
 from opmark.runner.ranks import wire
-from opmark.runner.ranks.agent import attend, serve
+from opmark.runner.ranks.agent import serve, serve_rank_zero
 from opmark.runner.ranks.launcher import Place
-from opmark.runner.ranks.orders import Join, Joined, Listening, encode, words
-from opmark.runner.ranks.wire import DOING, Ask, Death, End, Greeting, Link, Order, Said, Start, State, Stop, Welcome
-from opmark.runner.worker import Hello
+from opmark.runner.ranks.wire import (
+    DOING,
+    Death,
+    End,
+    ForwardLine,
+    Greeting,
+    RankConnection,
+    Start,
+    State,
+    StateRequest,
+    Stop,
+    Welcome,
+    WorkerLine,
+)
 from opmark.schema import Case
 from opmark.version import VERSION
 
@@ -42,8 +54,8 @@ class Conducted:
         self._place = Place("torchrun", 1, 2, 0, 1, "127.0.0.1", port, "MASTER_PORT")
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
-        self.link = Link(server.accept()[0])
-        self.greeting: Greeting = self.link.hear(wire.greeting)
+        self.link = RankConnection(server.accept()[0])
+        self.greeting: Greeting = self.link.receive(wire.greeting)
 
     def _serve(self) -> None:
         try:
@@ -56,15 +68,15 @@ class Conducted:
         assert not self._thread.is_alive(), "it waits for ever"
         return self.code
 
-    def hear(self, kind: type[Any]) -> Any:
+    def receive(self, kind: type[Any]) -> Any:
         """The next message, which has to be of that kind."""
-        found = self.link.hear(wire.from_agent)
+        found = self.link.receive(wire.from_agent)
         assert isinstance(found, kind), found
         return found
 
     def started(self, process: int = 1, backend: str = "lines-cpu", **environ: str) -> Hello:
-        self.link.tell(Start(process, backend, 1, environ))
-        word = self.hear(Said)
+        self.link.send(Start(process, backend, 1, environ))
+        word = self.receive(WorkerLine)
         assert word.process == process
         return msgspec.json.decode(word.line, type=Hello)
 
@@ -80,7 +92,7 @@ def greeted() -> Iterator[Conducted]:
 
 @pytest.fixture
 def conducted(greeted: Conducted) -> Conducted:
-    greeted.link.tell(Welcome("node-a"))
+    greeted.link.send(Welcome("node-a"))
     return greeted
 
 
@@ -96,7 +108,7 @@ def stranger(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def worker() -> psutil.Process:
-    (found,) = [one for one in psutil.Process().children() if "opmark.runner.ranks.worker" in one.cmdline()]
+    (found,) = [one for one in psutil.Process().children() if one.cmdline()[-1:] == ["rank"]]
     return found
 
 
@@ -106,7 +118,7 @@ def test_it_says_who_it_is(conducted: Conducted) -> None:
 
 @pytest.mark.parametrize("code", [0, 1, 130])
 def test_it_ends_as_it_is_told(conducted: Conducted, code: int) -> None:
-    conducted.link.tell(End(code, "so it went"))
+    conducted.link.send(End(code, "so it went"))
     conducted.link.close()
     assert conducted.ended() == code
     assert conducted.said == ["so it went"]
@@ -116,7 +128,7 @@ def test_after_a_failure_it_waits_for_the_end_of_rank_0_but_not_for_ever(
     conducted: Conducted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agents, "_LINGER", 0.2)
-    conducted.link.tell(End(1, "so it went"))
+    conducted.link.send(End(1, "so it went"))
     assert conducted.ended() == 1
 
 
@@ -142,7 +154,7 @@ def test_a_backend_that_is_not_there_is_its_first_word(conducted: Conducted, mon
     hello = conducted.started(2, "torch-cpu")
     assert hello.unavailable == "torch is not installed"
     assert hello.environment.facts["machine"] == platform.node()
-    conducted.link.tell(End(0, ""))
+    conducted.link.send(End(0, ""))
 
 
 def test_a_process_that_cannot_be_started_is_a_death(conducted: Conducted, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,9 +162,9 @@ def test_a_process_that_cannot_be_started_is_a_death(conducted: Conducted, monke
         raise OSError("no more processes")
 
     monkeypatch.setattr("opmark.runner.ranks.members.WorkerProcess", fail)
-    conducted.link.tell(Start(1, "numpy-cpu", 1, {}))
-    assert conducted.hear(Death) == Death(1, "error", "its process cannot be started: no more processes")
-    conducted.link.tell(End(0, ""))
+    conducted.link.send(Start(1, "numpy-cpu", 1, {}))
+    assert conducted.receive(Death) == Death(1, "error", "its process cannot be started: no more processes")
+    conducted.link.send(End(0, ""))
 
 
 def test_a_worker_gets_what_it_is_sent_and_what_counts_on_this_host(
@@ -165,16 +177,16 @@ def test_a_worker_gets_what_it_is_sent_and_what_counts_on_this_host(
     found = worker().environ()
     names = ("RANK", "LOCAL_RANK", instructions.VARIABLE, "GLOO_SOCKET_IFNAME")
     assert [found.get(name) for name in names] == ["1", "0", "AVX2", "lo"]
-    conducted.link.tell(End(0, ""))
+    conducted.link.send(End(0, ""))
 
 
-def test_orders_reach_the_worker_and_its_words_come_back(conducted: Conducted, stranger: None) -> None:
+def test_commands_reach_the_worker_and_its_replies_come_back(conducted: Conducted, stranger: None) -> None:
     conducted.started()
-    conducted.link.tell(Order(1, encode(Join(0, 1, "127.0.0.1", 0, 5.0)).decode()))
-    listening, joined = (words.decode(conducted.hear(Said).line) for _ in range(2))
+    conducted.link.send(ForwardLine(1, encode(JoinGroup(0, 1, "127.0.0.1", 0, 5.0)).decode()))
+    listening, joined = (decode_reply(conducted.receive(WorkerLine).line) for _ in range(2))
     assert isinstance(listening, Listening)
     assert joined == Joined("lines")
-    conducted.link.tell(End(0, ""))
+    conducted.link.send(End(0, ""))
 
 
 def test_a_stopped_worker_is_said_to_be_and_ended(conducted: Conducted, stranger: None) -> None:
@@ -183,21 +195,21 @@ def test_a_stopped_worker_is_said_to_be_and_ended(conducted: Conducted, stranger
     process.suspend()
     while process.status() != psutil.STATUS_STOPPED:  # a signal takes its time
         time.sleep(0.01)
-    conducted.link.tell(Ask(1))
-    assert conducted.hear(State) == State(1, "stopped")
-    conducted.link.tell(Stop(1))
+    conducted.link.send(StateRequest(1))
+    assert conducted.receive(State) == State(1, "stopped")
+    conducted.link.send(Stop(1))
     process.wait(timeout=20)
-    conducted.link.tell(End(0, ""))
+    conducted.link.send(End(0, ""))
 
 
 def test_how_a_worker_died_comes_before_its_end(conducted: Conducted, stranger: None) -> None:
     conducted.started()
     worker().kill()
-    death = conducted.hear(Death)
+    death = conducted.receive(Death)
     assert (death.process, death.status) == (1, "oom")
     assert DOING in death.reason
-    assert conducted.hear(Said) == Said(1, None)
-    conducted.link.tell(End(0, ""))
+    assert conducted.receive(WorkerLine) == WorkerLine(1, None)
+    conducted.link.send(End(0, ""))
 
 
 def test_what_is_for_an_earlier_worker_does_not_touch_the_next(conducted: Conducted, stranger: None) -> None:
@@ -205,12 +217,12 @@ def test_what_is_for_an_earlier_worker_does_not_touch_the_next(conducted: Conduc
     first = worker()
     conducted.started(2)
     assert not first.is_running()
-    conducted.link.tell(Stop(1))
-    conducted.link.tell(Order(1, "nonsense"))
-    conducted.link.tell(Ask(2))
-    assert conducted.hear(State) == State(2, "")
+    conducted.link.send(Stop(1))
+    conducted.link.send(ForwardLine(1, "nonsense"))
+    conducted.link.send(StateRequest(2))
+    assert conducted.receive(State) == State(2, "")
     assert worker().is_running()
-    conducted.link.tell(End(0, ""))
+    conducted.link.send(End(0, ""))
 
 
 def test_a_worker_ends_with_its_agent(conducted: Conducted, stranger: None) -> None:
@@ -224,4 +236,4 @@ def test_a_worker_ends_with_its_agent(conducted: Conducted, stranger: None) -> N
 def test_where_one_worker_is_enough_a_rank_above_0_has_nothing_to_do() -> None:
     alone = Case.of("matmul", {"M": 1, "N": 1, "K": 1, "dtype": "float32"}, "forward")
     place = Place("torchrun", 1, 2, 0, 1, "127.0.0.1", 1, "MASTER_PORT")
-    assert attend(place, [alone], lambda line: None) == 0
+    assert serve_rank_zero(place, [alone], lambda line: None) == 0

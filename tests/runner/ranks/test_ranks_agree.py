@@ -16,7 +16,7 @@ from opmark.errors import OutOfMemory, TaskError
 from opmark.interfaces import Exchange
 from opmark.measure.conditions import Watch
 from opmark.measure.engine import measure
-from opmark.runner.ranks.agree import PeerFailed, RanksSampler, in_step, of_one_form, slowest
+from opmark.runner.ranks.agree import InStep, PeerFailed, RankSampler, of_one_form, slowest
 from opmark.schema import EFFORTS, Sampling
 
 OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
@@ -45,16 +45,19 @@ class FakeTimer:
 
 
 def test_a_step_that_works_everywhere_gives_each_rank_its_own_result(on_ranks: OnRanks) -> None:
-    assert on_ranks(3, lambda team: in_step(team, lambda: team.rank * 10)) == [0, 10, 20]
+    def work(team: Any) -> int:
+        with InStep(team):
+            found: int = team.rank * 10
+        return found
+
+    assert on_ranks(3, work) == [0, 10, 20]
 
 
 def test_a_rank_that_fails_keeps_its_error_and_the_others_stop_without_waiting(on_ranks: OnRanks) -> None:
     def work(team: Any) -> None:
-        def step() -> None:
+        with InStep(team):
             if team.rank == 1:
                 raise OutOfMemory("too much")
-
-        in_step(team, step)
 
     first, second, third = on_ranks(3, work)
     assert isinstance(second, OutOfMemory)
@@ -75,8 +78,8 @@ def test_what_failed_is_not_held_by_the_step_that_failed(on_ranks: OnRanks) -> N
             held.append(weakref.ref(buffer))
             raise OutOfMemory("too much")
 
-        with suppress(OutOfMemory):
-            in_step(team, step)
+        with suppress(OutOfMemory), InStep(team):
+            step()
 
     gc.disable()
     try:
@@ -108,7 +111,7 @@ def test_ranks_that_measure_different_times_make_the_same_calls_and_stop_togethe
 ) -> None:
     def work(team: Any) -> tuple[list[int], list[float], Any]:
         timer = FakeTimer(team.rank)
-        sampler = RanksSampler("latency", timer, Exchange(lambda: None), team)
+        sampler = RankSampler("latency", timer, Exchange(lambda: None), team)
         rule = EFFORTS[effort]
         (found,) = measure(sampler, rule, Watch(None))
         return timer.calls, found.samples, sampler.by_rank(len(found.samples))
@@ -128,7 +131,7 @@ def _few(samples: int) -> Sampling:
 def test_a_fixed_number_of_samples_is_that_many_single_calls(on_ranks: OnRanks) -> None:
     def work(team: Any) -> tuple[int, list[int]]:
         timer = FakeTimer(team.rank)
-        (found,) = measure(RanksSampler("latency", timer, Exchange(lambda: None), team), _few(7), Watch(None))
+        (found,) = measure(RankSampler("latency", timer, Exchange(lambda: None), team), _few(7), Watch(None))
         return len(found.samples), timer.calls
 
     for samples, calls in on_ranks(2, work):
@@ -145,7 +148,7 @@ def test_what_calls_change_is_put_back_before_every_sample_and_never_called_too_
 
         exchange = Exchange(lambda: None, restore=restore, most_calls=2)
         rule = replace(EFFORTS["quick"], sample_time=0.05)
-        (found,) = measure(RanksSampler("latency", timer, exchange, team), rule, Watch(None))
+        (found,) = measure(RankSampler("latency", timer, exchange, team), rule, Watch(None))
         return found.calls, restored[0], len(timer.calls)
 
     for calls, restored, timed in on_ranks(2, work):

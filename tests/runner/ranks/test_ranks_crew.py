@@ -1,4 +1,4 @@
-"""A crew and its members: real processes that fail in every way, and made-up members for what is hard to time."""
+"""A group of ranks: real processes that fail in every way, and made-up ranks for what is hard to time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,22 @@ from msgspec.structs import replace
 
 from opmark.interfaces import BackendInfo
 from opmark.registry import backend
+from opmark.runner.messages import (
+    Hello,
+    Joined,
+    JoinFailed,
+    JoinGroup,
+    Listening,
+    RunTask,
+    TaskReply,
+    decode_command,
+    encode,
+)
 from opmark.runner.process import WorkerDied
 from opmark.runner.ranks import crew as crews
-from opmark.runner.ranks.crew import Crew
-from opmark.runner.ranks.members import Heard, Inbox, LocalMember
-from opmark.runner.ranks.orders import Do, Done, Failed, Join, Joined, Listening, encode, orders
-from opmark.runner.worker import Hello
+from opmark.runner.ranks.crew import RankGroup
+from opmark.runner.ranks.members import Inbox, LocalRank, RankLine
+from opmark.runner.supervisor import WorkerOptions
 from opmark.schema import Environment, Record, Task
 
 Tasks = Callable[..., Task]
@@ -28,12 +38,12 @@ NO_TIME = 120.0
 """Seconds that no wait may take: far beyond any time-out of these tests."""
 
 
-class FakeMember:
+class FakeRank:
     """Says at once what its script says; silent where that is None."""
 
     gone = ""
 
-    def __init__(self, rank: int, inbox: Inbox, script: Callable[[FakeMember, Any], Any]) -> None:
+    def __init__(self, rank: int, inbox: Inbox, script: Callable[[FakeRank, Any], Any]) -> None:
         self.rank = rank
         self.where = f"rank {rank}"
         self.starts = 0
@@ -46,14 +56,14 @@ class FakeMember:
         self.starts = number
         self.say(self._script(self, "start"))
 
-    def tell(self, line: bytes) -> None:
-        order = orders.decode(line)
+    def send(self, line: bytes) -> None:
+        order = decode_command(line)
         self.told.append(order)
         self.say(self._script(self, order))
 
     def say(self, word: Any) -> None:
         if word is not None:
-            self._inbox.put(Heard(self.rank, self.starts, encode(word)))
+            self._inbox.put(RankLine(self.rank, self.starts, encode(word)))
 
     def died(self, doing: str) -> WorkerDied | None:
         return None
@@ -68,20 +78,20 @@ class FakeMember:
 HELLO = Hello(None, Environment.of({"machine": "here"}))
 
 
-def well(member: FakeMember, order: Any) -> Any:
+def well(member: FakeRank, order: Any) -> Any:
     if order == "start":
         return HELLO
-    if isinstance(order, Join):
+    if isinstance(order, JoinGroup):
         if order.rank == 0:
             member.say(Listening(4711))
         return Joined("fake")
-    return Done(Record(order.task, "ok", reason=f"of {member.rank}"))
+    return TaskReply(Record(order.task, "ok", reason=f"of {member.rank}"))
 
 
-def made_up(script: Callable[[FakeMember, Any], Any], ranks: int = 3, timeout: float = 0.4) -> tuple[Crew, Any]:
+def made_up(script: Callable[[FakeRank, Any], Any], ranks: int = 3, timeout: float = 0.4) -> tuple[RankGroup, Any]:
     inbox = Inbox()
-    members = [FakeMember(rank, inbox, script) for rank in range(ranks)]
-    return Crew(backend("torch-cpu"), 1, members, inbox, timeout, lambda environment: None), members
+    members = [FakeRank(rank, inbox, script) for rank in range(ranks)]
+    return RankGroup(backend("torch-cpu"), 1, members, inbox, WorkerOptions(timeout)), members
 
 
 def test_all_ranks_are_told_where_the_first_listens(rank_task: Tasks) -> None:
@@ -94,9 +104,9 @@ def test_all_ranks_are_told_where_the_first_listens(rank_task: Tasks) -> None:
 def test_a_world_is_joined_once_for_many_tasks_and_anew_after_a_failure(rank_task: Tasks) -> None:
     fail = [True]
 
-    def script(member: FakeMember, order: Any) -> Any:
-        if isinstance(order, Do) and fail[0]:
-            return Done(Record(order.task, "skipped", "not here"))
+    def script(member: FakeRank, order: Any) -> Any:
+        if isinstance(order, RunTask) and fail[0]:
+            return TaskReply(Record(order.task, "skipped", "not here"))
         return well(member, order)
 
     crew, members = made_up(script)
@@ -104,12 +114,12 @@ def test_a_world_is_joined_once_for_many_tasks_and_anew_after_a_failure(rank_tas
     fail[0] = False
     assert [crew.run(rank_task()).status for _ in range(3)] == ["ok"] * 3
     assert members[0].starts == 1
-    assert sum(isinstance(order, Join) for order in members[0].told) == 2
+    assert sum(isinstance(order, JoinGroup) for order in members[0].told) == 2
 
 
 def test_a_silent_rank_is_a_time_out_that_says_who_and_in_which_state(rank_task: Tasks) -> None:
-    def script(member: FakeMember, order: Any) -> Any:
-        return None if isinstance(order, Do) and member.rank == 1 else well(member, order)
+    def script(member: FakeRank, order: Any) -> Any:
+        return None if isinstance(order, RunTask) and member.rank == 1 else well(member, order)
 
     crew, members = made_up(script)
     record = crew.run(rank_task())
@@ -122,9 +132,9 @@ def test_a_silent_rank_is_a_time_out_that_says_who_and_in_which_state(rank_task:
 def test_after_a_failure_of_one_the_others_get_little_time(rank_task: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crews, "_GRACE", 0.1)
 
-    def script(member: FakeMember, order: Any) -> Any:
-        if isinstance(order, Do):
-            return Done(Record(order.task, "error", "broke")) if member.rank == 2 else None
+    def script(member: FakeRank, order: Any) -> Any:
+        if isinstance(order, RunTask):
+            return TaskReply(Record(order.task, "error", "broke")) if member.rank == 2 else None
         return well(member, order)
 
     crew, members = made_up(script, timeout=NO_TIME)
@@ -139,7 +149,7 @@ def test_late_words_of_an_ended_process_are_not_heard(rank_task: Tasks) -> None:
     crew, members = made_up(well)
     assert crew.run(rank_task()).status == "ok"
     crew.close()
-    members[0]._inbox.put(Heard(0, 1, encode(Done(Record(rank_task(), "wrong", "old")))))
+    members[0]._inbox.put(RankLine(0, 1, encode(TaskReply(Record(rank_task(), "wrong", "old")))))
     assert crew.run(rank_task()).status == "ok"
 
 
@@ -163,7 +173,7 @@ def test_what_nobody_was_left_to_do_is_marked_as_untried(rank_task: Tasks) -> No
 
 
 def test_a_rank_without_its_framework_is_named(rank_task: Tasks) -> None:
-    def script(member: FakeMember, order: Any) -> Any:
+    def script(member: FakeRank, order: Any) -> Any:
         lacking = Hello("torch is not installed", HELLO.environment)
         return lacking if order == "start" and member.rank == 1 else well(member, order)
 
@@ -172,19 +182,19 @@ def test_a_rank_without_its_framework_is_named(rank_task: Tasks) -> None:
 
 
 def test_ranks_that_say_why_they_cannot_start_may_go_at_once(rank_task: Tasks) -> None:
-    def script(member: FakeMember, order: Any) -> Any:
+    def script(member: FakeRank, order: Any) -> Any:
         member.say(Hello("no GPU", HELLO.environment))
-        member._inbox.put(Heard(member.rank, member.starts, None))
+        member._inbox.put(RankLine(member.rank, member.starts, None))
 
     assert made_up(script)[0].start().unavailable == "no GPU"
 
 
 def test_a_rank_that_cannot_join_is_named_at_once_with_its_reason(rank_task: Tasks) -> None:
-    def script(member: FakeMember, order: Any) -> Any:
-        if isinstance(order, Join):
+    def script(member: FakeRank, order: Any) -> Any:
+        if isinstance(order, JoinGroup):
             if order.rank == 0:  # and waits for the others
                 return Listening(4711)
-            return Failed("error", "no route to host") if order.rank == 1 else None
+            return JoinFailed("error", "no route to host") if order.rank == 1 else None
         return well(member, order)
 
     since = time.monotonic()
@@ -194,12 +204,12 @@ def test_a_rank_that_cannot_join_is_named_at_once_with_its_reason(rank_task: Tas
 
 
 def test_living_ranks_that_cannot_meet_again_are_replaced_before_a_task_is_charged(rank_task: Tasks) -> None:
-    def script(member: FakeMember, order: Any) -> Any:
-        joined = sum(isinstance(told, Join) for told in member.told)
-        if isinstance(order, Join) and member.starts == 1 and joined > 1:
-            return Failed("error", "the old world is in the way")
-        if isinstance(order, Do) and member.starts == 1:
-            return Done(Record(order.task, "skipped", "not here"))
+    def script(member: FakeRank, order: Any) -> Any:
+        joined = sum(isinstance(told, JoinGroup) for told in member.told)
+        if isinstance(order, JoinGroup) and member.starts == 1 and joined > 1:
+            return JoinFailed("error", "the old world is in the way")
+        if isinstance(order, RunTask) and member.starts == 1:
+            return TaskReply(Record(order.task, "skipped", "not here"))
         return well(member, order)
 
     crew, members = made_up(script)
@@ -209,9 +219,9 @@ def test_living_ranks_that_cannot_meet_again_are_replaced_before_a_task_is_charg
 
 
 def test_memory_that_was_not_there_takes_new_processes(rank_task: Tasks) -> None:
-    def script(member: FakeMember, order: Any) -> Any:
-        if isinstance(order, Do) and member.starts == 1:
-            return Done(Record(order.task, "oom", "too much"))
+    def script(member: FakeRank, order: Any) -> Any:
+        if isinstance(order, RunTask) and member.starts == 1:
+            return TaskReply(Record(order.task, "oom", "too much"))
         return well(member, order)
 
     crew, members = made_up(script)
@@ -220,7 +230,7 @@ def test_memory_that_was_not_there_takes_new_processes(rank_task: Tasks) -> None
 
 
 def test_processes_that_the_system_does_not_allow_are_a_reason(rank_task: Tasks) -> None:
-    def script(member: FakeMember, order: Any) -> Any:
+    def script(member: FakeRank, order: Any) -> Any:
         raise OSError(24, "Too many open files")
 
     record = made_up(script)[0].run(rank_task())
@@ -228,7 +238,7 @@ def test_processes_that_the_system_does_not_allow_are_a_reason(rank_task: Tasks)
 
 
 def test_a_record_of_a_death_says_when_it_began_and_how_long_it_took(rank_task: Tasks) -> None:
-    crew, _ = made_up(lambda member, order: None if isinstance(order, Do) else well(member, order))
+    crew, _ = made_up(lambda member, order: None if isinstance(order, RunTask) else well(member, order))
     record = crew.run(rank_task())
     assert record.status == "timeout"
     assert record.started
@@ -239,24 +249,24 @@ def test_a_record_of_a_death_says_when_it_began_and_how_long_it_took(rank_task: 
 
 
 @pytest.fixture
-def crew() -> Iterator[Callable[..., Crew]]:
+def crew() -> Iterator[Callable[..., RankGroup]]:
     with ExitStack() as stack:
 
-        def start(ranks: int = 2, timeout: float = 60.0, kept: list[Environment] | None = None) -> Crew:
+        def start(ranks: int = 2, timeout: float = 60.0, kept: list[Environment] | None = None) -> RankGroup:
             inbox = Inbox()
-            members = [LocalMember(rank, inbox) for rank in range(ranks)]
+            members = [LocalRank(rank, inbox) for rank in range(ranks)]
             keep = [] if kept is None else kept
-            made = Crew(backend("torch-cpu"), 1, members, inbox, timeout, keep.append)
+            made = RankGroup(backend("torch-cpu"), 1, members, inbox, WorkerOptions(timeout, keep=keep.append))
             return stack.enter_context(closing(made))
 
         yield start
 
 
-def _pids(crew: Crew) -> list[int]:
-    return [member._process.pid for member in crew._members if isinstance(member, LocalMember) and member._process]
+def _pids(crew: RankGroup) -> list[int]:
+    return [member._process.pid for member in crew._ranks if isinstance(member, LocalRank) and member._process]
 
 
-def test_ranks_measure_together_and_every_rank_is_kept(crew: Callable[..., Crew], rank_task: Tasks) -> None:
+def test_ranks_measure_together_and_every_rank_is_kept(crew: Callable[..., RankGroup], rank_task: Tasks) -> None:
     kept: list[Environment] = []
     ranks = crew(3, kept=kept)
     first = ranks.run(rank_task(ranks=3))
@@ -290,7 +300,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("kind", FAULTS)
 def test_whatever_one_rank_does_is_one_record_and_the_next_task_is_measured(
-    crew: Callable[..., Crew], rank_task: Tasks, kind: str
+    crew: Callable[..., RankGroup], rank_task: Tasks, kind: str
 ) -> None:
     ranks = crew(2, timeout=8.0)
     ranks.start()
@@ -317,7 +327,7 @@ def _alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("signal_", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_rank_that_is_killed_or_stopped_from_outside_in_the_middle_costs_one_task(
-    crew: Callable[..., Crew], rank_task: Tasks, signal_: signal.Signals
+    crew: Callable[..., RankGroup], rank_task: Tasks, signal_: signal.Signals
 ) -> None:
     ranks = crew(2, timeout=6.0)
     ranks.start()
@@ -333,18 +343,18 @@ def test_a_rank_that_is_killed_or_stopped_from_outside_in_the_middle_costs_one_t
 
 
 def test_a_rank_that_dies_while_idle_is_replaced_and_no_task_is_lost(
-    crew: Callable[..., Crew], rank_task: Tasks
+    crew: Callable[..., RankGroup], rank_task: Tasks
 ) -> None:
     ranks = crew(2)
     ranks.start()
     victim = _pids(ranks)[0]
     os.kill(victim, signal.SIGKILL)
-    while not ranks._members[0].died("waiting"):
+    while not ranks._ranks[0].died("waiting"):
         time.sleep(0.01)
     assert ranks.run(rank_task()).status == "ok"
 
 
-def test_nothing_is_left_behind(rank_task: Tasks, crew: Callable[..., Crew]) -> None:
+def test_nothing_is_left_behind(rank_task: Tasks, crew: Callable[..., RankGroup]) -> None:
     ranks = crew(2)
     ranks.run(rank_task())
     pids = _pids(ranks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opmark.registry import backend
-from opmark.runner.ranks.devices import shared_device
+from opmark.runner.ranks.crew import shared_device
 
 
 def test_ranks_of_a_cpu_share_it() -> None:

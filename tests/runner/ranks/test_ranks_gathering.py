@@ -14,12 +14,21 @@ import pytest
 
 from opmark.errors import UserError
 from opmark.registry import backend
-from opmark.runner.ranks import gathering, muster, wire
-from opmark.runner.ranks.gathering import command_id, gather, local_ranks, takes_ranks
+from opmark.runner.ranks import muster, wire
 from opmark.runner.ranks.launcher import Place
-from opmark.runner.ranks.muster import Gathered, Muster, gathered, mustered
-from opmark.runner.ranks.remote import Post
-from opmark.runner.ranks.wire import End, Greeting, Link, LinkLost, Refusal, Welcome
+from opmark.runner.ranks.members import AgentConnection
+from opmark.runner.ranks.muster import (
+    RankLauncher,
+    RemoteRankLauncher,
+    adopt_ranks,
+    await_agents,
+    command_id,
+    local_ranks,
+    start_ranks,
+    takes_ranks,
+)
+from opmark.runner.ranks.wire import ConnectionLost, End, Greeting, RankConnection, Refusal, Welcome
+from opmark.runner.supervisor import WorkerOptions
 from opmark.schema import Case
 from opmark.version import VERSION
 
@@ -36,10 +45,10 @@ def port() -> int:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(gathering, "GATHER_WITHIN", 10.0)
+    monkeypatch.setattr(muster, "ARRIVAL_TIMEOUT", 10.0)
     yield
-    while gathering._open:
-        gathering._open.pop().close()
+    while muster._open:
+        muster._open.pop().close()
 
 
 class Agents:
@@ -49,24 +58,24 @@ class Agents:
         self._port = port
         self._stack = stack
 
-    def gather(self, size: int = 2) -> Callable[[], Any]:
+    def await_agents(self, size: int = 2) -> Callable[[], Any]:
         """What rank 0 finds of them."""
 
-        def found() -> dict[int, Post]:
-            posts = gather(place(self._port, size), COMMAND)
+        def found() -> dict[int, AgentConnection]:
+            posts = await_agents(place(self._port, size), COMMAND)
             for post in posts.values():
-                self._stack.callback(post.link.close)
+                self._stack.callback(post.connection.close)
             return posts
 
         return beside(found)
 
-    def come(self, said: Greeting | bytes) -> Link:
-        link = wire.connected("127.0.0.1", self._port, time.monotonic() + 20)
+    def come(self, said: Greeting | bytes) -> RankConnection:
+        link = wire.connect("127.0.0.1", self._port, time.monotonic() + 20)
         self._stack.enter_context(closing(link))
         if isinstance(said, bytes):
             link._connection.sendall(said)
         else:
-            link.tell(said)
+            link.send(said)
         return link
 
 
@@ -109,9 +118,9 @@ def beside(work: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def test_all_ranks_are_let_in_in_any_order(port: int, agents: Agents) -> None:
-    posts = agents.gather(4)
+    posts = agents.await_agents(4)
     links = [agents.come(greeting(rank, 4)) for rank in (3, 1, 2)]
-    assert [link.hear(wire.reception) for link in links] == [Welcome(HERE)] * 3
+    assert [link.receive(wire.reception) for link in links] == [Welcome(HERE)] * 3
     found = posts()
     assert sorted(found) == [1, 2, 3]
     assert found[2].where == "rank 2 on node-b"
@@ -133,8 +142,8 @@ REFUSED = {
 @pytest.mark.parametrize("which", REFUSED)
 def test_who_does_not_fit_is_refused_on_both_sides(port: int, agents: Agents, which: str) -> None:
     said, expected = REFUSED[which]
-    posts = agents.gather()
-    answer = agents.come(said).hear(wire.reception)
+    posts = agents.await_agents()
+    answer = agents.come(said).receive(wire.reception)
     with pytest.raises(UserError) as caught:
         posts()
     assert isinstance(answer, Refusal)
@@ -143,39 +152,39 @@ def test_who_does_not_fit_is_refused_on_both_sides(port: int, agents: Agents, wh
 
 
 def test_a_rank_that_is_there_twice_ends_it_for_all(port: int, agents: Agents) -> None:
-    posts = agents.gather(3)
+    posts = agents.await_agents(3)
     first = agents.come(greeting(1, 3))
-    assert first.hear(wire.reception) == Welcome(HERE)
-    second = agents.come(greeting(1, 3, host="node-c")).hear(wire.reception)
+    assert first.receive(wire.reception) == Welcome(HERE)
+    second = agents.come(greeting(1, 3, host="node-c")).receive(wire.reception)
     with pytest.raises(UserError, match="rank 1 on node-c is there already: rank 1 on node-b came first"):
         posts()
     assert isinstance(second, Refusal)
-    assert first.hear(wire.from_conductor) == End(2, second.reason)
+    assert first.receive(wire.from_rank_zero) == End(2, second.reason)
 
 
 @pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"", b"x" * 200_000, b'{"type":"Greeting"}\n'])
 def test_a_stranger_keeps_nobody_from_coming(port: int, agents: Agents, said: bytes) -> None:
-    posts = agents.gather()
+    posts = agents.await_agents()
     agents.come(said)
     agents.come(greeting())
     assert sorted(posts()) == [1]
 
 
 def test_missing_ranks_are_named(port: int, agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "GATHER_WITHIN", 0.8)
-    posts = agents.gather(4)
+    monkeypatch.setattr(muster, "ARRIVAL_TIMEOUT", 0.8)
+    posts = agents.await_agents(4)
     there = agents.come(greeting(2, 4))
     with pytest.raises(UserError) as caught:
         posts()
     assert "ranks 1, 3 of 4 did not come within 800 ms (torchrun)" in caught.value.message
     assert str(port) in str(caught.value.hint)
-    there.hear(wire.reception)
-    assert there.hear(wire.from_conductor) == End(2, caught.value.message)
+    there.receive(wire.reception)
+    assert there.receive(wire.from_rank_zero) == End(2, caught.value.message)
 
 
 def test_a_port_in_use_is_named_with_who_wants_it_and_a_way_out(port: int) -> None:
     with socket.create_server(("127.0.0.1", port)), pytest.raises(UserError) as caught:
-        gather(place(port), COMMAND)
+        await_agents(place(port), COMMAND)
     assert f"port {port} on {HERE} is in use" in caught.value.message
     assert "MASTER_PORT" in caught.value.message
     assert "OPMARK_PORT" in str(caught.value.hint)
@@ -183,34 +192,36 @@ def test_a_port_in_use_is_named_with_who_wants_it_and_a_way_out(port: int) -> No
 
 def test_a_host_that_nobody_knows_is_named(port: int) -> None:
     with pytest.raises(UserError, match=r"`nobody\.invalid`, is not known"):
-        gather(place(port, host="nobody.invalid"), COMMAND)
+        await_agents(place(port, host="nobody.invalid"), COMMAND)
 
 
 def test_an_address_of_another_host_cannot_be_listened_on_by_one_host_alone(port: int) -> None:
     with pytest.raises(UserError, match=r"cannot listen on 192\.0\.2\.1"):
-        gather(place(port, host="192.0.2.1", local_rank=0, local_size=2), COMMAND)
+        await_agents(place(port, host="192.0.2.1", local_rank=0, local_size=2), COMMAND)
 
 
 # What the others are told in the end.
 
 
-def ended(port: int, agents: Agents, work: Callable[[Gathered], Any]) -> tuple[Link, End, Callable[[], Any]]:
+def ended(
+    port: int, agents: Agents, work: Callable[[RemoteRankLauncher], Any]
+) -> tuple[RankConnection, End, Callable[[], Any]]:
     def whole() -> None:
-        with gathered(place(port), COMMAND) as found:
+        with adopt_ranks(place(port), COMMAND) as found:
             work(found)
 
     result = beside(whole)
     link = agents.come(greeting())
-    link.hear(wire.reception)
-    return link, link.hear(wire.from_conductor), result
+    link.receive(wire.reception)
+    return link, link.receive(wire.from_rank_zero), result
 
 
 def test_the_others_are_told_how_it_went(port: int, agents: Agents) -> None:
-    link, end, result = ended(port, agents, lambda found: found.tell_outcome(0, "stored"))
+    link, end, result = ended(port, agents, lambda found: found.set_outcome(0, "stored"))
     assert end == End(0, "stored")
     result()
-    with pytest.raises(LinkLost):
-        link.hear(wire.from_conductor)
+    with pytest.raises(ConnectionLost):
+        link.receive(wire.from_rank_zero)
 
 
 def _raise(error: BaseException) -> None:
@@ -234,18 +245,18 @@ def test_the_others_are_told_of_every_error(port: int, agents: Agents, error: Ba
 
 def test_after_a_failure_the_others_wait_for_the_end_of_this_process(port: int, agents: Agents) -> None:
     """A launcher ends all when one fails: nobody may end before rank 0 has printed what it found."""
-    link, end, result = ended(port, agents, lambda found: found.tell_outcome(1, "one failed"))
+    link, end, result = ended(port, agents, lambda found: found.set_outcome(1, "one failed"))
     result()
     assert end == End(1, "one failed")
     link._connection.settimeout(0.3)
-    with pytest.raises(LinkLost, match="has not been heard of"):
-        link.hear(wire.from_conductor)
+    with pytest.raises(ConnectionLost, match="has not been heard of"):
+        link.receive(wire.from_rank_zero)
     with socket.create_server(("127.0.0.1", 0)) as server:  # the next one in this process lets go of them
         taken = server.getsockname()[1]
         with pytest.raises(UserError):
-            gather(place(taken), COMMAND)
-    with pytest.raises(LinkLost, match="closed"):
-        link.hear(wire.from_conductor)
+            await_agents(place(taken), COMMAND)
+    with pytest.raises(ConnectionLost, match="closed"):
+        link.receive(wire.from_rank_zero)
 
 
 # Who is asked at all.
@@ -265,10 +276,10 @@ def test_without_a_launcher_or_ranks_nobody_is_waited_for(port: int, cases: list
     alone = Case.of("matmul", {"M": 1, "N": 1, "K": 1, "dtype": "float32"}, "forward")
     assert takes_ranks([alone, *cases])
     assert not takes_ranks([alone])
-    with mustered(None, cases) as found:
-        assert type(found) is Muster
-    with mustered(place(port), [alone]) as found:
-        assert type(found) is Muster
+    with start_ranks(None, cases) as found:
+        assert type(found) is RankLauncher
+    with start_ranks(place(port), [alone]) as found:
+        assert type(found) is RankLauncher
 
 
 @pytest.mark.parametrize(
@@ -282,24 +293,24 @@ def test_without_a_launcher_or_ranks_nobody_is_waited_for(port: int, cases: list
 def test_a_case_for_another_number_of_ranks_is_skipped(
     port: int, rank_task: Callable[..., Any], ranks: int, reason: str
 ) -> None:
-    crew = Gathered(place(port, 4), {}).crew(backend("torch-cpu"), 1, ranks, 5.0, lambda environment: None)
-    assert str(crew.start().unavailable).startswith(reason)
-    record = crew.run(rank_task(ranks=ranks))
-    assert (record.status, record.reason) == ("skipped", crew.start().unavailable)
-    crew.close()
+    group = RemoteRankLauncher(place(port, 4), {}).group(backend("torch-cpu"), 1, ranks, WorkerOptions(5.0))
+    assert str(group.start().unavailable).startswith(reason)
+    record = group.run(rank_task(ranks=ranks))
+    assert (record.status, record.reason) == ("skipped", group.start().unavailable)
+    group.close()
 
 
 # Which rank is which on its host, and how it is reached.
 
 
 @pytest.fixture
-def post() -> Iterator[Callable[..., Post]]:
+def post() -> Iterator[Callable[..., AgentConnection]]:
     with ExitStack() as stack:
 
-        def make(rank: int, **fields: Any) -> Post:
+        def make(rank: int, **fields: Any) -> AgentConnection:
             mine, other = (stack.enter_context(end) for end in _pair())
             stack.enter_context(other)
-            return Post(Link(mine), greeting(rank, 4, **fields))
+            return AgentConnection(RankConnection(mine), greeting(rank, 4, **fields))
 
         yield make
 
@@ -310,26 +321,26 @@ def _pair() -> tuple[socket.socket, socket.socket]:
         return server.accept()[0], other
 
 
-def test_a_launcher_tells_which_rank_is_which_on_its_host(post: Callable[..., Post]) -> None:
+def test_a_launcher_tells_which_rank_is_which_on_its_host(post: Callable[..., AgentConnection]) -> None:
     posts = {rank: post(rank, local_rank=rank % 2, local_size=2) for rank in (1, 2, 3)}
     assert local_ranks(place(1, 4, local_rank=0, local_size=2), posts) == {0: (0, 2), 1: (1, 2), 2: (0, 2), 3: (1, 2)}
 
 
-def test_without_that_they_are_counted_by_the_names_of_hosts(post: Callable[..., Post]) -> None:
+def test_without_that_they_are_counted_by_the_names_of_hosts(post: Callable[..., AgentConnection]) -> None:
     posts = {1: post(1), 2: post(2, host=HERE), 3: post(3)}
     assert local_ranks(place(1, 4), posts) == {0: (0, 2), 2: (1, 2), 1: (0, 2), 3: (1, 2)}
 
 
 def test_ranks_of_this_host_use_the_interface_that_others_reach_it_by(
-    post: Callable[..., Post], monkeypatch: pytest.MonkeyPatch
+    post: Callable[..., AgentConnection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     posts = {1: post(1), 2: post(2)}
-    addresses = {posts[1].link: "127.0.0.1", posts[2].link: "10.0.0.5"}
-    monkeypatch.setattr(Link, "own_address", property(lambda link: addresses[link]))
+    addresses = {posts[1].connection: "127.0.0.1", posts[2].connection: "10.0.0.5"}
+    monkeypatch.setattr(RankConnection, "own_address", property(lambda link: addresses[link]))
     monkeypatch.setattr(muster, "interface_of", lambda address: {"10.0.0.5": "eth0"}[address])
-    found = Gathered(place(1, 3), posts)
-    crew = found.crew(backend("torch-cpu"), 1, 3, 5.0, lambda environment: None)
-    home, near, far = crew._members
+    found = RemoteRankLauncher(place(1, 3), posts)
+    group = found.group(backend("torch-cpu"), 1, 3, WorkerOptions(5.0))
+    home, near, far = group._ranks
     assert vars(home)["_address"] == "10.0.0.5"
-    assert vars(near)["_more"] == {"GLOO_SOCKET_IFNAME": "eth0"}
-    assert vars(far)["_more"] == {}
+    assert vars(near)["_environ"] == {"GLOO_SOCKET_IFNAME": "eth0"}
+    assert vars(far)["_environ"] == {}

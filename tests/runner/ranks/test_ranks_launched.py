@@ -23,7 +23,7 @@ SHORT = "size=8"
 SHORT_AND_SLOW = "size=8,4096,64"
 """The second one takes for ever."""
 SOON = (
-    "import opmark.runner.ranks.gathering as g, opmark.runner.ranks.agent as a; g.GATHER_WITHIN = a.GATHER_WITHIN = {}"
+    "import opmark.runner.ranks.muster as g, opmark.runner.ranks.agent as a; g.ARRIVAL_TIMEOUT = a.ARRIVAL_TIMEOUT = {}"
 )
 IMPATIENT = "import opmark.runner.ranks.wire as w; w.SILENCE, w._ALIVE_EVERY = 4.0, 0.3"
 

@@ -14,22 +14,22 @@ import pytest
 from opmark.runner.ranks import wire
 from opmark.runner.ranks.wire import (
     Alive,
-    Ask,
+    ConnectionLost,
     Death,
     End,
+    ForwardLine,
     Greeting,
-    Link,
-    LinkLost,
-    Order,
+    RankConnection,
     Refusal,
-    Said,
     Start,
     State,
+    StateRequest,
     Stop,
     Welcome,
+    WorkerLine,
 )
 
-Pair = tuple[Link, socket.socket]
+Pair = tuple[RankConnection, socket.socket]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def pair() -> Iterator[Pair]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         other = socket.create_connection(server.getsockname())
         mine, _ = server.accept()
-    with closing(Link(mine)) as link, other:
+    with closing(RankConnection(mine)) as link, other:
         other.settimeout(20)
         yield link, other
 
@@ -49,13 +49,13 @@ def pair() -> Iterator[Pair]:
         (Greeting("1.2", 1, 2, 0, 1, "node-b", "abc"), wire.greeting),
         (Welcome("node-a"), wire.reception),
         (Refusal("no"), wire.reception),
-        (Start(1, "torch-cpu", 2, {"RANK": "1"}), wire.from_conductor),
-        (Order(1, '{"a": "\\n"}'), wire.from_conductor),
-        (Stop(1), wire.from_conductor),
-        (Ask(1), wire.from_conductor),
-        (End(1, "über"), wire.from_conductor),
-        (Said(1, "x" * 300_000), wire.from_agent),
-        (Said(1, None), wire.from_agent),
+        (Start(1, "torch-cpu", 2, {"RANK": "1"}), wire.from_rank_zero),
+        (ForwardLine(1, '{"a": "\\n"}'), wire.from_rank_zero),
+        (Stop(1), wire.from_rank_zero),
+        (StateRequest(1), wire.from_rank_zero),
+        (End(1, "über"), wire.from_rank_zero),
+        (WorkerLine(1, "x" * 300_000), wire.from_agent),
+        (WorkerLine(1, None), wire.from_agent),
         (Death(2, "oom", "killed", True), wire.from_agent),
         (State(2, "stopped"), wire.from_agent),
     ],
@@ -63,12 +63,12 @@ def pair() -> Iterator[Pair]:
 )
 def test_what_is_told_is_heard(message: msgspec.Struct, decoder: msgspec.json.Decoder[object]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        other = Link(socket.create_connection(server.getsockname()))
-        mine = Link(server.accept()[0])
+        other = RankConnection(socket.create_connection(server.getsockname()))
+        mine = RankConnection(server.accept()[0])
     with closing(mine), closing(other):
-        telling = threading.Thread(target=mine.tell, args=(message,))
+        telling = threading.Thread(target=mine.send, args=(message,))
         telling.start()
-        assert other.hear(decoder) == message
+        assert other.receive(decoder) == message
         telling.join()
 
 
@@ -80,7 +80,7 @@ def test_what_is_told_is_heard(message: msgspec.Struct, decoder: msgspec.json.De
         b"{}\n",
         b"\xff\xfe\n",
         b'{"type": "Nobody"}\n',
-        b'{"type": "Said", "process": "one", "line": ""}\n',
+        b'{"type": "WorkerLine", "process": "one", "line": ""}\n',
         b'{"type": "Start", "process": 1, "backend": "b", "threads": 1, "environ": {}}\n',
         b"[" * 100_000 + b"\n",
     ],
@@ -88,8 +88,8 @@ def test_what_is_told_is_heard(message: msgspec.Struct, decoder: msgspec.json.De
 def test_what_is_not_of_this_language_ends_the_link(pair: Pair, line: bytes) -> None:
     link, other = pair
     other.sendall(line)
-    with pytest.raises(LinkLost, match="said what opmark does not say"):
-        link.hear(wire.from_agent)
+    with pytest.raises(ConnectionLost, match="said what opmark does not say"):
+        link.receive(wire.from_agent)
 
 
 def test_a_line_without_an_end_is_not_collected_for_ever(pair: Pair) -> None:
@@ -101,29 +101,29 @@ def test_a_line_without_an_end_is_not_collected_for_ever(pair: Pair) -> None:
                 other.sendall(b"x" * 65536)
 
     threading.Thread(target=flood, daemon=True).start()
-    with pytest.raises(LinkLost, match="more than 65536 bytes"):
-        link.hear(wire.greeting, wire.FIRST_LINE)
+    with pytest.raises(ConnectionLost, match="more than 65536 bytes"):
+        link.receive(wire.greeting, wire.MAX_FIRST_LINE)
     link.close()
 
 
 def test_several_messages_in_one_piece_and_one_in_several(pair: Pair) -> None:
     link, other = pair
     other.sendall(b'{"type":"Stop","process":1}\n{"type":"Stop","process":2}\n{"type":"St')
-    assert [link.hear(wire.from_conductor).process for _ in range(2)] == [1, 2]
+    assert [link.receive(wire.from_rank_zero).process for _ in range(2)] == [1, 2]
     other.sendall(b'op","process":3}\n')
-    assert link.hear(wire.from_conductor) == Stop(3)
+    assert link.receive(wire.from_rank_zero) == Stop(3)
 
 
 def test_an_older_or_newer_greeting_is_understood(pair: Pair) -> None:
     link, other = pair
     other.sendall(b'{"type":"Greeting","version":"99","rank":1,"mood":"good"}\n')
-    assert link.hear(wire.greeting).version == "99"
+    assert link.receive(wire.greeting).version == "99"
 
 
 def test_a_sign_of_life_is_no_message(pair: Pair) -> None:
     link, other = pair
     other.sendall(b'{"type":"Alive"}\n{"type":"Stop","process":1}\n')
-    assert link.hear(wire.from_conductor) == Stop(1)
+    assert link.receive(wire.from_rank_zero) == Stop(1)
 
 
 def test_signs_of_life_come_by_themselves(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,38 +138,38 @@ def test_whoever_is_silent_for_too_long_is_gone(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(wire, "SILENCE", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         other = socket.create_connection(server.getsockname())
-        link = Link(server.accept()[0])
-    with other, closing(link), pytest.raises(LinkLost, match="has not been heard of for 100 ms"):
-        link.hear(wire.from_agent)
+        link = RankConnection(server.accept()[0])
+    with other, closing(link), pytest.raises(ConnectionLost, match="has not been heard of for 100 ms"):
+        link.receive(wire.from_agent)
 
 
 def test_whoever_takes_nothing_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "SILENCE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         other = socket.create_connection(server.getsockname())
-        link = Link(server.accept()[0])
+        link = RankConnection(server.accept()[0])
     with other, closing(link):
-        with pytest.raises(LinkLost, match="has taken nothing"):
-            link.tell(Said(1, "x" * (64 << 20)))
-        with pytest.raises(LinkLost):  # half of a line is out: nothing can follow it
-            link.tell(Stop(1))
+        with pytest.raises(ConnectionLost, match="has taken nothing"):
+            link.send(WorkerLine(1, "x" * (64 << 20)))
+        with pytest.raises(ConnectionLost):  # half of a line is out: nothing can follow it
+            link.send(Stop(1))
 
 
 def test_the_end_of_the_other_is_told_apart(pair: Pair) -> None:
     link, other = pair
     other.close()
-    with pytest.raises(LinkLost, match="closed the connection"):
-        link.hear(wire.from_agent)
+    with pytest.raises(ConnectionLost, match="closed the connection"):
+        link.receive(wire.from_agent)
 
 
 def test_closing_wakes_whoever_hears(pair: Pair) -> None:
     link, _ = pair
-    lost: list[LinkLost] = []
+    lost: list[ConnectionLost] = []
 
     def hear() -> None:
         try:
-            link.hear(wire.from_agent)
-        except LinkLost as loss:
+            link.receive(wire.from_agent)
+        except ConnectionLost as loss:
             lost.append(loss)
 
     hearing = threading.Thread(target=hear)
@@ -184,7 +184,7 @@ def test_closing_wakes_whoever_hears(pair: Pair) -> None:
 def test_an_address_of_ipv4_is_told_as_such() -> None:
     with socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
         other = socket.create_connection(("127.0.0.1", server.getsockname()[1]))
-        with closing(Link(server.accept()[0])) as link, other:
+        with closing(RankConnection(server.accept()[0])) as link, other:
             assert link.own_address == "127.0.0.1"
 
 
@@ -192,4 +192,4 @@ def test_nobody_at_the_other_end_is_said_after_a_while() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(TimeoutError, match="refused"):
-        wire.connected("127.0.0.1", port, time.monotonic() + 0.5)
+        wire.connect("127.0.0.1", port, time.monotonic() + 0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from opmark.compat.param.parser import parser
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from opmark.compat.param.result import CaseResult
     from opmark.compat.param.talk import Talk
     from opmark.result import Result
+    from opmark.runner.supervisor import WorkerPool
 
 _NOT_YET = {
     "et": ("--et: execution traces cannot be written yet", "-p writes a trace of the run for Perfetto"),
@@ -56,25 +57,19 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(given: argparse.Namespace) -> int:
     """Start the worker before the config is read, so that it imports its framework meanwhile."""
-    from contextlib import nullcontext
-
     from opmark.compat.param.options import options_of
+    from opmark.runner.supervisor import WorkerPool
 
     options = options_of(given)
     target = options.target()
     options.run_arguments(target)  # a wrong option is reported before anything starts
-    starts = not given.dry_run and options.times
-    with set_variables(target.environ), _early(target.backend, options.threads) if starts else nullcontext():
-        return _read_and_run(given, options, target)
+    with set_variables(target.environ), closing(WorkerPool()) as pool:
+        if not given.dry_run and options.times:
+            pool.prestart(target.backend, options.threads)
+        return _read_and_run(given, options, target, pool)
 
 
-def _early(backend: str, threads: int) -> AbstractContextManager[None]:
-    from opmark.runner.early import early
-
-    return early(backend, threads)
-
-
-def _read_and_run(given: argparse.Namespace, options: Options, target: Device) -> int:
+def _read_and_run(given: argparse.Namespace, options: Options, target: Device, pool: WorkerPool) -> int:
     from opmark.compat.param.execute import read
     from opmark.compat.param.talk import Talk
     from opmark.runner.intake import complaints
@@ -84,7 +79,7 @@ def _read_and_run(given: argparse.Namespace, options: Options, target: Device) -
         talk.warning(line)
     if given.dry_run:
         return _print_plan(config)
-    return _Invocation(given, options, target, config, talk).run()
+    return _Invocation(given, options, target, config, talk).run(pool)
 
 
 def _print_plan(config: Config) -> int:
@@ -115,7 +110,7 @@ class _Invocation:
         self._batches = Batches(self._profilings)
         self._failed = bool(config.problems)
 
-    def run(self) -> int:
+    def run(self, pool: WorkerPool) -> int:
         from opmark.compat.param.execute import run
 
         if self._talk.shows_results:
@@ -124,7 +119,7 @@ class _Invocation:
         with closing(self._file):
             try:
                 found = run(
-                    self._config, self._options, self._target, self._add, profile=self._profilings,
+                    self._config, self._options, self._target, self._add, profile=self._profilings, pool=pool,
                     on_environment=lambda environment: self._begin(environment.facts), say=self._talk.warning,
                 )  # fmt: skip
             except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The process of a rank above 0: it has a worker, and does what rank 0's process says until that is over or gone."""
+"""The opmark of a rank above 0: it has a worker, and does what the opmark of rank 0 says until that is over or gone."""
 
 from __future__ import annotations
 
@@ -16,44 +16,43 @@ from opmark.hardware.detect import host
 from opmark.interfaces import BackendInfo
 from opmark.registry import backend as find_backend
 from opmark.runner import instructions
+from opmark.runner.messages import Hello, encode
 from opmark.runner.process import WorkerDied
-from opmark.runner.ranks.gathering import GATHER_WITHIN, command_id, takes_ranks
-from opmark.runner.ranks.interface import through
 from opmark.runner.ranks.launcher import PORT, Place
-from opmark.runner.ranks.members import Heard, LocalMember
-from opmark.runner.ranks.orders import encode
+from opmark.runner.ranks.members import LocalRank, RankLine
+from opmark.runner.ranks.muster import ARRIVAL_TIMEOUT, command_id, takes_ranks
 from opmark.runner.ranks.wire import (
     DOING,
-    Ask,
+    ConnectionLost,
     Death,
     End,
-    FromConductor,
+    ForwardLine,
+    FromRankZero,
     Greeting,
-    Link,
-    LinkLost,
-    Order,
+    RankConnection,
     Refusal,
-    Said,
     Start,
     State,
+    StateRequest,
     Stop,
-    connected,
-    from_conductor,
+    WorkerLine,
+    connect,
+    from_rank_zero,
     reception,
+    through,
 )
 from opmark.runner.supervisor import Say
-from opmark.runner.worker import Hello
 from opmark.schema import Case, Environment
 from opmark.units import seconds
 from opmark.version import VERSION
 
-_LOOK_AGAIN = 0.25
-# A launcher ends all processes when one fails: rank 0 has so long to print what it found.
+_POLL_INTERVAL = 0.25
 _LINGER = 10.0
+"""Seconds that rank 0 has to print what it found: a launcher ends all processes when one fails."""
 
 
-def attend(place: Place, cases: Sequence[Case], say: Say) -> int:
-    """What a rank above 0 does about these cases, and its exit code: nothing, where one worker is enough for each."""
+def serve_rank_zero(place: Place, cases: Sequence[Case], say: Say) -> int:
+    """Do the part of a rank above 0: nothing, where one worker is enough for each case. Return the exit code."""
     if takes_ranks(cases):
         return serve(place, command_id(cases), say)
     say(f"rank {place.rank} has nothing to do: these cases take one process, and rank 0 does them")
@@ -61,126 +60,126 @@ def attend(place: Place, cases: Sequence[Case], say: Say) -> int:
 
 
 def serve(place: Place, command: str, say: Say) -> int:
-    """The exit code, which rank 0 decides. UserError where rank 0 cannot be reached, or refuses."""
-    link = _link(place)
+    """Return the exit code, which rank 0 decides. Raise UserError where rank 0 cannot be reached, or refuses."""
     try:
-        conductor = _greet(link, place, command)
-        link.stay_alive()
-        return _Agent(place, conductor, link, say).run()
-    finally:
-        link.close()
-
-
-def _link(place: Place) -> Link:
-    try:
-        return connected(place.host, place.port, time.monotonic() + GATHER_WITHIN)
+        connection = connect(place.host, place.port, time.monotonic() + ARRIVAL_TIMEOUT)
     except TimeoutError as error:
         raise UserError(
             f"rank {place.rank} on {platform.node()} did not reach rank 0 at {place.host}, port {place.port} "
-            f"({place.port_of}), within {seconds(GATHER_WITHIN)}: {error}",
+            f"({place.port_of}), within {seconds(ARRIVAL_TIMEOUT)}: {error}",
             f"MASTER_ADDR is the host of rank 0; {PORT} names a port that no firewall closes, the same for all ranks",
         ) from None
+    try:
+        first_host = _greet(connection, place, command)
+        connection.stay_alive()
+        return _Agent(place, first_host, connection, say).run()
+    finally:
+        connection.close()
 
 
-def _greet(link: Link, place: Place, command: str) -> str:
+def _greet(connection: RankConnection, place: Place, command: str) -> str:
     """The name of rank 0's host."""
     at = f"what listens at {place.host}, port {place.port} ({place.port_of})"
     try:
-        link.tell(
+        connection.send(
             Greeting(VERSION, place.rank, place.size, place.local_rank, place.local_size, platform.node(), command)
         )
-        answer = link.hear(reception)
-    except LinkLost as loss:
+        answer = connection.receive(reception)
+    except ConnectionLost as loss:
         raise UserError(f"{at}, {loss.reason}: it is not the opmark of rank 0, or that has ended", None) from None
     if isinstance(answer, Refusal):
-        with suppress(LinkLost):
-            link.hear(reception)  # until rank 0, which is to say the same, has ended
+        with suppress(ConnectionLost):
+            connection.receive(reception)  # until rank 0, which is to say the same, has ended
         raise UserError(answer.reason, "every rank is started with the same command of the same opmark")
     found: str = answer.host
     return found
 
 
-class _Lost(NamedTuple):
+class _RankZeroLost(NamedTuple):
     reason: str
 
 
-class _Closed(NamedTuple):
-    """The worker's last line was heard."""
+class _WorkerClosed(NamedTuple):
+    """The worker's last line was read."""
 
     process: int
 
 
-class _Lines(queue.Queue[Heard]):
-    """What the worker says goes out at once; its end is for the agent."""
+_Event = FromRankZero | _RankZeroLost | _WorkerClosed
 
-    def __init__(self, link: Link, events: queue.Queue[FromConductor | _Lost | _Closed]) -> None:
+
+class _ForwardingInbox(queue.Queue[RankLine]):
+    """Sends the worker's lines to rank 0 at once; the end of the lines is an event for the agent."""
+
+    def __init__(self, connection: RankConnection, events: queue.Queue[_Event]) -> None:
         super().__init__()
-        self._link = link
+        self._connection = connection
         self._events = events
 
-    def put(self, item: Heard, block: bool = True, timeout: float | None = None) -> None:
+    def put(self, item: RankLine, block: bool = True, timeout: float | None = None) -> None:
         if item.line is None:
-            self._events.put(_Closed(item.start))
+            self._events.put(_WorkerClosed(item.start))
             return
-        with suppress(LinkLost):  # the agent hears of it itself
-            self._link.tell(Said(item.start, item.line.decode(errors="replace").rstrip("\n")))
+        with suppress(ConnectionLost):  # the agent learns of it itself
+            self._connection.send(WorkerLine(item.start, item.line.decode(errors="replace").rstrip("\n")))
 
 
 class _Agent:
-    def __init__(self, place: Place, conductor: str, link: Link, say: Say) -> None:
+    def __init__(self, place: Place, first_host: str, connection: RankConnection, say: Say) -> None:
         self._name = f"rank {place.rank} on {platform.node()}"
-        self._conductor = f"rank 0 on {conductor}"
-        self._link = link
+        self._rank_zero = f"rank 0 on {first_host}"
+        self._connection = connection
         self._say = say
-        self._events: queue.Queue[FromConductor | _Lost | _Closed] = queue.Queue()
-        self._worker = LocalMember(place.rank, _Lines(link, self._events))
+        self._events: queue.Queue[_Event] = queue.Queue()
+        self._worker = LocalRank(place.rank, _ForwardingInbox(connection, self._events))
         self._process = 0
-        self._mourned = True
-        """Whether nothing is left to say of the worker's end."""
+        self._death_reported = True
+        """Whether nothing is left to say about the worker's end."""
 
     def run(self) -> int:
-        threading.Thread(target=self._hear, daemon=True).start()
+        """Do what rank 0 says; return the exit code."""
+        threading.Thread(target=self._receive, daemon=True).start()
         try:
             while True:
                 try:
-                    event = self._events.get(timeout=_LOOK_AGAIN)
+                    event = self._events.get(timeout=_POLL_INTERVAL)
                 except queue.Empty:
-                    self._look()
+                    self._report_death()
                     continue
-                if isinstance(event, _Lost):
-                    self._say(f"{self._name} ends: {self._conductor} is gone, its opmark {event.reason}")
+                if isinstance(event, _RankZeroLost):
+                    self._say(f"{self._name} ends: {self._rank_zero} is gone, its opmark {event.reason}")
                     return 1
                 if isinstance(event, End):
-                    return self._ended(event)
-                with suppress(LinkLost):  # `_hear` says so next
-                    self._do(event)
+                    return self._end(event)
+                with suppress(ConnectionLost):  # `_receive` reports it next
+                    self._handle(event)
         finally:
             self._worker.stop()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             while True:
-                self._events.put(self._link.hear(from_conductor))
-        except LinkLost as loss:
-            self._events.put(_Lost(loss.reason))
+                self._events.put(self._connection.receive(from_rank_zero))
+        except ConnectionLost as loss:
+            self._events.put(_RankZeroLost(loss.reason))
 
-    def _do(self, event: Start | Order | Stop | Ask | _Closed) -> None:
+    def _handle(self, event: Start | ForwardLine | Stop | StateRequest | _WorkerClosed) -> None:
         if isinstance(event, Start):
             self._start(event)
         elif event.process != self._process:
             return
-        elif isinstance(event, Order):
-            with suppress(WorkerDied):  # a look at it says how
-                self._worker.tell(event.line.encode())
+        elif isinstance(event, ForwardLine):
+            with suppress(WorkerDied):  # `_report_death` says how
+                self._worker.send(event.line.encode())
         elif isinstance(event, Stop):
             self._stop()
-        elif isinstance(event, Ask):
-            self._link.tell(State(event.process, self._worker.state()))
+        elif isinstance(event, StateRequest):
+            self._connection.send(State(event.process, self._worker.state()))
         else:
-            self._closed()
+            self._report_close()
 
     def _start(self, order: Start) -> None:
-        """A worker that cannot be is answered for, as it would have done itself."""
+        """Start a worker. Where that is not possible, answer as the worker would have done itself."""
         self._stop()
         self._process = order.process
         try:
@@ -188,50 +187,51 @@ class _Agent:
             reason = why_missing(info)
             if not reason:
                 self._worker.start(info, order.threads, self._environ(info, order.environ), order.process)
-                self._mourned = False
+                self._death_reported = False
                 return
         except UserError as error:
             reason = error.message
         except OSError as error:
-            self._link.tell(Death(order.process, "error", f"its process cannot be started: {error}"))
+            self._connection.send(Death(order.process, "error", f"its process cannot be started: {error}"))
             return
         facts = {**host(), "opmark": VERSION, "backend": order.backend}
-        self._link.tell(Said(order.process, encode(Hello(reason, Environment.of(facts))).decode()))
+        self._connection.send(WorkerLine(order.process, encode(Hello(reason, Environment.of(facts))).decode()))
 
     def _environ(self, info: BackendInfo, given: Mapping[str, str]) -> dict[str, str]:
-        """What the processor of this host allows counts here, and the way from this host to rank 0's."""
+        """The variables of the worker: the limit on instructions is that of this host's processor, and the network
+        interface is the one from this host to rank 0's."""
         others = {name: value for name, value in given.items() if name != instructions.VARIABLE}
-        limit = instructions.recall(info.name) if info.device == "cpu" else None
-        return through({**others, **instructions.environ(limit)}, self._link.own_address)
+        limit = instructions.environ(instructions.limit_for(info))
+        return through({**others, **limit}, self._connection.own_address)
 
     def _stop(self) -> None:
         self._worker.stop()
-        self._mourned = True
+        self._death_reported = True
 
-    def _look(self) -> None:
-        """A pipe stays open while a process that the worker started lives on; its own death counts."""
-        if self._mourned:
+    def _report_death(self) -> None:
+        """Tell rank 0 of the worker's death: a pipe stays open while a process that the worker started lives on."""
+        if self._death_reported:
             return
         death = self._worker.died(DOING)
         if death:
-            self._mourned = True
-            with suppress(LinkLost):
-                self._link.tell(Death(self._process, death.status, death.reason, death.illegal))
+            self._death_reported = True
+            with suppress(ConnectionLost):
+                self._connection.send(Death(self._process, death.status, death.reason, death.illegal))
 
-    def _closed(self) -> None:
-        """How it ended first, then that there will be no more lines."""
+    def _report_close(self) -> None:
+        """Tell rank 0 how the worker ended, then that there will be no more lines."""
         deadline = time.monotonic() + 1.0
-        while not self._mourned and time.monotonic() < deadline:
-            self._look()
+        while not self._death_reported and time.monotonic() < deadline:
+            self._report_death()
             time.sleep(0.01)
-        self._link.tell(Said(self._process, None))
+        self._connection.send(WorkerLine(self._process, None))
 
-    def _ended(self, end: End) -> int:
+    def _end(self, end: End) -> int:
         self._worker.stop()
         self._say(end.message)
         deadline = time.monotonic() + _LINGER
         while end.code and (left := deadline - time.monotonic()) > 0:
             with suppress(queue.Empty):
-                if isinstance(self._events.get(timeout=left), _Lost):
+                if isinstance(self._events.get(timeout=left), _RankZeroLost):
                     break
         return end.code

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
-from typing import TypeVar
+from types import TracebackType
 
 from opmark.errors import TaskError
 from opmark.interfaces import Exchange, Team, Timer
@@ -14,43 +14,46 @@ from opmark.measure.sampler import HostSampler, Spent, Taken
 from opmark.measure.supply import warm
 from opmark.schema import Sampling
 
-T = TypeVar("T")
-
-# Between two words with the others, which cost each rank a millisecond or so.
 _CHUNK_TIME = 0.02
-_MOST_IN_A_CHUNK = 50
-# Samples that are looked at once more before their length is decided.
-_AGAIN = 3
-_MOST_TIMES_LONGER = 10
+"""Seconds between two synchronisations of the ranks, each of which costs a millisecond or so."""
+_MAX_CHUNK = 50
+_EXTRA_SAMPLES = 3
+"""Samples that are taken once more before the length of a sample is decided."""
+_MAX_GROWTH = 10
+"""How many times longer a sample may become then."""
 
 
 class PeerFailed(TaskError):
     """Another rank cannot go on, so this one does not either."""
 
 
-def in_step(team: Team, step: Callable[[], T]) -> T:
-    """Something that each rank does by itself: whoever fails tells the others, and nobody is left waiting.
+class InStep:
+    """A step that each rank does by itself, as in `with InStep(team): ...`. A rank that fails tells the others, which
+    then raise PeerFailed, so that nobody is left waiting.
 
-    Never around communication: a rank that fails in the middle of it cannot be heard, and its parent ends the others.
+    Never put communication inside: a rank that fails in the middle of it cannot be heard, and its parent ends the
+    others.
     """
-    failure: Exception | None = None
-    try:
-        found = step()
-    except Exception as error:  # noqa: BLE001 - raised again below, when the others know
-        failure = error
-    failed = [rank for rank, (code,) in enumerate(team.gathered([float(failure is not None)])) if code]
-    try:
-        if failure is not None:
-            raise failure
-    finally:
-        del failure  # it holds this frame, and this frame it: the buffers of what failed would stay for a while
-    if failed:
-        raise PeerFailed(f"rank {failed[0]} failed")
-    return found
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None and not isinstance(error, Exception):
+            return
+        codes = self._team.gathered([float(error is not None)])
+        failed = [rank for rank, (code,) in enumerate(codes) if code]
+        if failed and error is None:
+            raise PeerFailed(f"rank {failed[0]} failed")
 
 
 def of_one_form(team: Team, exchange: Exchange) -> Exchange:
-    """What ranks have built, if all of them will do the same steps with it: else one would wait for ever."""
+    """The exchange, if all ranks have built one of the same form: otherwise one of them would wait for ever."""
     most = exchange.most_calls or 0
     forms = team.gathered([float(exchange.finish is not None), float(len(exchange.parts)), float(most)])
     if len({(finish, parts) for finish, parts, _ in forms}) > 1:
@@ -60,12 +63,12 @@ def of_one_form(team: Team, exchange: Exchange) -> Exchange:
 
 
 def slowest(team: Team, values: Sequence[float]) -> list[float]:
-    """Of each value, the largest of any rank: the same on all of them."""
+    """For each value the largest of any rank, which is the same on all of them."""
     return [max(column) for column in zip(*team.gathered(values), strict=True)]
 
 
-class _Agreed:
-    """A clock whose steps all ranks believe to be those of the coarsest of them: batches are made by that."""
+class _AgreedTimer:
+    """A clock with the resolution of the coarsest clock of all ranks: they make their batches by it."""
 
     def __init__(self, timer: Timer, team: Team) -> None:
         self.name = timer.name
@@ -74,7 +77,7 @@ class _Agreed:
         (self.resolution,) = slowest(team, [timer.resolution])
 
 
-class RanksSampler(HostSampler):
+class RankSampler(HostSampler):
     """One quantity on all ranks at once: a barrier, then each times its calls, and the slowest counts.
 
     Every rank learns the times of all, so that all stop at the same sample without being told.
@@ -84,7 +87,7 @@ class RanksSampler(HostSampler):
         self, quantity: str, timer: Timer, exchange: Exchange, team: Team, settle: Callable[[], object] | None = None
     ) -> None:
         """`settle` waits until what was put back is there."""
-        super().__init__(quantity, _Agreed(timer, team), warm(exchange.start), batches=True)
+        super().__init__(quantity, _AgreedTimer(timer, team), warm(exchange.start), batches=True)
         self._exchange = exchange
         self._team = team
         self._settle = settle
@@ -93,7 +96,7 @@ class RanksSampler(HostSampler):
         self._rows: list[tuple[float, ...]] = []
 
     def by_rank(self, samples: int) -> tuple[tuple[float, ...], ...]:
-        """The last so many samples of each rank: what was before them was warm-up."""
+        """The last samples of each rank, without those of the warm-up before them."""
         return tuple(zip(*self._rows[-samples:], strict=True))
 
     def prepare(self, rule: Sampling) -> tuple[Spent, list[float]]:
@@ -105,14 +108,17 @@ class RanksSampler(HostSampler):
         return spent, shown
 
     def _long_enough(self, rule: Sampling, spent: Spent, shown: list[float]) -> tuple[Spent, list[float]]:
-        """Ranks that share cores take several times as long for a call as they can: a sample has to be long also where
-        its calls are at their fastest, or it would hold one good or one bad call. And no more of them than may be."""
+        """Make samples longer where calls may be faster than they seemed, but no longer than the exchange allows.
+
+        Ranks that share cores take several times as long for a call as they can: a sample has to be long also where
+        its calls are at their fastest, or it would hold one good or one bad call.
+        """
         if self.calls == 1 and min(shown) >= rule.sample_time:
             return spent, shown
-        again = [self._once(self.calls) for _ in range(_AGAIN)]
-        spent = Spent(spent.calls + _AGAIN * self.calls, spent.seconds + sum(again))
+        again = [self._once(self.calls) for _ in range(_EXTRA_SAMPLES)]
+        spent = Spent(spent.calls + _EXTRA_SAMPLES * self.calls, spent.seconds + sum(again))
         fastest = max(min(*shown, *again) / self.calls, self._clock.resolution)
-        wanted = min(_MOST_TIMES_LONGER * self.calls, max(self.calls, ceil(rule.sample_time / fastest)))
+        wanted = min(_MAX_GROWTH * self.calls, max(self.calls, ceil(rule.sample_time / fastest)))
         calls = min(wanted, self._exchange.most_calls or wanted)
         if calls == self.calls:
             return spent, shown
@@ -122,8 +128,8 @@ class RanksSampler(HostSampler):
         return Spent(spent.calls + 2 * calls, spent.seconds + sum(shown)), shown
 
     def chunk(self, rule: Sampling) -> int:
-        """As many as fit between two words."""
-        return max(1, min(_MOST_IN_A_CHUNK, int(_CHUNK_TIME / self._per_sample)))
+        """Number of samples to take between two synchronisations of the ranks."""
+        return max(1, min(_MAX_CHUNK, int(_CHUNK_TIME / self._per_sample)))
 
     def take(self, count: int) -> Taken:
         start = time.perf_counter()
@@ -144,7 +150,7 @@ class RanksSampler(HostSampler):
         return slowest(self._team, [self._alone(calls)])[0]
 
     def _alone(self, calls: int) -> float:
-        """On this rank, from the barrier on."""
+        """Seconds that the calls take on this rank, from the barrier on."""
         if self._exchange.restore:
             self._exchange.restore()
             if self._settle:

@@ -1,4 +1,4 @@
-"""Whether this process is one of several that torchrun, Slurm or mpirun started, and which: told by its variables."""
+"""Finds out from variables whether torchrun, Slurm or mpirun started this process as one of several, and which."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ LOOPBACK = "127.0.0.1"
 PORT = "OPMARK_PORT"
 DEFAULT_PORT = 29500
 _LAST_PORT = 65535
-# Steps that Slurm itself makes for a batch script or an interactive shell have numbers above; srun's are below.
+# Slurm numbers the steps that it makes itself for a batch script or an interactive shell from here on.
 _FIRST_STEP_OF_SLURM = 0xFFFFFFF0
 
 Environ = Mapping[str, str]
 
 
 class Place(NamedTuple):
-    """Where a process stands among those that were started with it."""
+    """The position of a process among those that a launcher started together."""
 
     launcher: str
     rank: int
     size: int
     local_rank: int | None
-    """None: the launcher does not tell."""
+    """None where the launcher does not tell."""
     local_size: int | None
     host: str
-    """Where rank 0 can be reached."""
+    """The host where rank 0 can be reached."""
     port: int
-    """Where rank 0's process listens for the others."""
+    """The port where the process of rank 0 listens for the others."""
     port_of: str
-    """Who wants that port."""
+    """The variable, or the rule, that the port comes from."""
 
 
 class _Names(NamedTuple):
@@ -44,7 +44,7 @@ class _Names(NamedTuple):
 
 
 class _Standing(NamedTuple):
-    """What one launcher says."""
+    """The position that one launcher tells."""
 
     launcher: str
     rank: int
@@ -64,8 +64,8 @@ _BY_NAME = (_TORCH, _OPEN_MPI, _MVAPICH, _HYDRA)
 
 
 def launched(environ: Environ) -> Place | None:
-    """Like `outside`, of a launcher that has surely started this very process; variables set by hand, or for a whole
-    container, say nothing about a command that needs one process only."""
+    """Like `outside`, but only where a launcher has surely started this very process: variables set by hand, or for a
+    whole container, say nothing about a command that needs one process only."""
     try:
         found = outside(environ)
     except UserError:
@@ -74,7 +74,8 @@ def launched(environ: Environ) -> Place | None:
 
 
 def outside(environ: Environ) -> Place | None:
-    """None where this process is alone. UserError where the variables contradict each other, or some are missing."""
+    """The position of this process, or None where it is alone. Raise UserError where variables contradict each
+    other, or some are missing."""
     found = [one for one in (*(_standing(names, environ) for names in _BY_NAME), _slurm(environ)) if one]
     if not found:
         _refuse_half(environ)
@@ -103,7 +104,7 @@ def _standing(names: _Names, environ: Environ) -> _Standing | None:
 
 
 def _slurm(environ: Environ) -> _Standing | None:
-    """Only in a step that srun started: a shell in an allocation has the same variables, and is one process."""
+    """The position in a step that srun started: a shell in an allocation has the same variables, and is one process."""
     step = environ.get("SLURM_STEP_ID", "")
     if not step.isdecimal() or int(step) >= _FIRST_STEP_OF_SLURM:
         return None
@@ -116,7 +117,8 @@ def _slurm(environ: Environ) -> _Standing | None:
 
 
 def _tasks_here(environ: Environ) -> int | None:
-    """SLURM_STEP_TASKS_PER_NODE is `2(x3),1`: of three nodes two each, of the fourth one."""
+    """Tasks on this node. SLURM_STEP_TASKS_PER_NODE is `2(x3),1` for two tasks on each of three nodes, and one on the
+    fourth."""
     node = _number(environ, "SLURM_NODEID")
     counts: list[int] = []
     for part in filter(None, environ.get("SLURM_STEP_TASKS_PER_NODE", "").split(",")):

@@ -12,22 +12,23 @@ from opmark.interfaces import Backend, BackendInfo, Exchange, Team
 from opmark.measure.clock import host_timers
 from opmark.measure.engine import measure
 from opmark.runner.gear import Gear
-from opmark.runner.ranks.agree import RanksSampler
-from opmark.runner.ranks.overlap import beside_computation, measured_overlap
-from opmark.schema import MODES, QUANTITIES, Caution, Launch, Measurement, Overlap, Sampling, Task
+from opmark.runner.measuring import quantities_for
+from opmark.runner.ranks.agree import RankSampler
+from opmark.runner.ranks.overlap import measure_overlap, overlap_with_computation
+from opmark.schema import QUANTITIES, Caution, Launch, Measurement, Overlap, Sampling, Task
 from opmark.schema.measurement import PREEMPTED
 from opmark.units import counted, seconds
 
-# Ranks leave a barrier one after the other, and the first call after it finds some of them asleep: a sample has to be
-# long against that.
 SAMPLE_TIME = 1e-2
-# One that calls, and one of the engine that moves data.
-_THREADS_OF_A_RANK = 2
+"""Seconds that a sample lasts at least. Ranks leave a barrier one after the other, and the first call after it finds
+some of them asleep: a sample has to be long against that."""
+_THREADS_PER_RANK = 2
+"""One thread that calls, and one of the engine that moves data."""
 _BY_HOST = ("latency", "host_time", "throughput")
 
 
-class RanksMeasuring:
-    """One exchange, on all ranks of a world."""
+class RankMeasurement:
+    """Measures one exchange on all ranks of a group."""
 
     def __init__(
         self,
@@ -48,14 +49,15 @@ class RanksMeasuring:
         self._exchange = exchange
         self._team = team
         self._neighbours = neighbours
-        self._wait = _waiting(exchange, backend)
+        self._wait = _wait_function(exchange, backend)
         self._timers = host_timers(self._wait)
 
     def run(self) -> tuple[Measurement, ...]:
-        return tuple(self._measured(quantity) for quantity in self._wanted())
+        return tuple(self._measure(quantity) for quantity in self._choose_quantities())
 
     def overlap(self) -> Overlap | None:
-        """Of what is begun and waited for, with computation; of an operator that does two things, with each other."""
+        """How well an asynchronous exchange overlaps with computation, or the two parts of an operator with each
+        other."""
         exchange = self._exchange
         if exchange.parts:
             done = self._backend.synchronize if self._backend.asynchronous else None
@@ -63,10 +65,10 @@ class RanksMeasuring:
                 (name, partial(_both, part, done)) for name, part in exchange.parts.items()
             )
             together = partial(_both, exchange.start, self._wait)
-            return measured_overlap(self._team, self._put_back, first, alone, second, other, together)
+            return measure_overlap(self._team, self._put_back, first, alone, second, other, together)
         if exchange.finish is None:
             return None
-        return beside_computation(
+        return overlap_with_computation(
             self._task, self._info, self._backend, self._team, exchange, self._wait or exchange.finish, self._put_back
         )
 
@@ -75,42 +77,41 @@ class RanksMeasuring:
             self._exchange.restore()
             self._backend.synchronize()
 
-    def _wanted(self) -> list[str]:
+    def _choose_quantities(self) -> list[str]:
         settings = self._task.settings
         if "cold" in settings.caches:
             self.notes.append("cold: what ranks exchange is measured warm, one buffer again and again")
-        if settings.mode:
-            asked: tuple[str, ...] = (MODES[settings.mode],)
+        if self._backend.asynchronous:  # calls of a device queue up; on a host several at once would share a buffer
+            usual = tuple(name for name in QUANTITIES if name in _BY_HOST)
         else:
-            asked = settings.quantities or self._usual()
+            usual = ("latency", "host_time") if self._exchange.finish else ("latency",)
+        asked = quantities_for(settings, usual=usual)
         found = [quantity for quantity in asked if quantity in self._timers]
         for quantity in asked:
             if quantity not in found:
                 self.notes.append(f"{quantity}: several ranks are timed by the host: {', '.join(self._timers)}")
         return found or ["latency"]
 
-    def _usual(self) -> tuple[str, ...]:
-        """Calls of a device queue up one behind the other; on a host several at once would share a buffer."""
-        if self._backend.asynchronous:
-            return tuple(name for name in QUANTITIES if name in _BY_HOST)
-        return ("latency", "host_time") if self._exchange.finish else ("latency",)
-
-    def _measured(self, quantity: str) -> Measurement:
+    def _measure(self, quantity: str) -> Measurement:
         settle = self._backend.synchronize if self._backend.asynchronous else None
-        sampler = RanksSampler(quantity, self._timers[quantity], self._exchange, self._team, settle)
-        rule = self._rule()
+        sampler = RankSampler(quantity, self._timers[quantity], self._exchange, self._team, settle)
+        rule = self._task.settings.sampling
+        rule = replace(rule, sample_time=max(rule.sample_time, SAMPLE_TIME))
         (found,) = measure(sampler, rule, self._gear.watch)
-        cautions = (*self._of_ranks(found.cautions), *self._short(found, rule))
+        cautions = (*self._rank_cautions(found.cautions), *self._short_samples(found, rule))
         return replace(found, by_rank=sampler.by_rank(len(found.samples)), cautions=cautions)
 
-    def _of_ranks(self, cautions: Sequence[Caution]) -> Iterator[Caution]:
-        """Ranks that wait for each other hand their cores over, mostly between samples: that says nothing about the
-        scheduler. Where there are fewer cores than threads that move data, it is what was asked for, and said."""
+    def _rank_cautions(self, cautions: Sequence[Caution]) -> Iterator[Caution]:
+        """The cautions without `preempted`, or with `crowded` in its place.
+
+        Ranks that wait for each other hand their cores over, mostly between samples: that says nothing about the
+        scheduler. Where there are fewer cores than threads that move data, it is what was asked for, and said.
+        """
         cores = len(affinity())
         for caution in cautions:
             if caution.code != PREEMPTED:
                 yield caution
-            elif self._neighbours * _THREADS_OF_A_RANK > cores:
+            elif self._neighbours * _THREADS_PER_RANK > cores:
                 yield Caution(
                     "crowded",
                     f"{counted(self._neighbours, 'rank')}, each with a thread that moves data beside one that calls, "
@@ -118,8 +119,8 @@ class RanksMeasuring:
                     "use fewer --ranks, or a host with more cores",
                 )
 
-    def _short(self, found: Measurement, rule: Sampling) -> Iterator[Caution]:
-        """Where numbers would not stay finite for as many calls as a sample should have."""
+    def _short_samples(self, found: Measurement, rule: Sampling) -> Iterator[Caution]:
+        """A caution where numbers would not stay finite for as many calls as a sample should have."""
         most, lasted = self._exchange.most_calls, min(found.samples) * found.calls
         if rule.samples is None and most is not None and found.calls >= most and lasted < rule.sample_time / 2:
             yield Caution(
@@ -129,13 +130,9 @@ class RanksMeasuring:
                 "-p in_place=false, or an element type with a larger range, is measured over more calls",
             )
 
-    def _rule(self) -> Sampling:
-        rule = self._task.settings.sampling
-        return replace(rule, sample_time=max(rule.sample_time, SAMPLE_TIME))
 
-
-def _waiting(exchange: Exchange, backend: Backend) -> Callable[[], object] | None:
-    """What has to be called until the work is done, if anything."""
+def _wait_function(exchange: Exchange, backend: Backend) -> Callable[[], object] | None:
+    """The function that waits until the work is done, if there is anything to wait for."""
     if not backend.asynchronous:
         return exchange.finish
     if exchange.finish is None:

@@ -1,49 +1,71 @@
-"""Where the ranks of a world come from: processes that are started here, or those that a launcher has started."""
+"""Where the ranks of a group come from: processes that are started here, or those that a launcher has started.
+
+Under a launcher, rank 0 waits for the processes of all other ranks, and refuses those that do not belong to it.
+"""
 
 from __future__ import annotations
 
+import errno
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+import queue
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import NamedTuple
 
 import psutil
 
 from opmark.errors import UserError
 from opmark.interfaces import BackendInfo
-from opmark.runner.ranks.crew import Crew
-from opmark.runner.ranks.gathering import command_id, dismiss, gather, local_ranks, takes_ranks
-from opmark.runner.ranks.interface import interface_of, is_loopback
-from opmark.runner.ranks.launcher import LOOPBACK, Place
-from opmark.runner.ranks.members import Inbox, LocalMember
-from opmark.runner.ranks.remote import HomeMember, Post, RemoteMember
-from opmark.runner.supervisor import Keep
-from opmark.runner.worker import Hello
+from opmark.runner.messages import Hello
+from opmark.runner.plan import processes
+from opmark.runner.ranks.crew import RankGroup
+from opmark.runner.ranks.launcher import LOOPBACK, PORT, Place
+from opmark.runner.ranks.members import AgentConnection, Inbox, LocalRank, RankZero, RemoteRank
+from opmark.runner.ranks.wire import (
+    MAX_FIRST_LINE,
+    ConnectionLost,
+    Greeting,
+    RankConnection,
+    Refusal,
+    Welcome,
+    greeting,
+    interface_of,
+    is_loopback,
+)
+from opmark.runner.supervisor import WorkerOptions
 from opmark.schema import Case, Environment, Record, Task
-from opmark.units import count_bytes, counted
+from opmark.schema.case import content_id
+from opmark.units import count_bytes, counted, seconds
+from opmark.version import VERSION
 
-MEMORY_OF_A_RANK = 256 << 20
-"""What a process takes with its framework imported."""
+ARRIVAL_TIMEOUT = 60.0
+_POLL_INTERVAL = 0.1
+RANK_MEMORY = 256 << 20
+"""Bytes that the process of a rank takes with its framework imported."""
 
 
-class Muster:
-    """All ranks on this host, each a child of this process."""
+class RankLauncher:
+    """Starts all ranks on this host, each as a child of this process."""
 
-    def crew(self, info: BackendInfo, threads: int, ranks: int, timeout: float, keep: Keep) -> Crew:
-        need, free = ranks * MEMORY_OF_A_RANK, psutil.virtual_memory().available
+    def group(self, info: BackendInfo, threads: int, ranks: int, options: WorkerOptions) -> RankGroup:
+        need, free = ranks * RANK_MEMORY, psutil.virtual_memory().available
         if need > free:
-            return Unmanned(
+            return UnavailableGroup(
                 f"{counted(ranks, 'process', 'processes')} need {count_bytes(need)} before they do anything, "
                 f"{count_bytes(free)} are free"
             )
         inbox = Inbox()
-        return Crew(info, threads, [LocalMember(rank, inbox) for rank in range(ranks)], inbox, timeout, keep)
+        return RankGroup(info, threads, [LocalRank(rank, inbox) for rank in range(ranks)], inbox, options)
 
-    def tell_outcome(self, code: int, message: str) -> None:
-        """What all other ranks print and exit with when this is over. Children of this process need not be told."""
+    def set_outcome(self, code: int, message: str) -> None:
+        """Say what all other ranks print and exit with when the run is over. Children of this process need not know."""
 
 
-class Unmanned(Crew):
-    """Stands for a world that cannot be, and says why."""
+class UnavailableGroup(RankGroup):
+    """Stands for a group that cannot be started, and says why."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -55,39 +77,41 @@ class Unmanned(Crew):
         return Record(task, "skipped", self._reason)
 
     def close(self) -> None:
-        """Nobody is there."""
+        """Nothing was started."""
 
 
-class Gathered(Muster):
-    """Rank 0 is a child of this process, each other rank one of another opmark that has come."""
+class RemoteRankLauncher(RankLauncher):
+    """Starts rank 0 as a child of this process, and each other rank through its agent, the opmark that a launcher has
+    started for it."""
 
-    def __init__(self, place: Place, posts: Mapping[int, Post]) -> None:
+    def __init__(self, place: Place, agents: Mapping[int, AgentConnection]) -> None:
         self._place = place
-        self._posts = posts
+        self._agents = agents
         self._outcome = 0, "rank 0 is done"
-        ways = [post.link.own_address for post in posts.values()]
-        self._address = next((way for way in ways if not is_loopback(way)), LOOPBACK)
+        addresses = [agent.connection.own_address for agent in agents.values()]
+        self._address = next((address for address in addresses if not is_loopback(address)), LOOPBACK)
 
-    def crew(self, info: BackendInfo, threads: int, ranks: int, timeout: float, keep: Keep) -> Crew:
+    def group(self, info: BackendInfo, threads: int, ranks: int, options: WorkerOptions) -> RankGroup:
         place, inbox = self._place, Inbox()
         if ranks != place.size:
-            return Unmanned(_misfit(place, ranks))
-        home = HomeMember(platform.node(), self._address, inbox)
-        others = [RemoteMember(post, inbox, self._interface(post)) for _, post in sorted(self._posts.items())]
-        return Crew(
-            info, threads, [home, *others], inbox, timeout, keep,
-            host=place.host, local_ranks=local_ranks(place, self._posts),
+            return UnavailableGroup(_misfit(place, ranks))
+        first = RankZero(platform.node(), self._address, inbox)
+        others = [RemoteRank(agent, inbox, self._interface(agent)) for _, agent in sorted(self._agents.items())]
+        return RankGroup(
+            info, threads, [first, *others], inbox, options,
+            host=place.host, local_ranks=local_ranks(place, self._agents),
         )  # fmt: skip
 
-    def tell_outcome(self, code: int, message: str) -> None:
+    def set_outcome(self, code: int, message: str) -> None:
         self._outcome = code, message
 
     def end(self) -> None:
-        dismiss(self._posts.values(), *self._outcome)
+        dismiss(self._agents.values(), *self._outcome)
 
-    def _interface(self, post: Post) -> str | None:
-        """A rank on this host that came by the loopback does not know how others, from elsewhere, reach this host."""
-        own = post.link.own_address
+    def _interface(self, agent: AgentConnection) -> str | None:
+        """The interface for a rank on this host that came by the loopback: it does not know how ranks on other hosts
+        reach this one."""
+        own = agent.connection.own_address
         return interface_of(self._address) if is_loopback(own) and not is_loopback(self._address) else None
 
 
@@ -98,27 +122,198 @@ def _misfit(place: Place, ranks: int) -> str:
     return f"{started}: start {ranks} of them"
 
 
-def mustered(place: Place | None, cases: Sequence[Case]) -> AbstractContextManager[Muster]:
-    """Who does these cases, seen from rank 0, or from a process that no launcher started (`place` is None)."""
+def start_ranks(place: Place | None, cases: Sequence[Case]) -> AbstractContextManager[RankLauncher]:
+    """The launcher for these cases, seen from rank 0, or from a process that no launcher started (`place` is None)."""
     if place is None or not takes_ranks(cases):
-        return nullcontext(Muster())
-    return gathered(place, command_id(cases))
+        return nullcontext(RankLauncher())
+    return adopt_ranks(place, command_id(cases))
 
 
 @contextmanager
-def gathered(place: Place, command: str) -> Iterator[Gathered]:
-    """All ranks that a launcher has started, of which this is rank 0; the others are told how it ended."""
-    muster = Gathered(place, gather(place, command))
+def adopt_ranks(place: Place, command: str) -> Iterator[RemoteRankLauncher]:
+    """Take over all ranks that a launcher has started, and tell them in the end how it went. This process is rank 0."""
+    launcher = RemoteRankLauncher(place, await_agents(place, command))
     try:
-        yield muster
+        yield launcher
     except UserError as error:
-        muster.tell_outcome(2, f"rank 0: {error.message}")
+        launcher.set_outcome(2, f"rank 0: {error.message}")
         raise
     except KeyboardInterrupt:
-        muster.tell_outcome(130, "rank 0 was interrupted")
+        launcher.set_outcome(130, "rank 0 was interrupted")
         raise
     except BaseException as error:
-        muster.tell_outcome(1, f"rank 0 failed: {type(error).__name__}")
+        launcher.set_outcome(1, f"rank 0 failed: {type(error).__name__}")
         raise
     finally:
-        muster.end()
+        launcher.end()
+
+
+def takes_ranks(cases: Iterable[Case]) -> bool:
+    """Whether any of these cases needs more than one worker."""
+    return any(processes(case) for case in cases)
+
+
+def command_id(cases: Iterable[Case]) -> str:
+    """An id that is equal on every host for the same command, whatever is installed there."""
+    return content_id(sorted({case.id for case in cases}))
+
+
+_open: list[RankConnection] = []
+"""Connections of a run that failed, which stay open until this process ends: other ranks wait for that, or their
+launcher would end it early."""
+
+
+def dismiss(agents: Iterable[AgentConnection], code: int, message: str) -> None:
+    """Tell all agents how the run ended, which is what they exit with."""
+    for agent in agents:
+        agent.end(code, message)
+        if code:
+            _open.append(agent.connection)
+        else:
+            agent.connection.close()
+
+
+def await_agents(place: Place, command: str) -> dict[int, AgentConnection]:
+    """The agents of all ranks but this one, by rank. Raise UserError where one is missing or does not fit."""
+    while _open:
+        _open.pop().close()
+    with _listen(place) as listener:
+        reception = _Reception(place, command)
+        try:
+            reception.run(listener)
+        except UserError as error:
+            dismiss(reception.agents.values(), 2, error.message)
+            raise
+        except BaseException:
+            dismiss(reception.agents.values(), 2, "rank 0 was interrupted while it waited for all ranks")
+            raise
+        finally:
+            reception.close_strangers()
+        return reception.agents
+
+
+def _listen(place: Place) -> socket.socket:
+    """Listen on all addresses, since it is not known here by which one the others know this host. On one host, listen
+    on the loopback alone."""
+    try:
+        family = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0][0]
+    except OSError as error:
+        raise UserError(
+            f"the host of rank 0, `{place.host}`, is not known on {platform.node()}: {error.strerror or error}",
+            "MASTER_ADDR is the name or the address of the host that rank 0 runs on",
+        ) from None
+    alone = place.local_size == place.size
+    try:
+        dual = family == socket.AF_INET6 and not alone and socket.has_dualstack_ipv6()
+        return socket.create_server((place.host if alone else "", place.port), family=family, dualstack_ipv6=dual)
+    except OSError as error:
+        at = f"({place.port_of})"
+        if error.errno == errno.EADDRINUSE:
+            what = f"port {place.port} on {platform.node()} is in use, and rank 0 is to listen there {at}"
+        else:
+            what = f"rank 0 cannot listen on {place.host}, port {place.port} {at}: {error.strerror or error}"
+        raise UserError(what, f"set {PORT} to a free port of that host, the same for all ranks") from None
+
+
+class _Arrival(NamedTuple):
+    connection: RankConnection
+    who: Greeting
+
+
+class _Reception:
+    """Lets agents in until all are there."""
+
+    def __init__(self, place: Place, command: str) -> None:
+        self.agents: dict[int, AgentConnection] = {}
+        self._place = place
+        self._command = command
+        self._arrivals: queue.Queue[_Arrival] = queue.Queue()
+        self._connections: list[RankConnection] = []
+
+    def run(self, listener: socket.socket) -> None:
+        deadline = time.monotonic() + ARRIVAL_TIMEOUT
+        listener.settimeout(_POLL_INTERVAL)
+        while len(self.agents) < self._place.size - 1:
+            self._accept(listener)
+            while not self._arrivals.empty():
+                self._let_in(self._arrivals.get())
+            if time.monotonic() > deadline:
+                raise self._missing()
+        for agent in self.agents.values():
+            agent.listen()
+
+    def close_strangers(self) -> None:
+        kept = [*_open, *(agent.connection for agent in self.agents.values())]
+        for connection in self._connections:
+            if connection not in kept:
+                connection.close()
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            accepted, _ = listener.accept()
+        except TimeoutError:
+            return
+        connection = RankConnection(accepted)
+        self._connections.append(connection)
+        threading.Thread(target=self._await_greeting, args=(connection,), daemon=True).start()
+
+    def _await_greeting(self, connection: RankConnection) -> None:
+        """Strangers knock on any port: whoever does not greet is not let in, and nobody waits for it."""
+        try:
+            who: Greeting = connection.receive(greeting, MAX_FIRST_LINE)
+        except ConnectionLost:
+            connection.close()
+        else:
+            self._arrivals.put(_Arrival(connection, who))
+
+    def _let_in(self, arrival: _Arrival) -> None:
+        connection, who = arrival
+        reason = self._why_not(who)
+        try:
+            connection.send(Refusal(reason) if reason else Welcome(platform.node()))
+        except ConnectionLost:
+            return  # the rank counts as missing when the time is over
+        if reason:
+            _open.append(connection)
+            raise UserError(reason, "every rank is started with the same command of the same opmark")
+        connection.stay_alive()
+        self.agents[who.rank] = AgentConnection(connection, who)
+
+    def _why_not(self, who: Greeting) -> str | None:
+        place, here = self._place, platform.node()
+        name = f"rank {who.rank} on {who.host}"
+        if who.version != VERSION:
+            return f"{name} has opmark {who.version}, rank 0 on {here} has {VERSION}"
+        if who.size != place.size:
+            return f"{name} is one of {who.size}, rank 0 on {here} one of {place.size}"
+        if not 0 < who.rank < place.size:
+            return f"{name}: expected ranks from 1 to {place.size - 1} besides rank 0 on {here}"
+        if who.command != self._command:
+            return f"{name} was started with another command than rank 0 on {here}: its cases are not the same"
+        if who.rank in self.agents:
+            return f"{name} is there already: {self.agents[who.rank].where} came first"
+        return None
+
+    def _missing(self) -> UserError:
+        place = self._place
+        missing = [str(rank) for rank in range(1, place.size) if rank not in self.agents]
+        ranks = f"rank{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
+        return UserError(
+            f"{ranks} of {place.size} did not come within {seconds(ARRIVAL_TIMEOUT)} ({place.launcher})",
+            f"each runs the same command and needs a way to {place.host}, port {place.port} ({place.port_of})",
+        )
+
+
+def local_ranks(place: Place, agents: Mapping[int, AgentConnection]) -> dict[int, tuple[int, int]]:
+    """For each rank, which one it is of how many on its host: as its launcher says, else counted by host names."""
+    hosts = {0: platform.node()} | {rank: agent.who.host for rank, agent in agents.items()}
+    told = {0: (place.local_rank, place.local_size)}
+    told |= {rank: (agent.who.local_rank, agent.who.local_size) for rank, agent in agents.items()}
+    found: dict[int, tuple[int, int]] = {}
+    for rank, (local, size) in sorted(told.items()):
+        neighbours = [other for other, host in sorted(hosts.items()) if host == hosts[rank]]
+        if local is None:
+            found[rank] = neighbours.index(rank), len(neighbours)
+        else:
+            found[rank] = local, size if size is not None else max(local + 1, len(neighbours))
+    return found

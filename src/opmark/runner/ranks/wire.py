@@ -1,35 +1,41 @@
-"""What rank 0's process and those of the other ranks say to each other over TCP, a JSON line each.
+"""The connection between the opmark of rank 0 and those of the other ranks: messages over TCP, one JSON line each.
 
-Not to be mixed up with `orders`: those lines, between a parent and its worker, travel in here unopened.
+The lines between a parent and its worker (`runner/messages.py`) travel inside these messages unopened.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import Any
 
 import msgspec
+import psutil
 
 from opmark.schema import Status
 from opmark.units import seconds
 
-# Whoever has said nothing for so long is gone: its host is, or somebody has stopped its process.
 SILENCE = 15.0
+"""Seconds after which a silent process counts as gone: its host is gone, or somebody has stopped it."""
 _ALIVE_EVERY = 3.0
-# A record with every sample of many ranks has some megabytes.
-_LONGEST_LINE = 64 << 20
-# Until it is known who speaks.
-FIRST_LINE = 64 << 10
+_MAX_LINE = 64 << 20
+"""Bytes of a line: a record with every sample of many ranks has some megabytes."""
+MAX_FIRST_LINE = 64 << 10
+"""Bytes of the first line, while it is not known who speaks."""
 _CHUNK = 64 << 10
 DOING = "{doing}"
-"""Stands in the reason of a death for what its process was doing: only the other side knows."""
+"""Stands in the reason of a death for what the process was doing, which only the other side knows."""
+INTERFACE = "GLOO_SOCKET_IFNAME"
+"""The variable that names the network interface an engine uses."""
 
 
 class Greeting(msgspec.Struct, frozen=True, tag=True):
-    """An agent's first words. Fields are only ever added, each with a default: other versions have to understand it."""
+    """The first message of an agent, which other versions must understand: fields are only added, with defaults."""
 
     version: str
     rank: int = -1
@@ -38,7 +44,7 @@ class Greeting(msgspec.Struct, frozen=True, tag=True):
     local_size: int | None = None
     host: str = ""
     command: str = ""
-    """The same for all that were started with the same command."""
+    """Equal for all ranks that were started with the same command."""
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
@@ -50,16 +56,18 @@ class Refusal(msgspec.Struct, frozen=True, tag=True):
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """A new worker, in place of the one that there may be."""
+    """Start a new worker, in place of the one that there may be."""
 
     process: int
-    """Counts them: what an earlier one said may come late."""
+    """The number of the worker process: what an earlier one said may come late."""
     backend: str
     threads: int
     environ: dict[str, str]
 
 
-class Order(msgspec.Struct, frozen=True, tag=True):
+class ForwardLine(msgspec.Struct, frozen=True, tag=True):
+    """Send this line to the worker."""
+
     process: int
     line: str
 
@@ -68,20 +76,20 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
     process: int
 
 
-class Ask(msgspec.Struct, frozen=True, tag=True):
-    """In which state it is."""
+class StateRequest(msgspec.Struct, frozen=True, tag=True):
+    """Asks in which state a worker is."""
 
     process: int
 
 
 class End(msgspec.Struct, frozen=True, tag=True):
-    """It is over, and so it went."""
+    """The run is over, and this is how it went."""
 
     code: int
     message: str
 
 
-class Said(msgspec.Struct, frozen=True, tag=True):
+class WorkerLine(msgspec.Struct, frozen=True, tag=True):
     """A line of a worker; None when there will be no more."""
 
     process: int
@@ -104,26 +112,26 @@ class Alive(msgspec.Struct, frozen=True, tag=True):
     pass
 
 
-FromConductor = Start | Order | Stop | Ask | End
-FromAgent = Said | Death | State
+FromRankZero = Start | ForwardLine | Stop | StateRequest | End
+FromAgent = WorkerLine | Death | State
 
 greeting = msgspec.json.Decoder(Greeting)
 reception = msgspec.json.Decoder(Welcome | Refusal | Alive)
-from_conductor = msgspec.json.Decoder(FromConductor | Alive)
+from_rank_zero = msgspec.json.Decoder(FromRankZero | Alive)
 from_agent = msgspec.json.Decoder(FromAgent | Alive)
 _encode = msgspec.json.Encoder().encode
 
 
-class LinkLost(Exception):
-    """There is nobody at the other end any more, or nobody who speaks this language. Says which, after `its opmark`."""
+class ConnectionLost(Exception):
+    """Nobody is at the other end any more, or somebody who is not opmark. The reason reads well after `its opmark`."""
 
     @property
     def reason(self) -> str:
         return str(self.args[0])
 
 
-class Link:
-    """One connection; any thread may tell, one hears."""
+class RankConnection:
+    """One connection. Any thread may send, one thread receives."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.settimeout(SILENCE)
@@ -135,33 +143,33 @@ class Link:
 
     @property
     def own_address(self) -> str:
-        """Of this host, as the other one sees it."""
+        """The address of this host as the other one sees it."""
         return _plain(self._connection.getsockname()[0])
 
-    def tell(self, message: msgspec.Struct) -> None:
+    def send(self, message: msgspec.Struct) -> None:
         line = _encode(message) + b"\n"
         with self._sending:
             try:
                 self._connection.sendall(line)
             except TimeoutError:
                 self._hang_up()  # half of a line may have been sent
-                raise LinkLost(f"has taken nothing for {seconds(SILENCE)}") from None
+                raise ConnectionLost(f"has taken nothing for {seconds(SILENCE)}") from None
             except OSError as error:
-                raise LinkLost(_broken(error)) from None
+                raise ConnectionLost(_broken(error)) from None
 
-    def hear(self, decoder: msgspec.json.Decoder[Any], most: int = _LONGEST_LINE) -> Any:
-        """The next message that says more than that somebody is there."""
+    def receive(self, decoder: msgspec.json.Decoder[Any], most: int = _MAX_LINE) -> Any:
+        """The next message that is more than a sign of life."""
         while True:
             line = self._line(most)
             try:
                 message = decoder.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise LinkLost(f"said what opmark does not say ({error}): {bytes(line[:80])!r}") from None
+                raise ConnectionLost(f"said what opmark does not say ({error}): {bytes(line[:80])!r}") from None
             if not isinstance(message, Alive):
                 return message
 
     def stay_alive(self) -> None:
-        """Say so every few seconds, until closed."""
+        """Send a sign of life every few seconds, until the connection is closed."""
         threading.Thread(target=self._say_alive, daemon=True).start()
 
     def close(self) -> None:
@@ -179,32 +187,34 @@ class Link:
                 return line
             searched = len(self._rest)
             if searched > most:
-                raise LinkLost(f"said a line of more than {most} bytes")
+                raise ConnectionLost(f"said a line of more than {most} bytes")
             self._rest += self._received()
 
     def _received(self) -> bytes:
         try:
             data = self._connection.recv(_CHUNK)
         except TimeoutError:
-            raise LinkLost(f"has not been heard of for {seconds(SILENCE)}: it was stopped, or its host is") from None
+            raise ConnectionLost(
+                f"has not been heard of for {seconds(SILENCE)}: it was stopped, or its host is"
+            ) from None
         except OSError as error:
-            raise LinkLost(_broken(error)) from None
+            raise ConnectionLost(_broken(error)) from None
         if not data:
-            raise LinkLost("closed the connection")
+            raise ConnectionLost("closed the connection")
         return data
 
     def _say_alive(self) -> None:
-        with suppress(LinkLost):  # whoever hears finds out
+        with suppress(ConnectionLost):  # whoever hears finds out
             while not self._closed.wait(_ALIVE_EVERY):
-                self.tell(Alive())
+                self.send(Alive())
 
     def _hang_up(self) -> None:
         with suppress(OSError):  # the other end was faster
             self._connection.shutdown(socket.SHUT_RDWR)
 
 
-def connected(host: str, port: int, deadline: float) -> Link:
-    """TimeoutError with the last reason where nobody listens until then."""
+def connect(host: str, port: int, deadline: float) -> RankConnection:
+    """A connection to whoever listens there. Raise TimeoutError with the last reason where nobody does in time."""
     reason = "no time was left"
     while (left := deadline - time.monotonic()) > 0:
         try:
@@ -213,7 +223,7 @@ def connected(host: str, port: int, deadline: float) -> Link:
             reason = error.strerror or str(error)
         else:
             if connection.getsockname() != connection.getpeername():
-                return Link(connection)
+                return RankConnection(connection)
             connection.close()  # a port that nobody listens on may be given to the very socket that looks for it
             reason = "nobody listens"
         time.sleep(min(0.2, max(0.0, deadline - time.monotonic())))
@@ -225,5 +235,37 @@ def _broken(error: OSError) -> str:
 
 
 def _plain(address: str) -> str:
-    """An IPv4 address that came in on an IPv6 socket, as IPv4; without the zone of a link-local one."""
+    """The plain address: IPv4 where an IPv6 socket wraps it, and without the zone of a link-local address."""
     return address.removeprefix("::ffff:").partition("%")[0]
+
+
+def is_loopback(address: str) -> bool:
+    return ip_address(address).is_loopback
+
+
+def interface_of(address: str) -> str | None:
+    """The name of the network interface that has this address; None where none has it, as behind a router."""
+    wanted = ip_address(address)
+    for name, addresses in psutil.net_if_addrs().items():
+        for one in addresses:
+            try:
+                there = ip_address(one.address.partition("%")[0])
+            except ValueError:  # an address of the hardware
+                continue
+            # Every address that begins with 127 is on the loopback interface, which lists only the first.
+            if there == wanted or (there.is_loopback and wanted.is_loopback):
+                return name
+    return None
+
+
+def through(environ: Mapping[str, str], address: str) -> dict[str, str]:
+    """The variables of a worker, with the interface of this address where they name none.
+
+    Left alone, gloo takes the interface of the host's name, which may lead to an address that no other host can reach.
+    What the user of this host has chosen comes first.
+    """
+    others = {name: value for name, value in environ.items() if name != INTERFACE}
+    if INTERFACE in os.environ:
+        return others
+    found = environ.get(INTERFACE) or interface_of(address)
+    return {**others, INTERFACE: found} if found else others

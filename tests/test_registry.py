@@ -578,4 +578,11 @@ def test_a_table_that_cannot_be_read_takes_nothing_with_it(site, capsys) -> None
 
 
 def test_every_row_of_ours_is_about_an_operator() -> None:
-    assert registry.implementation_tables().keys() <= registry.catalogue().keys()
+    assert registry.implementation_tables().keys() <= {*registry.catalogue(), registry.ANY_OPERATOR}
+
+
+def test_what_computes_nothing_takes_any_operator_of_one_process() -> None:
+    null = registry.backend("null")
+    assert [one.framework for one in registry.implementations(registry.operator("conv2d"), null)] == ["null"]
+    assert registry.implementations(registry.operator("all_reduce"), null) == ()
+    assert registry.implementations(registry.operator("lstm"), registry.backend("triton-cuda")) == ()

@@ -34,7 +34,9 @@ HARDWARE_GROUP = "opmark.hardware"
 DRILL = "diagnostics"
 """The category of operators that fail in a chosen way."""
 COMMUNICATION = "communication"
-"""That of operators between processes, devices and hosts."""
+"""The category of operators between processes, devices and hosts."""
+ANY_OPERATOR = "*"
+"""The key of a row in `IMPLEMENTATIONS` that stands for every operator, on backends that compute nothing."""
 
 
 @cache
@@ -186,8 +188,14 @@ def way_of(backend: str, implementation: str) -> str:
 
 
 def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementation, ...]:
-    """What computes an operator on a backend: of the first of its frameworks that has any."""
+    """What computes an operator on a backend: the implementations of the first of its frameworks that has any.
+
+    A backend that computes nothing takes any operator of a single process, by the row that its framework registers
+    for ANY_OPERATOR.
+    """
     known = candidates(operator, info.frameworks)
+    if not info.computes and not operator.ranks:
+        known += implementation_tables(info.frameworks).get(ANY_OPERATOR, ())
     for framework in info.frameworks:
         if found := tuple(one for one in known if one.framework == framework):
             return found

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from opmark.errors import Unsupported
 from opmark.implementations._rows import calls, computes
 from opmark.interfaces import BLOCK, Backend, Function, Held
-from opmark.registry import backend, operator
+from opmark.registry import backend, implementations, operator
 from opmark.runner.execute import Bench
-from opmark.runner.plan import implementations
 from opmark.schema import EFFORTS, Case, Cost, Implementation, Phase, Record, Settings, Task, TensorSpec
 from opmark.schema.dtype import DTYPES, is_float
 

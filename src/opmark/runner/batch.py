@@ -17,11 +17,11 @@ import msgspec
 from opmark.errors import TaskError
 from opmark.interfaces import Backend, BackendInfo
 from opmark.registry import backend as find_backend
+from opmark.registry import implementations
 from opmark.registry import operator as find_operator
 from opmark.runner.execute import reason_of
 from opmark.runner.host_trace import HostTrace, name_ranges
 from opmark.runner.leash import die_with
-from opmark.runner.plan import implementations
 from opmark.runner.prepare import Prepared, prepare, refuse_if_too_large
 from opmark.schema import Task
 

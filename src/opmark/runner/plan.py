@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace as replace_fields
 
-from opmark.backends.null import NOTHING
 from opmark.errors import UserError
 from opmark.guests.place import why_missing
 from opmark.interfaces import BackendInfo
 from opmark.registry import backend as find_backend
-from opmark.registry import implementations as registered
+from opmark.registry import implementations
 from opmark.registry import operator as find_operator
-from opmark.schema import DEVICE_PROCESSES, Case, Implementation, Operator, Problem, Record, Settings, Task
+from opmark.schema import DEVICE_PROCESSES, Case, Operator, Problem, Record, Settings, Task
 from opmark.schema.case import content_id
 from opmark.units import counted
 
@@ -108,11 +107,6 @@ def processes(case: Case) -> int:
 
 def _worker(task: Task) -> tuple[int, str, int, int]:
     return task.settings.process, task.backend, task.settings.threads, processes(task.case)
-
-
-def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementation, ...]:
-    """What computes an operator on a backend; a backend that computes nothing takes any operator."""
-    return registered(operator, info) or (() if info.computes or operator.ranks else (NOTHING,))
 
 
 def _planned(case: Case, info: BackendInfo, settings: Settings, missing: str | None) -> Iterator[Task | Record]:

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from opmark.errors import OutOfMemory, TaskError, Unsupported, WrongResult
 from opmark.interfaces import Backend, BackendInfo, Exchange, Peers, Sensors, Team
+from opmark.registry import implementations
 from opmark.registry import operator as find_operator
 from opmark.runner.check import bounds
 from opmark.runner.execute import STATUS, reason_of, utc_now
 from opmark.runner.gear import Gear
-from opmark.runner.plan import implementations
 from opmark.runner.prepare import set_bytes
 from opmark.runner.ranks.agree import PeerFailed, in_step, of_one_form, slowest
 from opmark.runner.ranks.check import build, compared, expected, inputs_of, to_check

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import redirect_stdout
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.interfaces import BackendInfo, Exporter, Family, Importer, Profiler, WorkloadExporter
+from opmark.interfaces.backend import WRITE_NOW, why_outdated
 from opmark.schema import Implementation, Operator, Param
 
 T = TypeVar("T")
@@ -62,12 +63,18 @@ def backends() -> dict[str, BackendInfo]:
     """Every backend by name, described without importing its framework."""
     found: dict[str, BackendInfo] = {}
     for entry in _entries(BACKENDS_GROUP):
-        info = _loaded(entry, EntryPoint.load)
+        info = _loaded(entry, EntryPoint.load, instead=partial(_outdated_backend, entry))
         if isinstance(info, BackendInfo) and info.name != entry.name:
             _warn(entry, f"it describes `{info.name}`; both names must be the same")
         elif info is not None:
             _insert(found, entry.name, info, BackendInfo, entry)
     return found
+
+
+def _outdated_backend(entry: EntryPoint, reason: str) -> BackendInfo:
+    """A backend that is listed, and cannot run."""
+    said = f"{_package(entry)} {reason}; {WRITE_NOW}"
+    return BackendInfo(name=entry.name, framework=entry.name, device="none", loads=entry.value, outdated=said)
 
 
 def operator(name: str) -> Operator:
@@ -234,7 +241,7 @@ def implementation_tables(frameworks: tuple[str, ...] | None = None) -> dict[str
 
 
 def _rows(entry: EntryPoint, only: str | None) -> Iterator[tuple[str, tuple[Implementation, ...]]]:
-    source = entry.dist.name if entry.dist else entry.value
+    source = _package(entry)
     for name, made in _loaded(entry, lambda entry: list(_implementations(import_module(entry.value)))) or ():
         several = made if isinstance(made, tuple) else (made,)
         wrong = next((one for one in several if not isinstance(one, Implementation)), None)
@@ -319,17 +326,26 @@ def _insert(found: dict[str, T], name: str, item: object, noun: type[T], entry: 
         found[name] = item
 
 
-def _loaded(entry: EntryPoint, load: Callable[[EntryPoint], Any]) -> Any:
-    """What `load` gives, or None with a warning: one broken plug-in must not take the others with it."""
+def _loaded(entry: EntryPoint, load: Callable[[EntryPoint], Any], instead: Callable[[str], Any] | None = None) -> Any:
+    """What `load` gives, or None with a warning: one broken plug-in must not take the others with it.
+
+    `instead` gets the reason why a plug-in does not fit this version of opmark, and returns what takes its place.
+    """
     try:
         with redirect_stdout(sys.stderr):  # standard output is for data, also while a stranger's module is imported
             return load(entry)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - such a module may raise anything, or try to leave
-        _warn(entry, f"{type(error).__name__}: {error}")
+        outdated = why_outdated(error) if isinstance(error, Exception) else None
+        if outdated and instead:
+            return instead(outdated)
+        _warn(entry, f"it {outdated}" if outdated else f"{type(error).__name__}: {error}")
         return None
 
 
+def _package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else entry.value
+
+
 def _warn(entry: EntryPoint, what: str) -> None:
-    package = entry.dist.name if entry.dist else entry.value
-    print(f"warning: plug-in `{entry.name}` of `{package}` ({entry.value}) is broken and left out: {what}",
+    print(f"warning: plug-in `{entry.name}` of `{_package(entry)}` ({entry.value}) is broken and left out: {what}",
           file=sys.stderr)  # fmt: skip

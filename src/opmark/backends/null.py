@@ -53,20 +53,19 @@ class VirtualTimer:
 
 
 class NullBackend(HostBackend):
-    def environment(self) -> dict[str, Any]:
-        return {"device": "none", "threads": self._threads}
+    """Tensors are their specs. Nothing is computed, so nothing can be looked at."""
+
+    def upload(self, array: Any, dtype: str) -> Any:
+        raise TypeError("the null backend has no tensors with values")
+
+    def download(self, tensor: Any) -> Any:
+        raise TypeError("the null backend computes nothing that could be looked at")
 
     def tensor(self, spec: TensorSpec, seed: int) -> TensorSpec:
         return spec
 
     def dtype(self, value: TensorSpec) -> str:
         return value.dtype
-
-    def to_numpy(self, value: Any) -> Any:
-        raise TypeError("the null backend computes nothing that could be looked at")
-
-    def thin(self, value: Any, most: int) -> Any:
-        return value
 
     def poison(self, value: Any) -> None:
         return None

@@ -8,13 +8,12 @@ from functools import partial
 from itertools import cycle
 from typing import Any, NamedTuple
 
-import numpy as np
 import openvino as ov
 
-from opmark.backends.engines import EngineBackend, node_types, numpy_dtype, values
+from opmark.backends.engines import EngineBackend, as_type, node_types, numpy_dtype
 from opmark.errors import Unsupported
 from opmark.interfaces import BackendInfo
-from opmark.schema import Compilation, Launch, Status, TensorSpec
+from opmark.schema import Compilation, Launch
 
 _TYPES = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "f8e4m3",
@@ -31,7 +30,6 @@ _SAYS_NOTHING = (
     "Exception from", "Check '", "FrontEnd API failed", "Model wasn't", "Summary:", "To facilitate", "While valid",
     "Conversion is failed",
 )  # fmt: skip
-_OUT_OF_MEMORY = ("bad_alloc", "out of memory", "failed to allocate")
 
 
 class OpenVinoBackend(EngineBackend):
@@ -46,6 +44,8 @@ class OpenVinoBackend(EngineBackend):
     afterwards is the exception; OpenVINO allocates it. A call is the public one, `infer` or `start_async`, with the
     layer in Python that everybody pays who calls it from there.
     """
+
+    oom_messages = ("bad_alloc", "out of memory", "failed to allocate")
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
@@ -78,19 +78,21 @@ class OpenVinoBackend(EngineBackend):
             "pinning": told["ENABLE_CPU_PINNING"],
         }
 
-    def tensor(self, spec: TensorSpec, seed: int) -> Any:
-        made = ov.Tensor(getattr(ov.Type, _TYPES[spec.dtype]), ov.Shape(spec.shape))
-        self.array(made)[...] = values(spec, seed)
+    def upload(self, array: Any, dtype: str) -> Any:
+        made = ov.Tensor(getattr(ov.Type, _TYPES[dtype]), ov.Shape(array.shape))
+        self.download(made)[...] = as_type(array, dtype)
         return made
 
-    def dtype(self, value: Any) -> str:
-        return str(value.dtype) if isinstance(value, np.ndarray) else _NAMES[value.element_type.to_string()]
-
-    def array(self, value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            return value
+    def download(self, tensor: Any) -> Any:
+        """The tensor's own memory."""
         self.synchronize()
-        return value.data.view(numpy_dtype(self.dtype(value)))  # it shows bfloat16 as float16 with the same bits
+        return tensor.data.view(numpy_dtype(self.dtype(tensor)))  # it shows bfloat16 as float16 with the same bits
+
+    def dtype(self, value: Any) -> str:
+        return _NAMES[value.element_type.to_string()]
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        self.download(target)[...] = self.download(source)
 
     def synchronize(self) -> None:
         while self._flying:
@@ -103,7 +105,7 @@ class OpenVinoBackend(EngineBackend):
             read = self._core.read_model(serialized, b"")
             compiled = self._core.compile_model(read, "CPU", self._settings)
         except RuntimeError as error:
-            if _out_of_memory(error):
+            if self.classify(error) == "oom":
                 raise
             raise Unsupported(f"OpenVINO {ov.__version__.split('-')[0]}: {_words(error)}") from None
         cold = time.perf_counter() - start
@@ -125,11 +127,8 @@ class OpenVinoBackend(EngineBackend):
 
     def _refuse_other_threads(self, compiled: Any) -> None:
         told = int(compiled.get_property("INFERENCE_NUM_THREADS"))
-        if told != self._threads:
-            raise Unsupported(f"{self._threads} threads were asked for, OpenVINO takes {told}")
-
-    def classify(self, error: Exception) -> Status | None:
-        return "oom" if _out_of_memory(error) else super().classify(error)
+        if told != self.threads:
+            raise Unsupported(f"{self.threads} threads were asked for, OpenVINO takes {told}")
 
 
 class _Request:
@@ -281,10 +280,6 @@ def _narrowed(layers: list[_Layer], ports: set[str]) -> set[str]:
 
 def _spelled(kinds: set[str]) -> str:
     return ", ".join(sorted(_NAMES.get(kind, kind) for kind in kinds))
-
-
-def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or any(part in str(error).lower() for part in _OUT_OF_MEMORY)
 
 
 def _words(error: Exception) -> str:

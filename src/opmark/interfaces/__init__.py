@@ -1,8 +1,8 @@
-"""Every socket of opmark. A plug-in imports this package, `opmark.schema` and `opmark.errors`, nothing else."""
+"""Everything that a plug-in implements. It imports this package, `opmark.schema` and `opmark.errors`, nothing else."""
 
-from opmark.interfaces.backend import BLOCK, Backend, BackendInfo, Counted, HostBackend, made
+from opmark.interfaces.backend import Backend, BackendInfo, Counted, HostBackend
 from opmark.interfaces.clocks import Activity, DeviceClock, MemoryProbe, Sensors, Timer, Trace
-from opmark.interfaces.drawn import drawn
+from opmark.interfaces.drawn import BLOCK, drawn, made
 from opmark.interfaces.family import Family
 from opmark.interfaces.formats import Exporter, Importer, Results, WorkloadExporter
 from opmark.interfaces.function import Function, Held

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from opmark.schema import (
-    KernelMetrics,
-)
+from opmark.schema import KernelMetrics
 
 
 class Watched(NamedTuple):

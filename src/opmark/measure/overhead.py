@@ -26,10 +26,13 @@ def fastest_call(timer: Timer, launch: Launch) -> float:
     return max(0.0, min(rounds) / _CALLS)
 
 
-def labelled(found: Sequence[Measurement], cost: Cost | None, least: float) -> tuple[Measurement, ...]:
-    """With the caution `overhead-bound` on the headline where the latency is that of a call with nothing to do."""
+def labelled(found: Sequence[Measurement], cost: Cost | None, least: float | None) -> tuple[Measurement, ...]:
+    """With the caution `overhead-bound` on the headline where the latency is that of a call with nothing to do.
+
+    `least`: what such a call takes; None where nobody knows.
+    """
     latency = next((m for m in found if m.quantity == "latency"), None)
-    if cost is None or latency is None or cost.bytes_moved > _LITTLE or (cost.flops or 0) > _FEW_FLOPS:
+    if least is None or cost is None or latency is None or cost.bytes_moved > _LITTLE or (cost.flops or 0) > _FEW_FLOPS:
         return tuple(found)
     if median(latency.samples) > _TIMES * least:
         return tuple(found)

@@ -127,22 +127,21 @@ class Bench:
 
         return verify(task, operator, implementation, self._backend)
 
-    def _first_call(self, task: Task, operator: Operator, implementation: Implementation) -> tuple[Prepared, Memory]:
+    def _first_call(
+        self, task: Task, operator: Operator, implementation: Implementation
+    ) -> tuple[Prepared, Memory | None]:
         if (
             operator.foreign
         ):  # not verified, so this is its first call, and a framework's first one takes memory to keep
             prepare(task.case.params, task, operator, implementation, self._backend).launch()
-        baseline = self._gear.memory.start()
+        probe = self._gear.memory
+        baseline = probe.start() if probe else 0
         prepared = prepare(task.case.params, task, operator, implementation, self._backend)
         prepared.launch()
         self._backend.synchronize()
-        memory = Memory(
-            peak=max(0, self._gear.memory.peak() - baseline),
-            baseline=baseline,
-            source=self._gear.memory.source,
-            resolution=self._gear.memory.resolution,
-        )
-        return prepared, memory
+        if probe is None:
+            return prepared, None
+        return prepared, Memory(max(0, probe.peak() - baseline), baseline, probe.source, probe.resolution)
 
 
 def _cached(cold: Compilation, again: Compilation | None) -> float | None:

@@ -114,7 +114,7 @@ def _planned(case: Case, info: BackendInfo, settings: Settings, missing: str | N
     operator = find_operator(case.op)
     found = implementations(operator, info)
     if not found:
-        reason = f"`{operator.name}` has no implementation for {info.framework}"
+        reason = missing or f"`{operator.name}` has no implementation for {info.framework}"
         yield Record(Task(case, info.name, "", settings), "skipped", reason)
     for implementation in found:
         task = Task(case, info.name, implementation.label, settings)

@@ -147,9 +147,10 @@ class RankBench:
 
     def _first_call(
         self, task: Task, operator: Operator, implementation: Implementation, peers: Peers
-    ) -> tuple[Exchange, dict[str, Any], Memory]:
+    ) -> tuple[Exchange, dict[str, Any], Memory | None]:
         params, team = task.case.params, self._world()
-        baseline = self._gear.memory.start()
+        probe = self._gear.memory
+        baseline = probe.start() if probe else 0
 
         def built() -> tuple[Exchange, dict[str, Any]]:
             own = inputs_of(params, task, operator, self._backend, peers.world_rank(peers.rank))
@@ -159,9 +160,9 @@ class RankBench:
         exchange = of_one_form(team, exchange)
         exchange.start()
         self._wait(exchange)
-        (peak,) = slowest(team, [max(0, self._gear.memory.peak() - baseline)])
-        memory = self._gear.memory
-        return exchange, inputs, Memory(int(peak), baseline, memory.source, memory.resolution)
+        (peak,) = slowest(team, [max(0, probe.peak() - baseline) if probe else 0])
+        memory = Memory(int(peak), baseline, probe.source, probe.resolution) if probe else None
+        return exchange, inputs, memory
 
     def _recheck(
         self, task: Task, operator: Operator, peers: Peers, exchange: Exchange, inputs: dict[str, Any]

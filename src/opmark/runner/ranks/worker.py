@@ -20,7 +20,7 @@ def main(backend_name: str, threads: int, pipe: int) -> None:
     settle_in(pipe)
     with os.fdopen(pipe, "wb", buffering=0) as out:
         info, backend, sensors, hello = opened(backend_name, threads)
-        if hello.unavailable or not hasattr(backend, "join"):
+        if hello.unavailable or type(backend).join is Backend.join:
             reason = hello.unavailable or f"{info.name} has no way to join several processes"
             out.write(encode(Hello(reason, hello.environment)) + b"\n")
             return

@@ -9,6 +9,8 @@ from opmark.interfaces.function import Function, Held
 from opmark.interfaces.peers import Announce, Exchange, Peers, Team, World
 from opmark.interfaces.profiler import Profiler, Watched
 from opmark.interfaces.store import Store
+from opmark.schema.operator import Implementation, Launch, Operator, Rule, Tolerance
+from opmark.schema.param import Param, Params
 
 __all__ = [
     "BLOCK",
@@ -24,15 +26,22 @@ __all__ = [
     "Function",
     "Held",
     "HostBackend",
+    "Implementation",
     "Importer",
+    "Launch",
     "MemoryProbe",
+    "Operator",
+    "Param",
+    "Params",
     "Peers",
     "Profiler",
     "Results",
+    "Rule",
     "Sensors",
     "Store",
     "Team",
     "Timer",
+    "Tolerance",
     "Trace",
     "Watched",
     "WorkloadExporter",

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 
@@ -17,6 +19,14 @@ class Function:
     state: tuple[Held, ...] = ()
     """What it carries from call to call, such as the key of random numbers in a framework that has no hidden one: it
     takes these values behind its arguments, and then returns (its result, the next values)."""
+
+    @classmethod
+    def at(cls, path: str, *arguments: Any, **settings: Any) -> Function:
+        """The function `module:name` on these tensors, with settings bound by name. It is imported only now, so that
+        a table of implementations is read where its library is not installed."""
+        module, _, name = path.partition(":")
+        call = getattr(import_module(module), name)
+        return cls(partial(call, **settings) if settings else call, arguments)
 
 
 class Held:

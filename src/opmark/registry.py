@@ -51,7 +51,7 @@ def catalogue() -> dict[str, Operator]:
 
 
 def _sourced(operator: Any, entry: EntryPoint) -> Any:
-    """With the name of its package on the implementations that a stranger's operator brings."""
+    """The operator, with the name of its package on its implementations where that package is not opmark."""
     if not isinstance(operator, Operator) or not entry.dist or entry.value.startswith("opmark."):
         return operator
     named = tuple(replace(one, source=entry.dist.name) for one in operator.implementations)
@@ -114,7 +114,7 @@ def operators_like(pattern: str, categories: Collection[str] = ()) -> list[str]:
 
 
 def families() -> dict[str, Family]:
-    """What makes operators from names, by the name of its entry point."""
+    """Families, which make operators from names, by the name of their entry point."""
     return plugins(FAMILIES_GROUP)
 
 
@@ -136,7 +136,7 @@ def profilers() -> dict[str, Profiler]:
 
 @cache
 def plugins(group: str) -> dict[str, Any]:
-    """What the entry points of a group name, ours first."""
+    """The objects that the entry points of a group name, ours first."""
     found = {entry.name: _loaded(entry, EntryPoint.load) for entry in reversed(_entries(group))}
     return {name: item for name, item in reversed(found.items()) if item is not None}
 
@@ -172,7 +172,7 @@ def backend(name: str) -> BackendInfo:
 
 
 def backend_or_none(name: str) -> BackendInfo | None:
-    """For what is stored: the backend that made it may not be known here."""
+    """The backend, or None: a stored record may come from one that is not known here."""
     try:
         return backend(name)
     except UserError:
@@ -180,7 +180,7 @@ def backend_or_none(name: str) -> BackendInfo | None:
 
 
 def parameters_of(name: str) -> dict[str, Param]:
-    """Those of an operator, if it is installed; a stored run may tell of one that is not."""
+    """The parameters of an operator, if it is installed; a stored run may tell of one that is not."""
     try:
         return operator(name).by_name
     except UserError:
@@ -224,8 +224,8 @@ def candidates(operator: Operator, frameworks: tuple[str, ...] | None = None) ->
 
 @cache
 def implementation_tables(frameworks: tuple[str, ...] | None = None) -> dict[str, tuple[Implementation, ...]]:
-    """By operator. An entry point names a module or a package; `IMPLEMENTATIONS` of each module is taken, a mapping of
-    operators' names to an implementation or several.
+    """Implementations by operator. An entry point names a module or a package; `IMPLEMENTATIONS` of each module is
+    taken, a mapping of operators' names to an implementation or several.
 
     One that is called after a framework holds implementations for that one alone, and is read only where it is asked
     for: there are thousands of rows.

@@ -1,4 +1,4 @@
-"""What backends have in common that compile a model of ONNX and whose tensors NumPy can look into."""
+"""The common part of backends that compile ONNX models: ONNX Runtime, OpenVINO, TVM."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from opmark.errors import Unsupported
 from opmark.interfaces import BackendInfo, Counted, Function, Held, HostBackend
 from opmark.schema import Cost, Launch, TensorSpec
 
-# What jax.config is told; a version that lacks one of them has no need of it.
+# Settings of jax.config. A version that lacks one of them has no need of it.
 _CONFIG = {
     # float64 and int64 mean what they say: without this they quietly become 32 bits.
     "jax_enable_x64": True,
@@ -47,7 +47,7 @@ class JaxBackend(HostBackend):
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
-        # What XLA takes the size of its pool of threads from, once, when its client starts; else from the affinity.
+        # XLA takes the size of its pool of threads from this variable, once, when its client starts.
         os.environ["NPROC"] = str(threads)
         for name, value in _CONFIG.items():
             if hasattr(jax.config, name):

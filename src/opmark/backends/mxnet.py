@@ -70,7 +70,7 @@ class MxnetBackend(HostBackend):
         return None if plain else f"a {type(value).__name__}, which is no dense tensor of MXNet"
 
     def poison(self, value: Any) -> None:
-        """By an operator: what oneDNN made lies in an order of its own, into which nothing is copied."""
+        """An operator does it: a tensor of oneDNN lies in an order of its own, into which nothing can be copied."""
         dtype = np.dtype(value.dtype)
         if dtype.kind == "f":
             value *= np.nan
@@ -79,7 +79,7 @@ class MxnetBackend(HostBackend):
             mx.nd.array(np.full(value.shape, most, dtype), dtype=dtype).copyto(value.as_nd_ndarray())
 
     def copy_into(self, target: Any, source: Any) -> None:
-        # By an operator: oneDNN may have put a weight into an order of its own, into which nothing else is copied.
+        # An operator does it: oneDNN may have put a weight into an order of its own, into which nothing can be copied.
         mx.nd.identity(source.as_nd_ndarray(), out=target.as_nd_ndarray())
 
     def overwrite(self, nbytes: int) -> Launch:
@@ -127,7 +127,7 @@ class MxnetBackend(HostBackend):
         return Counted(Cost(None, sum(map(_nbytes, taken.values())), written))
 
     def usable(self) -> bool:
-        """What an error has left in the queue belongs to the task that failed, and not to the next."""
+        """An error that is left in the queue belongs to the task that failed, and not to the next."""
         try:
             self.synchronize()
         except mx.MXNetError:
@@ -140,7 +140,7 @@ def _nbytes(tensor: Any) -> int:
 
 
 def _address(tensor: Any) -> int | None:
-    """Where its data lies, once it is there."""
+    """The address of its data, once it is there."""
     tensor.wait_to_read()
     place = ctypes.c_void_p()
     mx.base.check_call(mx.base._LIB.MXNDArrayGetData(tensor.handle, ctypes.byref(place)))

@@ -21,7 +21,7 @@ from opmark.errors import Unsupported
 from opmark.interfaces import BackendInfo
 from opmark.schema import Compilation, Launch, TensorSpec
 
-# As ONNX Runtime spells them, where that is not as opmark does.
+# Element types that ONNX Runtime spells in another way than opmark.
 _SPELLED = {
     "float": "float32",
     "double": "float64",
@@ -78,7 +78,7 @@ def _element(dtype: str) -> int:
 
 
 def _fetched(value: Any, dtype: str, native: Any) -> Any:
-    """From a device; what has no NumPy type goes through float32, which holds all of its values."""
+    """The values of a tensor on a device; a type that NumPy lacks goes through float32, which holds all of them."""
     if native.isbuiltin == 1:
         return value.numpy()
     node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)

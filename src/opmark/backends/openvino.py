@@ -163,7 +163,7 @@ class _Request:
 
 
 class _Requests:
-    """So many requests as OpenVINO wants at a time, in turn."""
+    """As many requests as OpenVINO wants at a time, in turn."""
 
     def __init__(self, compiled: Any, inputs: Mapping[str, Any], compilation: Compilation, flying: set[Any]) -> None:
         self.compilation = compilation
@@ -194,18 +194,18 @@ def _properties(compiled: Any) -> dict[str, Any]:
 
 
 class _Layer(NamedTuple):
-    """What something was compiled to."""
+    """One layer of a compiled model."""
 
     kind: str
     how: str
     precision: str
-    """In which it says that it computes: that of its first input, whatever the rest of it does."""
+    """The precision in which it says that it computes: that of its first input, whatever the rest of it does."""
     gives: frozenset[str]
     """Types of its outputs."""
 
 
 def _layers(compiled: Any) -> list[_Layer]:
-    """In the order in which they run."""
+    """The layers of a compiled model, in the order in which they run."""
     return [
         _Layer(
             _text(facts := node.get_rt_info(), "layerType"),
@@ -226,7 +226,7 @@ def _text(facts: Any, key: str) -> str:
 
 
 def _refuse_folded(compiled: Any) -> None:
-    """What does not depend on its inputs is computed while compiling: there would be nothing left to time."""
+    """A model that does not depend on its inputs is computed while compiling: there would be nothing left to time."""
     for result in compiled.get_runtime_model().get_results():
         queue, seen = [result], {result.get_friendly_name()}
         while queue:
@@ -283,7 +283,7 @@ def _spelled(kinds: set[str]) -> str:
 
 
 def _words(error: Exception) -> str:
-    """What it says, without the places in its source and the advertisement."""
+    """The message of an error, without the places in OpenVINO's source and the advertisement."""
     lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if not line.startswith(_SAYS_NOTHING) and not line.endswith("with a message:")]
     return "; ".join(said or lines)[:400]

@@ -19,10 +19,10 @@ from opmark.errors import Unsupported
 from opmark.interfaces import BackendInfo, Counted, Function, Held, HostBackend
 from opmark.schema import Compilation, Cost, Launch, TensorSpec
 
-# What stands around the reason in a message: where a node was traced, and names of functions that nobody knows.
+# Parts of a message around its reason: where a node was traced, and names of functions that nobody knows.
 _STACK = ("Graph execution error", "Detected at node", "File ", "[[", "<stack traces")
 _MARKS = re.compile(r"\{\{[^}]*\}\}|\[Op:[^\]]*\]( name:.*)?|graph __inference\w*\[[^\]]*\] ")
-# What a graph consists of besides operators, and what looks at the shape of its input only.
+# Nodes that are no operators, and nodes that look at the shape of their input only.
 _SCAFFOLD = frozenset({"Placeholder", "_Arg", "_Retval", "Const", "Identity", "NoOp"})
 _SHAPE_ONLY = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
 
@@ -52,7 +52,7 @@ class TensorFlowBackend(HostBackend):
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(1)
         tf.config.experimental.set_synchronous_execution(True)
-        # What has no kernel here is to fail, and not to run somewhere else.
+        # An operator without a kernel on this device is to fail, and not to run somewhere else.
         tf.config.set_soft_device_placement(False)
 
     def why_unavailable(self) -> str | None:
@@ -95,7 +95,7 @@ class TensorFlowBackend(HostBackend):
 
     @contextmanager
     def _said_plainly(self) -> Iterator[None]:
-        """What TensorFlow lacks, without the stack of Python that it puts in front of its reason."""
+        """Say what TensorFlow lacks without the stack of Python that it puts in front of its reason."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -153,7 +153,8 @@ class TensorFlowBackend(HostBackend):
     def backward(
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
     ) -> tuple[Launch, Sequence[Any]]:
-        """By a tape. What is traced is traced with its gradient; an eager step records and walks back at every call."""
+        """A tape does it. A traced function is traced with its gradient; an eager step records and walks back at every
+        call."""
         assert isinstance(launch, Launched)
         sources = [getattr(box, "source", box) for box in launch.arguments]
         wanted = [i for box in inputs for i, source in enumerate(sources) if source is box]
@@ -263,7 +264,7 @@ def _is_folded(nodes: Sequence[Any]) -> bool:
 
 
 def _with_graphs(launch: Launched) -> tuple[Any, list[Any]]:
-    """What a call returns, and the nodes that its graphs have been optimized to."""
+    """(the outputs of a call, the nodes that its graphs have been optimized to)."""
     state = context.context()
     state.enable_graph_collection()
     try:

@@ -195,7 +195,7 @@ class TorchBackend(Backend):
         before = [tensor._version for tensor in taken]
         outputs, flops = _with_flops(launch)
         given, memory = _tensors(outputs), {tensor.untyped_storage().data_ptr() for tensor in taken}
-        # What shares its memory with an input is a view, unless the call has written to it.
+        # An output that shares its memory with an input is a view, unless the call has written to it.
         written = sum(t.nbytes for t in given if t.untyped_storage().data_ptr() not in memory)
         written += sum(t.nbytes for t, version in zip(taken, before, strict=True) if t._version != version)
         if not written and flops is None:  # nothing that could be counted; a view, if it is one of some data
@@ -302,7 +302,7 @@ class AllocatorProbe:
 
 
 def _with_flops(launch: Launch) -> tuple[Any, int | None]:
-    """What a call returns, and its operations, where torch's counter knows them."""
+    """(the outputs of a call, its floating-point operations where torch's counter knows them)."""
     from torch.utils.flop_counter import FlopCounterMode, _FlopCounterMode
 
     _leave_dynamo_out(_FlopCounterMode)
@@ -340,7 +340,8 @@ def _device_type(device: str) -> str:
 
 
 def _take_own_device(device: str) -> None:
-    """Of several processes on a host each has its own, as launchers number them; where it sees only one, that one."""
+    """Each of several processes on a host takes a device of its own, as launchers number them, or the only one it
+    sees."""
     rank = os.environ.get("LOCAL_RANK", "")
     if device not in ("cpu", "none", "mps") and rank.isdecimal() and _module(device).is_available():
         _module(device).set_device(int(rank) % _module(device).device_count())

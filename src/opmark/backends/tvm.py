@@ -18,8 +18,8 @@ from opmark.schema import Compilation, Launch
 
 @contextmanager
 def _without(module: str) -> Iterator[None]:
-    """As if it were not installed. TVM imports torch, which takes seconds, for an exchange of tensors that nobody here
-    asks for, and does without where there is none."""
+    """Hide a module, as if it were not installed. TVM imports torch, which takes seconds, for an exchange of tensors
+    that nobody here asks for, and does without where there is none."""
     if module in sys.modules:
         yield
         return
@@ -159,8 +159,8 @@ def _kernels(module: Any) -> tuple[str, ...]:
 
 
 def _refuse_what_tvm_does_not_compute(module: Any) -> None:
-    """What depends on no input is computed while compiling, what changes nothing is left out, and a few operators are
-    handed to NumPy."""
+    """A result without inputs is computed while compiling, one that changes nothing is left out, and a few operators
+    are handed to NumPy."""
     main, called = module["main"], list[str]()
     relax.analysis.post_order_visit(
         main, lambda node: called.append(str(node.global_symbol)) if isinstance(node, relax.ExternFunc) else None
@@ -173,7 +173,7 @@ def _refuse_what_tvm_does_not_compute(module: Any) -> None:
 
 
 def _words(error: Exception) -> str:
-    """What it says: the first line that is no part of a traceback."""
+    """The message of an error: its first line that is no part of a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if not line.startswith(("Traceback", "File ", "["))] or lines
     return f"{type(error).__name__}: {said[0] if said else ''}"[:400]

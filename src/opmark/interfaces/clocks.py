@@ -1,4 +1,4 @@
-"""What a backend may bring along: clocks, sensors, a count of its memory."""
+"""Instruments that a backend may have: clocks, sensors, a counter of its memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Trace(NamedTuple):
     """What the device did for each of several calls."""
 
     calls: list[list[Activity]]
-    """In the order of the calls; a call with records missing is empty."""
+    """The activities of each call, in the order of the calls; a call with records missing is empty."""
     lost: int = 0
     """Calls of which records are missing."""
     stray: int = 0

@@ -17,7 +17,7 @@ class Watched(NamedTuple):
     ranges: Sequence[str]
     """Their names: letters, digits and underscores, because filters give a meaning to almost everything else."""
     stem: Path
-    """Where its files begin: it adds its own endings."""
+    """The path that its files begin with: it adds its own endings."""
     bin: str = ""
     """The profiler's own program, where the user names one."""
     args: Sequence[str] = ()
@@ -39,5 +39,5 @@ class Profiler(Protocol):
         """Its own output, for its own viewer."""
 
     def read(self, stem: Path, ranges: Sequence[str]) -> Mapping[str, Sequence[KernelMetrics]] | None:
-        """What it found, by range; None where it writes nothing that could be read. ValueError where its output is not
-        what it should be."""
+        """The metrics that it found, by range; None where it writes nothing that could be read. ValueError where its
+        output is not what it should be."""

@@ -45,12 +45,12 @@ def catalogue() -> dict[str, Operator]:
     """Every operator by name. An entry point names a module or a package; `OPERATORS` of each module is taken."""
     found: dict[str, Operator] = {}
     for entry in _entries(OPERATORS_GROUP):
-        for operator in _loaded(entry, lambda entry: list(_operators(import_module(entry.value)))) or ():
-            _insert(found, getattr(operator, "name", ""), _sourced(operator, entry), Operator, entry)
+        for operator in _load(entry, lambda entry: list(_find_operators(import_module(entry.value)))) or ():
+            _insert(found, getattr(operator, "name", ""), _with_source(operator, entry), Operator, entry)
     return found
 
 
-def _sourced(operator: Any, entry: EntryPoint) -> Any:
+def _with_source(operator: Any, entry: EntryPoint) -> Any:
     """The operator, with the name of its package on its implementations where that package is not opmark."""
     if not isinstance(operator, Operator) or not entry.dist or entry.value.startswith("opmark."):
         return operator
@@ -63,7 +63,7 @@ def backends() -> dict[str, BackendInfo]:
     """Every backend by name, described without importing its framework."""
     found: dict[str, BackendInfo] = {}
     for entry in _entries(BACKENDS_GROUP):
-        info = _loaded(entry, EntryPoint.load, instead=partial(_outdated_backend, entry))
+        info = _load(entry, EntryPoint.load, instead=partial(_outdated_backend, entry))
         if isinstance(info, BackendInfo) and info.name != entry.name:
             _warn(entry, f"it describes `{info.name}`; both names must be the same")
         elif info is not None:
@@ -79,7 +79,7 @@ def _outdated_backend(entry: EntryPoint, reason: str) -> BackendInfo:
 
 def operator(name: str) -> Operator:
     known, other = catalogue(), aliases()
-    found = known.get(name) or other.get(name) or _of_a_family(name)
+    found = known.get(name) or other.get(name) or _make_by_family(name)
     if found is None and set(name) & set(".:"):
         takes = {info.framework for info in backends().values() if info.computes and info.callables}
         frameworks = ", ".join(sorted(takes))
@@ -137,12 +137,12 @@ def profilers() -> dict[str, Profiler]:
 @cache
 def plugins(group: str) -> dict[str, Any]:
     """The objects that the entry points of a group name, ours first."""
-    found = {entry.name: _loaded(entry, EntryPoint.load) for entry in reversed(_entries(group))}
+    found = {entry.name: _load(entry, EntryPoint.load) for entry in reversed(_entries(group))}
     return {name: item for name, item in reversed(found.items()) if item is not None}
 
 
 @cache
-def _of_a_family(name: str) -> Operator | None:
+def _make_by_family(name: str) -> Operator | None:
     made = (family.operator(name) for family in sorted(families().values(), key=lambda family: family.last))
     return next((operator for operator in made if operator is not None), None)
 
@@ -235,14 +235,14 @@ def implementation_tables(frameworks: tuple[str, ...] | None = None) -> dict[str
     for entry in _entries(IMPLEMENTATIONS_GROUP):
         only = entry.name if entry.name in named else None
         if frameworks is None or only is None or only in frameworks:
-            for name, several in _rows(entry, only):
+            for name, several in _table_rows(entry, only):
                 found[name] = found.get(name, ()) + several
     return found
 
 
-def _rows(entry: EntryPoint, only: str | None) -> Iterator[tuple[str, tuple[Implementation, ...]]]:
+def _table_rows(entry: EntryPoint, only: str | None) -> Iterator[tuple[str, tuple[Implementation, ...]]]:
     source = _package(entry)
-    for name, made in _loaded(entry, lambda entry: list(_implementations(import_module(entry.value)))) or ():
+    for name, made in _load(entry, lambda entry: list(_find_implementations(import_module(entry.value)))) or ():
         several = made if isinstance(made, tuple) else (made,)
         wrong = next((one for one in several if not isinstance(one, Implementation)), None)
         astray = next((one for one in several if only and one is not wrong and one.framework != only), None)
@@ -259,11 +259,11 @@ def hardware_files() -> dict[str, str]:
     """The texts of plug-ins' hardware files, by where they are. An entry point names the package that they lie in."""
     found: dict[str, str] = {}
     for entry in _entries(HARDWARE_GROUP):
-        found |= _loaded(entry, _hardware_files) or {}
+        found |= _load(entry, _read_hardware_files) or {}
     return found
 
 
-def _hardware_files(entry: EntryPoint) -> dict[str, str]:
+def _read_hardware_files(entry: EntryPoint) -> dict[str, str]:
     inside = sorted(files(entry.value).iterdir(), key=lambda file: file.name)
     return {f"{entry.value}/{f.name}": f.read_text(encoding="utf-8") for f in inside if f.name.endswith(".yaml")}
 
@@ -294,7 +294,7 @@ def forget() -> None:
     aliases.cache_clear()
     plugins.cache_clear()
     hardware_files.cache_clear()
-    _of_a_family.cache_clear()
+    _make_by_family.cache_clear()
     backends.cache_clear()
 
 
@@ -303,18 +303,18 @@ def _entries(group: str) -> list[EntryPoint]:
     return sorted(entry_points(group=group), key=lambda e: (not e.value.startswith("opmark."), e.name))
 
 
-def _operators(module: ModuleType) -> Iterator[Operator]:
+def _find_operators(module: ModuleType) -> Iterator[Operator]:
     yield from getattr(module, "OPERATORS", ())
     for child in iter_modules(getattr(module, "__path__", ())):
         if not child.name.startswith("_"):
-            yield from _operators(import_module(f"{module.__name__}.{child.name}"))
+            yield from _find_operators(import_module(f"{module.__name__}.{child.name}"))
 
 
-def _implementations(module: ModuleType) -> Iterator[tuple[str, Any]]:
+def _find_implementations(module: ModuleType) -> Iterator[tuple[str, Any]]:
     yield from getattr(module, "IMPLEMENTATIONS", {}).items()
     for child in iter_modules(getattr(module, "__path__", ())):
         if not child.name.startswith("_"):
-            yield from _implementations(import_module(f"{module.__name__}.{child.name}"))
+            yield from _find_implementations(import_module(f"{module.__name__}.{child.name}"))
 
 
 def _insert(found: dict[str, T], name: str, item: object, noun: type[T], entry: EntryPoint) -> None:
@@ -326,7 +326,7 @@ def _insert(found: dict[str, T], name: str, item: object, noun: type[T], entry: 
         found[name] = item
 
 
-def _loaded(entry: EntryPoint, load: Callable[[EntryPoint], Any], instead: Callable[[str], Any] | None = None) -> Any:
+def _load(entry: EntryPoint, load: Callable[[EntryPoint], Any], instead: Callable[[str], Any] | None = None) -> Any:
     """What `load` gives, or None with a warning: one broken plug-in must not take the others with it.
 
     `instead` gets the reason why a plug-in does not fit this version of opmark, and returns what takes its place.

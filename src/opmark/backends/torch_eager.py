@@ -27,7 +27,7 @@ from opmark.interfaces import (
     MemoryProbe,
     Team,
     World,
-    made,
+    make_values,
 )
 from opmark.schema import Cost, Launch, TensorSpec
 from opmark.schema.dtype import is_float
@@ -122,7 +122,7 @@ class TorchBackend(Backend):
             return there.pin_memory() if spec.place == "pinned" else there
         dtype = getattr(torch, spec.dtype)
         if spec.make:
-            return self.upload(made(spec, seed), spec.dtype)
+            return self.upload(make_values(spec, seed), spec.dtype)
         if self._device == "cpu" and spec.elements > BLOCK:
             flat, block = torch.empty(spec.elements, dtype=dtype), self.tensor(replace(spec, shape=(BLOCK,)), seed)
             for part in flat.split(BLOCK):

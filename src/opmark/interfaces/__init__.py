@@ -2,7 +2,7 @@
 
 from opmark.interfaces.backend import Backend, BackendInfo, Counted, HostBackend
 from opmark.interfaces.clocks import Activity, DeviceClock, MemoryProbe, Sensors, Timer, Trace
-from opmark.interfaces.drawn import BLOCK, drawn, made
+from opmark.interfaces.drawn import BLOCK, drawn, make_values
 from opmark.interfaces.family import Family
 from opmark.interfaces.formats import Exporter, Importer, Results, WorkloadExporter
 from opmark.interfaces.function import Function, Held
@@ -47,5 +47,5 @@ __all__ = [
     "WorkloadExporter",
     "World",
     "drawn",
-    "made",
+    "make_values",
 ]

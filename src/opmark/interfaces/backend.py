@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from opmark.errors import Unsupported
 from opmark.interfaces.clocks import DeviceClock, MemoryProbe, Sensors, Timer
-from opmark.interfaces.drawn import cast, drawn, poisoned, widened
+from opmark.interfaces.drawn import cast, drawn, poison_values, widen
 from opmark.interfaces.peers import Announce, Team, World
 from opmark.schema import Cost, Launch, Status, TensorSpec
 
@@ -225,12 +225,12 @@ class Backend(ABC):
 
     def to_numpy(self, value: Any) -> Any:
         """A copy of a tensor's values as a NumPy array: float64 for floating-point types."""
-        return widened(self.download(value))
+        return widen(self.download(value))
 
     def sample(self, value: Any, most: int) -> Any:
         """At most so many elements of a tensor, spread evenly, as `to_numpy` gives them; the same ones every time."""
         flat = self.download(value).reshape(-1)
-        return widened(flat[:: max(1, ceil(flat.size / most))])
+        return widen(flat[:: max(1, ceil(flat.size / most))])
 
     def dtype(self, value: Any) -> str:
         """The element type of a tensor, as opmark spells it."""
@@ -248,7 +248,7 @@ class Backend(ABC):
 
     def poison(self, value: Any) -> None:
         """Overwrite a tensor with what no operator would leave there."""
-        self.copy_into(value, self.upload(poisoned(self.download(value)), self.dtype(value)))
+        self.copy_into(value, self.upload(poison_values(self.download(value)), self.dtype(value)))
 
     # Launches.
 

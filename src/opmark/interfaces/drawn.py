@@ -14,7 +14,7 @@ A prime, so that rows and blocks never fall together."""
 _FLOATS = frozenset(name for name, dtype in DTYPES.items() if dtype.kind == "float")
 
 
-def made(spec: TensorSpec, seed: int) -> Any:
+def make_values(spec: TensorSpec, seed: int) -> Any:
     """The NumPy array of a spec that makes its own values: the same on every backend."""
     import numpy as np
 
@@ -33,7 +33,7 @@ def drawn(spec: TensorSpec, seed: int) -> Any:
     made, so that also there the caller casts.
     """
     if spec.make:
-        return made(spec, seed)
+        return make_values(spec, seed)
     import numpy as np
 
     generator, kind = np.random.default_rng(seed), DTYPES[spec.dtype].kind
@@ -65,7 +65,7 @@ def cast(array: Any, dtype: str) -> Any:
         return array
 
 
-def widened(array: Any) -> Any:
+def widen(array: Any) -> Any:
     """A copy that the reference can be compared with: float64 for floating-point types."""
     import numpy as np
 
@@ -74,7 +74,7 @@ def widened(array: Any) -> Any:
     return np.array(array, np.float64 if floating else None)
 
 
-def poisoned(array: Any) -> Any:
+def poison_values(array: Any) -> Any:
     """An array of the same shape and type, filled with what no operator would leave there."""
     import numpy as np
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from opmark.errors import TimerFailed, Unsupported
-from opmark.interfaces import Activity, Backend, BackendInfo, DeviceClock, Function, HostBackend, Trace
+from opmark.interfaces import Activity, Backend, BackendInfo, DeviceClock, Function, HostBackend, Trace, World
 from opmark.registry import operator as find_operator
 from opmark.runner.execute import Bench
 from opmark.schema import EFFORTS, Case, Implementation, Launch, Record, Settings, Task, TensorSpec
@@ -158,6 +158,8 @@ def test_what_four_methods_cannot_do_is_unsupported() -> None:
     live = Four(INFO, 1)
     with pytest.raises(Unsupported, match="no automatic differentiation"):
         live.backward(lambda: None, (), 0)
+    with pytest.raises(Unsupported, match="no way to join several processes"):
+        live.join(World(0, 1, "localhost", 0, 1.0), lambda port: None)
     with pytest.raises(Unsupported, match="no tensors in pinned memory"):
         live.tensor(TensorSpec((3,), "float32", place="pinned"), 0)
     assert live.environment() == {"device": "chip", "threads": 1}

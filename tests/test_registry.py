@@ -13,6 +13,7 @@ from textwrap import dedent
 
 import pytest
 
+import opmark
 from opmark import api, registry
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.interfaces import BackendInfo
@@ -156,7 +157,7 @@ def test_a_package_is_searched_module_by_module_but_not_where_the_name_is_privat
 def test_a_backend_of_a_strangers_is_found_without_loading_its_framework(site):
     text = """
         from opmark.interfaces import BackendInfo
-        NPU = BackendInfo("my-npu", "npu", "npu", "a chip", frozenset({"float32"}), "no_such_module:Backend",
+        NPU = BackendInfo(name="my-npu", framework="npu", device="npu", loads="no_such_module:Backend",
                           requires="no_such_module", install="ask the vendor")
     """
     site.install("opmark-npu", "[opmark.backends]\nmy-npu = npu_plugin:NPU\n", {"npu_plugin.py": text})
@@ -224,6 +225,46 @@ def test_a_broken_backend_is_named_and_left_out_while_the_rest_works(site, capsy
     assert reason in err
 
 
+MOVED = "opmark." + "interfaces"
+"""Where 0.8 had what a plug-in imports."""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            f"raise ModuleNotFoundError('No module named {MOVED}', name='{MOVED}')",
+            "a plug-in imports from opmark.plugin",
+        ),
+        ("from opmark.schema import WhatIsNoMore", "a plug-in imports from opmark.plugin"),
+        (
+            f"from {registry.BackendInfo.__module__} import BackendInfo\nNPU = BackendInfo('my-npu', 'npu', 'npu')",
+            "BackendInfo takes its fields by name",
+        ),
+    ],
+    ids=["a module that has moved", "a name that has moved", "fields by position"],
+)
+def test_a_backend_for_an_older_opmark_is_listed_with_what_to_write_now(site, capsys, text, reason):
+    site.install("opmark-npu", "[opmark.backends]\nmy-npu = npu_plugin:NPU\n", {"npu_plugin.py": text})
+    info = registry.backend("my-npu")
+    assert info.why_missing() == info.load(1).why_unavailable() == info.outdated
+    assert info.outdated.startswith("opmark-npu was made for another version of opmark (")
+    assert reason in info.outdated
+    assert "write `class MyBackend(Backend)` with upload, download, compile and synchronize" in info.outdated
+    with pytest.raises(UserError, match="opmark-npu was made for another version"):
+        opmark.plan("relu", size="small", backend="my-npu")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_operators_for_an_older_opmark_are_named_and_left_out(site, capsys):
+    site.operator("opmark-old", "old_plugin", "from opmark.schema import WhatIsNoMore")
+    assert "matmul" in registry.catalogue()
+    said = capsys.readouterr().err
+    assert "it was made for another version of opmark (cannot import name 'WhatIsNoMore' from 'opmark.schema'" in said
+    assert "since 0.9 a plug-in imports from opmark.plugin" in said
+    assert "Traceback" not in said
+
+
 def test_a_warning_is_given_once(site, capsys):
     site.operator("opmark-broken", "broken_plugin", "raise RuntimeError('out of order')")
     for _ in range(3):
@@ -261,7 +302,7 @@ def test_an_operator_name_that_is_taken_stays_with_the_first_and_the_second_is_n
 def test_a_backend_name_that_is_taken_stays_with_the_first_and_the_second_is_named(site, capsys):
     text = """
         from opmark.interfaces import BackendInfo
-        MINE = BackendInfo("numpy-cpu", "numpy", "cpu", "mine", frozenset(), "m:C")
+        MINE = BackendInfo(name="numpy-cpu", framework="numpy", device="cpu", loads="m:C")
     """
     site.install("aaa-npu", "[opmark.backends]\nnumpy-cpu = npu_plugin:MINE\n", {"npu_plugin.py": text})
     assert registry.backend("numpy-cpu").summary != "mine"
@@ -577,4 +618,11 @@ def test_a_table_that_cannot_be_read_takes_nothing_with_it(site, capsys) -> None
 
 
 def test_every_row_of_ours_is_about_an_operator() -> None:
-    assert registry.implementation_tables().keys() <= registry.catalogue().keys()
+    assert registry.implementation_tables().keys() <= {*registry.catalogue(), registry.ANY_OPERATOR}
+
+
+def test_what_computes_nothing_takes_any_operator_of_one_process() -> None:
+    null = registry.backend("null")
+    assert [one.framework for one in registry.implementations(registry.operator("conv2d"), null)] == ["null"]
+    assert registry.implementations(registry.operator("all_reduce"), null) == ()
+    assert registry.implementations(registry.operator("lstm"), registry.backend("triton-cuda")) == ()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import redirect_stdout
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.interfaces import BackendInfo, Exporter, Family, Importer, Profiler, WorkloadExporter
+from opmark.interfaces.backend import WRITE_NOW, why_outdated
 from opmark.schema import Implementation, Operator, Param
 
 T = TypeVar("T")
@@ -34,7 +35,9 @@ HARDWARE_GROUP = "opmark.hardware"
 DRILL = "diagnostics"
 """The category of operators that fail in a chosen way."""
 COMMUNICATION = "communication"
-"""That of operators between processes, devices and hosts."""
+"""The category of operators between processes, devices and hosts."""
+ANY_OPERATOR = "*"
+"""The key of a row in `IMPLEMENTATIONS` that stands for every operator, on backends that compute nothing."""
 
 
 @cache
@@ -42,13 +45,13 @@ def catalogue() -> dict[str, Operator]:
     """Every operator by name. An entry point names a module or a package; `OPERATORS` of each module is taken."""
     found: dict[str, Operator] = {}
     for entry in _entries(OPERATORS_GROUP):
-        for operator in _loaded(entry, lambda entry: list(_operators(import_module(entry.value)))) or ():
-            _insert(found, getattr(operator, "name", ""), _sourced(operator, entry), Operator, entry)
+        for operator in _load(entry, lambda entry: list(_find_operators(import_module(entry.value)))) or ():
+            _insert(found, getattr(operator, "name", ""), _with_source(operator, entry), Operator, entry)
     return found
 
 
-def _sourced(operator: Any, entry: EntryPoint) -> Any:
-    """With the name of its package on the implementations that a stranger's operator brings."""
+def _with_source(operator: Any, entry: EntryPoint) -> Any:
+    """The operator, with the name of its package on its implementations where that package is not opmark."""
     if not isinstance(operator, Operator) or not entry.dist or entry.value.startswith("opmark."):
         return operator
     named = tuple(replace(one, source=entry.dist.name) for one in operator.implementations)
@@ -60,7 +63,7 @@ def backends() -> dict[str, BackendInfo]:
     """Every backend by name, described without importing its framework."""
     found: dict[str, BackendInfo] = {}
     for entry in _entries(BACKENDS_GROUP):
-        info = _loaded(entry, EntryPoint.load)
+        info = _load(entry, EntryPoint.load, instead=partial(_outdated_backend, entry))
         if isinstance(info, BackendInfo) and info.name != entry.name:
             _warn(entry, f"it describes `{info.name}`; both names must be the same")
         elif info is not None:
@@ -68,9 +71,15 @@ def backends() -> dict[str, BackendInfo]:
     return found
 
 
+def _outdated_backend(entry: EntryPoint, reason: str) -> BackendInfo:
+    """A backend that is listed, and cannot run."""
+    said = f"{_package(entry)} {reason}; {WRITE_NOW}"
+    return BackendInfo(name=entry.name, framework=entry.name, device="none", loads=entry.value, outdated=said)
+
+
 def operator(name: str) -> Operator:
     known, other = catalogue(), aliases()
-    found = known.get(name) or other.get(name) or _of_a_family(name)
+    found = known.get(name) or other.get(name) or _make_by_family(name)
     if found is None and set(name) & set(".:"):
         takes = {info.framework for info in backends().values() if info.computes and info.callables}
         frameworks = ", ".join(sorted(takes))
@@ -105,7 +114,7 @@ def operators_like(pattern: str, categories: Collection[str] = ()) -> list[str]:
 
 
 def families() -> dict[str, Family]:
-    """What makes operators from names, by the name of its entry point."""
+    """Families, which make operators from names, by the name of their entry point."""
     return plugins(FAMILIES_GROUP)
 
 
@@ -127,13 +136,13 @@ def profilers() -> dict[str, Profiler]:
 
 @cache
 def plugins(group: str) -> dict[str, Any]:
-    """What the entry points of a group name, ours first."""
-    found = {entry.name: _loaded(entry, EntryPoint.load) for entry in reversed(_entries(group))}
+    """The objects that the entry points of a group name, ours first."""
+    found = {entry.name: _load(entry, EntryPoint.load) for entry in reversed(_entries(group))}
     return {name: item for name, item in reversed(found.items()) if item is not None}
 
 
 @cache
-def _of_a_family(name: str) -> Operator | None:
+def _make_by_family(name: str) -> Operator | None:
     made = (family.operator(name) for family in sorted(families().values(), key=lambda family: family.last))
     return next((operator for operator in made if operator is not None), None)
 
@@ -163,7 +172,7 @@ def backend(name: str) -> BackendInfo:
 
 
 def backend_or_none(name: str) -> BackendInfo | None:
-    """For what is stored: the backend that made it may not be known here."""
+    """The backend, or None: a stored record may come from one that is not known here."""
     try:
         return backend(name)
     except UserError:
@@ -171,7 +180,7 @@ def backend_or_none(name: str) -> BackendInfo | None:
 
 
 def parameters_of(name: str) -> dict[str, Param]:
-    """Those of an operator, if it is installed; a stored run may tell of one that is not."""
+    """The parameters of an operator, if it is installed; a stored run may tell of one that is not."""
     try:
         return operator(name).by_name
     except UserError:
@@ -186,8 +195,14 @@ def way_of(backend: str, implementation: str) -> str:
 
 
 def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementation, ...]:
-    """What computes an operator on a backend: of the first of its frameworks that has any."""
+    """What computes an operator on a backend: the implementations of the first of its frameworks that has any.
+
+    A backend that computes nothing takes any operator of a single process, by the row that its framework registers
+    for ANY_OPERATOR.
+    """
     known = candidates(operator, info.frameworks)
+    if not info.computes and not operator.ranks:
+        known += implementation_tables(info.frameworks).get(ANY_OPERATOR, ())
     for framework in info.frameworks:
         if found := tuple(one for one in known if one.framework == framework):
             return found
@@ -209,8 +224,8 @@ def candidates(operator: Operator, frameworks: tuple[str, ...] | None = None) ->
 
 @cache
 def implementation_tables(frameworks: tuple[str, ...] | None = None) -> dict[str, tuple[Implementation, ...]]:
-    """By operator. An entry point names a module or a package; `IMPLEMENTATIONS` of each module is taken, a mapping of
-    operators' names to an implementation or several.
+    """Implementations by operator. An entry point names a module or a package; `IMPLEMENTATIONS` of each module is
+    taken, a mapping of operators' names to an implementation or several.
 
     One that is called after a framework holds implementations for that one alone, and is read only where it is asked
     for: there are thousands of rows.
@@ -220,14 +235,14 @@ def implementation_tables(frameworks: tuple[str, ...] | None = None) -> dict[str
     for entry in _entries(IMPLEMENTATIONS_GROUP):
         only = entry.name if entry.name in named else None
         if frameworks is None or only is None or only in frameworks:
-            for name, several in _rows(entry, only):
+            for name, several in _table_rows(entry, only):
                 found[name] = found.get(name, ()) + several
     return found
 
 
-def _rows(entry: EntryPoint, only: str | None) -> Iterator[tuple[str, tuple[Implementation, ...]]]:
-    source = entry.dist.name if entry.dist else entry.value
-    for name, made in _loaded(entry, lambda entry: list(_implementations(import_module(entry.value)))) or ():
+def _table_rows(entry: EntryPoint, only: str | None) -> Iterator[tuple[str, tuple[Implementation, ...]]]:
+    source = _package(entry)
+    for name, made in _load(entry, lambda entry: list(_find_implementations(import_module(entry.value)))) or ():
         several = made if isinstance(made, tuple) else (made,)
         wrong = next((one for one in several if not isinstance(one, Implementation)), None)
         astray = next((one for one in several if only and one is not wrong and one.framework != only), None)
@@ -244,11 +259,11 @@ def hardware_files() -> dict[str, str]:
     """The texts of plug-ins' hardware files, by where they are. An entry point names the package that they lie in."""
     found: dict[str, str] = {}
     for entry in _entries(HARDWARE_GROUP):
-        found |= _loaded(entry, _hardware_files) or {}
+        found |= _load(entry, _read_hardware_files) or {}
     return found
 
 
-def _hardware_files(entry: EntryPoint) -> dict[str, str]:
+def _read_hardware_files(entry: EntryPoint) -> dict[str, str]:
     inside = sorted(files(entry.value).iterdir(), key=lambda file: file.name)
     return {f"{entry.value}/{f.name}": f.read_text(encoding="utf-8") for f in inside if f.name.endswith(".yaml")}
 
@@ -279,7 +294,7 @@ def forget() -> None:
     aliases.cache_clear()
     plugins.cache_clear()
     hardware_files.cache_clear()
-    _of_a_family.cache_clear()
+    _make_by_family.cache_clear()
     backends.cache_clear()
 
 
@@ -288,18 +303,18 @@ def _entries(group: str) -> list[EntryPoint]:
     return sorted(entry_points(group=group), key=lambda e: (not e.value.startswith("opmark."), e.name))
 
 
-def _operators(module: ModuleType) -> Iterator[Operator]:
+def _find_operators(module: ModuleType) -> Iterator[Operator]:
     yield from getattr(module, "OPERATORS", ())
     for child in iter_modules(getattr(module, "__path__", ())):
         if not child.name.startswith("_"):
-            yield from _operators(import_module(f"{module.__name__}.{child.name}"))
+            yield from _find_operators(import_module(f"{module.__name__}.{child.name}"))
 
 
-def _implementations(module: ModuleType) -> Iterator[tuple[str, Any]]:
+def _find_implementations(module: ModuleType) -> Iterator[tuple[str, Any]]:
     yield from getattr(module, "IMPLEMENTATIONS", {}).items()
     for child in iter_modules(getattr(module, "__path__", ())):
         if not child.name.startswith("_"):
-            yield from _implementations(import_module(f"{module.__name__}.{child.name}"))
+            yield from _find_implementations(import_module(f"{module.__name__}.{child.name}"))
 
 
 def _insert(found: dict[str, T], name: str, item: object, noun: type[T], entry: EntryPoint) -> None:
@@ -311,17 +326,26 @@ def _insert(found: dict[str, T], name: str, item: object, noun: type[T], entry: 
         found[name] = item
 
 
-def _loaded(entry: EntryPoint, load: Callable[[EntryPoint], Any]) -> Any:
-    """What `load` gives, or None with a warning: one broken plug-in must not take the others with it."""
+def _load(entry: EntryPoint, load: Callable[[EntryPoint], Any], instead: Callable[[str], Any] | None = None) -> Any:
+    """What `load` gives, or None with a warning: one broken plug-in must not take the others with it.
+
+    `instead` gets the reason why a plug-in does not fit this version of opmark, and returns what takes its place.
+    """
     try:
         with redirect_stdout(sys.stderr):  # standard output is for data, also while a stranger's module is imported
             return load(entry)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - such a module may raise anything, or try to leave
-        _warn(entry, f"{type(error).__name__}: {error}")
+        outdated = why_outdated(error) if isinstance(error, Exception) else None
+        if outdated and instead:
+            return instead(outdated)
+        _warn(entry, f"it {outdated}" if outdated else f"{type(error).__name__}: {error}")
         return None
 
 
+def _package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else entry.value
+
+
 def _warn(entry: EntryPoint, what: str) -> None:
-    package = entry.dist.name if entry.dist else entry.value
-    print(f"warning: plug-in `{entry.name}` of `{package}` ({entry.value}) is broken and left out: {what}",
+    print(f"warning: plug-in `{entry.name}` of `{_package(entry)}` ({entry.value}) is broken and left out: {what}",
           file=sys.stderr)  # fmt: skip

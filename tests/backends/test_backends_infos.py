@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from opmark.backends.null import NullBackend
 from opmark.interfaces import BackendInfo
 from opmark.registry import backends
 from opmark.schema.dtype import DTYPES
@@ -67,16 +68,22 @@ def test_a_framework_that_is_installed_is_not_missing() -> None:
 
 def test_load_hands_over_the_description_and_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("invented_backend")
-    module.Live = lambda info, threads: (info, threads)  # type: ignore[attr-defined]
+    module.Live = type("Live", (NullBackend,), {})  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "invented_backend", module)
     info = _info(loads="invented_backend:Live")
-    assert info.load(3) == (info, 3)
+    live = info.load(3)
+    assert (type(live).__name__, live.info, live.threads) == ("Live", info, 3)
+
+
+def test_four_fields_are_enough() -> None:
+    info = BackendInfo(name="x", framework="x", device="x", loads="m:C")
+    assert info.dtypes == {"float32"}
+    assert not info.differentiates
 
 
 @pytest.mark.parametrize("name", ["numpy-cpu", "torch-cpu", "torch-cuda"])
 def test_every_math_library_is_told_the_number_of_threads(name: str) -> None:
-    environ = backends()[name].environ or {}
-    filled = {variable: text.format(threads=3) for variable, text in environ.items()}
+    filled = {variable: text.format(threads=3) for variable, text in backends()[name].variables.items()}
     assert {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"} <= set(filled)
     assert set(filled.values()) == {"3"}
 

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from opmark.errors import Unsupported
 from opmark.implementations._rows import calls, computes
 from opmark.interfaces import BLOCK, Backend, Function, Held
-from opmark.registry import backend, operator
+from opmark.registry import backend, implementations, operator
 from opmark.runner.execute import TaskRunner
-from opmark.runner.plan import implementations
 from opmark.schema import EFFORTS, Case, Cost, Implementation, Phase, Record, Settings, Task, TensorSpec
 from opmark.schema.dtype import DTYPES, is_float
 
@@ -143,9 +142,9 @@ def test_other_data_goes_into_the_same_place(live: Backend) -> None:
 @pytest.mark.parametrize("most", [1, 7, 100, 1000])
 def test_a_thinned_array_is_a_few_of_its_elements(most: int, live: Backend) -> None:
     array = live.tensor(_spec("float32", (10, 30)), 0)
-    found = live.thin(array, most)
+    found = live.sample(array, most)
     assert 0 < found.size <= most
-    assert set(live.to_numpy(found).tolist()) <= set(live.to_numpy(array).reshape(-1).tolist())
+    assert set(found.tolist()) <= set(live.to_numpy(array).reshape(-1).tolist())
 
 
 def test_what_is_no_array_is_told(live: Backend) -> None:

@@ -221,14 +221,14 @@ def test_other_values_go_to_the_same_address(dtype: str, numpy_cpu: Any) -> None
 @given(shape=st.lists(st.integers(0, 9), max_size=3), most=st.integers(1, 200))
 def test_a_thinned_array_has_as_many_elements_as_allowed_spread_evenly(shape: list[int], most: int) -> None:
     array = np.arange(int(np.prod(shape))).reshape(shape)
-    thinned = LIVE.thin(array, most).tolist()
+    thinned = LIVE.sample(array, most).tolist()
     assert len(thinned) <= most
     assert 2 * len(thinned) > min(most, array.size) or not array.size
     assert thinned == list(range(0, array.size, thinned[1] if len(thinned) > 1 else max(1, array.size)))
 
 
 def test_a_scalar_is_thinned_to_itself(numpy_cpu: Any) -> None:
-    assert numpy_cpu.thin(np.float32(1.5), 10).tolist() == [1.5]
+    assert numpy_cpu.sample(np.float32(1.5), 10).tolist() == [1.5]
 
 
 def test_what_it_returns_has_been_computed(numpy_cpu: Any) -> None:

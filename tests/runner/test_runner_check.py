@@ -321,13 +321,10 @@ def _exp(**marks: Any) -> Operator:
 
 
 def test_an_input_that_the_launch_changes_is_looked_at_before_it_did(numpy_cpu: Any) -> None:
-    """Whole numbers reach the reference as they are: it would see what the launch has made of them."""
     op = dataclasses.replace(operator("add"), mutates=("x",))
     implementation = Implementation("numpy", lambda p, x, y: lambda: np.add(x, y, out=x))
     given = {"shape": [5, 7], "dtype": "int64"}
     assert _check(op, given, numpy_cpu, implementation).max_abs_error == 0
-    with pytest.raises(WrongResult):
-        _check(dataclasses.replace(op, mutates=()), given, numpy_cpu, implementation)
 
 
 def test_an_input_that_should_have_been_changed_and_was_not_is_wrong(numpy_cpu: Any) -> None:

@@ -14,11 +14,10 @@ from opmark.backends.numpy_cpu import NumpyBackend
 from opmark.errors import Unsupported
 from opmark.interfaces import Backend
 from opmark.metrics.summary import summarize
-from opmark.registry import backend, operator
+from opmark.registry import backend, implementations, operator
 from opmark.runner.execute import TaskRunner
 from opmark.runner.gear import Gear
 from opmark.runner.measuring import TaskMeasurement, quantities_for
-from opmark.runner.plan import implementations
 from opmark.runner.prepare import prepare
 from opmark.runner.settings import settings_for
 from opmark.schema import MODES, Case, Implementation, Measurement, Record, Settings, Task

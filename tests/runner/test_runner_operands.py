@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from opmark.backends.numpy_cpu import NumpyBackend
+from opmark.errors import Unsupported
 from opmark.registry import backend as find_backend
 from opmark.registry import operator as find_operator
 from opmark.runner.check import verify
@@ -49,12 +53,9 @@ def test_an_implementation_of_another_framework_gets_the_memory_as_it_takes_it()
     assert (prepared.launch() == 1 / 256).all(), "the launch and the backend hold the same memory"
 
 
-def test_a_backend_that_is_older_than_the_socket_is_given_its_own_tensors() -> None:
-    class Old:
-        def __init__(self, newer: NumpyBackend) -> None:
-            self.tensor, self.placing = newer.tensor, newer.placing
-
+def test_a_backend_that_does_not_say_how_another_framework_takes_its_tensors_leaves_it_out() -> None:
     operator, task = find_operator("softmax"), _task()
     (implementation,) = operator.implementations_for("numpy")
-    backend: Any = Old(NumpyBackend(find_backend("numpy-cpu"), 1))
-    assert prepare(task.case.params, task, operator, implementation, backend).launch().shape == (64, 256)
+    info = replace(find_backend("numpy-cpu"), name="npu", framework="npu", also=("numpy",))
+    with pytest.raises(Unsupported, match="npu does not say how numpy takes its tensors"):
+        prepare(task.case.params, task, operator, implementation, NumpyBackend(info, 1))

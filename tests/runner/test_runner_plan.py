@@ -13,9 +13,9 @@ import pytest
 
 from opmark.errors import UnknownName, UserError
 from opmark.interfaces import BackendInfo
-from opmark.registry import backend, operator
+from opmark.registry import backend, implementations, operator
 from opmark.runner import plan as module
-from opmark.runner.plan import Plan, implementations, make_plan
+from opmark.runner.plan import Plan, make_plan
 from opmark.runner.settings import settings_for
 from opmark.schema import Case, Settings, TensorSpec
 from opmark.schema.operator import Phase

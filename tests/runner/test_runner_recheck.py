@@ -14,10 +14,9 @@ from msgspec.structs import replace
 from opmark.errors import WrongResult
 from opmark.interfaces import Backend
 from opmark.registry import backend as find_backend
-from opmark.registry import catalogue, operator
+from opmark.registry import catalogue, implementations, operator
 from opmark.runner import execute as module
 from opmark.runner.execute import TaskRunner
-from opmark.runner.plan import implementations
 from opmark.runner.prepare import prepare
 from opmark.runner.recheck import recheck
 from opmark.schema import EFFORTS, Case, Implementation, Operator, Phase, Record, Settings, Task

@@ -110,7 +110,10 @@ def test_unavailable_backends_and_nothing_else_are_a_mistake(plugin: Plugin) -> 
 @pytest.mark.parametrize(
     ("source", "telling"),
     [
-        ("class Backend:\n    def __init__(self, info, threads): raise ValueError('no licence')", "no licence"),
+        (
+            "class Backend(NullBackend):\n    def __init__(self, info, threads): raise ValueError('no licence')",
+            "no licence",
+        ),
         ("os._exit(6)", "exit code 6"),
     ],
     ids=["raises", "exits"],

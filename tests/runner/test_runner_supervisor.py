@@ -228,6 +228,7 @@ def test_a_limit_that_cannot_be_remembered_is_used_all_the_same(
 TRAPPED = """
 class Backend(NullBackend):
     def __init__(self, info, threads):
+        super().__init__(info, threads)
         with open({note!r}, "a") as note:
             note.write(os.environ.get("ONEDNN_MAX_CPU_ISA", "all") + "\\n")
     def environment(self):

@@ -7,12 +7,6 @@ from opmark.schema.dtype import FLOATS, INTS
 _NUMPY_DTYPES = frozenset({"float64", "float32", "float16", *INTS, "bool"})
 _TORCH_DTYPES = frozenset({*FLOATS, *INTS, "bool", "float8_e4m3fn", "float8_e5m2"})
 
-# Every math library that the frameworks may bring; each reads its own variable, once, when it starts.
-_THREADS = dict.fromkeys(
-    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
-    "{threads}",
-)
-
 NULL = BackendInfo(
     name="null",
     framework="null",
@@ -20,6 +14,7 @@ NULL = BackendInfo(
     summary="no hardware and a virtual clock: everything but the numbers is real",
     dtypes=_TORCH_DTYPES,
     loads="opmark.backends.null:NullBackend",
+    differentiates=True,
     computes=False,
 )
 
@@ -30,6 +25,7 @@ NULL_DEVICE = BackendInfo(
     summary="a device that is not there, with made-up clock, sensors and failures",
     dtypes=_TORCH_DTYPES,
     loads="opmark.backends.null_device:NullDevice",
+    differentiates=True,
     computes=False,
 )
 
@@ -41,8 +37,6 @@ NUMPY_CPU = BackendInfo(
     dtypes=_NUMPY_DTYPES,
     loads="opmark.backends.numpy_cpu:NumpyBackend",
     requires="numpy",
-    differentiates=False,
-    environ=_THREADS,
 )
 
 
@@ -54,9 +48,9 @@ def _torch(device: str, summary: str) -> BackendInfo:
         summary=summary,
         dtypes=_TORCH_DTYPES,
         loads="opmark.backends.torch_eager:TorchBackend",
+        differentiates=True,
         requires="torch",
         install="pip install 'opmark[torch]'",
-        environ=_THREADS,
         guest="torch",
     )
 
@@ -76,9 +70,9 @@ def _torch_compile(device: str, summary: str) -> BackendInfo:
         summary=summary,
         dtypes=_TORCH_DTYPES,
         loads="opmark.backends.torch_compile:TorchCompileBackend",
+        differentiates=True,
         requires="torch",
         install="pip install 'opmark[torch]'",
-        environ=_THREADS,
         compiles=True,
         guest="torch",
         variants=("default", "max-autotune"),
@@ -97,9 +91,10 @@ def _jax(device: str, summary: str) -> BackendInfo:
         summary=summary,
         dtypes=_TORCH_DTYPES,
         loads="opmark.backends.jax_arrays:JaxBackend",
+        differentiates=True,
         requires="jax",
         install="pip install 'opmark[jax]'",
-        environ={**_THREADS, "JAX_PLATFORMS": device},
+        environ={"JAX_PLATFORMS": device},
         compiles=True,
         views=False,
         guest="jax",
@@ -120,8 +115,6 @@ def _onnxruntime(device: str, summary: str) -> BackendInfo:
         loads="opmark.backends.onnxruntime:OnnxRuntimeBackend",
         requires="onnxruntime",
         install="pip install 'opmark[onnxruntime]'",
-        environ=_THREADS,
-        differentiates=False,
         compiles=True,
         callables=False,
         views=False,
@@ -141,8 +134,6 @@ OPENVINO_CPU = BackendInfo(
     loads="opmark.backends.openvino:OpenVinoBackend",
     requires="openvino",
     install="pip install 'opmark[openvino]'",
-    environ=_THREADS,
-    differentiates=False,
     compiles=True,
     callables=False,
     views=False,
@@ -163,8 +154,7 @@ def _tvm(device: str, summary: str) -> BackendInfo:
         requires="tvm",
         install="pip install 'opmark[tvm]'",
         # TVM takes half of the cores unless it is told before it starts, and undoes the affinity it is given.
-        environ={**_THREADS, "TVM_NUM_THREADS": "{threads}", "TVM_BIND_THREADS": "0"},
-        differentiates=False,
+        environ={"TVM_NUM_THREADS": "{threads}", "TVM_BIND_THREADS": "0"},
         compiles=True,
         callables=False,
         views=False,
@@ -183,9 +173,10 @@ TENSORFLOW_CPU = BackendInfo(
     summary="TensorFlow, tf.function, on the CPU",
     dtypes=_TORCH_DTYPES,
     loads="opmark.backends.tensorflow:TensorFlowBackend",
+    differentiates=True,
     requires="tensorflow",
     install="opmark env create tensorflow",
-    environ={**_THREADS, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"},
+    environ={"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"},
     compiles=True,
     views=False,
     guest="tensorflow",
@@ -199,10 +190,11 @@ MXNET_CPU = BackendInfo(
     summary="MXNet on the CPU",
     dtypes=frozenset({"float64", "float32", "float16", "uint8", "int8", "int32", "int64", "bool"}),
     loads="opmark.backends.mxnet:MxnetBackend",
+    differentiates=True,
     requires="mxnet",
     install="opmark env create mxnet",
     # Operators that run at once, not threads in one of them: with two, products hang and gradients come out wrong.
-    environ={**_THREADS, "MXNET_CPU_WORKER_NTHREADS": "1"},
+    environ={"MXNET_CPU_WORKER_NTHREADS": "1"},
     views=False,
     guest="mxnet",
 )
@@ -216,8 +208,6 @@ TRITON_CUDA = BackendInfo(
     loads="opmark.backends.triton:TritonBackend",
     requires="triton",
     install="pip install triton",
-    environ=_THREADS,
     compiles=True,
     callables=False,
-    differentiates=False,
 )

@@ -7,26 +7,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from importlib.metadata import version
-from math import ceil
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import psutil
 from msgspec.structs import replace
 
 from opmark.backends.jax_programs import Program, Programs, carrying, differentiable, parted, pulled, values, waiting
 from opmark.errors import Unsupported
-from opmark.interfaces import BackendInfo, Counted, Function, Held, HostBackend, drawn
-from opmark.schema import Cost, Launch, Status, TensorSpec
-from opmark.schema.dtype import is_float
+from opmark.interfaces import BackendInfo, Counted, Function, Held, HostBackend
+from opmark.schema import Cost, Launch, TensorSpec
 
-# Parts of messages by which JAX and XLA say what an error is about.
-_OUT_OF_MEMORY = ("resource_exhausted", "out of memory", "failed to allocate")
-_NOT_THERE = ("unimplemented", "not implemented", "does not accept dtype", "unsupported dtype", "not supported")
-# What jax.config is told; a version that lacks one of them has no need of it.
+# Settings of jax.config. A version that lacks one of them has no need of it.
 _CONFIG = {
     # float64 and int64 mean what they say: without this they quietly become 32 bits.
     "jax_enable_x64": True,
@@ -40,11 +34,20 @@ _CONFIG = {
 
 
 class JaxBackend(HostBackend):
-    """A call is waited for: JAX returns before its work is done, and has no other way to know when it is."""
+    """A call is waited for: JAX returns before its work is done, and has no other way to know when it is.
+
+    A tensor is a box that holds an array, since an array of JAX never changes.
+    """
+
+    oom_messages = ("resource_exhausted", "out of memory", "failed to allocate")
+    unsupported_errors = (NotImplementedError,)
+    unsupported_messages = (
+        "unimplemented", "not implemented", "does not accept dtype", "unsupported dtype", "not supported",
+    )  # fmt: skip
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
-        # What XLA takes the size of its pool of threads from, once, when its client starts; else from the affinity.
+        # XLA takes the size of its pool of threads from this variable, once, when its client starts.
         os.environ["NPROC"] = str(threads)
         for name, value in _CONFIG.items():
             if hasattr(jax.config, name):
@@ -53,24 +56,24 @@ class JaxBackend(HostBackend):
 
     @cached_property
     def _device(self) -> Any:
-        return jax.devices(self._info.device)[0]
+        return jax.devices(self.info.device)[0]
 
     def why_unavailable(self) -> str | None:
         try:
-            found = jax.devices(self._info.device)
+            found = jax.devices(self.info.device)
         except (RuntimeError, AssertionError) as error:  # an assertion where its build has no such platform at all
             said = str(error).splitlines()
-            return f"jax {jax.__version__} has no {self._info.device} device here" + (f": {said[0]}" if said else "")
-        return None if found else f"jax {jax.__version__} has no {self._info.device} device here"
+            return f"jax {jax.__version__} has no {self.info.device} device here" + (f": {said[0]}" if said else "")
+        return None if found else f"jax {jax.__version__} has no {self.info.device} device here"
 
     def environment(self) -> dict[str, Any]:
         return {
             "jax": jax.__version__,
             "jaxlib": version("jaxlib"),
-            "device": self._info.device,
+            "device": self.info.device,
             "device_kind": self._device.device_kind,
             "platform": str(self._device.client.platform_version),
-            "threads": self._pool() or self._threads,
+            "threads": self._pool() or self.threads,
             "config": {name: getattr(jax.config, name) for name in _CONFIG if hasattr(jax.config, name)},
             "xla_flags": os.environ.get("XLA_FLAGS", ""),
         }
@@ -82,10 +85,11 @@ class JaxBackend(HostBackend):
         names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
         return names.count("tf_XLAEigen") or None
 
-    def tensor(self, spec: TensorSpec, seed: int) -> Any:
-        """In a box: an array of JAX never changes."""
-        array = drawn(spec, seed).astype(jnp.dtype(spec.dtype), copy=False)
-        return Held(jax.device_put(array, self._device))
+    def upload(self, array: Any, dtype: str) -> Any:
+        return Held(jax.device_put(array.astype(jnp.dtype(dtype), copy=False), self._device))
+
+    def download(self, tensor: Any) -> Any:
+        return np.asarray(_open(tensor))
 
     def placing(self) -> AbstractContextManager[Any]:
         place: AbstractContextManager[Any] = jax.default_device(self._device)
@@ -111,18 +115,8 @@ class JaxBackend(HostBackend):
     def dtype(self, value: Any) -> str:
         return str(_open(value).dtype)
 
-    def to_numpy(self, value: Any) -> Any:
-        array = np.asarray(_open(value))
-        return array.astype(np.float64) if is_float(str(array.dtype)) else array
-
     def deferred(self, value: Any) -> str | None:
         return None if isinstance(value, jax.Array) else f"a {type(value).__name__}, which is no array of JAX"
-
-    def thin(self, value: Any, most: int) -> Any:
-        """On the host nothing is copied; and JAX would compile a slice for each shape."""
-        value = _open(value)
-        flat = (np.asarray(value) if self._device.platform == "cpu" else value).reshape(-1)
-        return flat[:: max(1, ceil(flat.size / most))]
 
     def poison(self, value: Any) -> None:
         """There is nothing to overwrite: every call makes new arrays, and none can be changed."""
@@ -185,18 +179,10 @@ class JaxBackend(HostBackend):
         return self.tensor(TensorSpec(tuple(value.shape), str(value.dtype)), seed)
 
     def available_bytes(self) -> int | None:
-        if self._info.device == "cpu":
-            return int(psutil.virtual_memory().available)
+        if self.info.device == "cpu":
+            return super().available_bytes()
         told = {} if self.why_unavailable() else self._device.memory_stats() or {}
         return int(told["bytes_limit"] - told["bytes_in_use"]) if "bytes_limit" in told else None
-
-    def classify(self, error: Exception) -> Status | None:
-        text = str(error).lower()
-        if isinstance(error, MemoryError) or any(part in text for part in _OUT_OF_MEMORY):
-            return "oom"
-        if isinstance(error, NotImplementedError) or any(part in text for part in _NOT_THERE):
-            return "skipped"
-        return None
 
 
 def _open(value: Any) -> Any:

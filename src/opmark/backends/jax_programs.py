@@ -16,9 +16,9 @@ from opmark.errors import Unsupported
 from opmark.interfaces import Function, Held
 from opmark.schema import Compilation
 
-# Of one task there are few at a time; those of earlier ones only take memory.
+# One task needs few programs at a time; those of earlier tasks only take memory.
 _KEPT = 64
-# What an optimised program holds besides work.
+# Instructions of an optimised program that do no work.
 _NO_WORK = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast"})
 _INSTRUCTION = re.compile(
     r'^\s*(?:ROOT )?%(?P<name>[\w.\-]+) = .*?[\]})] (?P<what>[\w\-]+)\((?:.*custom_call_target="(?P<target>[^"]+)")?',
@@ -29,7 +29,7 @@ _WRAPPERS = frozenset({"jit", "pjit", "closed_call", "core_call", "custom_jvp_ca
 
 
 class Programs:
-    """What was compiled, by the text of what it was compiled from: the same text is the same program."""
+    """Compiled programs, by the text that they were compiled from: the same text is the same program."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, tuple[Any, Compilation]] = OrderedDict()
@@ -69,21 +69,22 @@ class Program:
         self.places = places
         self.compilation = compilation
         self.function = function
-        """What it was made of."""
+        """The function that it was made of."""
 
     def __call__(self) -> Any:
         return self._finish(self._run(*[place.value for place in self.places]))
 
 
 def waiting(run: Any) -> Callable[[Any], Any]:
-    """What waits for the outputs of a program and gives them back; for a single one without a walk through a tree."""
+    """A function that waits for the outputs of a program and returns them; a single one without a walk through a
+    tree."""
     single = jax.tree_util.treedef_is_leaf(run.out_tree)
     wait: Callable[[Any], Any] = methodcaller("block_until_ready") if single else jax.block_until_ready
     return wait
 
 
 def carrying(state: Sequence[Held]) -> Callable[[Any], Any]:
-    """What waits for (result, next state), keeps the one and returns the other."""
+    """A function that waits for (result, next state), keeps the state and returns the result."""
 
     wait: Callable[[Any], Any] = jax.block_until_ready
 

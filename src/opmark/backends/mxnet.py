@@ -6,25 +6,15 @@ import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import ceil
 from typing import Any
 
 import mxnet as mx
 import numpy as np
-import psutil
 
 from opmark.errors import Unsupported
-from opmark.interfaces import BackendInfo, Counted, Function, HostBackend, drawn
-from opmark.schema import Cost, Launch, Status, TensorSpec
+from opmark.interfaces import BackendInfo, Counted, Function, HostBackend
+from opmark.schema import Cost, Launch, TensorSpec
 from opmark.schema.dtype import is_float
-
-# MXNet has one type of error; these parts of messages say what it is about.
-_OUT_OF_MEMORY = ("failed to allocate", "out of memory", "std::bad_alloc", "cannot allocate memory")
-_NOT_THERE = (
-    "not supported", "unsupported", "does not support", "not implemented", "not implmented", "unknown type enum",
-    "larger than 2^31 elements", "only supports", "only support float", "only supported by", "natively supported",
-    "requires uniform type", "data type do not match", "type inconsistent", "non-differentiable", "valid values are",
-)  # fmt: skip
 
 
 class MxnetBackend(HostBackend):
@@ -33,6 +23,13 @@ class MxnetBackend(HostBackend):
     waits before it ends."""
 
     asynchronous = True
+    oom_messages = ("failed to allocate", "out of memory", "std::bad_alloc", "cannot allocate memory")
+    unsupported_messages = (
+        "not supported", "unsupported", "does not support", "not implemented", "not implmented", "unknown type enum",
+        "larger than 2^31 elements", "only supports", "only support float", "only supported by", "natively supported",
+        "requires uniform type", "data type do not match", "type inconsistent", "non-differentiable",
+        "valid values are",
+    )  # fmt: skip
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
@@ -55,8 +52,11 @@ class MxnetBackend(HostBackend):
             "engine": os.environ.get("MXNET_ENGINE_TYPE", "ThreadedEnginePerDevice"),
         }
 
-    def tensor(self, spec: TensorSpec, seed: int) -> Any:
-        return mx.nd.array(drawn(spec, seed), dtype=spec.dtype)
+    def upload(self, array: Any, dtype: str) -> Any:
+        return mx.nd.array(array, dtype=dtype)
+
+    def download(self, tensor: Any) -> Any:
+        return tensor.asnumpy()
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
         """Nothing is compiled: a function becomes a call of it."""
@@ -65,21 +65,12 @@ class MxnetBackend(HostBackend):
     def dtype(self, value: Any) -> str:
         return str(np.dtype(value.dtype))
 
-    def to_numpy(self, value: Any) -> Any:
-        array = value.asnumpy()
-        return array.astype(np.float64) if array.dtype.kind == "f" else array
-
     def deferred(self, value: Any) -> str | None:
         plain = type(value) in (mx.nd.NDArray, mx.np.ndarray)
         return None if plain else f"a {type(value).__name__}, which is no dense tensor of MXNet"
 
-    def thin(self, value: Any, most: int) -> Any:
-        flat = value.as_nd_ndarray().reshape((-1,))
-        step = max(1, ceil(flat.size / most))
-        return flat if step == 1 else flat[::step]
-
     def poison(self, value: Any) -> None:
-        """By an operator: what oneDNN made lies in an order of its own, into which nothing is copied."""
+        """An operator does it: a tensor of oneDNN lies in an order of its own, into which nothing can be copied."""
         dtype = np.dtype(value.dtype)
         if dtype.kind == "f":
             value *= np.nan
@@ -88,7 +79,7 @@ class MxnetBackend(HostBackend):
             mx.nd.array(np.full(value.shape, most, dtype), dtype=dtype).copyto(value.as_nd_ndarray())
 
     def copy_into(self, target: Any, source: Any) -> None:
-        # By an operator: oneDNN may have put a weight into an order of its own, into which nothing else is copied.
+        # An operator does it: oneDNN may have put a weight into an order of its own, into which nothing can be copied.
         mx.nd.identity(source.as_nd_ndarray(), out=target.as_nd_ndarray())
 
     def overwrite(self, nbytes: int) -> Launch:
@@ -135,17 +126,8 @@ class MxnetBackend(HostBackend):
             return Counted(None, view=bool(given))
         return Counted(Cost(None, sum(map(_nbytes, taken.values())), written))
 
-    def available_bytes(self) -> int | None:
-        return int(psutil.virtual_memory().available)
-
-    def classify(self, error: Exception) -> Status | None:
-        text = str(error).lower()
-        if isinstance(error, MemoryError) or any(part in text for part in _OUT_OF_MEMORY):
-            return "oom"
-        return "skipped" if any(part in text for part in _NOT_THERE) else None
-
     def usable(self) -> bool:
-        """What an error has left in the queue belongs to the task that failed, and not to the next."""
+        """An error that is left in the queue belongs to the task that failed, and not to the next."""
         try:
             self.synchronize()
         except mx.MXNetError:
@@ -158,7 +140,7 @@ def _nbytes(tensor: Any) -> int:
 
 
 def _address(tensor: Any) -> int | None:
-    """Where its data lies, once it is there."""
+    """The address of its data, once it is there."""
     tensor.wait_to_read()
     place = ctypes.c_void_p()
     mx.base.check_call(mx.base._LIB.MXNDArrayGetData(tensor.handle, ctypes.byref(place)))

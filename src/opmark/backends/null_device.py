@@ -12,7 +12,7 @@ from typing import Any
 
 from opmark.backends.null import NullBackend, VirtualTimer
 from opmark.errors import TimerFailed
-from opmark.interfaces import Activity, Timer, Trace
+from opmark.interfaces import Activity, DeviceClock, Timer, Trace
 from opmark.schema import Launch, Reading
 
 VARIABLE = "OPMARK_NULL_DEVICE"
@@ -40,7 +40,7 @@ def faults() -> frozenset[str]:
     return named
 
 
-class NullDeviceClock:
+class NullDeviceClock(DeviceClock):
     """Two kernels a call: the second takes a quarter of the time, a little later."""
 
     name = "cupti"

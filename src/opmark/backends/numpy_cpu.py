@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from math import ceil
 from typing import Any
 
 import numpy as np
-import psutil
 
-from opmark.errors import Unsupported
-from opmark.interfaces import Counted, HostBackend, drawn
-from opmark.schema import Cost, Launch, TensorSpec
+from opmark.interfaces import Counted, HostBackend
+from opmark.schema import Cost, Launch
 
 
 def _version(package: str) -> str | None:
@@ -34,48 +30,28 @@ def _blas() -> str:
 class NumpyBackend(HostBackend):
     def environment(self) -> dict[str, Any]:
         return {
+            **super().environment(),
             "numpy": np.__version__,
             "scipy": _version("scipy"),
             "blas": _blas(),
-            "device": "cpu",
-            "threads": self._threads,
         }
 
-    def tensor(self, spec: TensorSpec, seed: int) -> Any:
-        return np.ascontiguousarray(drawn(spec, seed), spec.dtype)
+    def upload(self, array: Any, dtype: str) -> Any:
+        return array
 
-    def dtype(self, value: Any) -> str:
-        return str(np.asarray(value).dtype)
-
-    def to_numpy(self, value: Any) -> Any:
-        array = np.asarray(value)
-        return array.astype(np.float64) if array.dtype.kind == "f" else array
+    def download(self, tensor: Any) -> Any:
+        return np.asarray(tensor)
 
     def deferred(self, value: Any) -> str | None:
         plain = type(value) is np.ndarray or isinstance(value, np.generic)
         return None if plain else f"a {type(value).__name__}, which may be computed only when it is looked at"
 
-    def thin(self, value: Any, most: int) -> Any:
-        flat = np.asarray(value).reshape(-1)
-        return flat[:: max(1, ceil(flat.size / most))]
-
     def poison(self, value: Any) -> None:
         if isinstance(value, np.ndarray) and value.flags.writeable:
-            value.fill(
-                np.nan if value.dtype.kind == "f" else np.iinfo(value.dtype).max if value.dtype.kind in "iu" else 1
-            )
+            super().poison(value)
 
     def copy_into(self, target: Any, source: Any) -> None:
         target[...] = source
-
-    def overwrite(self, nbytes: int) -> Launch:
-        scratch = np.zeros(nbytes, np.uint8)
-        return partial(np.add, scratch, 1, out=scratch)  # read, then written: stores alone may go around the caches
-
-    def backward(
-        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
-    ) -> tuple[Launch, Sequence[Any]]:
-        raise Unsupported("NumPy has no automatic differentiation")
 
     def count(self, launch: Launch, reads: Sequence[Any]) -> Counted:
         """Bytes only: nobody counts what NumPy computes."""
@@ -86,9 +62,6 @@ class NumpyBackend(HostBackend):
         if not written:
             return Counted(None, view=any(array.size for array in given))
         return Counted(Cost(None, sum({id(array): array.nbytes for array in reads}.values()), written))
-
-    def available_bytes(self) -> int | None:
-        return int(psutil.virtual_memory().available)
 
 
 def _writes(launch: Launch, array: Any) -> bool:

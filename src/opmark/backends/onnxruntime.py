@@ -16,12 +16,12 @@ import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto, helper
 
-from opmark.backends.engines import EngineBackend, node_types, numpy_dtype, values
+from opmark.backends.engines import EngineBackend, as_type, node_types, numpy_dtype
 from opmark.errors import Unsupported
 from opmark.interfaces import BackendInfo
-from opmark.schema import Compilation, Launch, Status, TensorSpec
+from opmark.schema import Compilation, Launch, TensorSpec
 
-# As ONNX Runtime spells them, where that is not as opmark does.
+# Element types that ONNX Runtime spells in another way than opmark.
 _SPELLED = {
     "float": "float32",
     "double": "float64",
@@ -39,9 +39,6 @@ _PROVIDERS: dict[str, list[Any]] = {
     # float32 means float32: with TF32, which is on by default, products would quietly keep 10 bits of 23.
     "cuda": [("CUDAExecutionProvider", {"use_tf32": "0"}), "CPUExecutionProvider"],
 }
-# Parts of messages by which it says that a node has no kernel for a type, or that ONNX has no such node.
-_NOT_THERE = ("not_implemented", "not implemented", "of input parameter", "does not support", "is not supported")
-_OUT_OF_MEMORY = ("failed to allocate memory", "out of memory", "bad allocation")
 # How it names the casts around a node that has no kernel for 16 bits and is computed in float32 instead.
 _INSERTED = "InsertedPrecisionFreeCast"
 _ERRORS_ONLY = 3
@@ -81,7 +78,7 @@ def _element(dtype: str) -> int:
 
 
 def _fetched(value: Any, dtype: str, native: Any) -> Any:
-    """From a device; what has no NumPy type goes through float32, which holds all of its values."""
+    """The values of a tensor on a device; a type that NumPy lacks goes through float32, which holds all of them."""
     if native.isbuiltin == 1:
         return value.numpy()
     node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
@@ -106,6 +103,12 @@ class OnnxRuntimeBackend(EngineBackend):
     A run is waited for on a device too: that is what ONNX Runtime does unless it is told not to.
     """
 
+    oom_messages = ("failed to allocate memory", "out of memory", "bad allocation")
+    # It says so where a node has no kernel for a type, or where ONNX has no such node.
+    unsupported_messages = (
+        "not_implemented", "not implemented", "of input parameter", "does not support", "is not supported",
+    )  # fmt: skip
+
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
         self._provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}[info.device]
@@ -114,7 +117,7 @@ class OnnxRuntimeBackend(EngineBackend):
     def why_unavailable(self) -> str | None:
         if self._provider not in ort.get_available_providers():
             return f"onnxruntime {ort.__version__} is a build without {self._provider}"
-        if self._info.device != "cpu" and self._provider not in self._small().get_providers():
+        if self.info.device != "cpu" and self._provider not in self._small().get_providers():
             return f"onnxruntime {ort.__version__} cannot load {self._provider} (are driver, CUDA and cuDNN there?)"
         return None
 
@@ -125,7 +128,7 @@ class OnnxRuntimeBackend(EngineBackend):
             "onnxruntime": ort.__version__,
             "build": ort.get_build_info(),
             "onnx": _onnx_version(),
-            "device": self._info.device,
+            "device": self.info.device,
             "providers": ", ".join(session.get_providers()),
             "provider_options": session.get_provider_options().get(self._provider, {}),
             "threads": options.intra_op_num_threads,
@@ -133,16 +136,19 @@ class OnnxRuntimeBackend(EngineBackend):
             "optimization": str(options.graph_optimization_level).rpartition(".")[2],
         }
 
-    def tensor(self, spec: TensorSpec, seed: int) -> Any:
-        made = Tensor(self._empty(spec.shape, _element(spec.dtype)))
-        made.fill(np.ascontiguousarray(values(spec, seed)))
+    def upload(self, array: Any, dtype: str) -> Any:
+        made = Tensor(self._empty(array.shape, _element(dtype)))
+        made.fill(as_type(array, dtype))
         return made
+
+    def download(self, tensor: Any) -> Any:
+        return tensor.array()
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
         model = self.model(built, inputs)
         data = model.SerializeToString()
         start = time.perf_counter()
-        session = ort.InferenceSession(data, self._options(), providers=_PROVIDERS[self._info.device])
+        session = ort.InferenceSession(data, self._options(), providers=_PROVIDERS[self.info.device])
         cold = time.perf_counter() - start
         kernels = self._kernels_of(data, inputs)
         compilation = Compilation(cold, operators=node_types(model), kernels=kernels, graphs=1, cache="none")
@@ -151,44 +157,22 @@ class OnnxRuntimeBackend(EngineBackend):
     def dtype(self, value: Any) -> str:
         return str(value.dtype)
 
-    def array(self, value: Any) -> Any:
-        return value.array() if isinstance(value, Tensor) else value
-
-    def deferred(self, value: Any) -> str | None:
-        return None if isinstance(value, Tensor) else f"a {type(value).__name__}, which ONNX Runtime has not made"
-
-    def poison(self, value: Any) -> None:
-        worst = np.array(value.array())
-        super().poison(worst)
-        value.fill(worst)
-
     def copy_into(self, target: Any, source: Any) -> None:
         target.fill(source.array())
 
-    def overwrite(self, nbytes: int) -> Launch:
+    def overwrite(self, nbytes: int) -> Launch | None:
         """On a CPU not by a session: its threads would still be waiting for work when the timed one starts."""
-        if self._info.device == "cpu":
+        if self.info.device == "cpu":
             return super().overwrite(nbytes)
         scratch = self.tensor(TensorSpec((nbytes // 4,), "float32"), 0)
         return Run(session := self._small(nbytes // 4), self._bound(session, {"x": scratch}))
 
-    def available_bytes(self) -> int | None:
-        return super().available_bytes() if self._info.device == "cpu" else None
-
-    def classify(self, error: Exception) -> Status | None:
-        text = str(error).lower()
-        if isinstance(error, MemoryError) or any(part in text for part in _OUT_OF_MEMORY):
-            return "oom"
-        if type(error).__name__ == "NotImplemented" or any(part in text for part in _NOT_THERE):
-            return "skipped"
-        return None
-
     def _empty(self, shape: Sequence[int], kind: int) -> Any:
-        return ort.OrtValue.ortvalue_from_shape_and_type(list(shape), kind, self._info.device, 0)
+        return ort.OrtValue.ortvalue_from_shape_and_type(list(shape), kind, self.info.device, 0)
 
     def _options(self, profile: Path | None = None) -> Any:
         options = ort.SessionOptions()
-        options.intra_op_num_threads = self._threads
+        options.intra_op_num_threads = self.threads
         options.inter_op_num_threads = 1
         options.log_severity_level = _ERRORS_ONLY
         if profile:
@@ -200,7 +184,7 @@ class OnnxRuntimeBackend(EngineBackend):
         """A session that does next to nothing: what is started with the first one is not to be timed."""
         given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [elements])
         model = _model([helper.make_node("Neg", ["x"], ["y"])], [given], "y")
-        return ort.InferenceSession(model.SerializeToString(), self._options(), providers=_PROVIDERS[self._info.device])
+        return ort.InferenceSession(model.SerializeToString(), self._options(), providers=_PROVIDERS[self.info.device])
 
     def _bound(self, session: Any, inputs: Mapping[str, Any]) -> Any:
         """Outputs of a known size are made once; of others ONNX Runtime makes new ones at every call."""
@@ -213,7 +197,7 @@ class OnnxRuntimeBackend(EngineBackend):
                 value = self._empty(output.shape, _element(_SPELLED.get(spelled, spelled)))
                 binding.bind_ortvalue_output(output.name, value)
             else:
-                binding.bind_output(output.name, self._info.device)
+                binding.bind_output(output.name, self.info.device)
         return binding
 
     def _kernels_of(self, data: bytes, inputs: Mapping[str, Any]) -> tuple[str, ...]:
@@ -227,7 +211,7 @@ class OnnxRuntimeBackend(EngineBackend):
         """The kernels of one call, from a session of its own: what is timed is never profiled."""
         with TemporaryDirectory() as folder:
             options = self._options(Path(folder) / "profile")
-            session = ort.InferenceSession(data, options, providers=_PROVIDERS[self._info.device])
+            session = ort.InferenceSession(data, options, providers=_PROVIDERS[self.info.device])
             session.run_with_iobinding(self._bound(session, inputs))
             events = json.loads(Path(session.end_profiling()).read_text())
         ran = [event for event in events if event.get("cat") == "Node" and "provider" in event["args"]]

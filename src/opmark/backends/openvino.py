@@ -8,13 +8,12 @@ from functools import partial
 from itertools import cycle
 from typing import Any, NamedTuple
 
-import numpy as np
 import openvino as ov
 
-from opmark.backends.engines import EngineBackend, node_types, numpy_dtype, values
+from opmark.backends.engines import EngineBackend, as_type, node_types, numpy_dtype
 from opmark.errors import Unsupported
 from opmark.interfaces import BackendInfo
-from opmark.schema import Compilation, Launch, Status, TensorSpec
+from opmark.schema import Compilation, Launch
 
 _TYPES = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "f8e4m3",
@@ -31,7 +30,6 @@ _SAYS_NOTHING = (
     "Exception from", "Check '", "FrontEnd API failed", "Model wasn't", "Summary:", "To facilitate", "While valid",
     "Conversion is failed",
 )  # fmt: skip
-_OUT_OF_MEMORY = ("bad_alloc", "out of memory", "failed to allocate")
 
 
 class OpenVinoBackend(EngineBackend):
@@ -46,6 +44,8 @@ class OpenVinoBackend(EngineBackend):
     afterwards is the exception; OpenVINO allocates it. A call is the public one, `infer` or `start_async`, with the
     layer in Python that everybody pays who calls it from there.
     """
+
+    oom_messages = ("bad_alloc", "out of memory", "failed to allocate")
 
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
@@ -78,19 +78,21 @@ class OpenVinoBackend(EngineBackend):
             "pinning": told["ENABLE_CPU_PINNING"],
         }
 
-    def tensor(self, spec: TensorSpec, seed: int) -> Any:
-        made = ov.Tensor(getattr(ov.Type, _TYPES[spec.dtype]), ov.Shape(spec.shape))
-        self.array(made)[...] = values(spec, seed)
+    def upload(self, array: Any, dtype: str) -> Any:
+        made = ov.Tensor(getattr(ov.Type, _TYPES[dtype]), ov.Shape(array.shape))
+        self.download(made)[...] = as_type(array, dtype)
         return made
 
-    def dtype(self, value: Any) -> str:
-        return str(value.dtype) if isinstance(value, np.ndarray) else _NAMES[value.element_type.to_string()]
-
-    def array(self, value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            return value
+    def download(self, tensor: Any) -> Any:
+        """The tensor's own memory."""
         self.synchronize()
-        return value.data.view(numpy_dtype(self.dtype(value)))  # it shows bfloat16 as float16 with the same bits
+        return tensor.data.view(numpy_dtype(self.dtype(tensor)))  # it shows bfloat16 as float16 with the same bits
+
+    def dtype(self, value: Any) -> str:
+        return _NAMES[value.element_type.to_string()]
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        self.download(target)[...] = self.download(source)
 
     def synchronize(self) -> None:
         while self._flying:
@@ -103,7 +105,7 @@ class OpenVinoBackend(EngineBackend):
             read = self._core.read_model(serialized, b"")
             compiled = self._core.compile_model(read, "CPU", self._settings)
         except RuntimeError as error:
-            if _out_of_memory(error):
+            if self.classify(error) == "oom":
                 raise
             raise Unsupported(f"OpenVINO {ov.__version__.split('-')[0]}: {_words(error)}") from None
         cold = time.perf_counter() - start
@@ -125,11 +127,8 @@ class OpenVinoBackend(EngineBackend):
 
     def _refuse_other_threads(self, compiled: Any) -> None:
         told = int(compiled.get_property("INFERENCE_NUM_THREADS"))
-        if told != self._threads:
-            raise Unsupported(f"{self._threads} threads were asked for, OpenVINO takes {told}")
-
-    def classify(self, error: Exception) -> Status | None:
-        return "oom" if _out_of_memory(error) else super().classify(error)
+        if told != self.threads:
+            raise Unsupported(f"{self.threads} threads were asked for, OpenVINO takes {told}")
 
 
 class _Request:
@@ -164,7 +163,7 @@ class _Request:
 
 
 class _Requests:
-    """So many requests as OpenVINO wants at a time, in turn."""
+    """As many requests as OpenVINO wants at a time, in turn."""
 
     def __init__(self, compiled: Any, inputs: Mapping[str, Any], compilation: Compilation, flying: set[Any]) -> None:
         self.compilation = compilation
@@ -195,18 +194,18 @@ def _properties(compiled: Any) -> dict[str, Any]:
 
 
 class _Layer(NamedTuple):
-    """What something was compiled to."""
+    """One layer of a compiled model."""
 
     kind: str
     how: str
     precision: str
-    """In which it says that it computes: that of its first input, whatever the rest of it does."""
+    """The precision in which it says that it computes: that of its first input, whatever the rest of it does."""
     gives: frozenset[str]
     """Types of its outputs."""
 
 
 def _layers(compiled: Any) -> list[_Layer]:
-    """In the order in which they run."""
+    """The layers of a compiled model, in the order in which they run."""
     return [
         _Layer(
             _text(facts := node.get_rt_info(), "layerType"),
@@ -227,7 +226,7 @@ def _text(facts: Any, key: str) -> str:
 
 
 def _refuse_folded(compiled: Any) -> None:
-    """What does not depend on its inputs is computed while compiling: there would be nothing left to time."""
+    """A model that does not depend on its inputs is computed while compiling: there would be nothing left to time."""
     for result in compiled.get_runtime_model().get_results():
         queue, seen = [result], {result.get_friendly_name()}
         while queue:
@@ -283,12 +282,8 @@ def _spelled(kinds: set[str]) -> str:
     return ", ".join(sorted(_NAMES.get(kind, kind) for kind in kinds))
 
 
-def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or any(part in str(error).lower() for part in _OUT_OF_MEMORY)
-
-
 def _words(error: Exception) -> str:
-    """What it says, without the places in its source and the advertisement."""
+    """The message of an error, without the places in OpenVINO's source and the advertisement."""
     lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if not line.startswith(_SAYS_NOTHING) and not line.endswith("with a message:")]
     return "; ".join(said or lines)[:400]

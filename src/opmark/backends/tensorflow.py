@@ -7,38 +7,22 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from math import ceil
 from typing import Any
 
 import numpy as np
-import psutil
 import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.util import _pywrap_util_port
 
 from opmark.backends.tensorflow_gradients import Differentiable, LaidGradient, Launched, Step, flat
 from opmark.errors import Unsupported
-from opmark.interfaces import BackendInfo, Counted, Function, Held, HostBackend, drawn
-from opmark.schema import Compilation, Cost, Launch, Status, TensorSpec
+from opmark.interfaces import BackendInfo, Counted, Function, Held, HostBackend
+from opmark.schema import Compilation, Cost, Launch, TensorSpec
 
-# Parts of messages by which TensorFlow says that it has no kernel for this; its types of errors tell only some.
-_NOT_THERE = (
-    "no opkernel",
-    "could not find device",
-    "not in list of allowed values",
-    "accepted dtypes are",
-    "only supports",
-    "not supported",
-    "unsupported",
-    "no registered converter",
-    "gradient registry has no entry",
-    "detected unsupported operations",
-)
-_OUT_OF_MEMORY = ("oom when allocating", "out of memory", "bad_alloc", "failed to allocate memory")
-# What stands around the reason in a message: where a node was traced, and names of functions that nobody knows.
+# Parts of a message around its reason: where a node was traced, and names of functions that nobody knows.
 _STACK = ("Graph execution error", "Detected at node", "File ", "[[", "<stack traces")
 _MARKS = re.compile(r"\{\{[^}]*\}\}|\[Op:[^\]]*\]( name:.*)?|graph __inference\w*\[[^\]]*\] ")
-# What a graph consists of besides operators, and what looks at the shape of its input only.
+# Nodes that are no operators, and nodes that look at the shape of their input only.
 _SCAFFOLD = frozenset({"Placeholder", "_Arg", "_Retval", "Const", "Identity", "NoOp"})
 _SHAPE_ONLY = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
 
@@ -53,16 +37,26 @@ class TensorFlowBackend(HostBackend):
     """Calls are done when they return: execution is synchronous, also inside a function. Tensors cannot be changed, so
     inputs are held in boxes that a launch opens anew at every call."""
 
+    oom_errors = (MemoryError, tf.errors.ResourceExhaustedError)
+    oom_messages = ("oom when allocating", "out of memory", "bad_alloc", "failed to allocate memory")
+    unsupported_errors = (NotImplementedError, tf.errors.UnimplementedError, tf.errors.NotFoundError)
+    # Its types of errors tell only some of what it has no kernel for.
+    unsupported_messages = (
+        "no opkernel", "could not find device", "not in list of allowed values", "accepted dtypes are",
+        "only supports", "not supported", "unsupported", "no registered converter", "gradient registry has no entry",
+        "detected unsupported operations",
+    )  # fmt: skip
+
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(1)
         tf.config.experimental.set_synchronous_execution(True)
-        # What has no kernel here is to fail, and not to run somewhere else.
+        # An operator without a kernel on this device is to fail, and not to run somewhere else.
         tf.config.set_soft_device_placement(False)
 
     def why_unavailable(self) -> str | None:
-        if self._info.way == "xla" and not tf.test.is_built_with_xla():
+        if self.info.way == "xla" and not tf.test.is_built_with_xla():
             return f"tensorflow {tf.__version__} is a build without XLA"
         return None
 
@@ -79,10 +73,12 @@ class TensorFlowBackend(HostBackend):
             "compiler": tf.version.COMPILER_VERSION,
         }
 
-    def tensor(self, spec: TensorSpec, seed: int) -> Any:
-        array = drawn(spec, seed)
+    def upload(self, array: Any, dtype: str) -> Any:
         with self.placing():
-            return Held(tf.constant(array.astype(tf.as_dtype(spec.dtype).as_numpy_dtype, copy=False)))
+            return Held(tf.constant(array.astype(tf.as_dtype(dtype).as_numpy_dtype, copy=False)))
+
+    def download(self, tensor: Any) -> Any:
+        return (tensor.plain() if isinstance(tensor, LaidGradient) else _open(tensor)).numpy()
 
     def placing(self) -> AbstractContextManager[Any]:
         place: AbstractContextManager[Any] = tf.device("CPU:0")
@@ -91,7 +87,7 @@ class TensorFlowBackend(HostBackend):
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
         function = built if isinstance(built, Function) else _function(built)
         with self._said_plainly():
-            if self._info.way != "eager":
+            if self.info.way != "eager":
                 return self._traced(function)
             launch = Launched(function.call, function.call, function.arguments)
             _on_this_device(launch())
@@ -99,7 +95,7 @@ class TensorFlowBackend(HostBackend):
 
     @contextmanager
     def _said_plainly(self) -> Iterator[None]:
-        """What TensorFlow lacks, without the stack of Python that it puts in front of its reason."""
+        """Say what TensorFlow lacks without the stack of Python that it puts in front of its reason."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -114,7 +110,7 @@ class TensorFlowBackend(HostBackend):
     def _traced(self, function: Function, kind: type[Launched] | None = None) -> Launched:
         """Traced, then run once: a graph is optimized when it first runs."""
         start = time.perf_counter()
-        xla = self._info.way == "xla"
+        xla = self.info.way == "xla"
         specs = [tf.TensorSpec(box.value.shape, box.value.dtype) for box in function.arguments]
         # Rows have no Python branches over tensors for AutoGraph to rewrite.
         concrete = tf.function(function.call, autograph=False, jit_compile=xla).get_concrete_function(*specs)
@@ -137,19 +133,10 @@ class TensorFlowBackend(HostBackend):
     def dtype(self, value: Any) -> str:
         return str(_open(value).dtype.name)
 
-    def to_numpy(self, value: Any) -> Any:
-        value = value.plain() if isinstance(value, LaidGradient) else _open(value)
-        array = value.numpy()
-        return array.astype(np.float64) if value.dtype.is_floating else array
-
     def deferred(self, value: Any) -> str | None:
         value = _open(value)
         plain = isinstance(value, tf.Tensor) and hasattr(value, "numpy")  # a symbolic one has no values
         return None if plain else f"a {type(value).__name__}, which is no dense tensor with values"
-
-    def thin(self, value: Any, most: int) -> Any:
-        flat = tf.reshape(_open(value), [-1])
-        return flat[:: max(1, ceil(int(flat.shape[0]) / most))]
 
     def poison(self, value: Any) -> None:
         """Nobody can write to a tensor of TensorFlow, so what it held is never taken for new."""
@@ -166,7 +153,8 @@ class TensorFlowBackend(HostBackend):
     def backward(
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
     ) -> tuple[Launch, Sequence[Any]]:
-        """By a tape. What is traced is traced with its gradient; an eager step records and walks back at every call."""
+        """A tape does it. A traced function is traced with its gradient; an eager step records and walks back at every
+        call."""
         assert isinstance(launch, Launched)
         sources = [getattr(box, "source", box) for box in launch.arguments]
         wanted = [i for box in inputs for i, source in enumerate(sources) if source is box]
@@ -186,7 +174,7 @@ class TensorFlowBackend(HostBackend):
 
     def _step(self, differentiable: Differentiable, seeds: tuple[Any, ...]) -> Launched:
         step, arguments = differentiable.step, differentiable.arguments + seeds
-        if self._info.way == "eager":
+        if self.info.way == "eager":
             return Step(step, step, arguments)
         return self._traced(Function(step, arguments), Step)
 
@@ -195,8 +183,8 @@ class TensorFlowBackend(HostBackend):
         graph as well, which is traced by the first walk."""
         start = time.perf_counter()
         forward: Any = differentiable.forward
-        if self._info.way != "eager":
-            forward = tf.function(forward, autograph=False, jit_compile=self._info.way == "xla")
+        if self.info.way != "eager":
+            forward = tf.function(forward, autograph=False, jit_compile=self.info.way == "xla")
         with tf.GradientTape(persistent=True) as tape:
             values = [box.value for box in differentiable.arguments]
             variables = [values[i] for i in differentiable.wanted]
@@ -209,12 +197,12 @@ class TensorFlowBackend(HostBackend):
         launch = Launched(walk, walk, seeds)
         found, nodes = _with_graphs(launch)
         _on_this_device(found)
-        if self._info.way != "eager":
+        if self.info.way != "eager":
             launch.compilation = Compilation(
                 cold=time.perf_counter() - start,
                 graphs=1,
                 operators=differentiable.operators,
-                kernels=() if self._info.way == "xla" else _kinds(node.op for node in nodes),
+                kernels=() if self.info.way == "xla" else _kinds(node.op for node in nodes),
                 cache="none",
             )
         return launch
@@ -224,17 +212,6 @@ class TensorFlowBackend(HostBackend):
         given = [_nbytes(value) for value in flat(launch()) if isinstance(value, tf.Tensor)]
         read = {id(value): _nbytes(value) for value in map(_open, reads)}
         return Counted(Cost(None, sum(read.values()), sum(given)))
-
-    def available_bytes(self) -> int | None:
-        return int(psutil.virtual_memory().available)
-
-    def classify(self, error: Exception) -> Status | None:
-        text = str(error).lower()
-        out = isinstance(error, MemoryError | tf.errors.ResourceExhaustedError)
-        if out or any(part in text for part in _OUT_OF_MEMORY):
-            return "oom"
-        absent = isinstance(error, NotImplementedError | tf.errors.UnimplementedError | tf.errors.NotFoundError)
-        return "skipped" if absent or any(part in text for part in _NOT_THERE) else None
 
 
 def _reason(error: Any) -> str:
@@ -287,7 +264,7 @@ def _is_folded(nodes: Sequence[Any]) -> bool:
 
 
 def _with_graphs(launch: Launched) -> tuple[Any, list[Any]]:
-    """What a call returns, and the nodes that its graphs have been optimized to."""
+    """(the outputs of a call, the nodes that its graphs have been optimized to)."""
     state = context.context()
     state.enable_graph_collection()
     try:

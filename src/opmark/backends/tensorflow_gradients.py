@@ -19,7 +19,7 @@ class Launched:
 
     def __init__(self, call: Callable[..., Any], run: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self.call = call
-        """As Python, for whoever differentiates it."""
+        """The function in Python, for whoever differentiates it."""
         self._run = run
         self.arguments = arguments
         self.reads = arguments
@@ -30,7 +30,7 @@ class Launched:
 
 
 class Step(Launched):
-    """Of a step, the gradients. The outputs are computed too: a graph that did not return them would leave them out
+    """The gradients of a step. The outputs are computed too: a graph that did not return them would leave them out
     where no gradient needs them."""
 
     def __call__(self) -> Any:
@@ -48,7 +48,7 @@ class LaidGradient(Held):
         self._box = box
 
     def plain(self) -> Any:
-        """By the chain rule, through what laid the weight out."""
+        """The gradient in the layout of the catalogue, by the chain rule through what laid the weight out."""
         source = self._box.source.value
         with tf.GradientTape() as tape:
             tape.watch(source)
@@ -103,7 +103,7 @@ class Differentiable:
         return [outputs[i] for i in self.roots]
 
     def step(self, *values: Any) -> tuple[tuple[Any, ...], list[Any]]:
-        """Also the outputs without a gradient: indices, running statistics."""
+        """Gradients and all outputs, also those without a gradient: indices, running statistics."""
         values, seeds = values[: len(self.arguments)], values[len(self.arguments) :]
         variables = [values[i] for i in self.wanted]
         with tf.GradientTape() as tape:

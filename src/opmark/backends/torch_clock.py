@@ -12,7 +12,7 @@ from torch.autograd import DeviceType
 from torch.autograd.profiler import profile, record_function
 
 from opmark.errors import TimerFailed, WrongResult
-from opmark.interfaces import Activity, Trace
+from opmark.interfaces import Activity, DeviceClock, Trace
 from opmark.schema import Launch
 
 _CALL = "opmark::call"
@@ -31,7 +31,7 @@ _WARM_CAPTURES = 3
 _SIGN_OF_LIFE = 1e-6
 
 
-class CudaClock:
+class CudaClock(DeviceClock):
     def __init__(self) -> None:
         self.name = "cupti" if torch.version.cuda else "roctracer"
         self.spoiled = False

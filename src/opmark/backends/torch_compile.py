@@ -20,11 +20,11 @@ from opmark.backends.torch_kind import kind
 from opmark.interfaces import BackendInfo, Counted
 from opmark.schema import Compilation, Launch
 
-# So many cases are remembered; their code takes memory.
+# Number of cases whose compiled code is kept; it takes memory.
 _MOST = 32
 # A graph of the device is recorded at the second call, after one that only allocates.
 _CALLS_TO_RECORD = 3
-# What a launch of a framework's own function has beside its call.
+# Attributes of a launch of a framework's own function.
 _OF_A_FOREIGN_CALL = ("reads", "leaves", "described", "outputs")
 
 
@@ -33,14 +33,14 @@ class Compiled(partial[Any]):
 
     compilation: Compilation | None = None
     eager: Launch
-    """What was compiled."""
+    """The launch that was compiled."""
     make_eager: Callable[[], Launch] | None = None
     """Makes the same without a compiler, of a backward pass."""
 
 
 @dataclass(frozen=True)
 class _Made:
-    """What is known of launches that differ in their data only."""
+    """The compiled code of launches that differ in their data only."""
 
     call: Callable[..., Any]
     compilation: Compilation
@@ -152,7 +152,8 @@ class TorchCompileBackend(TorchBackend):
         return self._made[key]
 
     def _changes(self, launch: Launch, inputs: Mapping[str, Any], kept: Mapping[str, Any]) -> tuple[str, ...]:
-        """What one call writes to, found out by looking: not every function that changes a tensor counts that."""
+        """The inputs that one call writes to, found out by looking: not every function that changes a tensor counts
+        it."""
         self._restore(inputs, kept)
         with inductor.compiling():
             launch()
@@ -161,7 +162,7 @@ class TorchCompileBackend(TorchBackend):
         return found
 
     def _copies(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Where there is room: being compiled, a launch is called, and it may change them."""
+        """Copies of the inputs, where there is room: compiling calls the launch, which may change them."""
         need, free = sum(tensor.nbytes for tensor in inputs.values()), self.available_bytes()
         if free is not None and need > free // 2:
             return {}
@@ -173,8 +174,8 @@ class TorchCompileBackend(TorchBackend):
 
 
 def _plain(built: Any) -> Any:
-    """As something that torch.compile looks into: neither a subclass of `partial` nor a method that a tensor is bound
-    to, whose function takes the tensor instead."""
+    """The launch as something that torch.compile looks into: neither a subclass of `partial` nor a method that a tensor
+    is bound to, whose function takes the tensor instead."""
     function, *owner = _unbound(built.func if isinstance(built, partial) else built)
     if isinstance(built, partial):
         return partial(function, *owner, *built.args, **built.keywords)
@@ -215,7 +216,7 @@ def _step(call: Any, launch: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """To the last bit, NaN or not."""
+    """Whether two tensors are equal to the last bit, NaN or not."""
     bits = (tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other))
     return bool(torch.equal(*bits))
 

@@ -20,15 +20,16 @@ from opmark.errors import Unsupported
 from opmark.interfaces import (
     BLOCK,
     Announce,
+    Backend,
     BackendInfo,
     Counted,
     DeviceClock,
     MemoryProbe,
     Team,
     World,
-    made,
+    make_values,
 )
-from opmark.schema import Cost, Launch, Status, TensorSpec
+from opmark.schema import Cost, Launch, TensorSpec
 from opmark.schema.dtype import is_float
 
 # Parts of messages by which torch says, without a type of its own, what an error is about.
@@ -45,9 +46,16 @@ _NOT_THERE = (
 )
 
 
-class TorchBackend:
+class TorchBackend(Backend):
+    """Sensors of an NVIDIA GPU are NVML's, found by the `gpu_uuid` in the environment."""
+
+    oom_errors = (MemoryError, torch.OutOfMemoryError)
+    oom_messages = _OUT_OF_MEMORY
+    unsupported_errors = (NotImplementedError,)
+    unsupported_messages = _NOT_THERE
+
     def __init__(self, info: BackendInfo, threads: int) -> None:
-        self._threads = threads
+        super().__init__(info, threads)
         self._device = _device_type(info.device)
         self.asynchronous = self._device != "cpu"
         self._clock = CudaClock() if self._device == "cuda" else None
@@ -97,13 +105,24 @@ class TorchBackend:
             }
         return facts
 
+    def upload(self, array: Any, dtype: str) -> Any:
+        return torch.from_numpy(array).to(self._device, getattr(torch, dtype))
+
+    def download(self, tensor: Any) -> Any:
+        if tensor.device.type == "cpu":
+            self.synchronize()  # a device may still be writing to it
+        host = tensor.detach().cpu()
+        lacks = host.is_floating_point() and host.dtype not in (torch.float64, torch.float32, torch.float16)
+        return (host.float() if lacks else host).numpy()
+
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
+        """Drawn on the device: uploading large tensors would take longer than measuring them."""
         if spec.place != "device":
             there = self.tensor(replace(spec, place="device"), seed).cpu()
             return there.pin_memory() if spec.place == "pinned" else there
         dtype = getattr(torch, spec.dtype)
         if spec.make:
-            return torch.from_numpy(made(spec, seed)).to(self._device, dtype)
+            return self.upload(make_values(spec, seed), spec.dtype)
         if self._device == "cpu" and spec.elements > BLOCK:
             flat, block = torch.empty(spec.elements, dtype=dtype), self.tensor(replace(spec, shape=(BLOCK,)), seed)
             for part in flat.split(BLOCK):
@@ -132,20 +151,14 @@ class TorchBackend:
     def dtype(self, value: Any) -> str:
         return str(value.dtype).removeprefix("torch.")
 
-    def to_numpy(self, value: Any) -> Any:
-        if value.device.type == "cpu":
-            self.synchronize()  # a device may still be writing to it
-        value = value.detach().cpu()
-        return (value.to(torch.float64) if value.is_floating_point() else value).numpy()
-
     def deferred(self, value: Any) -> str | None:
         """A subclass of a tensor may do its work only when somebody looks."""
         plain = type(value) in (torch.Tensor, torch.nn.Parameter)
         return None if plain else f"a {type(value).__name__}, which may be computed only when it is looked at"
 
-    def thin(self, value: Any, most: int) -> Any:
+    def sample(self, value: Any, most: int) -> Any:
         flat = value.detach().reshape(-1)
-        return flat[:: max(1, ceil(flat.numel() / most))]
+        return self.to_numpy(flat[:: max(1, ceil(flat.numel() / most))])
 
     def poison(self, value: Any) -> None:
         self.synchronize()  # what is in the host's memory is written at once, and a device may not be done with it
@@ -182,7 +195,7 @@ class TorchBackend:
         before = [tensor._version for tensor in taken]
         outputs, flops = _with_flops(launch)
         given, memory = _tensors(outputs), {tensor.untyped_storage().data_ptr() for tensor in taken}
-        # What shares its memory with an input is a view, unless the call has written to it.
+        # An output that shares its memory with an input is a view, unless the call has written to it.
         written = sum(t.nbytes for t in given if t.untyped_storage().data_ptr() not in memory)
         written += sum(t.nbytes for t, version in zip(taken, before, strict=True) if t._version != version)
         if not written and flops is None:  # nothing that could be counted; a view, if it is one of some data
@@ -190,14 +203,8 @@ class TorchBackend:
         read = sum({id(tensor): tensor.nbytes for tensor in taken}.values())
         return Counted(Cost(flops, read, written))
 
-    def timers(self) -> None:
-        return None
-
     def device_clock(self) -> DeviceClock | None:
         return self._clock
-
-    def sensors(self) -> None:
-        return None  # of an NVIDIA GPU, NVML tells them by `gpu_uuid`
 
     def cache_bytes(self) -> int | None:
         if self._device != "cuda":
@@ -225,20 +232,8 @@ class TorchBackend:
             return int(torch.cuda.mem_get_info()[0] + cached)
         return None
 
-    def classify(self, error: Exception) -> Status | None:
-        text = str(error).lower()
-        if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(part in text for part in _OUT_OF_MEMORY):
-            return "oom"
-        if isinstance(error, NotImplementedError) or any(part in text for part in _NOT_THERE):
-            return "skipped"
-        return None
-
     def usable(self) -> bool:
-        try:
-            self.synchronize()
-        except RuntimeError:
-            return False
-        return not (self._clock and self._clock.spoiled)
+        return super().usable() and not (self._clock and self._clock.spoiled)
 
     def join(self, world: World, announce: Announce) -> Team:
         from opmark.backends.torch_ranks import TorchTeam  # torch.distributed takes its time to import
@@ -307,7 +302,7 @@ class AllocatorProbe:
 
 
 def _with_flops(launch: Launch) -> tuple[Any, int | None]:
-    """What a call returns, and its operations, where torch's counter knows them."""
+    """(the outputs of a call, its floating-point operations where torch's counter knows them)."""
     from torch.utils.flop_counter import FlopCounterMode, _FlopCounterMode
 
     _leave_dynamo_out(_FlopCounterMode)
@@ -345,7 +340,8 @@ def _device_type(device: str) -> str:
 
 
 def _take_own_device(device: str) -> None:
-    """Of several processes on a host each has its own, as launchers number them; where it sees only one, that one."""
+    """Each of several processes on a host takes a device of its own, as launchers number them, or the only one it
+    sees."""
     rank = os.environ.get("LOCAL_RANK", "")
     if device not in ("cpu", "none", "mps") and rank.isdecimal() and _module(device).is_available():
         _module(device).set_device(int(rank) % _module(device).device_count())

@@ -47,7 +47,7 @@ Run = Callable[[Callable[..., Any]], Any]
 
 def set_up() -> None:
     """From now on nothing is compiled, and nothing falls back to eager, without an error that says so."""
-    # In this process: those that inductor would start to compile in would still be there while something is measured.
+    # Inductor compiles in this process: others that it starts would still be there while something is measured.
     torch._inductor.config.compile_threads = 1
     torch._dynamo.config.recompile_limit = _RECOMPILE_LIMIT
     torch._dynamo.config.fail_on_recompile_limit_hit = True
@@ -58,7 +58,7 @@ def set_up() -> None:
 
 
 def variables() -> dict[str, str]:
-    """What the user has set in the environment that changes what is compiled, and how; without what is set here."""
+    """Variables of the user that change what is compiled, and how; without those that are set here."""
     return {
         name: value
         for name, value in sorted(os.environ.items())
@@ -125,7 +125,7 @@ class Recording(torch._TorchCompileInductorWrapper):  # type: ignore[misc]
         return torch._dynamo.optimize(backend=self, dynamic=False)(own)
 
     def cache(self) -> str:
-        """What made it short."""
+        """The cache that makes a second compilation short, or why there is none."""
         if not self.graphs:  # behind a graph break, functions are compiled by themselves, and found again
             return "code in memory"
         return "FX graph cache" if self.hits else "none: the FX graph cache does not take it"
@@ -159,7 +159,7 @@ class Recording(torch._TorchCompileInductorWrapper):  # type: ignore[misc]
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Where something may be compiled: apart from the mode that places new tensors, which no launch is called in."""
+    """Something may be compiled inside, apart from the mode that places new tensors, which no launch is called in."""
     with torch.compiler.set_stance("default"):
         if torch._C._len_torch_function_stack():
             with _pop_mode_temporarily():
@@ -193,7 +193,7 @@ def _call(launch: Any) -> Any:
 
 
 def _operators(model: Any) -> Iterator[str]:
-    """What a graph calls, as it was before it was taken apart; without what only holds it together."""
+    """The operators of a graph before it was taken apart, without those that only hold it together."""
     for node in model.graph.nodes:
         name = str(node.meta.get("original_aten") or node.target)
         if node.op == "call_function" and not _GLUE.search(name):

@@ -1,4 +1,4 @@
-"""What two launches have in common that may share compiled code: everything but the data of their tensors."""
+"""A key for launches that may share compiled code: they have everything in common but the data of their tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kind(value: Any, deep: int = _DEEPEST) -> Any:
 
 
 def _parts(value: Any) -> Iterable[Any] | None:
-    """What a thing is made of; None for what cannot be taken apart."""
+    """The parts of a value; None where it cannot be taken apart."""
     if isinstance(value, list | tuple):
         return value
     if isinstance(value, dict):

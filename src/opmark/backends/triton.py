@@ -82,7 +82,7 @@ class TritonBackend(TorchBackend):
         return time.perf_counter() - started
 
     def _forget(self) -> None:
-        """What this process has compiled."""
+        """Drop the kernels that this process has compiled."""
         for kernel in self._kernels.values():
             kernel.device_caches.clear()
 

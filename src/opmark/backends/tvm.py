@@ -10,18 +10,16 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-
-from opmark.backends.engines import EngineBackend, node_types, values
+from opmark.backends.engines import EngineBackend, as_type, node_types
 from opmark.errors import Unsupported
 from opmark.interfaces import BackendInfo
-from opmark.schema import Compilation, Launch, Status, TensorSpec
+from opmark.schema import Compilation, Launch
 
 
 @contextmanager
 def _without(module: str) -> Iterator[None]:
-    """As if it were not installed. TVM imports torch, which takes seconds, for an exchange of tensors that nobody here
-    asks for, and does without where there is none."""
+    """Hide a module, as if it were not installed. TVM imports torch, which takes seconds, for an exchange of tensors
+    that nobody here asks for, and does without where there is none."""
     if module in sys.modules:
         yield
         return
@@ -39,7 +37,6 @@ with _without("torch"):
     from tvm.relax.pipeline import legalize_passes, library_dispatch_passes
     from tvm.target import codegen
 
-_OUT_OF_MEMORY = ("out of memory", "bad_alloc", "cannot allocate")
 _IN_PYTHON = "relax.run."
 _ARCHITECTURE = "sm_90"  # where there is no GPU to ask
 
@@ -52,6 +49,8 @@ class TvmBackend(EngineBackend):
     Inputs are placed beforehand. Outputs are not: TVM's virtual machine takes them from its pool at every call.
     """
 
+    oom_messages = ("out of memory", "bad_alloc", "cannot allocate")
+
     def __init__(self, info: BackendInfo, threads: int) -> None:
         super().__init__(info, threads)
         self.asynchronous = info.device == "cuda"
@@ -62,8 +61,8 @@ class TvmBackend(EngineBackend):
         if self.asynchronous and not self._device.exist:
             return f"tvm {tvm.__version__} finds no CUDA device"
         told = _threads()
-        if told != self._threads:
-            wanted = f"{self._threads} threads were asked for, TVM runs {told}"
+        if told != self.threads:
+            wanted = f"{self.threads} threads were asked for, TVM runs {told}"
             return f"{wanted}: it reads TVM_NUM_THREADS before it starts, and takes no more than there are cores"
         return None
 
@@ -72,29 +71,23 @@ class TvmBackend(EngineBackend):
             "tvm": tvm.__version__,
             "tvm-ffi": version("apache-tvm-ffi"),
             "llvm": codegen.llvm_version_major(),
-            "device": self._info.device,
+            "device": self.info.device,
             "target": str(self.target),
             "schedule": "dlight" if self.asynchronous else "none",
             "threads": _threads(),
         }
 
-    def tensor(self, spec: TensorSpec, seed: int) -> Any:
-        return tvm.runtime.tensor(values(spec, seed), self._device)
+    def upload(self, array: Any, dtype: str) -> Any:
+        return tvm.runtime.tensor(as_type(array, dtype), self._device)
+
+    def download(self, tensor: Any) -> Any:
+        return tensor.numpy()
 
     def dtype(self, value: Any) -> str:
         return str(value.dtype)
 
-    def array(self, value: Any) -> Any:
-        """A copy: NumPy takes no bfloat16 as it lies, and nothing from a GPU."""
-        return value if isinstance(value, np.ndarray) else value.numpy()
-
     def copy_into(self, target: Any, source: Any) -> None:
         target.copyfrom(source)
-
-    def poison(self, value: Any) -> None:
-        array = self.array(value)
-        super().poison(array)
-        value.copyfrom(array)
 
     def synchronize(self) -> None:
         if self.asynchronous:
@@ -107,7 +100,7 @@ class TvmBackend(EngineBackend):
             lowered = self.lowered(model)
             machine = relax.VirtualMachine(tvm.compile(lowered, target=self.target), self._device)
         except Exception as error:
-            if _out_of_memory(error):
+            if self.classify(error) == "oom":
                 raise
             raise Unsupported(f"TVM {tvm.__version__}: {_words(error)}") from None
         compilation = Compilation(
@@ -129,9 +122,6 @@ class TvmBackend(EngineBackend):
             module = from_onnx(model)
             passes = library_dispatch_passes(self.target) + legalize_passes(self.target)
             return tvm.transform.Sequential(passes)(module)
-
-    def classify(self, error: Exception) -> Status | None:
-        return "oom" if _out_of_memory(error) else super().classify(error)
 
 
 class _Call:
@@ -169,8 +159,8 @@ def _kernels(module: Any) -> tuple[str, ...]:
 
 
 def _refuse_what_tvm_does_not_compute(module: Any) -> None:
-    """What depends on no input is computed while compiling, what changes nothing is left out, and a few operators are
-    handed to NumPy."""
+    """A result without inputs is computed while compiling, one that changes nothing is left out, and a few operators
+    are handed to NumPy."""
     main, called = module["main"], list[str]()
     relax.analysis.post_order_visit(
         main, lambda node: called.append(str(node.global_symbol)) if isinstance(node, relax.ExternFunc) else None
@@ -182,12 +172,8 @@ def _refuse_what_tvm_does_not_compute(module: Any) -> None:
         raise Unsupported("TVM computes it while compiling, or leaves it out: no call does any work")
 
 
-def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or any(part in str(error).lower() for part in _OUT_OF_MEMORY)
-
-
 def _words(error: Exception) -> str:
-    """What it says: the first line that is no part of a traceback."""
+    """The message of an error: its first line that is no part of a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if not line.startswith(("Traceback", "File ", "["))] or lines
     return f"{type(error).__name__}: {said[0] if said else ''}"[:400]

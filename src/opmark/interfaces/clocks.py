@@ -1,14 +1,13 @@
-"""What a backend may bring along: clocks, sensors, a count of its memory."""
+"""Instruments that a backend may have: clocks, sensors, a counter of its memory."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from opmark.schema import (
-    Launch,
-    Reading,
-)
+from opmark.errors import TimerFailed
+from opmark.schema import Launch, Reading
 
 
 class Timer(Protocol):
@@ -35,32 +34,36 @@ class Trace(NamedTuple):
     """What the device did for each of several calls."""
 
     calls: list[list[Activity]]
-    """In the order of the calls; a call with records missing is empty."""
+    """The activities of each call, in the order of the calls; a call with records missing is empty."""
     lost: int = 0
     """Calls of which records are missing."""
     stray: int = 0
     """Activities that no call launched while it was running."""
 
 
-class DeviceClock(Protocol):
-    """A device's own clock. TimerFailed where it cannot be read."""
+class DeviceClock(ABC):
+    """A device's own clock. One method is needed; the others are further ways to time, which a device may lack."""
 
     name: str
 
+    @abstractmethod
     def trace(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> Trace:
         """The activities of each launch, those of `before` (run ahead of each) left out.
 
         The device is kept busy for `hold` seconds first, so that the calls are queued when it begins with them.
+        TimerFailed where the clock cannot be read.
         """
 
     def queued(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> list[float]:
         """Seconds between two events around each launch; with `hold`, behind a queue, so that no launch is seen."""
+        raise TimerFailed(f"{self.name} has no events")
 
     def capture(self, launches: Sequence[Launch]) -> Callable[[], float]:
-        """The launches as one graph: each call of the result replays it and gives seconds a launch.
+        """The launches as one graph: each call of the result replays it and gives seconds per launch.
 
         WrongResult where the graph does not compute what the launches do.
         """
+        raise TimerFailed(f"{self.name} has no graphs")
 
 
 class Sensors(Protocol):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from opmark.schema import (
-    Operator,
-)
+from opmark.schema import Operator
 
 
 class Family(Protocol):

@@ -46,7 +46,7 @@ class Results(NamedTuple):
     chips: Mapping[str, Peaks]
     """The datasheet of the chip of an environment, by its id, where there is one."""
     peaks: Mapping[str, Peaks] = MappingProxyType({})
-    """What the chip of an environment was measured to do, by its id, where somebody has."""
+    """Measured peaks of the chip of an environment, by its id, where somebody has measured them."""
 
 
 class Exporter(Protocol):

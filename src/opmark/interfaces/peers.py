@@ -11,14 +11,14 @@ from opmark.schema import Launch
 
 @dataclass(frozen=True)
 class World:
-    """Where a process stands among those that belong together."""
+    """The place of a process among those that compute together."""
 
     rank: int
     size: int
     host: str
-    """Where rank 0 can be reached."""
+    """The host of rank 0."""
     port: int
-    """Where it listens; 0 for rank 0 itself, which takes a free one and announces it."""
+    """The port that rank 0 listens on; 0 for rank 0 itself, which takes a free one and announces it."""
     timeout: float
     """Seconds after which a call that nobody answers is given up."""
 
@@ -28,7 +28,7 @@ class Peers:
     """The ranks that take part in one operation: all of the world, or one of the groups that it is divided into."""
 
     rank: int
-    """Of this process in the group."""
+    """The rank of this process in the group."""
     size: int
     first: int = 0
     """The world's rank of the group's first; the others follow it."""
@@ -36,7 +36,7 @@ class Peers:
     """The framework's handle of the group."""
 
     def world_rank(self, rank: int) -> int:
-        """Of a rank of the group, as frameworks name the root of a collective."""
+        """The rank in the world of a rank of the group: frameworks name the root of a collective by it."""
         return self.first + rank
 
 
@@ -44,7 +44,7 @@ class Team(Protocol):
     """A world that this process has joined."""
 
     engine: str
-    """Who moves the data: `gloo`, `nccl`."""
+    """The library that moves the data: `gloo`, `nccl`."""
 
     def peers(self, size: int) -> Peers:
         """This process's group of that size; every rank asks for the same ones in the same order."""
@@ -59,7 +59,7 @@ class Team(Protocol):
 
 
 Announce = Callable[[int], None]
-"""Is told the port that rank 0 listens on."""
+"""A function that is told the port that rank 0 listens on."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Exchange:
     most_calls: int | None = None
     """Calls after which something has to be put back."""
     parts: Mapping[str, Launch] = field(default_factory=dict)
-    """Of an operator that does two things at once: each of them alone, waited for, the communication first."""
+    """For an operator that does two things at once: each of them alone, waited for, the communication first."""
 
     def __call__(self) -> Any:
         self.start()

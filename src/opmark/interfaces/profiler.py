@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from opmark.schema import (
-    KernelMetrics,
-)
+from opmark.schema import KernelMetrics
 
 
 class Watched(NamedTuple):
@@ -19,7 +17,7 @@ class Watched(NamedTuple):
     ranges: Sequence[str]
     """Their names: letters, digits and underscores, because filters give a meaning to almost everything else."""
     stem: Path
-    """Where its files begin: it adds its own endings."""
+    """The path that its files begin with: it adds its own endings."""
     bin: str = ""
     """The profiler's own program, where the user names one."""
     args: Sequence[str] = ()
@@ -41,5 +39,5 @@ class Profiler(Protocol):
         """Its own output, for its own viewer."""
 
     def read(self, stem: Path, ranges: Sequence[str]) -> Mapping[str, Sequence[KernelMetrics]] | None:
-        """What it found, by range; None where it writes nothing that could be read. ValueError where its output is not
-        what it should be."""
+        """The metrics that it found, by range; None where it writes nothing that could be read. ValueError where its
+        output is not what it should be."""

@@ -1,4 +1,4 @@
-"""Where records are kept."""
+"""The store: where records are kept."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ class Store(Protocol):
         """Many at once, all or none of them; how many were new."""
 
     def note(self, run_id: str, kind: Noted, text: str) -> None:
-        """From now on this is its label, or what is said of it."""
+        """Set the label or the description of a run from now on."""
 
     def runs(self, limit: int | None = None) -> list[Run]:
-        """Those begun last first, with the label and the description that were noted last."""
+        """The runs begun last come first, with the label and the description that were noted last."""
 
     def records(self, run_id: str) -> list[Record]:
-        """In the order written."""
+        """The records of a run, in the order written."""
 
     def figures(self, *, runs: Sequence[str] | None = None, case: str | None = None) -> list[Figure]:
-        """Of these runs, or of one case, or of one case in these runs; in the order written."""
+        """The figures of these runs, or of one case, or of one case in these runs; in the order written."""
 
     def cases(self, ids: Iterable[str]) -> dict[str, Case]:
-        """By id, without tags and sources: those belong to the record."""
+        """Cases by id, without tags and sources, which belong to the record."""
 
     def environments(self, ids: Iterable[str]) -> dict[str, Environment]: ...
 
     def keep(self, kind: str, chip: str, started: str, body: Any) -> None:
-        """What was found out about a machine: `peaks` or `noise`."""
+        """Keep what was found out about a machine: `peaks` or `noise`."""
 
     def kept(self, kind: str, chip: str) -> Any:
-        """That of the latest `started`, as plain data; None if there is none."""
+        """The finding of the latest `started`, as plain data; None if there is none."""
 
     def findings(self) -> list[Finding]:
-        """All that was ever kept, oldest first."""
+        """All findings that were ever kept, oldest first."""
 
     def remove(self, run_ids: Sequence[str]) -> None:
         """These runs with their records, for good, all or none of them. What was found out of machines stays."""

@@ -26,10 +26,13 @@ def fastest_call(timer: Timer, launch: Launch) -> float:
     return max(0.0, min(rounds) / _CALLS)
 
 
-def labelled(found: Sequence[Measurement], cost: Cost | None, least: float) -> tuple[Measurement, ...]:
-    """The measurements, the first with the caution `overhead-bound` where a call that does nothing takes as long."""
+def labelled(found: Sequence[Measurement], cost: Cost | None, least: float | None) -> tuple[Measurement, ...]:
+    """The measurements, the first with the caution `overhead-bound` where a call that does nothing takes as long.
+
+    `least` is the time of such a call; None where it is not known.
+    """
     latency = next((m for m in found if m.quantity == "latency"), None)
-    if cost is None or latency is None or cost.bytes_moved > _LITTLE or (cost.flops or 0) > _FEW_FLOPS:
+    if least is None or cost is None or latency is None or cost.bytes_moved > _LITTLE or (cost.flops or 0) > _FEW_FLOPS:
         return tuple(found)
     if median(latency.samples) > _TIMES * least:
         return tuple(found)

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from opmark.errors import OutOfMemory, TaskError, Unsupported, UserError, WrongResult
 from opmark.interfaces import Backend, BackendInfo, Counted, Sensors
 from opmark.measure.overhead import labelled
+from opmark.registry import implementations
 from opmark.registry import operator as find_operator
 from opmark.runner.gear import Gear
 from opmark.runner.measuring import TaskMeasurement
 from opmark.runner.messages import Command, Reply, RunTask, Stage, TaskReply
-from opmark.runner.plan import implementations
 from opmark.runner.prepare import prepare, refuse_if_too_large
 from opmark.schema import Compilation, Implementation, Operator, Record, Status, Task, Verification
 

@@ -22,10 +22,10 @@ class Gear:
     timers: dict[str, Timer]
     clock: DeviceClock | None
     watch: Watch
-    memory: MemoryProbe
+    memory: MemoryProbe | None
     cache_bytes: int | None
-    smallest: Launch
-    """A call that does next to nothing."""
+    smallest: Launch | None
+    """A call that does next to nothing; None where the backend has none."""
     long_tasks: int = 0
     """Tasks measured so far that a second timer could check: now and then it does."""
     _scratch: tuple[int, Launch] | None = None
@@ -38,31 +38,41 @@ class Gear:
             timers=dict(own) if own else host_timers(backend.synchronize if backend.asynchronous else None),
             clock=backend.device_clock(),
             watch=Watch(sensors),
-            memory=backend.memory() or ResidentPages(),
+            # The pages of this process say nothing about the memory of a device.
+            memory=backend.memory() or (ResidentPages() if info.device in ("cpu", "none") else None),
             cache_bytes=backend.cache_bytes() or (last_level_bytes() if info.device == "cpu" else None),
             smallest=backend.overwrite(1),
         )
 
     @property
-    def least_call(self) -> float:
-        """Seconds of a call that does next to nothing."""
-        if self._least_call is None:
+    def least_call(self) -> float | None:
+        """Seconds of a call that does next to nothing; None where the backend has no such call."""
+        if self._least_call is None and self.smallest is not None:
             self._least_call = fastest_call(self.timers["latency"], self.smallest)
         return self._least_call
 
     def start_memory(self) -> int:
         """Bytes in use now, above which the peak of memory is counted."""
-        return self.memory.start()
+        return self.memory.start() if self.memory else 0
 
-    def memory_since(self, baseline: int) -> Memory:
-        """The peak of memory above a baseline, which `start_memory` gave."""
+    def memory_since(self, baseline: int) -> Memory | None:
+        """The peak of memory above a baseline, which `start_memory` gave; None where nothing counts memory."""
+        if self.memory is None:
+            return None
         peak = max(0, self.memory.peak() - baseline)
         return Memory(peak, baseline, self.memory.source, self.memory.resolution)
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether the backend can overwrite its caches."""
+        return self.smallest is not None
 
     def overwrite(self, backend: Backend, nbytes: int) -> Launch:
         """A launch that overwrites so many bytes. It is kept: allocating it anew would cost more than using it."""
         if self._scratch is None or self._scratch[0] < nbytes:
-            self._scratch = (nbytes, backend.overwrite(nbytes))
+            launch = backend.overwrite(nbytes)
+            assert launch is not None
+            self._scratch = (nbytes, launch)
         return self._scratch[1]
 
 

@@ -129,7 +129,7 @@ class TaskMeasurement:
         assert clock is not None
         if "event_time" in quantities:
             supply = self._supply(cache, between=True, what="event_time")
-            found += self._sampled(EventSampler("event_time", clock, supply)) if supply else []
+            found += self._by_events("event_time", clock, supply) if supply else []
         if {"device_time", "device_span"} & set(quantities):
             found += [m for m in self._kernels(clock, cache) if m.quantity in quantities or m.timer != clock.name]
         return found
@@ -156,7 +156,7 @@ class TaskMeasurement:
 
     def _without_profiler(self, clock: DeviceClock, supply: Supply, timer: str) -> list[Measurement]:
         cache = supply.cache
-        found = [] if timer == "graph" else self._sampled(EventSampler("device_span", clock, supply))
+        found = [] if timer == "graph" else self._by_events("device_span", clock, supply)
         if found and min(found[0].samples) >= _SHORT_FOR_EVENTS:
             return found
         if timer == "events":
@@ -170,6 +170,14 @@ class TaskMeasurement:
             self.notes.append(f"device_span by a captured graph {cache}: {failure.message}")
             return [_coarse(m) for m in found]
 
+    def _by_events(self, quantity: str, clock: DeviceClock, supply: Supply) -> list[Measurement]:
+        """What events around each call tell; nothing, with a note, where the clock has none."""
+        try:
+            return self._sampled(EventSampler(quantity, clock, supply))
+        except TimerFailed as failure:
+            self.notes.append(f"{quantity} {supply.cache} by events: {failure.message}")
+            return []
+
     def _sampled(self, sampler: Sampler) -> list[Measurement]:
         return measure(sampler, self.task.settings.sampling, self.gear.watch)
 
@@ -182,7 +190,10 @@ class TaskMeasurement:
 
     def _cross_checked(self, clock: DeviceClock, found: list[Measurement]) -> list[Measurement]:
         second = EventSampler("device_span", clock, warm(self.prepared.launch))
-        return [crosscheck.checked(m, second) if m.quantity == "device_span" else m for m in found]
+        try:
+            return [crosscheck.checked(m, second) if m.quantity == "device_span" else m for m in found]
+        except TimerFailed:  # there is no second timer to compare with
+            return found
 
     def _supply(self, cache: Cache, *, between: bool, what: str) -> Supply | None:
         """Launches for a cache state; None, with a note, where it cannot be had. `between`: whether something may
@@ -193,10 +204,11 @@ class TaskMeasurement:
         params, operator = self.task.case.params, self.operator
         room = Room(set_bytes(params, operator), self.gear.cache_bytes, self.backend.available_bytes())
         # Overwriting the cache costs a device microseconds and a CPU milliseconds: there, rotating is better.
-        why = None if between and self.backend.asynchronous else room.why_no_rotation()
-        if why is None and not (between and self.backend.asynchronous):
+        flushes = between and self.backend.asynchronous and self.gear.overwrites
+        why = None if flushes else room.why_no_rotation()
+        if why is None and not flushes:
             return rotation(launch, self._another, room)
-        if not between:
+        if not between or not self.gear.overwrites:
             self.notes.append(f"{what} cold: {why}")
             return None
         if room.free_bytes is not None and room.flush_bytes > room.free_bytes:

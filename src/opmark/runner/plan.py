@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace as replace_fields
 
-from opmark.backends.null import NOTHING
 from opmark.errors import UserError
 from opmark.guests.place import why_missing
 from opmark.interfaces import BackendInfo
 from opmark.registry import backend as find_backend
-from opmark.registry import implementations as registered
+from opmark.registry import implementations
 from opmark.registry import operator as find_operator
-from opmark.schema import DEVICE_PROCESSES, Case, Implementation, Operator, Problem, Record, Settings, Task
+from opmark.schema import DEVICE_PROCESSES, Case, Operator, Problem, Record, Settings, Task
 from opmark.schema.case import content_id
 from opmark.units import counted
 
@@ -110,17 +109,12 @@ def _worker(task: Task) -> tuple[int, str, int, int]:
     return task.settings.process, task.backend, task.settings.threads, processes(task.case)
 
 
-def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementation, ...]:
-    """What computes an operator on a backend; a backend that computes nothing takes any operator."""
-    return registered(operator, info) or (() if info.computes or operator.ranks else (NOTHING,))
-
-
 def _planned(case: Case, info: BackendInfo, settings: Settings, missing: str | None) -> Iterator[Task | Record]:
     """A task for each implementation, or the record of why there is none."""
     operator = find_operator(case.op)
     found = implementations(operator, info)
     if not found:
-        reason = f"`{operator.name}` has no implementation for {info.framework}"
+        reason = missing or f"`{operator.name}` has no implementation for {info.framework}"
         yield Record(Task(case, info.name, "", settings), "skipped", reason)
     for implementation in found:
         task = Task(case, info.name, implementation.label, settings)

@@ -58,10 +58,8 @@ def bind(
 ) -> Prepared:
     """A launch over inputs that exist already."""
     with backend.placing():
-        # A backend of a stranger may be older than these two sockets.
-        taken = backend.operands(implementation.framework, inputs) if hasattr(backend, "operands") else inputs
-        built = implementation.build(params, **taken)
-        launch: Launch = backend.compile(built, inputs) if hasattr(backend, "compile") else built
+        built = implementation.build(params, **backend.operands(implementation.framework, inputs))
+        launch = backend.compile(built, inputs)
     reads, called = getattr(built, "reads", ()), getattr(built, "described", "")
     if task.case.phase == "forward":
         return Prepared(inputs, launch, reads=reads, called=called, compilation=getattr(launch, "compilation", None))

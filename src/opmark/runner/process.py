@@ -46,7 +46,7 @@ def environ_for(
     info: BackendInfo, threads: int, more: Mapping[str, str] | None = None, side: Side | None = None
 ) -> dict[str, str]:
     """The variables that a process which loads this backend starts with: frameworks read them only once."""
-    fixed = {key: value.format(threads=threads) for key, value in (info.environ or {}).items()}
+    fixed = {key: value.format(threads=threads) for key, value in info.variables.items()}
     inherited = dict(os.environ) if place_of(info).own else own_environ()
     usual = {**inherited, **fixed, **(more or {})}
     return side.over(usual) if side else usual

@@ -103,7 +103,7 @@ def _environments(given: Sequence[str], plain: Side) -> tuple[Side, Side]:
     if len(pairs) > 2 or len({name for name, _ in pairs}) > 1:
         raise UserError(f"--env: one variable makes two sides, got {', '.join(given)}", "once for B; or for A, then B")
     name = pairs[0][0]
-    if "{threads}" in (find_backend(plain.backend).environ or {}).get(name, ""):
+    if "{threads}" in find_backend(plain.backend).variables.get(name, ""):
         raise UserError(f"--env: {name} is what {plain.backend} is told its threads by", "--threads 1,2 compares those")
     values = [value for _, value in pairs] if len(pairs) == 2 else [os.environ.get(name), pairs[0][1]]
     if values[0] == values[1]:

@@ -38,7 +38,7 @@ def main(backend_name: str, threads: int, pipe: int, role: str = "") -> None:
             out.write(encode(message) + b"\n")
 
         info, backend, sensors, hello = open_backend(backend_name, threads)
-        if role == "rank" and not hello.unavailable and not hasattr(backend, "join"):
+        if role == "rank" and not hello.unavailable and type(backend).join is Backend.join:
             hello = Hello(f"{info.name} has no way to join several processes", hello.environment)
         if hello.unavailable:
             send(hello)

@@ -1,4 +1,4 @@
-"""The chip, simulated: memory that is counted and ends, and a queue that a thread works off.
+"""The chip, simulated: memory that is counted and ends, a queue that a thread works off, and a profiler.
 
 This stands in for a vendor's SDK. With a real one this file is not there, and backend.py calls the SDK.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from queue import Queue
 from threading import RLock, Thread
 from typing import Any
@@ -24,7 +26,7 @@ class NpuError(RuntimeError):
     pass
 
 
-class NpuOutOfMemory(NpuError):
+class NpuOutOfMemory(NpuError, MemoryError):
     pass
 
 
@@ -41,7 +43,7 @@ class NpuTensor:
 
 
 class Memory:
-    """What opmark.interfaces.MemoryProbe asks for, and the limit. Views are free, as they are on any device."""
+    """The board's memory: bytes in use, the peak, the limit. Views are free, as they are on any device."""
 
     source = "npu allocator"
     resolution = 1
@@ -57,6 +59,7 @@ class Memory:
         return self.nbytes - self._used
 
     def start(self) -> int:
+        """Forget the peak; bytes in use now."""
         self._peak = self._used
         return self._used
 
@@ -85,15 +88,46 @@ class Memory:
             self._used -= nbytes
 
 
+class Log:
+    """What ran while the profiler was on, in order; seconds since it was switched on."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._first = device.launched
+        self.origin = time.perf_counter()
+        self.kernels: list[Activity] = []
+
+    @property
+    def launched(self) -> int:
+        """Kernels that were put into the queue so far."""
+        return self._device.launched - self._first
+
+
 class Device:
     def __init__(self, nbytes: int, depth: int = 1024) -> None:
         self.memory = Memory(nbytes)
         self.launched = 0
-        self.log: list[Activity] | None = None
-        """What ran, in order, while somebody wants to know."""
+        self._log: Log | None = None
         self._failed: Exception | None = None
         self._queue: Queue[tuple[str, Callable[[], object]]] = Queue(depth)
         Thread(target=self._work, name="npu", daemon=True).start()
+
+    def upload(self, array: Any) -> NpuTensor:
+        return NpuTensor(self.memory.hold(np.array(array, order="C")))
+
+    def allocate(self, nbytes: int) -> NpuTensor:
+        return self.upload(np.zeros(nbytes, np.uint8))
+
+    def download(self, tensor: NpuTensor) -> Any:
+        self.synchronize()
+        return np.array(tensor.array)
+
+    def copy(self, target: NpuTensor, source: NpuTensor) -> None:
+        self.launch("copy", lambda: np.copyto(target.array, source.array))
+
+    def program(self, call: Callable[..., Any], arguments: Sequence[NpuTensor]) -> Program:
+        """A kernel on these tensors, ready to be launched."""
+        return Program(self, call, arguments)
 
     def launch(self, name: str, kernel: Callable[[], object]) -> None:
         """Returns at once, or as soon as the queue has room."""
@@ -107,12 +141,17 @@ class Device:
             failed, self._failed = self._failed, None
             raise failed
 
-    def upload(self, array: Any) -> NpuTensor:
-        return NpuTensor(self.memory.hold(np.array(array, order="C")))
-
-    def download(self, tensor: NpuTensor) -> Any:
+    @contextmanager
+    def profile(self, hold: float) -> Iterator[Log]:
+        """Everything that runs inside is logged. The queue is held for so many seconds first."""
         self.synchronize()
-        return np.array(tensor.array)
+        log = self._log = Log(self)
+        try:
+            self.launch("hold", partial(time.sleep, hold))
+            yield log
+            self.synchronize()
+        finally:
+            self._log = None
 
     def _work(self) -> None:
         while True:
@@ -123,7 +162,33 @@ class Device:
                     kernel()
             except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits is told
                 self._failed = error
-            if self.log is not None:
-                self.log.append(Activity(name, start, time.perf_counter()))
+            log = self._log
+            if log is not None:
+                log.kernels.append(Activity(name, start - log.origin, time.perf_counter() - log.origin))
             del kernel  # the queue does not keep outputs that nobody wants
             self._queue.task_done()
+
+
+class Program:
+    """Puts a kernel into the queue when it is called, and returns handles on what it will write."""
+
+    def __init__(self, device: Device, call: Callable[..., Any], arguments: Sequence[NpuTensor]) -> None:
+        self._device, self._call, self._arguments = device, call, arguments
+        self._name = getattr(call, "func", call).__name__
+        self._outputs, self._single = 0, True
+
+    def __call__(self) -> Any:
+        outputs = [NpuTensor() for _ in range(self._outputs)]
+        self._device.launch(self._name, partial(self._run, outputs))
+        if not outputs:  # the first call, long before anything is timed, finds out how many there are
+            self._device.synchronize()
+        return outputs[0] if self._single else tuple(outputs)
+
+    def _run(self, outputs: list[NpuTensor]) -> None:
+        results = self._call(*(argument.array for argument in self._arguments))
+        self._single = not isinstance(results, tuple | list)
+        arrays = [np.asarray(result) for result in ((results,) if self._single else results)]
+        self._outputs = len(arrays)
+        outputs += [NpuTensor() for _ in arrays[len(outputs) :]]
+        for output, array in zip(outputs, arrays, strict=True):
+            output.array = self._device.memory.hold(array)

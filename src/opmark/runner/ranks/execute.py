@@ -93,7 +93,7 @@ class RankTaskRunner(TaskRunner):
         exchange = of_one_form(team, exchange)
         self._call(exchange)
         memory = gear.memory_since(baseline)
-        (peak,) = slowest(team, [memory.peak])
+        (peak,) = slowest(team, [memory.peak if memory else 0])
 
         measuring = RankMeasurement(task, self._info, backend, gear, exchange, team, self._neighbours)
         measurements, overlap = measuring.run(), measuring.overlap()
@@ -118,7 +118,7 @@ class RankTaskRunner(TaskRunner):
             task,
             "ok",
             measurements=measurements,
-            memory=replace(memory, peak=int(peak)),
+            memory=replace(memory, peak=int(peak)) if memory else None,
             verification=verification,
             overlap=overlap,
             notes=tuple(measuring.notes),

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarks.browser import browsing
 from benchmarks.common import OPMARK
 from benchmarks.served import Served
+from opmark.schema.item import Looked
 
 from opmark.api.looking import look_at
-from opmark.schema.item import Looked
 from opmark.store.open import open_sql
 
 if TYPE_CHECKING:

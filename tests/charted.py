@@ -6,9 +6,10 @@ import math
 import re
 from typing import Any
 
+from opmark.schema.item import Ceilings, Item, Looked, Timing
+
 from opmark.schema import Run
 from opmark.schema.chart import Axis, Chart
-from opmark.schema.item import Ceilings, Item, Looked, Timing
 
 HOSTILE = '<script>alert("1")</script> & \N{RIGHT-TO-LEFT OVERRIDE}\'é'
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from opmark.report.known import Known
+from opmark.report.rows import rows
+from opmark.schema.item import Looked
 
 from opmark.api.looking import look_at
 from opmark.report.html.content import records_by_item
-from opmark.report.known import Known
-from opmark.report.rows import rows
 from opmark.report.view import view
 from opmark.schema import EFFORTS, Case, Caution, Cost, Environment, Measurement, Memory, Record, Settings, Task
 from opmark.schema.compilation import Compilation
-from opmark.schema.item import Looked
 from opmark.schema.peaks import Level, Peaks, kept_under
 from opmark.schema.traffic import Traffic
 from opmark.stats import log_interval

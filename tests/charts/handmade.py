@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from msgspec.structs import replace
+from opmark.schema.item import Ceilings, Item, Looked, Share, Timing
 
 from opmark.schema import Run
 from opmark.schema.chart import Axis, Chart
-from opmark.schema.item import Ceilings, Item, Looked, Share, Timing
 from opmark.schema.peaks import Level, Peaks
 
 RUN = Run("r", "2030-01-01T00:00:00.000+00:00", "p", 1)

@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opmark.schema.item import Ceilings, Item
 
 from charted import HOSTILE, check, item, looked, timing
 from opmark.api.looking import look
@@ -18,7 +19,6 @@ from opmark.charts.memory import memory
 from opmark.charts.overhead import overhead
 from opmark.charts.threads import threads
 from opmark.schema.chart import Mark
-from opmark.schema.item import Ceilings, Item
 from opmark.schema.peaks import Peaks
 from showcase import showcase
 

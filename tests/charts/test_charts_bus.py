@@ -3,10 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from opmark.schema.item import Ceilings, Item
 
 from charted import check, item, looked, timing
 from opmark.charts.bus import bus
-from opmark.schema.item import Ceilings, Item
 from opmark.schema.peaks import Interconnect, Peaks
 
 GPU = {"device": "cuda", "gpu": "a chip"}

@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opmark.schema.item import Ceilings
 
 from charts.handmade import MEASURED, SHEET, failed, item, looked, share, sound, timing
 from opmark.charts import roofline as file
@@ -12,7 +13,6 @@ from opmark.charts.ceilings import ceilings
 from opmark.charts.dots import Dot, thinned
 from opmark.charts.roofline import roofline
 from opmark.schema.chart import Chart, Series
-from opmark.schema.item import Ceilings
 from opmark.schema.peaks import Level, Peaks
 
 
@@ -160,7 +160,6 @@ def test_what_ran_nowhere_is_told_beneath_the_first():
 
 def test_other_limits_are_another_chart():
     from msgspec.structs import replace
-
     from opmark.schema.item import Looked
 
     found = looked(item("add", 1), item("add", 2, environment="more"))

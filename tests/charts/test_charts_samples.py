@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opmark.store.whole import records_behind
 
 from charted import HOSTILE, check, item, timing
 from opmark.api.looking import look_at
@@ -16,7 +17,6 @@ from opmark.schema.conditions import Conditions, Reading
 from opmark.schema.measurement import Caution
 from opmark.store.find import find_run
 from opmark.store.open import open_sql
-from opmark.store.whole import records_behind
 from showcase import showcase
 
 EVEN = [1.0, 1.01, 0.99, 1.02, 0.98] * 8

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from opmark.report.known import Known
 from rich.console import Console
 
 from opmark.registry import operator
 from opmark.report.console import print_records
-from opmark.report.known import Known
 from opmark.schema import EFFORTS, Case, Cost, Measurement, Memory, Record, Settings, Task, Verification
 from opmark.schema.traffic import Traffic
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from opmark.report.known import Known
+from opmark.report.rows import Row
 from rich.console import Console
 
 from opmark.report.beside_table import print_beside
-from opmark.report.known import Known
-from opmark.report.rows import Row
 from opmark.report.view import view
 from opmark.schema import Record
 from opmark.schema.overlap import Overlap

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
+from opmark.report.names import parameters
 from rich.console import Console
 
 from opmark.report.console import print_records
-from opmark.report.names import parameters
 from opmark.schema import Caution, Compilation, Measurement, Memory, Record
 
 MakeRecord = Callable[..., Record]

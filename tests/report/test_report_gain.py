@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-
 from opmark.report.gain import gains
 from opmark.report.rows import Row, rows
+
 from opmark.schema import EFFORTS, Case, Measurement, Record, Settings, Task
 
 MakeRecord = Callable[..., Record]

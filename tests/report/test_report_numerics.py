@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from opmark.report.rows import Row
 from rich.console import Console
 
 from opmark.report.numerics import print_numerics
-from opmark.report.rows import Row
 from opmark.report.view import view
 from opmark.schema import Numerics, Record, Verification
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from opmark.report.rows import Row
+
 from opmark.report.view import view
 from opmark.schema import KernelMetrics, Profile, Record
 

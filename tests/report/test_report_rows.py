@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
-
 from opmark.report.rows import Row, others, rows
+
 from opmark.schema import Caution, Measurement, Record
 from opmark.stats import log_interval
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-
 from opmark.report.rows import Row
+
 from opmark.report.view import view
 from opmark.schema import Caution, Compilation, Conditions, CrossCheck, Kernel, Measurement, Reading, Record
 

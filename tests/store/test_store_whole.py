@@ -3,11 +3,11 @@ from __future__ import annotations
 from contextlib import closing
 
 from msgspec.structs import replace
-
 from opmark.analysis.items import items_of
 from opmark.store.glances import glances
-from opmark.store.open import open_sql
 from opmark.store.whole import records_behind
+
+from opmark.store.open import open_sql
 
 
 def test_behind_an_item_are_its_processes_and_nothing_else(tmp_path, make_record, make_run):

@@ -6,25 +6,20 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any
 
-from msgspec import convert
 from msgspec.structs import replace
 
+from opmark.api.looking import machine_facts
 from opmark.errors import UserError
-from opmark.hardware.datasheets import datasheet
 from opmark.interfaces import Store
 from opmark.report.plain import harmless
-from opmark.report.view import Known
 from opmark.result import Result
 from opmark.schema import (
     Environment,
     Record,
     Run,
 )
-from opmark.schema.peaks import Peaks, chip, kept_under
 from opmark.store import memory
-from opmark.store.find import noise_of
 from opmark.store.location import shown
 
 DEFAULT_EFFORT = "standard"
@@ -73,14 +68,7 @@ def open_store(db: PathLike | None = None, *, create: bool = False, say: Callabl
 def result_of(store: Store, run: Run, records: list[Record], db: PathLike | None) -> Result:
     found = store.environments({record.environment for record in records if record.environment})
     facts = {key: environment.facts for key, environment in found.items()}
-    return Result(run, records, shown(db), facts, {key: _known(store, f) for key, f in facts.items()})
-
-
-def _known(store: Store, facts: dict[str, Any]) -> Known:
-    """What was measured of a chip and of its noise, and what its datasheet says."""
-    measured = store.kept("peaks", kept_under(facts))
-    known = convert(measured, Peaks) if measured else None
-    return Known(known, datasheet(chip(facts), facts.get("threads")), noise_of(store, facts))
+    return Result(run, records, shown(db), facts, {key: machine_facts(store, own) for key, own in facts.items()})
 
 
 def store_all(store: Store, run: Run, environments: Iterable[Environment], records: Sequence[Record]) -> None:

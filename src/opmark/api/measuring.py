@@ -6,10 +6,12 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
+from opmark.analysis.rows import Row, RowCollector
 from opmark.api.common import (
     DEFAULT_EFFORT,
     DEFAULT_TIMEOUT,
@@ -19,6 +21,7 @@ from opmark.api.common import (
     result_of,
     talk,
 )
+from opmark.api.looking import machine_at
 from opmark.errors import UserError
 from opmark.interfaces import Store
 from opmark.result import Result
@@ -132,6 +135,7 @@ def run(
     profile: Profiling | Sequence[Profiling] | None = None,
     on_start: Callable[[Run, Plan, list[Record]], None] | None = None,
     on_record: Callable[[Record], None] | None = None,
+    on_row: Callable[[Row], None] | None = None,
     on_environment: Callable[[Environment], None] | None = None,
     say: Callable[[str], None] = talk,
     **asked: Any,
@@ -139,7 +143,8 @@ def run(
     """Measure, store, return: all that `plan` takes, and where to keep it.
 
     `session` marks it as a part of something larger, so that histories leave it out. `profile` names profilers that
-    look at what was measured, afterwards. Ctrl-C passes through; what was measured until then is in the store.
+    look at what was measured, afterwards. `on_row` is given each row as soon as its last process has a record; what
+    `--json` prints is made of it. Ctrl-C passes through; what was measured until then is in the store.
     """
     if not label.isprintable():
         raise UserError(f"label: expected printable text, got {label!a}")
@@ -160,15 +165,22 @@ def run(
         rest = whole.without({record.task.id for record in records})
         if on_start:
             on_start(this, rest, list(records))
+        tasks = [*(record.task for record in (*records, *rest.skipped)), *rest.tasks]
+        rows = RowCollector(this.id, tasks, partial(machine_at, store), on_row) if on_row else None
+        for record in records:
+            if rows:
+                rows.add(record)
         made = perform(
             rest, timeout, say, _keeping(store, on_environment), fresh=not records, compile_timeout=compile_timeout,
             muster=muster,
         )  # fmt: skip
         stream = profiled(made, profile, this.id, say)
         try:
-            _take(recorded(store, this, stream, begun=resume), records, on_record)
+            _take(recorded(store, this, stream, begun=resume), records, on_record, rows)
         finally:  # nothing is left unless it was interrupted
-            _take(recorded(store, this, stream.left(), begun=resume or bool(records)), records, on_record)
+            _take(recorded(store, this, stream.left(), begun=resume or bool(records)), records, on_record, rows)
+            if rows:
+                rows.end()
         result = dataclasses.replace(result_of(store, this, records, db), problems=whole.problems)
         muster.tell_outcome(result.exit_code, f"rank 0 stored run {this.id}: {counted(len(records), 'record')}")
         return result
@@ -197,8 +209,15 @@ def _keeping(store: Store, told: Callable[[Environment], None] | None) -> Callab
     return keep
 
 
-def _take(made: Iterable[Record], records: list[Record], on_record: Callable[[Record], None] | None) -> None:
+def _take(
+    made: Iterable[Record],
+    records: list[Record],
+    on_record: Callable[[Record], None] | None,
+    rows: RowCollector | None,
+) -> None:
     for record in made:
         records.append(record)
         if on_record:
             on_record(record)
+        if rows:
+            rows.add(record)

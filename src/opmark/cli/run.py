@@ -94,7 +94,13 @@ def _measure(asked: dict[str, Any], looks: Looks, *, as_json: bool) -> None:
 
     with Progress(looks, as_json=as_json) as progress:
         try:
-            result = api.run(**asked, on_start=progress.start, on_record=progress.advance, say=progress.say)
+            result = api.run(
+                **asked,
+                on_start=progress.start,
+                on_record=progress.advance,
+                say=progress.say,
+                on_row=progress.print_row if as_json else None,
+            )
         except KeyboardInterrupt:
             progress.interrupted()
             raise typer.Exit(130) from None

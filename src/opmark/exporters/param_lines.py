@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from opmark.analysis.rows import Row, rows_of_records, unit_of
 from opmark.exporters.param_specs import Unsaid, written
 from opmark.metrics.throughput import rates
-from opmark.report.rows import Row, rows, unit
 from opmark.schema import Case, Measurement, Problem, Record
 
 _MILLI = 1e3
@@ -71,7 +71,7 @@ def line(
     place: Place, records: Sequence[Record], run_id: str, config: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """One case: its records are those of its phases, each in one process or several."""
-    found = {PHASES[row.record.task.case.phase]: row for row in rows(records)}
+    found = {PHASES[row.record.task.case.phase]: row for row in rows_of_records(records)}
     cases = [row.record.task.case for row in found.values()]
     whole: dict[str, Any] = {
         "op_name": place.op,
@@ -125,7 +125,7 @@ def metric(row: Row) -> dict[str, list[float]]:
 
 def _times(row: Row) -> list[Measurement]:
     """Of the first quantity that is a time, in every process."""
-    key = next((key for key in row.measured() if unit(key) == "s"), None)
+    key = next((key for key in row.keys if unit_of(key[0]) == "s"), None)
     return row.measurements(key) if key else []
 
 
@@ -183,7 +183,7 @@ def _figures(row: Row) -> dict[str, Any]:
 
 def _cautions(row: Row, samples: int, measured: Measurement) -> Iterator[str]:
     """PARAM's usual number of calls is one, which does not say how far the next would be from it."""
-    yield from dict.fromkeys(caution.code for _, caution in row.cautions())
+    yield from row.cautions
     if samples == 1:
         yield _ONE_MEAN if measured.quantity == "throughput" else _ONE_CALL
 

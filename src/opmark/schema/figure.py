@@ -1,4 +1,4 @@
-"""Figure: one measurement of a record, made small: what comparisons and histories read instead of records."""
+"""Numbers of measurements without their samples: as they are stored, and as comparisons and histories read them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,25 @@ from msgspec import Struct
 
 from opmark.schema.quantity import Cache
 from opmark.schema.record import Status
+
+
+class StoredFigure(Struct, frozen=True, array_like=True):
+    """The numbers of one measurement that a store keeps beside its samples."""
+
+    quantity: str
+    cache: Cache
+    timer: str
+    calls: int
+    samples: int
+    median: float | None
+    """Seconds or joules per call; None where there are no samples."""
+    low: float | None
+    high: float | None
+    """Ends of the interval of the median."""
+    cycles: float | None
+    """The median in cycles of the clock at which each sample was taken, where the clock is known."""
+    cautions: tuple[str, ...]
+    """Codes, each once."""
 
 
 class Series(NamedTuple):
@@ -24,7 +43,7 @@ class Series(NamedTuple):
 
 
 class Figure(Struct, frozen=True):
-    """Of a record without a measurement there is one all the same: it has a status."""
+    """One measurement of a record, made small. A record without a measurement has one figure too, with its status."""
 
     run: str
     case: str
@@ -40,11 +59,11 @@ class Figure(Struct, frozen=True):
     """Empty: nothing was measured, and the record says why."""
     cache: Cache | None = None
     median: float | None = None
-    """Of the samples of this process: seconds or joules a call."""
+    """Median of the samples of this process: seconds or joules per call."""
     cycles: float | None = None
-    """The same in cycles of the clock at which each sample was taken, where the clock is known."""
+    """The median in cycles of the clock at which each sample was taken, where the clock is known."""
     cautions: tuple[str, ...] = ()
-    """Their codes."""
+    """Codes."""
 
     @property
     def series(self) -> Series:

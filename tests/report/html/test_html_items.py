@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from opmark.schema.item import Item, Looked, Share, Timing
 
 from opmark.report.html.cautions import told_of
 from opmark.report.html.content import Content, Part, Place
@@ -16,7 +17,6 @@ from opmark.report.html.strip import HEIGHT, strip
 from opmark.report.html.summary import keys
 from opmark.report.html.text import interval
 from opmark.schema import EFFORTS, Case, Caution, Measurement, Record, Run, Settings, Task
-from opmark.schema.item import Item, Looked, Share, Timing
 from opmark.schema.measurement import PREEMPTED
 
 RUN = Run("20300101-000000-00000001", "2030-01-01T00:00:00.000+00:00", "plan", 9, "night")

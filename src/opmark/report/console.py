@@ -43,7 +43,7 @@ def print_records(
     lines = [[own.get(name, "") for name in columns] for own in cells]
     print_rows(
         columns, lines, console, len(_WHO), left=("quantity", SAMPLES, "status"),
-        unnamed=("status", "quantity", "median"), lead="status", spare="" if wide else SAMPLES,
+        unnamed=("status", "quantity", "median"), lead="status", spare=None if wide else SAMPLES,
     )  # fmt: skip
     print_remarks(found, console)
 

@@ -53,7 +53,7 @@ def print_rows(
     left: Collection[str] = (),
     unnamed: Collection[str] | None = None,
     lead: str = "",
-    spare: str = "",
+    spare: str | None = None,
 ) -> None:
     """Print a table of which the first `who` columns name a row and figures follow.
 

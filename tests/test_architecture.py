@@ -48,7 +48,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "registry": GROUND | {"interfaces"},
     **dict.fromkeys(PARTS, GROUND | SOCKETS | {"version"}),
     "analysis": GROUND | {"registry", "interfaces", "metrics", "store", "version"},
-    "report": GROUND | {"registry", "interfaces", "metrics", "analysis", "charts", "guests", "tabular", "version"},
+    "report": GROUND
+    | {"registry", "interfaces", "metrics", "store", "analysis", "charts", "guests", "tabular", "version"},
     "charts": GROUND | {"metrics", "registry", "analysis"},
     "dashboard": GROUND | SOCKETS | {"api", "analysis", "charts", "report", "store", "version"},
     "exporters": GROUND | SOCKETS | READERS | {"metrics", "importers", "version"},

@@ -55,7 +55,7 @@ class Result:
 
     def rows(self) -> list[dict[str, Any]]:
         """What `--json` prints: medians, intervals, rates and everything else but the samples, as plain data."""
-        return [row_view(row) for row in rows_of_records(self.records, self.run.id, self.peaks)]
+        return [row_view(row) for row in rows_of_records(self.records, self.run.id, self.peaks, named=False)]
 
     def to_pandas(self) -> Any:
         """The rows as a `pandas.DataFrame`; nested values are columns with dots in their names."""

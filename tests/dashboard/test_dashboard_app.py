@@ -257,7 +257,7 @@ def test_many_readers_read_once_and_see_what_is_new(tmp_path: Path, monkeypatch:
     store.note(one.id, "label", "renamed")
     again_ = reader.run_view(reader.run("renamed"))
     assert len(looks) == 1  # no more than what is new was read
-    assert len(again_.items) == 3
+    assert len(again_.rows) == 3
     assert again_ == look_at(reader.store, reader.run("renamed"))
     assert again_.run.label == "renamed"
     store.close()

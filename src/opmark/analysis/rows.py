@@ -40,11 +40,11 @@ from opmark.schema.operator import Phase
 from opmark.schema.overlap import Overlap
 from opmark.schema.peaks import Peaks
 from opmark.schema.record import FAILED, Status
+from opmark.schema.record_head import RecordHead
 from opmark.schema.shown import shown
 from opmark.schema.task import alike
 from opmark.schema.traffic import Link, Traffic
 from opmark.stats import log_interval, median
-from opmark.store.records import RecordHead
 from opmark.units import percent, seconds
 
 NO_WORK = ("host_time",)
@@ -374,12 +374,18 @@ def case_parameters(case: Case, called: str = "") -> str:
 
 
 def rows_of_records(
-    records: Iterable[Record], run_id: str = "", machines: Mapping[str, MachineFacts] | None = None
+    records: Iterable[Record],
+    run_id: str = "",
+    machines: Mapping[str, MachineFacts] | None = None,
+    *,
+    named: bool = True,
 ) -> list[Row]:
-    """The rows of whole records, in the order of the first record of each. `machines`: by the id of an environment."""
+    """The rows of whole records, in the order of the first record of each. `machines`: by the id of an environment.
+    Without `named`, rows have no `parameters` and no `where`: to know how people read a parameter, the catalogue of
+    operators has to be loaded, and files for programs do without."""
     heads = [_head_of(record, run_id) for record in records]
     cases = {head.case: head.body.task.case for head in heads if isinstance(head.body, Record)}
-    found = make_rows(heads, cases, machines or {})
+    found = make_rows(heads, cases, machines or {}, RowNames() if named else None)
     beside = [_beside(row.record.task) for row in found]
     several = Counter(beside)
     first: dict[object, Row] = {}
@@ -415,19 +421,20 @@ def make_rows(
     heads: Iterable[RecordHead],
     cases: Mapping[str, Case],
     machines: Mapping[str, MachineFacts],
-    names: RowNames | None = None,
+    names: RowNames | None,
 ) -> tuple[Row, ...]:
     """The rows of records, in the order of the first record of each; records that differ only in the process are one
-    row. `machines`: by the id of an environment."""
+    row. `machines`: by the id of an environment. `names`: None leaves `parameters` and `where` empty."""
     groups: dict[tuple[Any, ...], list[RecordHead]] = {}
     for head in heads:
         key = alike(head.case, head.backend, head.implementation, head.body.task.settings)
         groups.setdefault(key, []).append(head)
-    names = names or RowNames()
     return tuple([_make_row(group, cases[group[0].case], machines, names) for group in groups.values()])
 
 
-def _make_row(group: Sequence[RecordHead], case: Case, machines: Mapping[str, MachineFacts], names: RowNames) -> Row:
+def _make_row(
+    group: Sequence[RecordHead], case: Case, machines: Mapping[str, MachineFacts], names: RowNames | None
+) -> Row:
     first = group[0] if len(group) == 1 else next((head for head in group if head.status != "ok"), group[0])
     body, settings = first.body, first.body.task.settings
     figures: dict[Key, list[StoredFigure]] = {}
@@ -449,10 +456,10 @@ def _make_row(group: Sequence[RecordHead], case: Case, machines: Mapping[str, Ma
         case.op,
         case.phase,
         case.params,
-        names.parameters(case, body.called),
+        names.parameters(case, body.called) if names else "",
         first.backend,
         first.implementation,
-        names.where(first, len(group)),
+        names.where(first, len(group)) if names else "",
         first.threads,
         len(group),
         settings.effort,

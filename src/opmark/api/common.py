@@ -6,11 +6,14 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from typing import Any
 
+from msgspec import convert
 from msgspec.structs import replace
 
-from opmark.api.looking import machine_facts
+from opmark.analysis.rows import MachineFacts
 from opmark.errors import UserError
+from opmark.hardware.datasheets import datasheet
 from opmark.interfaces import Store
 from opmark.report.plain import harmless
 from opmark.result import Result
@@ -19,7 +22,9 @@ from opmark.schema import (
     Record,
     Run,
 )
+from opmark.schema.peaks import Peaks, chip, kept_under
 from opmark.store import memory
+from opmark.store.find import noise_of
 from opmark.store.location import shown
 
 DEFAULT_EFFORT = "standard"
@@ -66,9 +71,28 @@ def open_store(db: PathLike | None = None, *, create: bool = False, say: Callabl
 
 
 def result_of(store: Store, run: Run, records: list[Record], db: PathLike | None) -> Result:
-    found = store.environments({record.environment for record in records if record.environment})
-    facts = {key: environment.facts for key, environment in found.items()}
+    facts = facts_of(store, (record.environment for record in records))
     return Result(run, records, shown(db), facts, {key: machine_facts(store, own) for key, own in facts.items()})
+
+
+def facts_of(store: Store, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The facts of environments by id; some records have none."""
+    found = store.environments(sorted({*ids} - {""}))
+    return {key: environment.facts for key, environment in found.items()}
+
+
+def machine_at(store: Store, environment: str) -> MachineFacts:
+    """As `machine_facts`, by the id of a stored environment; a record that never ran has none."""
+    facts = facts_of(store, [environment]).get(environment)
+    return machine_facts(store, facts) if facts else MachineFacts()
+
+
+def machine_facts(store: Store, facts: dict[str, Any]) -> MachineFacts:
+    """What was measured of a chip and of its noise, and what its datasheet says."""
+    measured = store.kept("peaks", kept_under(facts))
+    threads = facts.get("threads")
+    sheet = datasheet(chip(facts), threads if isinstance(threads, int) else None)
+    return MachineFacts(convert(measured, Peaks) if measured else None, sheet, noise_of(store, facts))
 
 
 def store_all(store: Store, run: Run, environments: Iterable[Environment], records: Sequence[Record]) -> None:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from typing import Any
 
-from msgspec import convert
-
-from opmark.analysis.rows import MachineFacts, Row, RowNames, RunView, make_rows
-from opmark.hardware.datasheets import datasheet
-from opmark.interfaces import Store
+from opmark.analysis.rows import Row, RowNames, RunView, make_rows
+from opmark.api.common import PathLike, facts_of, machine_facts
 from opmark.schema import Case, Run
-from opmark.schema.peaks import Peaks, chip, kept_under
-from opmark.store.find import find_run, noise_of
+from opmark.schema.record_head import RecordHead
+from opmark.store.find import find_run
 from opmark.store.open import open_sql
-from opmark.store.records import RecordHead, record_heads
+from opmark.store.records import record_heads
 from opmark.store.sql import SqlStore
 
 
-def look(run: str | None = None, *, db: str | os.PathLike[str] | None = None) -> RunView:
+def look(run: str | None = None, *, db: PathLike | None = None) -> RunView:
     """A stored run: the last one, or one by its id (or the beginning of it) or its label."""
     with closing(open_sql(db)) as store:
         return look_at(store, find_run(store, run))
@@ -86,23 +81,3 @@ def case_view(store: SqlStore, run: Run, key: str, known: Known) -> RunView | No
     if not first:
         return None
     return _view(store, RunView(run, ()), record_heads(store, run.id, cases=[first[0].case]), known)
-
-
-def facts_of(store: Store, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The facts of environments by id; some records have none."""
-    found = store.environments(sorted({*ids} - {""}))
-    return {key: environment.facts for key, environment in found.items()}
-
-
-def machine_at(store: Store, environment: str) -> MachineFacts:
-    """As `machine_facts`, by the id of a stored environment; a record that never ran has none."""
-    facts = facts_of(store, [environment]).get(environment)
-    return machine_facts(store, facts) if facts else MachineFacts()
-
-
-def machine_facts(store: Store, facts: dict[str, Any]) -> MachineFacts:
-    """What was measured of a chip and of its noise, and what its datasheet says."""
-    measured = store.kept("peaks", kept_under(facts))
-    threads = facts.get("threads")
-    sheet = datasheet(chip(facts), threads if isinstance(threads, int) else None)
-    return MachineFacts(convert(measured, Peaks) if measured else None, sheet, noise_of(store, facts))

@@ -17,11 +17,11 @@ from opmark.api.common import (
     DEFAULT_TIMEOUT,
     PathLike,
     check_timeout,
+    machine_at,
     open_store,
     result_of,
     talk,
 )
-from opmark.api.looking import machine_at
 from opmark.errors import UserError
 from opmark.interfaces import Store
 from opmark.result import Result

@@ -9,7 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from opmark.analysis.rows import Row, RunView, seconds_of
-from opmark.api.looking import Known, facts_of, rows_at
+from opmark.api.common import facts_of
+from opmark.api.looking import Known, rows_at
 from opmark.dashboard.filters import Filters, Options, Sort, options_of, ordered
 from opmark.dashboard.paging import Page, paged
 from opmark.dashboard.shown import brief

@@ -71,10 +71,9 @@ def print_rows(
         texts = [[_text(row[i]) for i in order] for row in rows]
         _print_two_lines([heads[i] for i in order], texts, console, who, unnamed)
         return
-    if spare in heads and console.is_terminal:
-        place = list(heads).index(spare)
-        if width + 2 + widths_of([[line[place]] for line in shown])[0] <= console.width:
-            usual = list(range(len(heads)))
+    if len(usual) < len(heads) and console.is_terminal:
+        whole = sum(widths_of(shown)) + 2 * (len(heads) - 1)
+        usual = list(range(len(heads))) if whole <= console.width else usual
     right = [i >= who and bool(heads[i]) and heads[i] not in left for i in usual]
     lines = aligned_cells([[line[i] for i in usual] for line in shown], right)
     if console.is_terminal:

@@ -169,7 +169,8 @@ def _last_tries(connection: Connection, after: int) -> dict[_Kind, int]:
     for (case, backend), newest in last.items():
         if case not in cases:  # written by a process that began before an upgrade
             one = select(RECORD.c.op, RECORD.c.phase).where(RECORD.c.number == newest)
-            cases[case] = connection.execute(one).one()._tuple()
+            op, phase = connection.execute(one).one()
+            cases[case] = (op, phase)
         op, phase = cases[case]
         found.setdefault((op, backend, phase), []).append((newest, case))
     return {kind: tried for kind, some in found.items() if (tried := _last_not_skipped(connection, kind, some, after))}

@@ -13,76 +13,16 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Select, literal, select
 
-from opmark.schema import Cost, Record, Settings
+from opmark.schema import Record
 from opmark.schema.figure import StoredFigure
 from opmark.schema.record import FAILED, Status
+from opmark.schema.record_head import HeadBody, RecordHead
 from opmark.store.pack import decoding, from_row, plain_body
 from opmark.store.sql import SqlStore
 from opmark.store.tables import BENCH_CASE, RECORD
 
 _AT_ONCE = 500
 """Values in one statement: databases limit how many one takes."""
-
-
-class HeadCase(Struct, frozen=True):
-    tags: tuple[str, ...] = ()
-
-
-class HeadTask(Struct, frozen=True):
-    case: HeadCase
-    settings: Settings
-
-
-class HeadMemory(Struct, frozen=True):
-    peak: int
-    source: str = ""
-    resolution: int = 1
-
-
-class HeadCompilation(Struct, frozen=True):
-    cold: float
-
-
-class HeadVerification(Struct, frozen=True):
-    checked: str
-
-
-class HeadBody(Struct, frozen=True):
-    """The part of a record's JSON that a head has. A whole `Record` has these attributes too."""
-
-    task: HeadTask
-    cost: Cost | None = None
-    memory: HeadMemory | None = None
-    compilation: HeadCompilation | None = None
-    verification: HeadVerification | None = None
-    called: str = ""
-    view: bool = False
-    notes: tuple[str, ...] = ()
-
-
-class RecordHead(NamedTuple):
-    """A record without its samples."""
-
-    number: int
-    """Records are numbered in the order written; 0 for one that was not read from a store."""
-    run: str
-    task: str
-    case: str
-    op: str
-    phase: str
-    backend: str
-    implementation: str
-    threads: int
-    process: int
-    status: Status
-    reason: str
-    environment: str
-    started: str
-    duration: float
-    figures: Sequence[StoredFigure]
-    """One for each measurement."""
-    body: HeadBody | Record
-
 
 _HEAD = (RECORD.c.number, RECORD.c.run_id, RECORD.c.task_id, RECORD.c.case_id, RECORD.c.op, RECORD.c.phase,
          RECORD.c.backend, RECORD.c.implementation, RECORD.c.threads, RECORD.c.process, RECORD.c.status,

@@ -40,7 +40,7 @@ def result_rows(results: Results) -> list[dict[str, Any]]:
     of_run = {"run": this.id, "label": this.label, "run_started": this.started, "revision": this.revision,
               "session": this.session}  # fmt: skip
     found: list[dict[str, Any]] = []
-    for row in rows_of_records(results.records, this.id, machines_of(results)):
+    for row in rows_of_records(results.records, this.id, machines_of(results), named=False):
         shared = of_run | _shared(row, results)
         for measured in [_measured(row, timing) for timing in row.timings] or [{}]:
             whole = shared | measured

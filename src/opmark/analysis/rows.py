@@ -608,7 +608,7 @@ class RowCollector:
             self._hand_out(group)
 
     def _hand_out(self, group: object) -> None:
-        records, known = self._records[group], self._groups[group]
+        records, known = self._records[group], self._groups.get(group, set())
         order = list(dict.fromkeys(record.task.across_processes.id for record in records))
         due = [key for key in order if key not in self._given and self._missing[key] <= 0]
         if not due or self._missing[order[0]] > 0:

@@ -110,7 +110,7 @@ def _latency(op: str, lines: Sequence[_Line]) -> Chart | None:
 
 
 def _drawn(lines: Sequence[_Line]) -> list[_Line]:
-    """Those of most sizes, in the order of the run."""
+    """The lines with the most sizes, in the order of the run."""
     chosen = sorted(range(len(lines)), key=lambda i: -len(lines[i].rows))[:_MOST]
     return [lines[i] for i in sorted(chosen)]
 

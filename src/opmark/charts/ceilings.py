@@ -37,7 +37,7 @@ class _Known(NamedTuple):
 
 
 def ceilings(known: MachineFacts, dtypes: Sequence[str], intensities: Sequence[float], *, warm: bool) -> list[Series]:
-    """Of the element types that occur. Caches bound nothing that is cold: they are drawn where something is warm."""
+    """Lines for the element types that occur. Caches bound nothing cold: they are drawn where something is warm."""
     found = [_known(source, peaks, dtypes, warm) for source, peaks in _sources(known)]
     span = [*intensities, *(ridge for one in found for ridge in one.ridges())]
     if not span:

@@ -36,7 +36,7 @@ class Chain(NamedTuple):
     cases: tuple[str, ...]
     """Ids, by what they move."""
     values: tuple[tuple[int, ...], ...]
-    """Of the moving sizes, a case each."""
+    """Values of the moving sizes, one case each."""
 
 
 class _Case(NamedTuple):
@@ -79,7 +79,7 @@ def _is_size(value: object) -> bool:
 
 
 def _guessed(value: object) -> str:
-    """Of an operator that is not installed: whole numbers may be sizes."""
+    """For an operator that is not installed, whole numbers may be sizes."""
     if isinstance(value, list):
         return _WHOLE
     return _SIZES[0] if _is_size(value) else ""
@@ -111,7 +111,7 @@ def _candidates(varying: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _along(cases: Sequence[_Case], moving: tuple[str, ...], varying: Sequence[str]) -> list[list[_Case]]:
-    """Those that are the same but for the moving sizes, which keep their proportions."""
+    """Cases that are the same but for the moving sizes, which keep their proportions."""
     fixed = [name for name in varying if name not in moving]
     found: dict[tuple[int, ...], list[_Case]] = {}
     alone = len(moving) == 1

@@ -43,7 +43,7 @@ class Place(Struct, frozen=True):
 
 
 NOWHERE = Place("", "unknown hardware", _UNKNOWN)
-"""Of what never ran, and of what nobody told where."""
+"""The hardware of what never ran, or ran nobody knows where."""
 
 
 def places(run_view: RunView) -> dict[str, Place]:
@@ -95,7 +95,7 @@ def timed(timing: Timing | None) -> bool:
 
 
 def ends(timing: Timing) -> tuple[float | None, float | None]:
-    """Of its interval, where both can be drawn."""
+    """Ends of its interval, where both can be drawn."""
     low, high = end(timing.low), end(timing.high)
     return (low, high) if low is not None and high is not None else (None, None)
 

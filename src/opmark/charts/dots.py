@@ -17,7 +17,7 @@ Spot = tuple[Hashable, float, float]
 
 
 class Dot(NamedTuple):
-    """Of a roofline."""
+    """A dot of a roofline."""
 
     row: Row
     timing: Timing

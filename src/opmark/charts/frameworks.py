@@ -53,7 +53,7 @@ class _Field:
     way: Way
     key: Key
     name: str = ""
-    """Of the way, where there are several."""
+    """Name of the way, where there are several."""
     without: dict[str, None] = field(default_factory=dict)
     """Who ran its cases and has no such quantity."""
     races: list[Race] = field(default_factory=list)
@@ -110,7 +110,7 @@ def _shared(rows: Sequence[Row]) -> list[Key]:
 
 
 def _race(rows: Sequence[Row], key: Key, ways: Ways, without: dict[str, None]) -> Race:
-    """Of what one backend measured with several seeds the first is taken."""
+    """Where one backend measured with several seeds, the first is taken."""
     times: dict[str, tuple[Row, Timing]] = {}
     for row in rows:
         timing = row.timing(*key)

@@ -64,7 +64,7 @@ def _dot(row: Row, device: Timing, host: Timing) -> Mark:
 
 
 def _against_smallest(run_view: RunView, rows: Sequence[Row]) -> Chart | None:
-    """Of what has no device of its own: latency over bytes, and where the smallest call of its backend lies."""
+    """Rows without a device of their own: latency over bytes, and where the smallest call of the backend lies."""
     lone = [row for row in rows if row.timing("device_time") is None]
     hosts = [row for row in lone if _smallest(run_view, row)]
     others = list(dict.fromkeys(row.backend for row in lone if _latency(row) and not _smallest(run_view, row)))

@@ -25,7 +25,7 @@ def positive(value: float | None) -> TypeGuard[float]:
 
 
 def end(value: float | None) -> float | None:
-    """Of an interval, where it can be drawn."""
+    """The end of an interval, where it can be drawn."""
     return value if positive(value) else None
 
 
@@ -79,7 +79,7 @@ def faster(base: Timing | None, other: Timing | None) -> Factor | None:
 
 
 def beside(rows: Iterable[Row], same: Callable[[Row], Hashable], apart: Callable[[Row], Hashable]) -> list[list[Row]]:
-    """Those that are the `same` but for what sets them `apart`, two or more each. What was measured several times, with
+    """Rows that are the `same` but for what sets them `apart`, two or more each. What was measured several times, with
     other seeds perhaps, is held against its own kind: the second against the second."""
     times: Counter[Hashable] = Counter()
     found: dict[Hashable, list[Row]] = {}

@@ -20,7 +20,7 @@ from opmark.schema.quantity import CACHES
 MOST_DTYPES = 3
 """Element types in one picture; of more, those of one kind and width share one."""
 MOST_SERIES = 8
-"""That can be told apart; where there would be more, element types are not series of their own."""
+"""Series that can be told apart; where there would be more, element types are not series of their own."""
 MOST_DOTS = 3000
 """In one picture: more are slow to look at, and lie on each other."""
 

@@ -19,7 +19,7 @@ from opmark.units import counted, percent, significant
 
 MOST = 120
 _BINS = (8, 48)
-"""Of the histogram, at least and at most."""
+"""Bins of the histogram, at least and at most."""
 _FLAT = 3.0
 """Times the stretch of the others: an outlier further off would press them flat."""
 _AIR = 0.02

@@ -18,11 +18,11 @@ from opmark.schema.chart import Axis, Chart, Mark, Series
 from opmark.stats import median
 
 MOST_OPERATORS = 12
-"""That get figures: those with the most sizes."""
+"""Number of operators that get figures: those with the most sizes."""
 MOST_SERIES = 8
 """In one figure, the longest: more cannot be told apart."""
 MOST_SIZES = 40
-"""Of one series: evenly taken from more, its ends among them."""
+"""Points of one series: evenly taken from more, its ends among them."""
 _LARGEST = 10**300
 """Elements: a shape may be any numbers, and more of them are no place on an axis."""
 COMPUTES = 4.0
@@ -39,7 +39,7 @@ class _Point(NamedTuple):
     row: Row
     timing: Timing
     size: tuple[int, ...]
-    """Of the moving sizes."""
+    """Values of the moving sizes."""
 
 
 class _Line(NamedTuple):
@@ -128,8 +128,8 @@ def _charts(op: str, phase: str, lines: Sequence[_Line], cases: int) -> Iterator
 
 
 def _chosen(lines: Sequence[_Line]) -> tuple[list[_Line], list[_Line]]:
-    """Those that are drawn, and the others. The longest first, but one of each backend and element type before a second
-    of any: what nobody sees at all is missed most."""
+    """The lines that are drawn, and the others. The longest come first, but one of each backend and element type before
+    a second of any: what nobody sees at all is missed most."""
     ordered = sorted(lines, key=lambda line: -len(line.points))
     turns: Counter[tuple[str, str, str]] = Counter()
     ranked = []

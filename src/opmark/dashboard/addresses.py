@@ -13,7 +13,7 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 
 def names_in(path: str) -> tuple[str, ...]:
-    """Those in braces."""
+    """The names in braces."""
     return tuple(_NAME.findall(path))
 
 

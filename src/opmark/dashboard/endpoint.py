@@ -14,7 +14,7 @@ from opmark.dashboard.reading import Reader
 @dataclass(frozen=True)
 class Endpoint:
     path: str
-    """Of the page, as in `/runs/{run}`; the same as JSON is at `/api` + path. Names in braces are fields of `asked`."""
+    """The page, as in `/runs/{run}`; the same as JSON is at `/api` + path. Names in braces are fields of `asked`."""
     view: Callable[[Reader, Any], Struct]
     """(reader, asked) -> answer. Errors are `UnknownName` (404) and other `UserError`s (400)."""
     asked: type[Struct]

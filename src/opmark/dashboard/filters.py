@@ -27,7 +27,7 @@ class Filters(Struct, frozen=True, kw_only=True):
     q: Annotated[str, Meta(description="Words that are all in the name, the backend or the reason.")] = ""
 
     def filters(self) -> dict[str, str]:
-        """Those that say something, whatever else is asked: for the address of another page of the run."""
+        """The filters that are set: for the address of another page of the run."""
         return {name: value for name in Filters.__struct_fields__ if (value := getattr(self, name))}
 
     def fits(self, item: Row | RecordOutline) -> bool:

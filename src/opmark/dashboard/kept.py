@@ -117,7 +117,7 @@ class KeptSummaries:
             return [Counted(one.mark, replace(one.summary, run=run)) for one, run in zip(known, runs, strict=True)]
 
     def keep_only(self, ids: Collection[str]) -> None:
-        """Those of runs that are gone are forgotten."""
+        """Forget the summaries of runs that are gone."""
         with self._lock:
             for gone in self._known.keys() - ids:
                 del self._known[gone]

@@ -41,7 +41,7 @@ def asset_address(name: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """That of the report, and what pages of the dashboard need beyond it."""
+    """The stylesheet of the report, and what pages of the dashboard need beyond it."""
     made = templates().overlay()
     made.globals = {
         **made.globals,

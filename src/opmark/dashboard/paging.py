@@ -17,7 +17,7 @@ class Page(Struct, frozen=True):
     of: int
     """How many pages there are; at least 1."""
     rows: int
-    """Of all pages together."""
+    """Number of rows on all pages together."""
     first: int
     """The place of the first row of this page, from 1 on; 0 where there is none."""
     last: int

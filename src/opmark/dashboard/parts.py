@@ -28,7 +28,7 @@ class Wanted(NamedTuple):
     sort: Sort
     page: int
     rows: int
-    """Of a page."""
+    """Number of rows on a page."""
 
     @property
     def needs_all(self) -> bool:
@@ -48,7 +48,7 @@ class Failure(Struct, frozen=True):
 
 class Part(NamedTuple):
     items: list[Row]
-    """Those that fit, one page of them."""
+    """Rows that fit the filters, one page of them."""
     page: Page
     failures: list[Failure]
     options: Options

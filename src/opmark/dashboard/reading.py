@@ -76,7 +76,7 @@ class Reader:
             return self._opened
 
     def runs(self) -> list[Run]:
-        """Those begun last first; none where there is no store yet."""
+        """The runs begun last come first; none where there is no store yet."""
         if not self.there:
             return []
         known = self.store.runs()
@@ -104,7 +104,7 @@ class Reader:
         return self._summaries.of(store, runs)
 
     def with_backend(self, runs: Sequence[Run], backend: str) -> list[Run]:
-        """Those that have a record of it."""
+        """The runs that have a record of a backend."""
         found = with_backend(self.store, backend) if runs else set()
         return [run for run in runs if run.id in found]
 

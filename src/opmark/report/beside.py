@@ -117,7 +117,7 @@ def heads(listed: Sequence[Column]) -> Names:
 
 
 def _device(backend: str) -> str:
-    """That stands at the end of its name; nothing where it does not."""
+    """The device that stands at the end of a backend's name; empty where none does."""
     info, plain = backend_or_none(backend), backend.partition("@")[0].partition("/")[0]
     device = info.device if info else plain.rpartition("-")[2]
     return device if plain.endswith(f"-{device}") else ""

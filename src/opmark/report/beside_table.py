@@ -79,7 +79,7 @@ def _cell(line: Line, column: Column) -> Cell:
 
 
 def _behind(row: Row, key: Key | None) -> str:
-    """Of the number that is shown, and not of the headline."""
+    """What stands behind the number that is shown, which need not be the headline."""
     seconds, summary = row.compile_time, row.summary(key) if key and unit_of(key[0]) == "s" else None
     bus = bandwidths(row.record.cost, summary.median).bus if summary else None
     parts = ["" if bus is None else f"{gigabytes(bus)}{_BUS}", "" if seconds is None else f"({units.seconds(seconds)})"]
@@ -92,7 +92,7 @@ def _doubt(row: Row) -> str:
 
 
 class _Widths(NamedTuple):
-    """Of the parts of a column's cells: what stands beneath each other is aligned."""
+    """Widths of the parts of a column's cells: what stands beneath each other is aligned."""
 
     number: int
     marks: int

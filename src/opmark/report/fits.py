@@ -32,7 +32,7 @@ class Point(Struct, frozen=True):
     high: float | None = None
     """Ends of the interval of the median; None where nobody told."""
     noise: float = 0.0
-    """Of its samples, relative to the median."""
+    """Noise of its samples, relative to the median."""
 
     def off(self, line: Fit) -> float:
         """Deviation of the line, relative to the time."""
@@ -43,7 +43,7 @@ class Point(Struct, frozen=True):
         return self.noise >= self.off(line) or self.left_over(line) <= self.off(line) / 2
 
     def left_over(self, line: Fit) -> float:
-        """Of the deviation, if the median is where its interval is nearest to the line."""
+        """What is left of the deviation if the median is where its interval is nearest to the line."""
         if self.low is None or self.high is None or self.low <= 0:
             return self.off(line)
         nearest = min(max(line.time(self.size), self.low), self.high)
@@ -96,7 +96,7 @@ class Fitted(Struct, frozen=True):
 
 
 def fits(records: Iterable[Record]) -> list[Fitted]:
-    """Of everything that communicates, also of what has too few sizes; in the order of the records."""
+    """Fits of all communication, also where there are too few sizes, in the order of the records."""
     return fits_of(rows_of_records(records))
 
 

@@ -92,7 +92,7 @@ def _row(change: ChangeSeen, history: History) -> list[str]:
 
 
 def _print_quiet(series: Sequence[History], console: Console) -> None:
-    """Those without a change, a line each."""
+    """One line for each series without a change."""
     rows = [_quiet_row(history) for history in series if not history.changes]
     if rows:
         print_rows(_QUIET_HEADS, rows, console, _QUIET_WHO)

@@ -22,7 +22,7 @@ from opmark.units import counted
 LONGEST = 65_000
 """Characters; a comment on GitHub takes 65,536."""
 _CASES = 5
-"""Of one reason that are named."""
+"""Number of cases that are named for one reason."""
 _ROOM = 400
 """Kept for what is said of what was left out."""
 _SAID = 300
@@ -31,7 +31,7 @@ _LINE = 2000
 """Characters of a line that lists several of these."""
 _NOWHERE = Place(1, frozenset())
 _SIGNS = (("❌", ("failed", "slower")), ("⚠️", ("undecided", "skipped")), ("✅", ("same", "faster")))
-"""Of a comparison, by the gravest that is said of a case; where nothing could be compared it is the second."""
+"""The sign of a comparison, by its gravest verdict; where nothing could be compared it is the second."""
 _FOLDS = ("failed", "slower", "faster", "undecided", "same", "skipped")
 _NUMBERS = {"cases", *(column.head for column in COLUMNS if column.number)}
 """Heads of columns that stand at the right."""

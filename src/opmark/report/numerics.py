@@ -55,7 +55,7 @@ def _table(columns: Sequence[str], lines: Sequence[Sequence[str]], first: int) -
 
 
 def _drawn(row: Row) -> list[list[str]]:
-    """Of several processes those of one: they compute the same."""
+    """The lines of a row; for several processes those of one, since they compute the same."""
     record = row.record
     check = record.verification
     if check is None or check.checked == "none":

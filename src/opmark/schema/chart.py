@@ -21,7 +21,7 @@ class Axis(Struct, frozen=True):
     unit: Unit
     scale: Scale
     names: tuple[str, ...] = ()
-    """Of a category axis."""
+    """Names of the places of a category axis."""
     most: float | None = None
     """Where it ends, if not where the data does: what lies beyond is drawn at its edge."""
 
@@ -37,7 +37,7 @@ class Mark(Struct, frozen=True):
     high: float | None = None
     """Ends of the interval of the value: of y; in `bars`, where values go to the right, of x."""
     value: float | None = None
-    """Of a cell, whose x and y are places in two lists of names."""
+    """Value of a cell, whose x and y are places in two lists of names."""
     link: str = ""
     """The key of the item that it is of, if it is of one."""
     note: str = ""
@@ -88,11 +88,11 @@ class Chart(Struct, frozen=True):
     series: tuple[Series, ...]
     rules: tuple[Rule, ...] = ()
     values: Axis | None = None
-    """Of a heatmap: what its cells tell."""
+    """What the cells of a heatmap tell."""
     notes: tuple[str, ...] = ()
     """What was left out, and why; what is doubtful."""
     spread: tuple[Count, ...] = ()
-    """Of `samples`: the histogram of all values, those without a mark among them."""
+    """For `samples`, the histogram of all values, with those that have no mark."""
 
     def marks(self) -> list[tuple[Series, Mark]]:
         """In their order: the rows of its table."""

@@ -74,7 +74,7 @@ class Row(Struct, frozen=True):
     ratio: float | None = None
     """To the level that its series had then."""
     key: str = ""
-    """Of the item within the run."""
+    """The key of the row within the run."""
 
 
 class Answer(Struct, frozen=True):
@@ -90,7 +90,7 @@ class Answer(Struct, frozen=True):
     page: Page
     backends: list[str]
     quantities: list[str]
-    """That can be asked for."""
+    """Quantities that can be asked for."""
     note: str = ""
     """Why there is nothing to follow."""
 

@@ -53,7 +53,7 @@ class Choice(Struct, frozen=True):
 
 
 class Fact(Struct, frozen=True):
-    """Of the environments, which differ in it."""
+    """Values of the environments, which differ in it."""
 
     name: str
     change: str

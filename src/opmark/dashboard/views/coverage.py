@@ -42,7 +42,7 @@ class Cell(Struct, frozen=True, omit_defaults=True):
     """The run that says so."""
     reason: str = ""
     phases: dict[str, State] = {}
-    """Of other phases than the forward one."""
+    """States of other phases than the forward one."""
 
 
 class Row(Struct, frozen=True):
@@ -54,21 +54,21 @@ class Row(Struct, frozen=True):
 class Category(Struct, frozen=True):
     name: str
     counts: dict[State, int]
-    """Of its cells."""
+    """Counts of its cells."""
     rows: list[Row]
 
 
 class Column(Struct, frozen=True):
     backend: str
     operators: int
-    """That it has."""
+    """Number of operators that it has."""
     counts: dict[State, int]
 
 
 class Answer(Struct, frozen=True):
     operators: int
     runs: int
-    """That are stored."""
+    """Number of stored runs."""
     counts: dict[State, int]
     columns: list[Column]
     categories: list[Category]

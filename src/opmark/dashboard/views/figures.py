@@ -29,10 +29,10 @@ class Answer(Struct, frozen=True):
     run: Run
     charts: list[Chart]
     items: int
-    """That they are of."""
+    """Number of rows that the charts show."""
     options: Options
     figure: str
-    """That is shown, or `all`."""
+    """The figure that is shown, or `all`."""
     figures: list[str]
     """What can be asked for."""
 

@@ -27,7 +27,7 @@ class Answer(Struct, frozen=True):
     run: Run
     item: Row
     facts: dict[str, Any]
-    """Of the environment that it ran in."""
+    """Facts of the environment that it ran in."""
     cautions: list[Caution]
     charts: list[Chart]
     """The samples, a chart a quantity and state of the caches."""

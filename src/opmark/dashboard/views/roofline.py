@@ -29,7 +29,7 @@ class Answer(Struct, frozen=True):
     run: Run
     charts: list[Chart]
     items: int
-    """That they are of."""
+    """Number of rows that the charts show."""
     options: Options
 
 
@@ -43,7 +43,7 @@ def view(reader: Reader, asked: Asked) -> Answer:
 
 class _Drawn(NamedTuple):
     run_view: RunView
-    """Of which it is: as long as it is held here, nothing else has its id."""
+    """What was drawn: as long as it is held here, nothing else has its id."""
     charts: list[Chart]
     items: int
     options: Options

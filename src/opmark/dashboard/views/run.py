@@ -41,7 +41,7 @@ class Answer(Struct, frozen=True):
     progress: Progress
     failures: list[Failure]
     items: list[Row]
-    """Those that fit, one page of them."""
+    """Rows that fit the filters, one page of them."""
     page: Page
     options: Options
     environments: dict[str, dict[str, Any]]

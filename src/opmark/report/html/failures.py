@@ -28,7 +28,7 @@ class Group(NamedTuple):
     status: str
     word: str
     first: str
-    """Of the reason: its first line."""
+    """The first line of the reason."""
     reason: str
     """All of it, where that is more."""
     total: int

@@ -69,7 +69,7 @@ def sentence(run_view: RunView) -> str:
 
 
 def unfinished(run_view: RunView) -> str:
-    """Of a run that was interrupted, or still goes on."""
+    """How far a run is that was interrupted, or still goes on; otherwise empty."""
     if not run_view.rows or run_view.records >= run_view.run.tasks:
         return ""
     return f"{run_view.records} of {run_view.run.tasks} planned tasks have a record: interrupted, or still running"
@@ -119,7 +119,8 @@ def _best(name: str, of: _Of, shown: Callable[[float], str], rows: Sequence[Row]
 
 
 def _shares(name: str, of: _Of, rows: Sequence[Row], href: dict[str, str]) -> Iterator[Key]:
-    """Of a limit: the middle of those that were measured alike, the best that is possible, and how many are not."""
+    """Key numbers about a limit: the median of rows that were measured alike, the best that is possible, and how many
+    rows are beyond that."""
     shared = [row for row in rows if known(of(row)) is not None]
     if not shared:
         return
@@ -133,7 +134,7 @@ def _shares(name: str, of: _Of, rows: Sequence[Row], href: dict[str, str]) -> It
 
 
 def _alike(rows: Sequence[Row]) -> tuple[str, list[Row]]:
-    """Those whose headline is the same quantity: the most frequent one, but latency only where there is no other."""
+    """Rows whose headline is the same quantity: the most frequent one, but latency only where there is no other."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if row.headline:

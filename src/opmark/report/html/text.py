@@ -90,7 +90,7 @@ def fact(name: str, value: Any) -> str:
 
 
 def moment(started: str) -> str:
-    """Of ISO 8601, to the second."""
+    """A time in ISO 8601 as people read it, to the second."""
     day, _, time = started.partition("T")
     return printable(f"{day} {time[:8]} UTC" if time else started)
 

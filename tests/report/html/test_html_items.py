@@ -87,6 +87,9 @@ def test_as_many_are_counted_above_the_peak_as_the_caution_is_of() -> None:
     (doubt,) = doubts(RunView(RUN, tuple(rows)), PLACE)
     assert (doubt.code, doubt.total) == ("above-peak", 2)
     assert told(*rows)["above the measured peak"][0] == "2"
+    spoilt = item(9, (timing(cautions=(PREEMPTED, "above-peak")),), of_peak=Attained(3.0, "memory"))
+    assert doubts(RunView(RUN, (*rows, spoilt)), PLACE)[0].total == 3
+    assert told(*rows, spoilt)["above the measured peak"][0] == "3"
 
 
 def test_shares_in_the_middle_are_of_one_quantity_and_not_of_launches() -> None:

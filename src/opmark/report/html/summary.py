@@ -103,7 +103,7 @@ def keys(run_view: RunView, href: dict[str, str]) -> list[Key]:
         Key("measured", str(len(rows)), f"of {counted(len(run_view.rows), 'case')}"),
         Key("with cautions", str(doubted), "headline numbers to doubt; see below"),
     ]
-    limits = ([*_shares(name, of, usable, href)] for name, of in _LIMITS)
+    limits = ([*_shares(name, of, run_view.rows, href)] for name, of in _LIMITS)
     found += next(filter(None, limits), [])
     for name, of, shown in _BEST:
         found += _best(name, of, shown, usable, href)
@@ -119,16 +119,16 @@ def _best(name: str, of: _Of, shown: Callable[[float], str], rows: Sequence[Row]
 
 
 def _shares(name: str, of: _Of, rows: Sequence[Row], href: dict[str, str]) -> Iterator[Key]:
-    """Key numbers about a limit: the median of rows that were measured alike, the best that is possible, and how many
-    rows are beyond that."""
-    shared = [row for row in rows if known(of(row)) is not None]
+    """Key numbers about a limit: the median of usable rows that were measured alike, the best that is possible, and how
+    many of all rows are beyond that, which are those that have the caution."""
+    shared = [row for row in rows if row.usable and known(of(row)) is not None]
     if not shared:
         return
     lead, alike = _alike(shared)
     middle = f"in the middle of {counted(len(alike), 'case')}, {lead}"
     yield Key(f"of {name}", percent(median([of(row) or 0.0 for row in alike])), middle)
     yield from _best(f"nearest to {name}", of, percent, [row for row in shared if not is_above(of(row) or 0.0)], href)
-    above = sum(is_above(of(row) or 0.0) for row in shared)
+    above = sum(is_above(of(row) or 0.0) for row in rows)
     if above:
         yield Key(f"above {name}", str(above), "more than is possible: the limit, the cost or the clock is wrong")
 

@@ -86,7 +86,7 @@ def paths_of(db: Path) -> Paths:
     """Return the addresses of all pages about the newest run, by their name in the table."""
     with closing(open_sql(db)) as store:
         newest, before, *_ = (run.id for run in store.runs() if run.label == "nightly")
-        items = look_at(store, find_run(store, newest)).items
+        items = look_at(store, find_run(store, newest)).rows
     item = next(item for item in items if item.op == "matmul" and item.timings)
     run = f"/runs/{newest}"
     return {

@@ -22,8 +22,8 @@ from benchmarks.browser import browsing
 from benchmarks.common import OPMARK
 from benchmarks.served import Served
 
+from opmark.analysis.rows import RunView
 from opmark.api.looking import look_at
-from opmark.schema.item import Looked
 from opmark.store.open import open_sql
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Picture(NamedTuple):
     height: int = 800
 
 
-def pictures(looked: Looked, compared: tuple[str, str]) -> tuple[list[Picture], list[Picture]]:
+def pictures(looked: RunView, compared: tuple[str, str]) -> tuple[list[Picture], list[Picture]]:
     """Of the report, and of the dashboard."""
     run = looked.run.id
     of_report = [Picture("report", ""), Picture("report-roofline", "", "figure.chart:has(svg)")]
@@ -100,26 +100,26 @@ def _measured(db: Path, environ: dict[str, str]) -> str:
     return str(db)
 
 
-def _chosen(db: str, name: str | None) -> tuple[Looked, tuple[str, str]]:
+def _chosen(db: str, name: str | None) -> tuple[RunView, tuple[str, str]]:
     """The run that is shown, and the two that are compared."""
     with closing(open_sql(db)) as store:
         newest = [look_at(store, run) for run in store.runs(MOST_RUNS)]
     known = [looked for looked in newest if name in (None, looked.run.id, looked.run.label)]
     if not known:
         raise SystemExit(f"{db}: there is no run" + (f" `{name}`" if name else ""))
-    return max(known, key=lambda looked: len(looked.items)), _pair(newest)
+    return max(known, key=lambda looked: len(looked.rows)), _pair(newest)
 
 
-def _pair(newest: list[Looked]) -> tuple[str, str]:
+def _pair(newest: list[RunView]) -> tuple[str, str]:
     """The older one first: of all runs the two that measured most of the same."""
-    measured = {looked.run.id: {(i.case, i.backend) for i in looked.items if i.seconds} for looked in newest}
+    measured = {looked.run.id: {(i.case, i.backend) for i in looked.rows if i.seconds} for looked in newest}
     pairs = [(before, after) for n, after in enumerate(measured) for before in list(measured)[n + 1 :]]
     alone = (newest[0].run.id, newest[0].run.id)
     return max(pairs, key=lambda pair: len(measured[pair[0]] & measured[pair[1]]), default=alone)
 
 
 @contextmanager
-def _report(db: str, looked: Looked, folder: Path, environ: dict[str, str]) -> Iterator[str]:
+def _report(db: str, looked: RunView, folder: Path, environ: dict[str, str]) -> Iterator[str]:
     file = folder / "report.html"
     subprocess.run([OPMARK, "report", looked.run.id, "--db", db, "-o", str(file)], env=environ, check=True)
     yield file.as_uri()

@@ -6,9 +6,9 @@ import math
 import re
 from typing import Any
 
+from opmark.analysis.rows import MachineFacts, Row, RunView, Timing
 from opmark.schema import Run
 from opmark.schema.chart import Axis, Chart
-from opmark.schema.item import Ceilings, Item, Looked, Timing
 
 HOSTILE = '<script>alert("1")</script> & \N{RIGHT-TO-LEFT OVERRIDE}\'é'
 
@@ -18,7 +18,7 @@ def timing(median: float | None, low: float | None = None, high: float | None = 
     return Timing(median=median, low=low, high=high, **given)
 
 
-def item(*timings: Timing, **more: Any) -> Item:
+def item(*timings: Timing, **more: Any) -> Row:
     """One of `add` on torch-cpu with the given fields; its name is unique by `n`."""
     n = more.pop("n", 4)
     given: dict[str, Any] = {
@@ -27,12 +27,12 @@ def item(*timings: Timing, **more: Any) -> Item:
         "effort": "quick", "mode": "", "status": "ok", "reason": "", "environment": "here", "started": "2030",
         "duration": 1.0, **more,
     }  # fmt: skip
-    return Item(timings=timings, **{"where": f"{given['backend']} ×{given['threads']}", **given})
+    return Row(timings=timings, **{"where": f"{given['backend']} ×{given['threads']}", **given})
 
 
-def looked(*items: Item, ceilings: Ceilings | None = None, facts: dict[str, Any] | None = None) -> Looked:
+def looked(*items: Row, machines: MachineFacts | None = None, facts: dict[str, Any] | None = None) -> RunView:
     run = Run("r", "2030-01-01T00:00:00", "plan", len(items))
-    return Looked(run, items, {"here": facts or {"device": "cpu"}}, {"here": ceilings or Ceilings()})
+    return RunView(run, items, {"here": facts or {"device": "cpu"}}, {"here": machines or MachineFacts()})
 
 
 def check(chart: Chart) -> Chart:

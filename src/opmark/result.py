@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from opmark.analysis.rows import MachineFacts, rows_of_records
 from opmark.interfaces import Results
-from opmark.report.gain import gains
-from opmark.report.rows import rows
-from opmark.report.view import Known, view
+from opmark.report.view import row_view
 from opmark.schema import Problem, Record, Run
 from opmark.tabular import to_arrow, to_pandas
 
@@ -25,26 +24,27 @@ class Result:
     """Where it is stored: a file, or the address of a server."""
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Facts by environment id."""
-    peaks: dict[str, Known] = field(default_factory=dict)
+    peaks: dict[str, MachineFacts] = field(default_factory=dict)
     """What is known of the chip of an environment, by its id."""
     problems: tuple[Problem, ...] = ()
-    """What of a foreign workload could not be used."""
+    """The parts of a foreign workload that could not be used."""
 
     rank: int = 0
-    """Of the process among those that a launcher started; records are with rank 0 alone."""
+    """The rank of this process among those that a launcher started; only rank 0 has records."""
     told: int = 0
-    """By rank 0: how it ended, as an exit code."""
+    """The exit code that rank 0 gave to this process."""
 
     @property
     def exit_code(self) -> int:
-        """As the command line ends: 1 where nothing was measured, something failed, or a part of a file was no use."""
+        """The exit code of the command line: 1 where nothing was measured, something failed, or a part of a file could
+        not be used."""
         if self.rank:
             return self.told
         measured = any(record.status == "ok" for record in self.records)
         return 0 if measured and not self.failed and not self.problems else 1
 
     def results(self) -> Results:
-        """As exporters take it."""
+        """The run as exporters take it."""
         chips = {key: known.datasheet for key, known in self.peaks.items() if known.datasheet}
         measured = {key: known.measured for key, known in self.peaks.items() if known.measured}
         return Results(self.run, self.records, self.environments, chips, measured)
@@ -55,12 +55,10 @@ class Result:
 
     def rows(self) -> list[dict[str, Any]]:
         """What `--json` prints: medians, intervals, rates and everything else but the samples, as plain data."""
-        found = rows(self.records)
-        known = [self.peaks.get(row.record.environment) for row in found]
-        return [view(*facts) for facts in zip(found, [self.run.id] * len(found), known, gains(found), strict=True)]
+        return [row_view(row) for row in rows_of_records(self.records, self.run.id, self.peaks, named=False)]
 
     def to_pandas(self) -> Any:
-        """The rows as a `pandas.DataFrame`: what is nested is a column with dots."""
+        """The rows as a `pandas.DataFrame`; nested values are columns with dots in their names."""
         return to_pandas(self.rows())
 
     def to_arrow(self) -> Any:

@@ -46,7 +46,7 @@ _KNOWN: tuple[tuple[Kind, frozenset[Kind], tuple[str, ...]], ...] = (
     ("bool", frozenset({"bool"}), ("change.sure",)),
     ("text", frozenset({"text"}), ("reason", "note", "label", "cache", "run.label", "run.revision")),
 )  # fmt: skip
-"""Of columns that may be missing throughout, or happen to be whole: the kind, and what it takes."""
+"""Columns that may be missing throughout, or happen to be whole: their kind, and the kinds that it takes."""
 _encoder = msgspec.json.Encoder(decimal_format="number")
 _LARGEST = 2**63
 _EXACT = 2**53

@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from opmark.analysis.rows import MachineFacts, Row, RunView, Timing
+from opmark.metrics.roofline import Attained
 from opmark.schema import Run
 from opmark.schema.chart import Axis, Chart
-from opmark.schema.item import Ceilings, Item, Looked, Share, Timing
 from opmark.schema.peaks import Level, Peaks
 
 RUN = Run("r", "2030-01-01T00:00:00.000+00:00", "p", 1)
@@ -25,7 +26,7 @@ def timing(median: float | None, quantity: str = "latency", cache: Any = "warm",
     return Timing(quantity, cache, unit, median, **{**spread, "samples": 40, "processes": 1, **own})
 
 
-def item(op: str = "add", number: int = 0, *timings: Timing, backend: str = "torch-cpu", **own: Any) -> Item:
+def item(op: str = "add", number: int = 0, *timings: Timing, backend: str = "torch-cpu", **own: Any) -> Row:
     """Number `number` of its operator: it has a case and a key of its own."""
     params = own.pop("params", {"shape": [1 << number], "dtype": "float32"})
     case = own.pop("case", f"{op}-{sorted(params.items())}")
@@ -36,22 +37,22 @@ def item(op: str = "add", number: int = 0, *timings: Timing, backend: str = "tor
         "effort": "standard", "mode": "", "status": "ok", "reason": "", "timings": timings or (timing(1e-3),),
         "environment": "cpu", "started": "", "duration": 1.0, "bytes": 1000, "flops": 500,
     }  # fmt: skip
-    return Item(**{**fields, **own})
+    return Row(**{**fields, **own})
 
 
-def failed(op: str, number: int, backend: str, status: Any = "error", **own: Any) -> Item:
+def failed(op: str, number: int, backend: str, status: Any = "error", **own: Any) -> Row:
     made = item(op, number, backend=backend, status=status, reason="<b>no</b>", flops=None, bytes=None, **own)
     return replace(made, timings=(), environment=own.get("environment", ""))
 
 
-def looked(*items: Item, measured: Peaks | None = None, sheet: Peaks | None = None) -> Looked:
+def looked(*items: Row, measured: Peaks | None = None, sheet: Peaks | None = None) -> RunView:
     """What ran on `gpu` or `cpu`; the ceilings are the GPU's."""
-    ceilings = {"gpu": Ceilings(measured, sheet), "cpu": Ceilings()}
-    return Looked(RUN, items, {"gpu": GPU_FACTS, "cpu": CPU_FACTS}, ceilings, len(items))
+    machines = {"gpu": MachineFacts(measured, sheet), "cpu": MachineFacts()}
+    return RunView(RUN, items, {"gpu": GPU_FACTS, "cpu": CPU_FACTS}, machines, len(items))
 
 
-def share(value: float) -> Share:
-    return Share(value, "memory")
+def share(value: float) -> Attained:
+    return Attained(value, "memory")
 
 
 def sound(charts: list[Chart]) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from charted import HOSTILE, check, item, looked, timing
+from opmark.analysis.rows import MachineFacts, Row
 from opmark.api.looking import look
 from opmark.charts import parts
 from opmark.charts.common import ONE_PROCESS
@@ -18,7 +19,6 @@ from opmark.charts.memory import memory
 from opmark.charts.overhead import overhead
 from opmark.charts.threads import threads
 from opmark.schema.chart import Mark
-from opmark.schema.item import Ceilings, Item
 from opmark.schema.peaks import Peaks
 from showcase import showcase
 
@@ -26,7 +26,7 @@ OURS = ("bus", "overhead", "threads", "fused", "memory")
 TIMES = st.floats(1e-9, 1e3)
 
 
-def on_device(n: int, cold: float, warm: float | None, host: float | None) -> Item:
+def on_device(n: int, cold: float, warm: float | None, host: float | None) -> Row:
     times = [timing(cold, quantity="device_time", cache="cold")]
     times += [timing(warm, quantity="device_time")] if warm else []
     times += [timing(host, 0.9 * host, 1.1 * host, quantity="host_time")] if host else []
@@ -47,10 +47,10 @@ def test_a_launch_is_held_against_the_warm_device_time_where_there_is_one():
 
 
 def test_without_a_device_latency_is_held_against_the_calibrated_call():
-    known = Ceilings(Peaks("a chip", "calibrate", {}, [], launch={"latency": 1e-6}, backend="torch-cpu"))
+    known = MachineFacts(Peaks("a chip", "calibrate", {}, [], launch={"latency": 1e-6}, backend="torch-cpu"))
     items = item(timing(1.5e-6), n=1, bytes=64), item(timing(2e-6), n=2, bytes=1024), item(timing(1e-6), n=3)
     assert overhead(looked(*items)) == []
-    (chart,) = overhead(looked(*items, ceilings=known))
+    (chart,) = overhead(looked(*items, machines=known))
     check(chart)
     assert [(mark.x, mark.y, mark.note) for mark in chart.series[0].marks] == [
         (64, 1.5e-6, "launch-bound"),
@@ -65,15 +65,15 @@ def test_without_a_device_latency_is_held_against_the_calibrated_call():
 
 
 def test_a_call_is_held_against_the_smallest_of_its_own_backend():
-    known = Ceilings(Peaks("a chip", "calibrate", {}, [], launch={"latency": 1e-6}, backend="torch-cpu"))
+    known = MachineFacts(Peaks("a chip", "calibrate", {}, [], launch={"latency": 1e-6}, backend="torch-cpu"))
     own, other = (item(timing(1.5e-6), n=n, bytes=64, backend=f"{name}-cpu") for n, name in enumerate(("torch", "jax")))
-    (chart,) = overhead(looked(own, other, ceilings=known))
+    (chart,) = overhead(looked(own, other, machines=known))
     assert [series.name for series in check(chart).series] == ["torch-cpu"]
     assert chart.notes == (
         "1 of 1 case within 2 times the smallest call",
         "left out: jax-cpu, whose smallest call nobody measured",
     )
-    assert overhead(looked(other, ceilings=known)) == []
+    assert overhead(looked(other, machines=known)) == []
 
 
 def test_memory_names_what_takes_much_more_than_its_data():
@@ -119,10 +119,10 @@ def test_the_same_data_is_held_against_itself():
 
 def test_a_dot_a_case_is_too_many_for_a_page(monkeypatch):
     monkeypatch.setattr(parts, "MOST_DOTS", 10)
-    known = Ceilings(Peaks("a chip", "calibrate", {}, [], launch={"latency": 1e-6}, backend="torch-cpu"))
+    known = MachineFacts(Peaks("a chip", "calibrate", {}, [], launch={"latency": 1e-6}, backend="torch-cpu"))
     hosts = [item(timing(1e-3 * (1 + n / 1e5)), n=n, bytes=100 + n, memory=100 + n) for n in range(300)]
     devices = [on_device(n, 1e-6 * (1 + n), 1e-6 * (1 + n), 5e-6) for n in range(300)]
-    for charts in (memory(looked(*hosts)), overhead(looked(*hosts, *devices, ceilings=known))):
+    for charts in (memory(looked(*hosts)), overhead(looked(*hosts, *devices, machines=known))):
         for chart in charts:
             dots = sum(len(one.marks) for one in check(chart).series if one.role == "data")
             assert 0 < dots <= 10
@@ -130,7 +130,7 @@ def test_a_dot_a_case_is_too_many_for_a_page(monkeypatch):
     assert "of 300 cases" in overhead(looked(*devices))[0].notes[0], "counts are over all"
 
 
-def ways(*named: tuple[str, float | None], n: int = 4, **more: object) -> list[Item]:
+def ways(*named: tuple[str, float | None], n: int = 4, **more: object) -> list[Row]:
     return [item(timing(m, m and 0.8 * m, m and 1.25 * m), n=n, implementation=name, **more) for name, m in named]
 
 
@@ -261,5 +261,5 @@ def test_the_showcase_has_them_all(tmp_path):
     for name in OURS:
         charts = FIGURES[name](found)
         assert charts, name
-        keys = {one.key for one in found.items}
+        keys = {one.key for one in found.rows}
         assert all(mark.link in keys or not mark.link for chart in map(check, charts) for _, mark in chart.marks())

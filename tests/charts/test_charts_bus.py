@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from charted import check, item, looked, timing
+from opmark.analysis.rows import MachineFacts, Row
 from opmark.charts.bus import bus
-from opmark.schema.item import Ceilings, Item
 from opmark.schema.peaks import Interconnect, Peaks
 
 GPU = {"device": "cuda", "gpu": "a chip"}
-SHEET = Ceilings(None, Peaks("a chip", "sheet", {}, [], interconnect=[Interconnect("NVLink 4", 450e9),
+SHEET = MachineFacts(None, Peaks("a chip", "sheet", {}, [], interconnect=[Interconnect("NVLink 4", 450e9),
                                                                      Interconnect("PCIe Gen5 x16", 64e9)]))  # fmt: skip
 
 
-def sent(size: int, seconds: float = 1.0, ranks: int = 2, op: str = "all_reduce", **more: Any) -> Item:
+def sent(size: int, seconds: float = 1.0, ranks: int = 2, op: str = "all_reduce", **more: Any) -> Row:
     """The busiest link carries as much as the buffer has."""
     given = {"bus_bandwidth": size / seconds, "link": "peers", **more}
     params = {"dtype": "float32", "ranks": ranks, "size": size}
@@ -41,15 +41,15 @@ def test_sizes_of_one_series_are_in_order_and_ranks_are_apart():
 
 def test_the_peak_of_the_link_is_a_ceiling_but_not_for_processes_of_one_host():
     items = sent(1024), sent(4096)
-    assert [one.role for one in bus(looked(*items, ceilings=SHEET))[0].series] == ["data"]
-    line = check(bus(looked(*items, ceilings=SHEET, facts=GPU))[0]).series[-1]
+    assert [one.role for one in bus(looked(*items, machines=SHEET))[0].series] == ["data"]
+    line = check(bus(looked(*items, machines=SHEET, facts=GPU))[0]).series[-1]
     assert (line.name, line.role, line.shape) == ("NVLink 4 peak 450 GB/s", "ceiling", "line")
     assert line.stated
     assert [(mark.x, mark.y) for mark in line.marks] == [(1024, 450e9), (4096, 450e9)]
 
 
 def test_to_the_host_data_takes_the_bus_of_the_host():
-    chart = bus(looked(sent(1024, link="host", op="host_to_device"), ceilings=SHEET, facts=GPU))[0]
+    chart = bus(looked(sent(1024, link="host", op="host_to_device"), machines=SHEET, facts=GPU))[0]
     assert check(chart).series[-1].name == "PCIe Gen5 x16 peak 64.0 GB/s"
 
 

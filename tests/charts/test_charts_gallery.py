@@ -35,7 +35,7 @@ def test_a_run_with_everything_has_every_figure(db):
 
 def test_links_lead_to_items(db):
     found = look("showcase", db=db)
-    keys = {item.key for item in found.items}
+    keys = {item.key for item in found.rows}
     links = {mark.link for chart in gallery(found) for _, mark in chart.marks() if mark.link}
     assert links
     assert links <= keys

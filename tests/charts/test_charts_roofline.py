@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from charts.handmade import MEASURED, SHEET, failed, item, looked, share, sound, timing
+from opmark.analysis.rows import MachineFacts
 from opmark.charts import roofline as file
 from opmark.charts.ceilings import ceilings
 from opmark.charts.dots import Dot, thinned
 from opmark.charts.roofline import roofline
 from opmark.schema.chart import Chart, Series
-from opmark.schema.item import Ceilings
 from opmark.schema.peaks import Level, Peaks
 
 
@@ -82,7 +82,7 @@ def test_a_line_is_the_least_of_bandwidth_and_peak(bandwidths, peaks, intensitie
     names = [f"type{i}" for i in range(len(peaks))]
     levels = [Level("memory", bandwidths[0]), *(Level(f"L{i}", rate, 1) for i, rate in enumerate(bandwidths[1:]))]
     known = Peaks("c", "s", dict(zip(names, peaks, strict=True)), levels)
-    found = ceilings(Ceilings(known), names, intensities, warm=True)
+    found = ceilings(MachineFacts(known), names, intensities, warm=True)
     top = max(peaks, default=math.inf)
     for series in found:
         (start, end), slanted = series.marks, series.name.startswith(("memory", "L"))
@@ -99,7 +99,7 @@ def test_a_line_is_the_least_of_bandwidth_and_peak(bandwidths, peaks, intensitie
 
 def test_element_types_that_share_a_ceiling_share_a_line():
     known = Peaks("c", "s", {"float16": 8e12, "bfloat16": 8e12}, [Level("memory", 1e11)])
-    found = ceilings(Ceilings(None, known), ["float16", "bfloat16"], [1.0], warm=False)
+    found = ceilings(MachineFacts(None, known), ["float16", "bfloat16"], [1.0], warm=False)
     assert [series.name for series in found] == [
         "memory 100 GB/s datasheet",
         "float16, bfloat16 8.00 TFLOP/s datasheet",
@@ -161,12 +161,12 @@ def test_what_ran_nowhere_is_told_beneath_the_first():
 def test_other_limits_are_another_chart():
     from msgspec.structs import replace
 
-    from opmark.schema.item import Looked
+    from opmark.analysis.rows import RunView
 
     found = looked(item("add", 1), item("add", 2, environment="more"))
     more = {**found.environments, "more": {"cpu": "Chip C", "device": "cpu", "threads": 8}}
     charts = roofline(replace(found, environments=more))
-    assert isinstance(found, Looked)
+    assert isinstance(found, RunView)
     sound(charts)
     assert [chart.title for chart in charts] == ["Roofline of Chip C ×4", "Roofline of Chip C ×8"]
 

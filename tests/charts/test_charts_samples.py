@@ -9,15 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from charted import HOSTILE, check, item, timing
+from opmark.analysis.rows import Row
 from opmark.api.looking import look_at
-from opmark.charts.samples import Sample, samples, thinned
+from opmark.charts.samples import Sample, thinned
+from opmark.charts.samples import samples as draw_samples
 from opmark.schema import EFFORTS, Case, Measurement, Record, Settings, Task
+from opmark.schema.chart import Chart
 from opmark.schema.conditions import Conditions, Reading
 from opmark.schema.measurement import Caution
 from opmark.store.find import find_run
 from opmark.store.open import open_sql
-from opmark.store.whole import records_behind
 from showcase import showcase
+
+
+def samples(row: Row, records: list[Record], *args: Any, **named: Any) -> Chart:
+    row.__dict__["_records"] = tuple(records)
+    return draw_samples(row, *args, **named)
+
 
 EVEN = [1.0, 1.01, 0.99, 1.02, 0.98] * 8
 
@@ -159,7 +167,7 @@ def test_thinning_keeps_outliers_and_order(outliers: list[bool], most: int):
 def test_from_a_store(tmp_path):
     showcase(tmp_path / "db")
     with closing(open_sql(tmp_path / "db")) as store:
-        found = look_at(store, find_run(store, "base"))
-        chart = check(samples(found.items[0], records_behind(store, found.items[0])))
+        found = look_at(store, find_run(store, "base"), whole=True)
+        chart = check(draw_samples(found.rows[0]))
     assert len({mark.label.rpartition(" ")[2] for _, mark in chart.marks()}) == 8
     assert any(note.startswith("120 of 320 samples drawn") for note in chart.notes)

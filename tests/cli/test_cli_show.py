@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from opmark import api
 from opmark.schema import Run
@@ -26,6 +29,21 @@ def test_json_is_the_same_as_that_of_the_run(main: Command) -> None:
     ran = main("run", "exp", "--size", "small", "--backend", "null", "--effort", "quick", "--json")
     assert main("show", "--json").out == ran.out
     assert len(ran.objects) == 1
+
+
+def test_json_of_the_run_and_of_the_stored_run_tell_the_same_of_the_chip(
+    opmark: Command, db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how = ("run", "exp", "--size", "small", "--backend", "numpy-cpu", "--threads", "1", "--effort", "quick", "--json")
+    assert opmark(*how).objects[0]["metrics"]["of_datasheet_peak"] is None
+    (facts,) = api.show(db=db).environments.values()
+    sheet = {"chip": facts["cpu"], "source": "made up", "flops": {"float32": 1e12},
+             "levels": [{"name": "memory", "bandwidth": 1e11}]}  # fmt: skip
+    (tmp_path / "chip.yaml").write_text(json.dumps({"schema": 1, "chips": [sheet]}))
+    monkeypatch.setenv("OPMARK_HARDWARE", str(tmp_path / "chip.yaml"))
+    ran = opmark(*how)
+    assert ran.objects[0]["metrics"]["of_datasheet_peak"]["share"] > 0
+    assert opmark("show", "--json").objects == ran.objects
 
 
 def test_a_run_is_chosen_by_id_beginning_or_label(main: Command, db: Path) -> None:

@@ -243,21 +243,21 @@ def test_many_readers_read_once_and_see_what_is_new(tmp_path: Path, monkeypatch:
         kept, "look_at", lambda store, run, *rest: (looks.append(run.id), look_at(store, run, *rest))[1]
     )
     reader = Reader(db)
-    threads = [threading.Thread(target=lambda: reader.looked(one)) for _ in range(20)]
+    threads = [threading.Thread(target=lambda: reader.run_view(one)) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(looks) == 1
-    assert len(reader.looked(one).items) == 2
+    assert len(reader.run_view(one).rows) == 2
     from opmark.store.open import open_sql
 
     store = open_sql(db, create=True)
     store.append(one.id, records[2])
     store.note(one.id, "label", "renamed")
-    again_ = reader.looked(reader.run("renamed"))
+    again_ = reader.run_view(reader.run("renamed"))
     assert len(looks) == 1  # no more than what is new was read
-    assert len(again_.items) == 3
+    assert len(again_.rows) == 3
     assert again_ == look_at(reader.store, reader.run("renamed"))
     assert again_.run.label == "renamed"
     store.close()

@@ -77,20 +77,20 @@ def test_numbers_that_are_given_again_are_of_others(tmp_path: Path, reader: Read
     (one,) = fill(tmp_path / "a.db", [run(1, "one", adds(8, 16))])
     broken = Maker(1).failed("add", {"shape": [64]}, "torch-cpu", "error", "no reason")
     before = reader.settled([one.id])
-    assert (reader.summaries([one])[0].failed, len(reader.looked(one).items)) == (0, 2)
+    assert (reader.summaries([one])[0].failed, len(reader.run_view(one).rows)) == (0, 2)
     removed(tmp_path / "a.db", one)
     sent(tmp_path / "a.db", one, [*adds(32), broken])
     assert reader.settled([one.id]) != before
     assert reader.summaries([one])[0].failed == 1
-    assert {item.params["shape"][0] for item in reader.looked(one).items} == {32, 64}
+    assert {item.params["shape"][0] for item in reader.run_view(one).rows} == {32, 64}
 
 
 def test_a_run_that_came_again_is_not_read_on(tmp_path: Path, reader: Reader) -> None:
     (one,) = fill(tmp_path / "a.db", [run(1, "one", adds(8, 16))])
-    assert len(reader.looked(one).items) == 2
+    assert len(reader.run_view(one).rows) == 2
     removed(tmp_path / "a.db", one)
     sent(tmp_path / "a.db", one, adds(32, 64, 128))
-    assert [item.params["shape"][0] for item in reader.looked(one).items] == [32, 64, 128]
+    assert [item.params["shape"][0] for item in reader.run_view(one).rows] == [32, 64, 128]
 
 
 def test_coverage_sees_what_has_the_numbers_of_others(tmp_path: Path, reader: Reader) -> None:

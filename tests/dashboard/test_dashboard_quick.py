@@ -43,7 +43,7 @@ def test_a_page_of_a_run_is_the_same_however_it_is_read(db: Path, label: str, so
         looked = look_at(store, one)
         if found is not None:
             assert found == part_of(looked, wanted)
-        assert found is not None or any(item.processes > 1 for item in looked.items)
+        assert found is not None or any(item.processes > 1 for item in looked.rows)
 
 
 def test_a_page_that_needs_all_or_has_several_processes_is_not_read_in_part(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_growing_run_is_read_on(tmp_path: Path) -> None:
             newest = kept._mark(store, one.id).last.number
             looked, last = look_again(store, looked, last, newest, known), newest
             assert looked == look_at(store, one)
-    assert [item.processes for item in looked.items] == [3, 3, 3]
+    assert [item.processes for item in looked.rows] == [3, 3, 3]
 
 
 def test_what_is_removed_is_noticed(tmp_path: Path) -> None:
@@ -80,13 +80,13 @@ def test_what_is_removed_is_noticed(tmp_path: Path) -> None:
     records = [maker.record("add", {"shape": [n]}, "torch-cpu", CPU) for n in (8, 16, 32)]
     (one,) = fill(db, [run(1, "one", records)])
     reader = Reader(db)
-    assert reader.summaries([one])[0].records == len(reader.looked(one).items) == 3
+    assert reader.summaries([one])[0].records == len(reader.run_view(one).rows) == 3
     with closing(open_sql(db, create=True)) as store:
         store.remove([one.id])
         assert reader.runs() == []
         store.begin(one)
         store.extend(one.id, records[:1])
-    assert reader.summaries(reader.runs())[0].records == len(reader.looked(one).items) == 1
+    assert reader.summaries(reader.runs())[0].records == len(reader.run_view(one).rows) == 1
     reader.close()
 
 

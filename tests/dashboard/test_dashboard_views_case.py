@@ -54,7 +54,7 @@ def test_a_row_tells_its_value_against_the_level_of_its_time(reader: Reader) -> 
     assert all(0.97 < row.ratio < 1.03 for row in rows[1:])  # on both sides of the step
     for row in rows[1:3]:
         assert f"/runs/{row.run.id}/items/{row.key}" in shown.html
-        assert row.key in {item.key for item in reader.looked(reader.run(row.run.id)).items}
+        assert row.key in {item.key for item in reader.run_view(reader.run(row.run.id)).rows}
 
 
 def test_labels_and_reasons_are_escaped(reader: Reader) -> None:

@@ -35,7 +35,7 @@ def test_dots_are_linked_to_items(reader: Reader) -> None:
 def test_filters_leave_what_was_asked_for(reader: Reader) -> None:
     whole = ask(reader, roofline.ENDPOINT, {"run": "showcase"}).answer
     some = ask(reader, roofline.ENDPOINT, {"run": "showcase"}, op="matmul", dtype="float16", backend="torch-cuda")
-    assert (whole.items, some.answer.items) == (len(reader.looked(whole.run).items), 6)
+    assert (whole.items, some.answer.items) == (len(reader.run_view(whole.run).rows), 6)
     names = {mark.label for chart in some.answer.charts for series, mark in chart.marks() if series.role == "data"}
     assert names
     assert all("matmul" in name for name in names if name)

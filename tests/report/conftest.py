@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from opmark.analysis.rows import MachineFacts
 from opmark.registry import operator
 from opmark.report.console import print_records
-from opmark.report.known import Known
 from opmark.schema import EFFORTS, Case, Cost, Measurement, Memory, Record, Settings, Task, Verification
 from opmark.schema.traffic import Traffic
 
@@ -88,7 +88,9 @@ def make_sent(make_record: Callable[..., Record]) -> Callable[..., Record]:
 def printed() -> Callable[..., str]:
     """What a table looks like: on a terminal of a given width, or in a file where there is none."""
 
-    def show(records: Sequence[Record], width: int | None = None, known: Mapping[str, Known] | None = None) -> str:
+    def show(
+        records: Sequence[Record], width: int | None = None, known: Mapping[str, MachineFacts] | None = None
+    ) -> str:
         terminal = width is not None
         out = io.StringIO()
         # Without colours: what is said is to be read, not how.

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from opmark.analysis.rows import MachineFacts
 from opmark.report.beside import several_backends
 from opmark.report.beside_table import print_beside
-from opmark.report.view import Known
 from opmark.schema import Caution, Compilation, Measurement, Record, Verification
 from opmark.schema.noise import Floor, NoiseFloor
 
@@ -37,7 +37,7 @@ def timed(make_record: MakeRecord) -> Timed:
     return make
 
 
-def drawn(records: Sequence[Record], width: int | None = None, known: Mapping[str, Known] | None = None) -> str:
+def drawn(records: Sequence[Record], width: int | None = None, known: Mapping[str, MachineFacts] | None = None) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width or 1000, force_terminal=width is not None, color_system=None)
     print_beside(records, console, known)
@@ -149,7 +149,7 @@ def test_the_fastest_is_marked_only_where_it_is_ahead_by_more_than_noise(timed: 
 def test_the_measured_noise_of_the_machine_is_heeded(timed: Timed) -> None:
     records = [timed("torch-cpu", 1.0), timed("numpy-cpu", 1.5)]
     loud = NoiseFloor("chip", "torch-cpu", 2, "2030", 10, 10, [Floor("exp", "", 1e-3, 0.4, 0.1)])
-    known = {records[0].environment: Known(noise=loud)}
+    known = {records[0].environment: MachineFacts(noise=loud)}
     assert row(drawn(records, known=known)) == ["1.00 ms", "1.50 ms"]
 
 

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from opmark.analysis.rows import MachineFacts, rows_of_records
 from opmark.report.beside_table import print_beside
-from opmark.report.known import Known
-from opmark.report.rows import Row
-from opmark.report.view import view
+from opmark.report.view import row_view
 from opmark.schema import Record
 from opmark.schema.overlap import Overlap
 from opmark.schema.peaks import Interconnect, Peaks
@@ -24,7 +23,7 @@ Printed = Callable[..., str]
 SIZE = 1 << 20
 """In 1 ms: 1.048576 GB/s; among 4 ranks half as much again crosses the busiest link, 1.572864 GB/s."""
 CHIP = Peaks("Fast", "made up", {}, [], interconnect=[Interconnect("FastLink", 6.291456e9), Interconnect("PCIe", 4e9)])
-KNOWN = {"0123456789abcdef": Known(datasheet=CHIP)}
+KNOWN = {"0123456789abcdef": MachineFacts(datasheet=CHIP)}
 LATE = ((5e-4,) * 11, (6e-4,) * 11, (1e-3,) * 11, (7e-4,) * 11)
 """Rank 2 is always the slowest, twice as slow as rank 0."""
 
@@ -91,7 +90,7 @@ def test_not_every_skew_is_somebodys(
 
 def test_of_a_pair_only_its_two_ranks_count(make_sent: MakeRecord) -> None:
     by_rank = ((0.0,) * 7, (8e-4,) * 7, (0.0,) * 7, (1e-3,) * 7)
-    seen = view(Row((make_sent(SIZE, op="p2p", by_rank=by_rank, params={"src": 3, "dst": 1}),)))
+    seen = row_view(rows_of_records([make_sent(SIZE, op="p2p", by_rank=by_rank, params={"src": 3, "dst": 1})])[0])
     assert seen["metrics"]["skew"] == {"share": pytest.approx(0.2), "slowest": 3, "often": 1.0, "samples": 7}
 
 
@@ -143,7 +142,7 @@ def test_a_narrow_terminal_loses_nothing(make_sent: MakeRecord, printed: Printed
 def test_programs_get_the_same_unrounded(make_sent: MakeRecord) -> None:
     overlap = Overlap("all_reduce", 2e-3, "matmul", 1e-3, 2.5e-3)
     record = make_sent(SIZE, by_rank=LATE, overlap=overlap, backend="torch-cuda")
-    seen = view(Row((record,)), "", KNOWN[record.environment])
+    seen = row_view(rows_of_records([record], machines=KNOWN)[0])
     found = seen["metrics"]
     assert found["algorithm_bandwidth"] == pytest.approx(1.048576e9)
     assert found["bus_bandwidth"] == pytest.approx(1.572864e9)
@@ -156,7 +155,7 @@ def test_programs_get_the_same_unrounded(make_sent: MakeRecord) -> None:
 
 
 def test_what_computes_has_the_keys_and_nothing_in_them(make_record: MakeRecord) -> None:
-    found = view(Row((make_record(),)))["metrics"]
+    found = row_view(rows_of_records([make_record()])[0])["metrics"]
     keys = ("algorithm_bandwidth", "bus_bandwidth", "of_link", "skew", "overlap")
     assert [found[key] for key in keys] == [None] * 5
 
@@ -167,7 +166,7 @@ def test_over_processes_samples_are_pooled_and_overlaps_are_medians(make_sent: M
         make_sent(SIZE, by_rank=by_rank, process=i, overlap=Overlap("a", 2e-3, "b", 1e-3, together))
         for i, (by_rank, together) in enumerate([(fast, 2e-3), (slow, 3e-3), (slow, 2.4e-3)])
     )
-    found = view(Row(records))["metrics"]
+    found = row_view(rows_of_records(records)[0])["metrics"]
     assert found["skew"] == {"share": 0.5, "slowest": 1, "often": pytest.approx(8 / 11), "samples": 11}
     assert found["overlap"]["share"] == pytest.approx(0.6)
 

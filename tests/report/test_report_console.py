@@ -10,11 +10,17 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from opmark.analysis.rows import rows_of_records
 from opmark.report.console import print_records
-from opmark.report.names import parameters
 from opmark.schema import Caution, Compilation, Measurement, Memory, Record
 
 MakeRecord = Callable[..., Record]
+
+
+def parameters(record: Record) -> str:
+    return rows_of_records([record])[0].parameters
+
+
 MakeMeasurement = Callable[..., Measurement]
 Printed = Callable[..., str]
 
@@ -425,6 +431,6 @@ def test_many_rows_look_as_few_do(
     """They are written by hand, since Rich would measure every cell of thousands."""
     records = [make_record(params={"M": n, "N": 128, "K": 64}, samples=[n * 1e-6] * 7) for n in range(1, 9)]
     few = printed(records, width)
-    monkeypatch.setattr("opmark.report.console.MANY", 7)
+    monkeypatch.setattr("opmark.report.tables.MANY", 7)
     many = printed(records, width)
     assert [line.rstrip() for line in few.splitlines()] == [line.rstrip() for line in many.splitlines()]

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from opmark.analysis.rows import rows_of_records
 from opmark.report.numerics import print_numerics
-from opmark.report.rows import Row
-from opmark.report.view import view
+from opmark.report.view import row_view
 from opmark.schema import Numerics, Record, Verification
 
 MakeRecord = Callable[..., Record]
@@ -60,7 +60,7 @@ def test_what_is_not_known_is_no_zero(checked: Checked) -> None:
 
 
 def test_in_json_it_is_null(checked: Checked) -> None:
-    seen = json.loads(msgspec.json.encode(view(Row((checked("torch-cpu", NOTHING),)))))
+    seen = json.loads(msgspec.json.encode(row_view(rows_of_records([checked("torch-cpu", NOTHING)])[0])))
     (found,) = seen["verification"]["numerics"]
     assert [found[name] for name in ("max_abs", "mean_abs", "max_rel", "mean_rel", "cosine", "max_ulp")] == [None] * 6
     assert (found["nan"], found["nan_expected"], found["inf"], found["inf_expected"]) == (8, 2, 0, 6)

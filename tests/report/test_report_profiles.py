@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from opmark.report.rows import Row
-from opmark.report.view import view
+from opmark.analysis.rows import rows_of_records
+from opmark.report.view import row_view
 from opmark.schema import KernelMetrics, Profile, Record
 
 MakeRecord = Callable[..., Record]
@@ -19,7 +19,7 @@ def profile(file: str, profiler: str = "ncu") -> Profile:
 
 def test_the_json_has_everything(make_record: MakeRecord) -> None:
     first, second = make_record(profiles=(profile("a"),)), make_record(process=1)
-    assert json.loads(json.dumps(view(Row((first, second)))["profiles"])) == [
+    assert json.loads(json.dumps(row_view(rows_of_records([first, second])[0])["profiles"])) == [
         {
             "profiler": "ncu",
             "file": "a",

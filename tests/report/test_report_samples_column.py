@@ -18,7 +18,7 @@ MakeRecord = Callable[..., Record]
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _RISING = "▁▂▃▅▆▇█"
 """The seven samples of a made-up record, each a percent above the one before."""
-_EXTRA = 120
+_EXTRA = 112
 """Columns that are wide enough for a record of these tests, but not for its samples."""
 
 

@@ -85,7 +85,7 @@ def _alike(fact: str, a: Any, b: Any) -> bool:
 
 
 def unlike(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    """Of what differs, what makes it two machines. What one side does not tell is not known to differ."""
+    """The differences that make it two machines. What one side does not tell is not known to differ."""
     return [fact for fact, both in found.items() if kind(fact) == "machine" and all(map(_told, both))]
 
 
@@ -94,7 +94,7 @@ def _told(value: Any) -> bool:
 
 
 def software(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    """Of what differs, what was installed or set otherwise."""
+    """The differences in what was installed or set."""
     return [fact for fact in found if kind(fact) == "software"]
 
 

@@ -382,5 +382,5 @@ def _first(found: Sequence[Measured], names: _Names) -> str:
 
 
 def ids(*sides: Side) -> Iterable[str]:
-    """Of the cases of these sides."""
+    """Ids of the cases of these sides."""
     return {figure.case for side in sides for figure in side.figures}

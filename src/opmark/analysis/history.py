@@ -37,7 +37,7 @@ BY_CHANCE = 0.002
 carries 30 % of the one before, one night of fifty an outlier."""
 _AT_ONCE = 500
 _ASKED = 3
-"""Of each plan, so many of its newest runs are asked for their cases at most: one may have been cut short."""
+"""Number of newest runs of each plan that are asked for their cases at most: one may have been cut short."""
 _ID = re.compile("[0-9a-f]{16}").fullmatch
 
 
@@ -56,7 +56,7 @@ class Asked:
     quantity: str = ""
     """None: the headline of each. `all`: each."""
     label: str = ""
-    """Of runs, also with `*` and `?`."""
+    """Labels of runs, also with `*` and `?`."""
     since: str = ""
     """ISO 8601, UTC."""
     last: int | None = None

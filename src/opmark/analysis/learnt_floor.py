@@ -41,7 +41,7 @@ class Learnt(NamedTuple):
     outliers and states, so squares are counted, and not the middle of what was seen."""
 
     own: Mapping[Series, float]
-    """Of those with enough of a past."""
+    """Number of series with enough of a past."""
     classes: Mapping[int, float]
     """By class of times: what nearly all cases stay below."""
 

@@ -33,9 +33,9 @@ class Measured(NamedTuple):
     figures: Mapping[Key, Mapping[int, Figure]]
     """By process; in the order of measuring, so that the first is the headline."""
     without: Sequence[Figure]
-    """Of processes that measured nothing."""
+    """Number of processes that measured nothing."""
     status: Status
-    """That of the process that fared worst: of the others there may be a number, but not of the case."""
+    """Status of the process that fared worst: the others may have a number, but the case has none."""
 
     @property
     def op(self) -> str:

@@ -48,7 +48,7 @@ class Source(NamedTuple):
 
 
 def source_of(store: Store, runs: Sequence[Run]) -> Source:
-    """Of these runs, in whatever order they are named."""
+    """The source for these runs, in whatever order they are named."""
     wanted = {run.id for run in runs}
     found = [(run.id, store.records(run.id)) for run in store.runs() if run.id in wanted]
     ids = {record.environment for _, records in found for record in records if record.environment}
@@ -136,7 +136,7 @@ def _settled(contender: Contender) -> bool:
 
 
 def _by_task(records: Iterable[Record]) -> list[tuple[Record, ...]]:
-    """Those of several processes together."""
+    """The measurements of several processes together."""
     found: dict[str, list[Record]] = {}
     for record in records:
         found.setdefault(record.task.across_processes.id, []).append(record)

@@ -24,7 +24,7 @@ Way = tuple[str, str, int]
 Key = tuple[str, Cache | None]
 """A quantity, and how the caches were."""
 Machines = Mapping[str, Machine]
-"""Of environments, by id."""
+"""The machine of each environment, by its id."""
 _UNKNOWN: Machine = ("unknown", "cpu")
 Groups = dict[tuple[Series, Machine], dict[str, list[Figure]]]
 """By series and machine: the figures of each run."""
@@ -35,7 +35,7 @@ class Value(NamedTuple):
 
     point: Point
     medians: tuple[float, ...]
-    """Of its processes."""
+    """Medians of its processes."""
 
 
 @dataclass
@@ -112,7 +112,7 @@ def _value(run: RunAt, figures: Sequence[Figure]) -> Value:
 
 
 def _outages(figures: Iterable[Figure], series: Series, runs: Mapping[str, RunAt]) -> list[Outage]:
-    """Of the same way; each once, in the order of the runs."""
+    """Outages of the same way, each run once, in the order of the runs."""
     way = (series.backend, series.implementation, series.threads)
     found: dict[tuple[str, str], Outage] = {}
     for figure in figures:

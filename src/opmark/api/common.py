@@ -9,10 +9,10 @@ from typing import Any
 from msgspec import convert
 from msgspec.structs import replace
 
+from opmark.analysis.rows import MachineFacts
 from opmark.api.requests import talk
 from opmark.hardware.datasheets import datasheet
 from opmark.interfaces import Store
-from opmark.report.view import Known
 from opmark.result import Result
 from opmark.schema import Environment, Record, Run
 from opmark.schema.options import PathLike
@@ -47,16 +47,28 @@ def open_store(db: PathLike | None = None, *, create: bool = False, say: Callabl
 
 
 def result_of(store: Store, run: Run, records: list[Record], db: PathLike | None) -> Result:
-    found = store.environments({record.environment for record in records if record.environment})
-    facts = {key: environment.facts for key, environment in found.items()}
-    return Result(run, records, shown(db), facts, {key: _known(store, f) for key, f in facts.items()})
+    facts = facts_of(store, (record.environment for record in records))
+    return Result(run, records, shown(db), facts, {key: machine_facts(store, own) for key, own in facts.items()})
 
 
-def _known(store: Store, facts: dict[str, Any]) -> Known:
+def facts_of(store: Store, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The facts of environments by id; some records have none."""
+    found = store.environments(sorted({*ids} - {""}))
+    return {key: environment.facts for key, environment in found.items()}
+
+
+def machine_at(store: Store, environment: str) -> MachineFacts:
+    """As `machine_facts`, by the id of a stored environment; a record that never ran has none."""
+    facts = facts_of(store, [environment]).get(environment)
+    return machine_facts(store, facts) if facts else MachineFacts()
+
+
+def machine_facts(store: Store, facts: dict[str, Any]) -> MachineFacts:
     """What was measured of a chip and of its noise, and what its datasheet says."""
     measured = store.kept("peaks", kept_under(facts))
-    known = convert(measured, Peaks) if measured else None
-    return Known(known, datasheet(chip(facts), facts.get("threads")), noise_of(store, facts))
+    threads = facts.get("threads")
+    sheet = datasheet(chip(facts), threads if isinstance(threads, int) else None)
+    return MachineFacts(convert(measured, Peaks) if measured else None, sheet, noise_of(store, facts))
 
 
 def store_all(store: Store, run: Run, environments: Iterable[Environment], records: Sequence[Record]) -> None:

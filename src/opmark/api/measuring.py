@@ -6,11 +6,13 @@ import dataclasses
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from opmark.api.common import open_store, result_of
+from opmark.analysis.rows import RowCollector
+from opmark.api.common import machine_at, open_store, result_of
 from opmark.api.requests import PlanRequest, ProfileOptions, RunRequest, keywords_of
 from opmark.errors import InvalidParameter
 from opmark.result import Result
@@ -34,7 +36,7 @@ from opmark.runner.selection import parse_params as parse_params
 from opmark.runner.session import RunRecorder, new_run, run_plan, run_to_resume
 from opmark.runner.settings import settings_for
 from opmark.runner.supervisor import WorkerOptions, WorkerPool
-from opmark.schema import Environment
+from opmark.schema import Environment, Record
 from opmark.schema.options import MeasureOptions, PathLike, as_list, options_of, split_names
 from opmark.store.location import shown
 from opmark.units import counted
@@ -91,7 +93,8 @@ def run(request: RunRequest) -> Result:
     """Measure, store, and return the run with its records: `opmark run`.
 
     `session` marks the run as a part of something larger, so that histories leave it out. `profile` names profilers
-    that look at what was measured, afterwards. Ctrl-C passes through; what was measured until then is in the store.
+    that look at what was measured, afterwards. `on_row` is given each row as soon as its last process has a record;
+    `--json` prints these. Ctrl-C passes through; what was measured until then is in the store.
     """
     return run_request(request)
 
@@ -117,7 +120,19 @@ def run_request(request: RunRequest) -> Result:
         rest = whole.without({record.task.id for record in records})
         if request.on_start:
             request.on_start(this, rest, list(records))
-        recorder = RunRecorder(store, this, request.on_record, begun=resume)
+        tasks = [*(record.task for record in (*records, *rest.skipped)), *rest.tasks]
+        rows = RowCollector(this.id, tasks, partial(machine_at, store), request.on_row) if request.on_row else None
+        for record in records:
+            if rows:
+                rows.add(record)
+
+        def announce(record: Record) -> None:
+            if request.on_record:
+                request.on_record(record)
+            if rows:
+                rows.add(record)
+
+        recorder = RunRecorder(store, this, announce, begun=resume)
         queue = ProfileQueue(profiler_runners(request.profile, this.id, say), recorder.add)
 
         def keep(environment: Environment) -> None:
@@ -132,6 +147,8 @@ def run_request(request: RunRequest) -> Result:
             queue.finish()
         finally:
             queue.abandon()  # nothing is left unless it was interrupted
+            if rows:
+                rows.end()
         records += recorder.records
         result = dataclasses.replace(result_of(store, this, records, request.db), problems=whole.problems)
         launcher.set_outcome(result.exit_code, f"rank 0 stored run {this.id}: {counted(len(records), 'record')}")

@@ -8,17 +8,16 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
+from opmark.analysis.rows import RunView
 from opmark.api.comparing import compare
 from opmark.api.finding import Finder, Found
 from opmark.api.looking import look_at
 from opmark.charts.common import unique
 from opmark.charts.gallery import FIGURES
 from opmark.charts.ratios import ratios
-from opmark.charts.samples import samples
 from opmark.errors import UnknownName, UserError
-from opmark.report.html.content import MARKS, Content, Part, Versus, records_by_item
+from opmark.report.html.content import MARKS, Content, Part, Versus
 from opmark.schema.chart import Chart
-from opmark.schema.item import Looked
 from opmark.schema.options import PathLike, split_names
 from opmark.stats.verdict import DRIFT, MARGIN
 from opmark.store.find import find_run
@@ -101,16 +100,14 @@ def _found(finder: Finder, names: Sequence[str], run: str | None) -> list[Found]
 
 def _part(found: Found) -> Part:
     assert isinstance(found.store, SqlStore), "what is opened to read is one"
-    looked = look_at(found.store, found.run)
-    records = records_by_item(looked, found.store.records(found.run.id))
-    charts, undrawn = charts_of(looked)
-    return Part(looked, records, charts, undrawn, samples)
+    run_view = look_at(found.store, found.run, whole=True)
+    return Part(run_view, *charts_of(run_view))
 
 
-def charts_of(looked: Looked, most: int = MARKS) -> tuple[list[Chart], list[str]]:
+def charts_of(run_view: RunView, most: int = MARKS) -> tuple[list[Chart], list[str]]:
     """In the order of a page, and the titles of those that there is no room for: one of each kind comes before a
     second of any."""
-    kinds = [figure(looked) for figure in FIGURES.values()]
+    kinds = [figure(run_view) for figure in FIGURES.values()]
     turns = [chart for turn in zip_longest(*kinds) for chart in turn if chart is not None]
     kept, used = set(), 0
     for chart in turns:

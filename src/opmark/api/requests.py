@@ -31,6 +31,7 @@ from opmark.stats.change_point import MARGIN as HISTORY_MARGIN
 from opmark.stats.verdict import DRIFT, MARGIN, STAGES
 
 if TYPE_CHECKING:
+    from opmark.analysis.rows import Row
     from opmark.api.interleaving import Progress
     from opmark.result import Result
     from opmark.runner.plan import Plan
@@ -111,6 +112,8 @@ class RunRequest(StoreOptions, PlanRequest):
     """Marks the run as a part of something larger, so that histories leave it out."""
     on_start: "Callable[[Run, Plan, list[Record]], None] | None" = None
     on_record: "Callable[[Record], None] | None" = None
+    on_row: "Callable[[Row], None] | None" = None
+    """Is given each row as soon as its last process has a record."""
     on_environment: "Callable[[Environment], None] | None" = None
     pool: "WorkerPool | None" = None
     """Workers that were started before."""

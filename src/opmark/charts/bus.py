@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from opmark.analysis.rows import Row, RunView, Timing
 from opmark.charts.common import unique
 from opmark.charts.parts import address, called, end, measured, positive, spoilt
 from opmark.metrics.bus import but_size, link_for
 from opmark.registry import backend_or_none, parameters_of
 from opmark.schema.case import Case, content_id
 from opmark.schema.chart import Axis, Chart, Mark, Series
-from opmark.schema.item import Item, Looked, Timing
 from opmark.schema.peaks import Interconnect
 from opmark.schema.shown import shown
 from opmark.units import counted, rate
@@ -21,26 +21,26 @@ from opmark.units import counted, rate
 _MOST = 12
 """Series that one figure can tell apart: if there are more, every operator gets a figure of its own."""
 
-Made = Callable[[Item, Timing], Mark]
+Made = Callable[[Row, Timing], Mark]
 
 
 class _Line(NamedTuple):
     """Items that differ only in their size, by size."""
 
     name: str
-    items: list[Item]
+    rows: list[Row]
 
     @property
     def op(self) -> str:
-        return self.items[0].op
+        return self.rows[0].op
 
 
-def bus(looked: Looked) -> list[Chart]:
-    communicating = [item for item in looked.items if item.traffic is not None]
-    lines = _lines(item for item in communicating if measured(item) and item.seconds and positive(item.traffic))
+def bus(run_view: RunView) -> list[Chart]:
+    communicating = [row for row in run_view.rows if row.traffic is not None]
+    lines = _lines(row for row in communicating if measured(row) and row.seconds and positive(row.traffic))
     ops = list(dict.fromkeys(line.op for line in lines))
     parts = [("", lines)] if len(lines) <= _MOST else [(op, [line for line in lines if line.op == op]) for op in ops]
-    charts = (chart for op, some in parts for chart in (_bandwidth(looked, op, some), _latency(op, some)))
+    charts = (chart for op, some in parts for chart in (_bandwidth(run_view, op, some), _latency(op, some)))
     return _with_notes(unique(chart for chart in charts if chart), spoilt(communicating))
 
 
@@ -51,31 +51,31 @@ def _with_notes(charts: list[Chart], notes: list[str]) -> list[Chart]:
     return [replace(charts[0], notes=(*charts[0].notes, *notes)), *charts[1:]]
 
 
-def _lines(items: Iterable[Item]) -> list[_Line]:
-    found: dict[str, list[Item]] = {}
-    for item in items:
-        found.setdefault(_alike(item), []).append(item)
+def _lines(rows: Iterable[Row]) -> list[_Line]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(_alike(row), []).append(row)
     return [_line(group) for group in found.values()]
 
 
-def _alike(item: Item) -> str:
-    first = item.headline
-    how = (item.threads, item.mode, item.effort, first.quantity if first else "", first.cache if first else "")
-    return content_id([item.op, but_size(item.params), item.phase, item.backend, item.implementation, *how])
+def _alike(row: Row) -> str:
+    first = row.headline
+    how = (row.threads, row.mode, row.effort, first.quantity if first else "", first.cache if first else "")
+    return content_id([row.op, but_size(row.params), row.phase, row.backend, row.implementation, *how])
 
 
-def _line(group: list[Item]) -> _Line:
+def _line(group: list[Row]) -> _Line:
     first = group[0]
     phase = "" if first.phase == "forward" else first.phase
     parameters = shown(Case.of(first.op, but_size(first.params), "forward"), parameters_of(first.op))
     name = " ".join(filter(None, (first.op, parameters, phase, "on", first.where)))
-    return _Line(name, sorted(group, key=lambda item: item.traffic or 0))
+    return _Line(name, sorted(group, key=lambda row: row.traffic or 0))
 
 
-def _bandwidth(looked: Looked, op: str, lines: Sequence[_Line]) -> Chart | None:
+def _bandwidth(run_view: RunView, op: str, lines: Sequence[_Line]) -> Chart | None:
     """None where nothing crosses a link."""
-    crossing = [_Line(name, kept) for name, items in lines if (kept := [i for i in items if positive(i.bus_bandwidth)])]
-    alone = sum(len(line.items) for line in lines) - sum(len(line.items) for line in crossing)
+    crossing = [_Line(name, kept) for name, rows in lines if (kept := [i for i in rows if positive(i.bus_bandwidth)])]
+    alone = sum(len(line.rows) for line in lines) - sum(len(line.rows) for line in crossing)
     if not crossing:
         return None
     drawn = _drawn(crossing)
@@ -86,7 +86,7 @@ def _bandwidth(looked: Looked, op: str, lines: Sequence[_Line]) -> Chart | None:
         kind="plot",
         x=Axis("bytes of the whole buffer", "B", "log2"),
         y=Axis("bus bandwidth", "B/s", "log"),
-        series=(*_series(drawn, _rate), *_ceilings(looked, drawn)),
+        series=(*_series(drawn, _rate), *_ceilings(run_view, drawn)),
         notes=(
             *_not_drawn(crossing),
             *([f"{counted(alone, 'case')} left out: nothing crosses a link"] if alone else []),
@@ -110,8 +110,8 @@ def _latency(op: str, lines: Sequence[_Line]) -> Chart | None:
 
 
 def _drawn(lines: Sequence[_Line]) -> list[_Line]:
-    """Those of most sizes, in the order of the run."""
-    chosen = sorted(range(len(lines)), key=lambda i: -len(lines[i].items))[:_MOST]
+    """The lines with the most sizes, in the order of the run."""
+    chosen = sorted(range(len(lines)), key=lambda i: -len(lines[i].rows))[:_MOST]
     return [lines[i] for i in sorted(chosen)]
 
 
@@ -122,40 +122,40 @@ def _not_drawn(lines: Sequence[_Line]) -> Iterator[str]:
 
 def _series(lines: Sequence[_Line], made: Made) -> Iterator[Series]:
     for line in lines:
-        pairs = [(item, item.headline) for item in line.items]
-        yield Series(line.name, tuple(made(item, timing) for item, timing in pairs if timing), "band")
+        pairs = [(row, row.headline) for row in line.rows]
+        yield Series(line.name, tuple(made(row, timing) for row, timing in pairs if timing), "band")
 
 
-def _rate(item: Item, timing: Timing) -> Mark:
+def _rate(row: Row, timing: Timing) -> Mark:
     """The interval is that of the time, turned round."""
-    value, low, high = item.bus_bandwidth or 0.0, end(timing.low), end(timing.high)
+    value, low, high = row.bus_bandwidth or 0.0, end(timing.low), end(timing.high)
     crossed = value * (timing.median or 0.0)
     ends = crossed / high if high else None, crossed / low if low else None
-    return Mark(item.traffic or 0, value, called(item), *ends, link=item.key)
+    return Mark(row.traffic or 0, value, called(row), *ends, link=row.key)
 
 
-def _time(item: Item, timing: Timing) -> Mark:
-    return Mark(item.traffic or 0, timing.median or 0.0, called(item), end(timing.low), end(timing.high), link=item.key)
+def _time(row: Row, timing: Timing) -> Mark:
+    return Mark(row.traffic or 0, timing.median or 0.0, called(row), end(timing.low), end(timing.high), link=row.key)
 
 
-def _ceilings(looked: Looked, lines: Sequence[_Line]) -> Iterator[Series]:
+def _ceilings(run_view: RunView, lines: Sequence[_Line]) -> Iterator[Series]:
     """One a link, as long as the sizes reach."""
-    sizes = [item.traffic or 0 for line in lines for item in line.items]
-    links = {found[0].name: found for line in lines for item in line.items if (found := _link(looked, item))}
+    sizes = [row.traffic or 0 for line in lines for row in line.rows]
+    links = {found[0].name: found for line in lines for row in line.rows if (found := _link(run_view, row))}
     for name, (link, stated) in links.items():
         peak = link.bandwidth or 0.0
         ends = tuple(Mark(size, peak, name) for size in sorted({min(sizes), max(sizes)}))
         yield Series(f"{name} peak {rate(peak, 'B/s')}", ends, "line", "ceiling", stated=stated)
 
 
-def _link(looked: Looked, item: Item) -> tuple[Interconnect, bool] | None:
+def _link(run_view: RunView, row: Row) -> tuple[Interconnect, bool] | None:
     """That data takes, where somebody tells what it can carry, and whether a datasheet does. Processes of one host have
     none."""
-    own, facts = backend_or_none(item.backend), looked.environments.get(item.environment, {})
+    own, facts = backend_or_none(row.backend), run_view.environments.get(row.environment, {})
     device = facts.get("device") or (own.device if own else "")
-    known = looked.ceilings.get(item.environment)
-    if known is None or item.link is None or device == "cpu":
+    known = run_view.machines.get(row.environment)
+    if known is None or row.link is None or device == "cpu":
         return None
     sources = ((known.datasheet, True), (known.measured, False))
-    found = ((link_for(peaks, item.link), stated) for peaks, stated in sources if peaks)
+    found = ((link_for(peaks, row.link), stated) for peaks, stated in sources if peaks)
     return next(((link, stated) for link, stated in found if link and positive(link.bandwidth)), None)

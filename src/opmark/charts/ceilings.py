@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from opmark import units
+from opmark.analysis.rows import MachineFacts
 from opmark.charts.common import Place
 from opmark.charts.parts import positive
 from opmark.schema.chart import Mark, Series
-from opmark.schema.item import Ceilings
 from opmark.schema.peaks import MEMORY, Level, Peaks
 
 DATASHEET = "datasheet"
@@ -36,8 +36,8 @@ class _Known(NamedTuple):
         return sorted(top / bandwidth for _, bandwidth in self.levels) if top else []
 
 
-def ceilings(known: Ceilings, dtypes: Sequence[str], intensities: Sequence[float], *, warm: bool) -> list[Series]:
-    """Of the element types that occur. Caches bound nothing that is cold: they are drawn where something is warm."""
+def ceilings(known: MachineFacts, dtypes: Sequence[str], intensities: Sequence[float], *, warm: bool) -> list[Series]:
+    """Lines for the element types that occur. Caches bound nothing cold: they are drawn where something is warm."""
     found = [_known(source, peaks, dtypes, warm) for source, peaks in _sources(known)]
     span = [*intensities, *(ridge for one in found for ridge in one.ridges())]
     if not span:
@@ -48,17 +48,17 @@ def ceilings(known: Ceilings, dtypes: Sequence[str], intensities: Sequence[float
 
 def unknown(place: Place, dtypes: Sequence[str]) -> Iterator[str]:
     """Which ceilings are missing, and how they are got."""
-    measured, sheet = place.ceilings.measured, place.ceilings.datasheet
+    measured, sheet = place.machine.measured, place.machine.datasheet
     if measured is None:
         also = "" if sheet else ", and there is no datasheet of it"
         yield f"no measured ceilings of {place.name}{also}: `opmark calibrate` measures them"
-    for source, peaks in _sources(place.ceilings):
+    for source, peaks in _sources(place.machine):
         lacking = [dtype for dtype in dtypes if dtype and not positive(peaks.flops.get(dtype))]
         if lacking:
             yield f"no {source} ceiling for {', '.join(lacking)}"
 
 
-def _sources(known: Ceilings) -> list[tuple[str, Peaks]]:
+def _sources(known: MachineFacts) -> list[tuple[str, Peaks]]:
     both = (("measured", known.measured), (DATASHEET, known.datasheet))
     return [(source, peaks) for source, peaks in both if peaks is not None]
 

@@ -8,8 +8,8 @@ from itertools import combinations
 from math import gcd
 from typing import Any, NamedTuple
 
+from opmark.analysis.rows import Row
 from opmark.registry import parameters_of
-from opmark.schema.item import Item
 from opmark.schema.param import Param
 
 FEWEST = 3
@@ -36,26 +36,26 @@ class Chain(NamedTuple):
     cases: tuple[str, ...]
     """Ids, by what they move."""
     values: tuple[tuple[int, ...], ...]
-    """Of the moving sizes, a case each."""
+    """Values of the moving sizes, one case each."""
 
 
 class _Case(NamedTuple):
-    item: Item
+    row: Row
     sizes: Sizes
     rest: tuple[str, ...]
     """Parameters that are no sizes."""
 
 
-def chains(items: Iterable[Item]) -> list[Chain]:
+def chains(rows: Iterable[Row]) -> list[Chain]:
     """The longest first within each operator; a case is in one of them at most."""
     alike: dict[tuple[Any, ...], list[_Case]] = {}
     known: dict[str, dict[str, Param]] = {}
-    for item in {item.case: item for item in items}.values():
-        if item.op not in known:
-            known[item.op] = parameters_of(item.op)
-        sizes, rest = _split(item.params, known[item.op])
-        key = (item.op, item.phase_text, rest, tuple(sizes))
-        alike.setdefault(key, []).append(_Case(item, sizes, rest))
+    for row in {row.case: row for row in rows}.values():
+        if row.op not in known:
+            known[row.op] = parameters_of(row.op)
+        sizes, rest = _split(row.params, known[row.op])
+        key = (row.op, row.phase_text, rest, tuple(sizes))
+        alike.setdefault(key, []).append(_Case(row, sizes, rest))
     return [chain for group in alike.values() if len(group) >= FEWEST for chain in _of_group(group)]
 
 
@@ -79,7 +79,7 @@ def _is_size(value: object) -> bool:
 
 
 def _guessed(value: object) -> str:
-    """Of an operator that is not installed: whole numbers may be sizes."""
+    """For an operator that is not installed, whole numbers may be sizes."""
     if isinstance(value, list):
         return _WHOLE
     return _SIZES[0] if _is_size(value) else ""
@@ -96,10 +96,10 @@ def _of_group(cases: Sequence[_Case]) -> list[Chain]:
     taken: set[str] = set()
     made = []
     for moving, own in found:
-        free = [case for case in own if case.item.case not in taken]
+        free = [case for case in own if case.row.case not in taken]
         if len(free) >= FEWEST:
             made.append(_chain(free, moving, varying))
-            taken.update(case.item.case for case in free)
+            taken.update(case.row.case for case in free)
     return made
 
 
@@ -111,7 +111,7 @@ def _candidates(varying: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _along(cases: Sequence[_Case], moving: tuple[str, ...], varying: Sequence[str]) -> list[list[_Case]]:
-    """Those that are the same but for the moving sizes, which keep their proportions."""
+    """Cases that are the same but for the moving sizes, which keep their proportions."""
     fixed = [name for name in varying if name not in moving]
     found: dict[tuple[int, ...], list[_Case]] = {}
     alone = len(moving) == 1
@@ -133,12 +133,12 @@ def _chain(cases: Sequence[_Case], moving: tuple[str, ...], varying: Sequence[st
     fixed = [f"{_called(name)}={first.sizes[name]}" for name in varying if name not in moving]
     others = [part for part in first.rest if not part.startswith("dtype=")]
     return Chain(
-        first.item.op,
-        first.item.phase_text,
-        first.item.dtype,
+        first.row.op,
+        first.row.phase_text,
+        first.row.dtype,
         moving,
         " ".join([*fixed, *others]),
-        tuple(case.item.case for case in order),
+        tuple(case.row.case for case in order),
         tuple(tuple(case.sizes[name] for name in moving) for case in order),
     )
 

@@ -9,11 +9,11 @@ from typing import Any
 from msgspec import Struct, json
 from msgspec.structs import replace
 
+from opmark.analysis.rows import MachineFacts, Row, RunView, Timing
 from opmark.charts.parts import end, positive, usable
 from opmark.registry import way_of
 from opmark.schema.chart import Chart
 from opmark.schema.dtype import DTYPES
-from opmark.schema.item import Ceilings, Item, Looked, Timing
 from opmark.schema.measurement import PREEMPTED
 from opmark.schema.peaks import kept_under
 from opmark.units import counted
@@ -28,7 +28,7 @@ LINEAR = 20.0
 ONE_PROCESS = "intervals are of one process, and another may lie outside them: `--processes 5` tells"
 LAUNCHED = "latency on a device has the launch in it: it is no measure of the kernels alone"
 
-_NO_CEILINGS = Ceilings()
+_UNKNOWN = MachineFacts()
 
 
 class Place(Struct, frozen=True):
@@ -37,20 +37,21 @@ class Place(Struct, frozen=True):
     key: str
     name: str
     """The chip; of a processor with the number of threads."""
-    ceilings: Ceilings
+    machine: MachineFacts
     device: bool = False
     """Whether calls are launched there from a processor beside it."""
 
 
-NOWHERE = Place("", "unknown hardware", _NO_CEILINGS)
-"""Of what never ran, and of what nobody told where."""
+NOWHERE = Place("", "unknown hardware", _UNKNOWN)
+"""The hardware of what never ran, or ran nobody knows where."""
 
 
-def places(looked: Looked) -> dict[str, Place]:
+def places(run_view: RunView) -> dict[str, Place]:
     """By the id of an environment. A processor with other threads has other limits: it is another place."""
     found = {}
-    for environment, facts in looked.environments.items():
-        own, name = looked.ceilings.get(environment, _NO_CEILINGS), kept_under(facts)
+    for environment, facts in run_view.environments.items():
+        name = kept_under(facts)
+        own = run_view.machines.get(environment, _UNKNOWN)._replace(noise=None)  # that is of a backend
         found[environment] = Place(f"{name} {json.encode(own).decode()}", name, own, _is_device(facts))
     return found
 
@@ -74,13 +75,13 @@ class Left:
         return (f"left out: {'; '.join(told)}",) if told else ()
 
 
-def why_out(item: Item) -> str:
+def why_out(row: Row) -> str:
     """Why there is no time of its work to draw, or nothing."""
-    if item.status != "ok":
-        return f"that ended as `{item.status}`"
-    if item.traffic is not None:
+    if row.status != "ok":
+        return f"that ended as `{row.status}`"
+    if row.traffic is not None:
         return COMMUNICATION
-    first = item.headline
+    first = row.headline
     if first is not None and first.unit != "s":
         return NO_TIME
     if first is not None and PREEMPTED in first.cautions:
@@ -94,7 +95,7 @@ def timed(timing: Timing | None) -> bool:
 
 
 def ends(timing: Timing) -> tuple[float | None, float | None]:
-    """Of its interval, where both can be drawn."""
+    """Ends of its interval, where both can be drawn."""
     low, high = end(timing.low), end(timing.high)
     return (low, high) if low is not None and high is not None else (None, None)
 
@@ -111,10 +112,10 @@ class Ways:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], str] = {}
 
-    def name(self, item: Item) -> str:
-        key = (item.backend, item.implementation)
+    def name(self, row: Row) -> str:
+        key = (row.backend, row.implementation)
         if key not in self._known:
-            self._known[key] = item.backend + way_of(*key)
+            self._known[key] = row.backend + way_of(*key)
         return self._known[key]
 
 
@@ -123,9 +124,9 @@ def rank(dtype: str) -> tuple[int, str]:
     return (list(DTYPES).index(dtype) if dtype in DTYPES else len(DTYPES), dtype)
 
 
-def phased(item: Item) -> str:
+def phased(row: Row) -> str:
     """The operator, and the phase where it is not the usual one."""
-    return item.op if item.phase == "forward" else f"{item.op} {item.phase_text}"
+    return row.op if row.phase == "forward" else f"{row.op} {row.phase_text}"
 
 
 def doubts(timing: Timing) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple, TypeVar
 
-from opmark.schema.item import Item, Timing
+from opmark.analysis.rows import Row, Timing
 
 _STEPS = (64, 32, 16, 8, 4, 2, 1)
 """Places a decade that dots are told apart by, ever fewer: a hundredth of a decade is the width of a line."""
@@ -17,17 +17,17 @@ Spot = tuple[Hashable, float, float]
 
 
 class Dot(NamedTuple):
-    """Of a roofline."""
+    """A dot of a roofline."""
 
-    item: Item
+    row: Row
     timing: Timing
     intensity: float
     rate: float
 
     @property
     def spot(self) -> Spot:
-        item, timing = self.item, self.timing
-        kind = (item.backend, item.implementation, timing.quantity, timing.cache, item.dtype)
+        row, timing = self.row, self.timing
+        kind = (row.backend, row.implementation, timing.quantity, timing.cache, row.dtype)
         return kind, self.intensity, self.rate
 
 

@@ -6,7 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from opmark.charts.parts import address, listed, unit_of
+from opmark.analysis.rows import unit_of
+from opmark.charts.parts import address, listed
 from opmark.registry import way_of
 from opmark.schema.chart import Axis, Chart, Mark, Rule, Series
 from opmark.schema.history import ChangeSeen, History, Point, RunAt

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from opmark import units
+from opmark.analysis.rows import Row, RunView, Timing
 from opmark.charts.common import LINEAR, NOWHERE, Place, Ways, alone, doubts, ends, places, timed, unique, wide
 from opmark.charts.parts import address, called, listed
 from opmark.schema.chart import Axis, Chart, Mark, Rule, Series
-from opmark.schema.item import Item, Looked, Timing
 from opmark.schema.quantity import Cache
 from opmark.stats import log_interval
 
@@ -34,9 +34,9 @@ class Way(NamedTuple):
 class Race(NamedTuple):
     """One case, and who measured the same quantity of it."""
 
-    item: Item
+    row: Row
     """The first, after which it is named."""
-    times: dict[str, tuple[Item, Timing]]
+    times: dict[str, tuple[Row, Timing]]
     """By backend and implementation."""
 
     @property
@@ -53,72 +53,72 @@ class _Field:
     way: Way
     key: Key
     name: str = ""
-    """Of the way, where there are several."""
+    """Name of the way, where there are several."""
     without: dict[str, None] = field(default_factory=dict)
     """Who ran its cases and has no such quantity."""
     races: list[Race] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-def frameworks(looked: Looked) -> list[Chart]:
-    fields = _fields(looked)
+def frameworks(run_view: RunView) -> list[Chart]:
+    fields = _fields(run_view)
     return unique(chart for own in fields for chart in (_bars(own), *_summary(own)))
 
 
-def _fields(looked: Looked) -> list[_Field]:
-    where, ways, found = places(looked), Ways(), dict[tuple[str, Way, Key], _Field]()
+def _fields(run_view: RunView) -> list[_Field]:
+    where, ways, found = places(run_view), Ways(), dict[tuple[str, Way, Key], _Field]()
     unlike: dict[tuple[str, Way], list[str]] = {}
-    for (key, way, _), items in _same_case(looked, where).items():
-        if len({item.backend for item in items}) < 2:
+    for (key, way, _), rows in _same_case(run_view, where).items():
+        if len({row.backend for row in rows}) < 2:
             continue
-        place = where.get(items[0].environment, NOWHERE)
-        for shared in (keys := _shared(items)):
+        place = where.get(rows[0].environment, NOWHERE)
+        for shared in (keys := _shared(rows)):
             own = found.setdefault((key, way, shared), _Field(place, way, shared))
-            own.races.append(_race(items, shared, ways, own.without))
+            own.races.append(_race(rows, shared, ways, own.without))
         if not keys:
-            unlike.setdefault((key, way), []).append(items[0].name)
+            unlike.setdefault((key, way), []).append(rows[0].name)
     for (key, way, _), own in found.items():
         if names := unlike.pop((key, way), []):
             own.notes.append(f"left out: no quantity that two of them measured of {listed(names)}")
     _name_ways(list(found.values()))
-    _tell_failures(looked, list(found.values()))
+    _tell_failures(run_view, list(found.values()))
     return list(found.values())
 
 
-def _same_case(looked: Looked, where: dict[str, Place]) -> dict[tuple[str, Way, str], list[Item]]:
+def _same_case(run_view: RunView, where: dict[str, Place]) -> dict[tuple[str, Way, str], list[Row]]:
     """What went well, by place, way and case; the hardware is the same, so that it is a race of frameworks."""
-    found: dict[tuple[str, Way, str], list[Item]] = {}
-    for item in looked.items:
-        if item.status == "ok" and any(map(timed, item.timings)):
-            place, way = where.get(item.environment, NOWHERE), Way(item.threads, item.mode, item.effort)
-            found.setdefault((place.key, way, item.case), []).append(item)
+    found: dict[tuple[str, Way, str], list[Row]] = {}
+    for row in run_view.rows:
+        if row.status == "ok" and any(map(timed, row.timings)):
+            place, way = where.get(row.environment, NOWHERE), Way(row.threads, row.mode, row.effort)
+            found.setdefault((place.key, way, row.case), []).append(row)
     return found
 
 
-def _shared(items: Sequence[Item]) -> list[Key]:
+def _shared(rows: Sequence[Row]) -> list[Key]:
     """What is the first number of anybody and two backends have, and the first that all have: where one framework
     cannot tell what others can, these are still held against each other."""
     having: dict[Key, dict[str, None]] = {}
-    for item in items:
-        for timing in filter(timed, item.timings):
-            having.setdefault((timing.quantity, timing.cache), {})[item.backend] = None
-    every = {item.backend for item in items}
-    firsts = (next((t.quantity, t.cache) for t in item.timings if timed(t)) for item in items)
+    for row in rows:
+        for timing in filter(timed, row.timings):
+            having.setdefault((timing.quantity, timing.cache), {})[row.backend] = None
+    every = {row.backend for row in rows}
+    firsts = (next((t.quantity, t.cache) for t in row.timings if timed(t)) for row in rows)
     found = [key for key in firsts if len(having[key]) > 1]
     found += [key for key, backends in having.items() if len(backends) == len(every)][:1]
     return list(dict.fromkeys(found))
 
 
-def _race(items: Sequence[Item], key: Key, ways: Ways, without: dict[str, None]) -> Race:
-    """Of what one backend measured with several seeds the first is taken."""
-    times: dict[str, tuple[Item, Timing]] = {}
-    for item in items:
-        timing = item.timing(*key)
+def _race(rows: Sequence[Row], key: Key, ways: Ways, without: dict[str, None]) -> Race:
+    """Where one backend measured with several seeds, the first is taken."""
+    times: dict[str, tuple[Row, Timing]] = {}
+    for row in rows:
+        timing = row.timing(*key)
         if timing is not None and timed(timing):
-            times.setdefault(ways.name(item), (item, timing))
+            times.setdefault(ways.name(row), (row, timing))
         else:
-            without[item.backend] = None
-    return Race(next(item for item, _ in times.values()), times)
+            without[row.backend] = None
+    return Race(next(row for row, _ in times.values()), times)
 
 
 def _name_ways(fields: Sequence[_Field]) -> None:
@@ -130,10 +130,10 @@ def _name_ways(fields: Sequence[_Field]) -> None:
         own.name = "".join(f", {word}" for word in told)
 
 
-def _tell_failures(looked: Looked, fields: Sequence[_Field]) -> None:
+def _tell_failures(run_view: RunView, fields: Sequence[_Field]) -> None:
     """A backend that fails what others do is no faster: it is named, beneath the first picture."""
-    done = {item.case for item in looked.items if item.status == "ok"}
-    failed = [f"{called(item)} ({item.status})" for item in looked.items if item.failed and item.case in done]
+    done = {row.case for row in run_view.rows if row.status == "ok"}
+    failed = [f"{called(row)} ({row.status})" for row in run_view.rows if row.failed and row.case in done]
     if fields and failed:
         fields[0].notes.append(f"failed where others did not: {listed(failed)}")
 
@@ -143,8 +143,8 @@ def _bars(own: _Field) -> Chart:
     contenders = list(dict.fromkeys(name for race in races for name in race.times))
     marks: dict[str, list[Mark]] = {name: [] for name in contenders}
     for y, race in enumerate(races):
-        for name, (item, timing) in race.times.items():
-            marks[name].append(_bar(race, y, item, timing))
+        for name, (row, timing) in race.times.items():
+            marks[name].append(_bar(race, y, row, timing))
     logarithmic = wide([mark.x for found in marks.values() for mark in found], LINEAR)
     quantity, cache = own.key
     notes = ["the axis is logarithmic: compare the ends of bars, not their lengths"] if logarithmic else []
@@ -166,7 +166,7 @@ def _bars(own: _Field) -> Chart:
 
 
 def _names(races: Sequence[Race]) -> tuple[str, ...]:
-    return tuple(race.item.name for race in races)
+    return tuple(race.row.name for race in races)
 
 
 def _on(own: _Field) -> str:
@@ -175,13 +175,13 @@ def _on(own: _Field) -> str:
     return own.place.name if said else f"{own.place.name} ({units.counted(own.way.threads, 'thread')})"
 
 
-def _bar(race: Race, y: int, item: Item, timing: Timing) -> Mark:
+def _bar(race: Race, y: int, row: Row, timing: Timing) -> Mark:
     fastest = min(other.median or math.inf for _, other in race.times.values())
     slower = (timing.median or 0) / fastest
     said = "the fastest" if slower == 1 else f"{units.significant(slower)} times the fastest"
     low, high = ends(timing)
     note = "; ".join(filter(None, [said, doubts(timing)]))
-    return Mark(timing.median or 0, y, called(item), low, high, link=item.key, note=note)
+    return Mark(timing.median or 0, y, called(row), low, high, link=row.key, note=note)
 
 
 def _summary(own: _Field) -> Iterator[Chart]:

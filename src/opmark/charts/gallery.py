@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from opmark.analysis.rows import RunView
 from opmark.charts.bus import bus
 from opmark.charts.common import unique
 from opmark.charts.frameworks import frameworks
@@ -15,9 +16,8 @@ from opmark.charts.roofline import roofline
 from opmark.charts.sweep import sweep
 from opmark.charts.threads import threads
 from opmark.schema.chart import Chart
-from opmark.schema.item import Looked
 
-FIGURES: dict[str, Callable[[Looked], list[Chart]]] = {
+FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
     "roofline": roofline,
     "heatmap": heatmap,
     "frameworks": frameworks,
@@ -31,5 +31,5 @@ FIGURES: dict[str, Callable[[Looked], list[Chart]]] = {
 """Each gives nothing where there is nothing to show."""
 
 
-def gallery(looked: Looked) -> list[Chart]:
-    return unique(chart for figure in FIGURES.values() for chart in figure(looked))
+def gallery(run_view: RunView) -> list[Chart]:
+    return unique(chart for figure in FIGURES.values() for chart in figure(run_view))

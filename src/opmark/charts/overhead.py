@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from opmark.analysis.rows import Row, RunView, Timing
 from opmark.charts.parts import by_backend, called, diagonal, end, few, listed, measured, positive, spoilt, usable
 from opmark.schema.chart import Axis, Chart, Mark, Rule
-from opmark.schema.item import Item, Looked, Timing
 from opmark.units import counted, seconds
 
 _BOUND = "launch-bound"
@@ -14,20 +14,20 @@ _NEAR = 2
 """Times the smallest call: what takes less is mostly the call itself."""
 
 
-def overhead(looked: Looked) -> list[Chart]:
-    fine = [item for item in looked.items if item.status == "ok"]
-    found = (_against_device(fine), _against_smallest(looked, fine))
+def overhead(run_view: RunView) -> list[Chart]:
+    fine = [row for row in run_view.rows if row.status == "ok"]
+    found = (_against_device(fine), _against_smallest(run_view, fine))
     return [chart for chart in found if chart is not None]
 
 
-def _against_device(items: Sequence[Item]) -> Chart | None:
-    pairs = [(item, _dot(item, device, host)) for item in items if (device := _device(item)) and (host := _host(item))]
+def _against_device(rows: Sequence[Row]) -> Chart | None:
+    pairs = [(row, _dot(row, device, host)) for row in rows if (device := _device(row)) and (host := _host(row))]
     if not pairs:
         return None
     kept, hidden = few(pairs)
     series = by_backend(kept)
     bound = sum(bool(mark.note) for _, mark in pairs)
-    lone = sum(_device(item) is not None and _host(item) is None for item in items)
+    lone = sum(_device(row) is not None and _host(row) is None for row in rows)
     return Chart(
         id="overhead",
         title="Launch overhead against device time",
@@ -44,38 +44,38 @@ def _against_device(items: Sequence[Item]) -> Chart | None:
     )
 
 
-def _device(item: Item) -> Timing | None:
-    return _of(item, "device_time")
+def _device(row: Row) -> Timing | None:
+    return _of(row, "device_time")
 
 
-def _host(item: Item) -> Timing | None:
-    return _of(item, "host_time")
+def _host(row: Row) -> Timing | None:
+    return _of(row, "host_time")
 
 
-def _of(item: Item, quantity: str) -> Timing | None:
+def _of(row: Row, quantity: str) -> Timing | None:
     """Warm if it is there: launches are timed that way."""
-    found = item.timing(quantity, "warm") or item.timing(quantity)
+    found = row.timing(quantity, "warm") or row.timing(quantity)
     return found if usable(found) else None
 
 
-def _dot(item: Item, device: Timing, host: Timing) -> Mark:
+def _dot(row: Row, device: Timing, host: Timing) -> Mark:
     x, y = device.median or 0.0, host.median or 0.0
-    return Mark(x, y, called(item), end(host.low), end(host.high), link=item.key, note=_BOUND if y > x else "")
+    return Mark(x, y, called(row), end(host.low), end(host.high), link=row.key, note=_BOUND if y > x else "")
 
 
-def _against_smallest(looked: Looked, items: Sequence[Item]) -> Chart | None:
-    """Of what has no device of its own: latency over bytes, and where the smallest call of its backend lies."""
-    lone = [item for item in items if item.timing("device_time") is None]
-    hosts = [item for item in lone if _smallest(looked, item)]
-    others = list(dict.fromkeys(item.backend for item in lone if _latency(item) and not _smallest(looked, item)))
-    pairs = [(item, _call(item, latency, _smallest(looked, item) or 0)) for item in hosts
-             if positive(item.bytes) and (latency := _latency(item))]  # fmt: skip
+def _against_smallest(run_view: RunView, rows: Sequence[Row]) -> Chart | None:
+    """Rows without a device of their own: latency over bytes, and where the smallest call of the backend lies."""
+    lone = [row for row in rows if row.timing("device_time") is None]
+    hosts = [row for row in lone if _smallest(run_view, row)]
+    others = list(dict.fromkeys(row.backend for row in lone if _latency(row) and not _smallest(run_view, row)))
+    pairs = [(row, _call(row, latency, _smallest(run_view, row) or 0)) for row in hosts
+             if positive(row.bytes) and (latency := _latency(row))]  # fmt: skip
     if not pairs:
         return None
-    calls = {(item.backend, _chip(looked, item), _smallest(looked, item) or 0) for item, _ in pairs}
+    calls = {(row.backend, _chip(run_view, row), _smallest(run_view, row) or 0) for row, _ in pairs}
     kept, hidden = few(pairs)
     near = sum(bool(mark.note) for _, mark in pairs)
-    unsized = sum(measured(item) is not None and not positive(item.bytes) for item in hosts)
+    unsized = sum(measured(row) is not None and not positive(row.bytes) for row in hosts)
     return Chart(
         id="overhead-host",
         title="Latency against the smallest call",
@@ -98,24 +98,24 @@ def _against_smallest(looked: Looked, items: Sequence[Item]) -> Chart | None:
     )
 
 
-def _smallest(looked: Looked, item: Item) -> float | None:
+def _smallest(run_view: RunView, row: Row) -> float | None:
     """As `calibrate` measured it, with the same backend: a call costs another framework something else."""
-    known = looked.ceilings.get(item.environment)
-    own = known and known.measured and known.measured.backend == item.backend
+    known = run_view.machines.get(row.environment)
+    own = known and known.measured and known.measured.backend == row.backend
     return end(known.measured.launch.get("latency")) if known and known.measured and own else None
 
 
-def _chip(looked: Looked, item: Item) -> str:
-    known = looked.ceilings[item.environment].measured
+def _chip(run_view: RunView, row: Row) -> str:
+    known = run_view.machines[row.environment].measured
     return known.chip if known else ""
 
 
-def _latency(item: Item) -> Timing | None:
-    first = measured(item)
-    return first if first and first.quantity == "latency" else _of(item, "latency")
+def _latency(row: Row) -> Timing | None:
+    first = measured(row)
+    return first if first and first.quantity == "latency" else _of(row, "latency")
 
 
-def _call(item: Item, latency: Timing, smallest: float) -> Mark:
+def _call(row: Row, latency: Timing, smallest: float) -> Mark:
     value = latency.median or 0.0
     note = _BOUND if value < _NEAR * smallest else ""
-    return Mark(item.bytes or 0, value, called(item), end(latency.low), end(latency.high), link=item.key, note=note)
+    return Mark(row.bytes or 0, value, called(row), end(latency.low), end(latency.high), link=row.key, note=note)

@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeGuard
 
+from opmark.analysis.rows import Row, Timing
 from opmark.charts.dots import thinned
-from opmark.schema.chart import Mark, Series, Unit
-from opmark.schema.item import Item, Timing
-from opmark.schema.quantity import QUANTITIES
+from opmark.schema.chart import Mark, Series
 from opmark.units import counted
 
 MOST_DOTS = 600
@@ -26,7 +25,7 @@ def positive(value: float | None) -> TypeGuard[float]:
 
 
 def end(value: float | None) -> float | None:
-    """Of an interval, where it can be drawn."""
+    """The end of an interval, where it can be drawn."""
     return value if positive(value) else None
 
 
@@ -35,23 +34,19 @@ def usable(timing: Timing | None) -> TypeGuard[Timing]:
     return timing is not None and timing.usable
 
 
-def measured(item: Item) -> Timing | None:
+def measured(row: Row) -> Timing | None:
     """The headline of what went well, if it is usable."""
-    return item.headline if item.status == "ok" and usable(item.headline) else None
+    return row.headline if row.status == "ok" and usable(row.headline) else None
 
 
-def spoilt(items: Iterable[Item]) -> list[str]:
+def spoilt(rows: Iterable[Row]) -> list[str]:
     """A note on numbers that were taken and cannot be drawn; what failed is told elsewhere."""
-    count = sum(item.status == "ok" and bool(item.timings) and measured(item) is None for item in items)
+    count = sum(row.status == "ok" and bool(row.timings) and measured(row) is None for row in rows)
     return [f"{counted(count, 'case')} left out: no usable number (preempted, 0 or none)"] if count else []
 
 
-def unit_of(quantity: str) -> Unit:
-    return QUANTITIES[quantity].unit if quantity in QUANTITIES else "s"
-
-
-def called(item: Item) -> str:
-    return f"{item.name} on {item.where}"
+def called(row: Row) -> str:
+    return f"{row.name} on {row.where}"
 
 
 def address(*texts: str) -> str:
@@ -83,32 +78,30 @@ def faster(base: Timing | None, other: Timing | None) -> Factor | None:
     return Factor((base.median or 0) / (other.median or 1), low, slow / quick if slow and quick else None)
 
 
-def beside(
-    items: Iterable[Item], same: Callable[[Item], Hashable], apart: Callable[[Item], Hashable]
-) -> list[list[Item]]:
-    """Those that are the `same` but for what sets them `apart`, two or more each. What was measured several times, with
+def beside(rows: Iterable[Row], same: Callable[[Row], Hashable], apart: Callable[[Row], Hashable]) -> list[list[Row]]:
+    """Rows that are the `same` but for what sets them `apart`, two or more each. What was measured several times, with
     other seeds perhaps, is held against its own kind: the second against the second."""
     times: Counter[Hashable] = Counter()
-    found: dict[Hashable, list[Item]] = {}
-    for item in items:
-        key, own = same(item), apart(item)
-        found.setdefault((key, times[key, own]), []).append(item)
+    found: dict[Hashable, list[Row]] = {}
+    for row in rows:
+        key, own = same(row), apart(row)
+        found.setdefault((key, times[key, own]), []).append(row)
         times[key, own] += 1
     return [group for group in found.values() if len(group) > 1]
 
 
-def few(pairs: Sequence[tuple[Item, Mark]]) -> tuple[list[tuple[Item, Mark]], list[str]]:
+def few(pairs: Sequence[tuple[Row, Mark]]) -> tuple[list[tuple[Row, Mark]], list[str]]:
     """As many dots as one figure may have, and a note on the others."""
     kept = thinned(pairs, MOST_DOTS, lambda pair: (pair[0].backend, pair[1].x, pair[1].y))
     hidden = counted(len(pairs) - len(kept), "dot")
     return kept, [f"left out: {hidden} near others of their backend"] if len(kept) < len(pairs) else []
 
 
-def by_backend(pairs: Iterable[tuple[Item, Mark]]) -> tuple[Series, ...]:
+def by_backend(pairs: Iterable[tuple[Row, Mark]]) -> tuple[Series, ...]:
     """Dots, a series a backend."""
     found: dict[str, list[Mark]] = {}
-    for item, mark in pairs:
-        found.setdefault(item.backend, []).append(mark)
+    for row, mark in pairs:
+        found.setdefault(row.backend, []).append(mark)
     return tuple(Series(name, tuple(marks)) for name, marks in found.items())
 
 

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from opmark import units
+from opmark.analysis.rows import Row, RunView
 from opmark.charts.ceilings import ceilings, unknown
 from opmark.charts.common import LATENCY, LAUNCHED, NOWHERE, Left, Place, doubts, places, rank, timed, unique, why_out
 from opmark.charts.dots import Dot, thinned
 from opmark.charts.parts import address, called
 from opmark.schema.chart import Axis, Chart, Mark, Series
 from opmark.schema.dtype import DTYPES
-from opmark.schema.item import Item, Looked
 from opmark.schema.quantity import CACHES
 
 MOST_DTYPES = 3
 """Element types in one picture; of more, those of one kind and width share one."""
 MOST_SERIES = 8
-"""That can be told apart; where there would be more, element types are not series of their own."""
+"""Series that can be told apart; where there would be more, element types are not series of their own."""
 MOST_DOTS = 3000
 """In one picture: more are slow to look at, and lie on each other."""
 
@@ -45,16 +45,16 @@ class _Group:
     left: Left = field(default_factory=Left)
 
 
-def roofline(looked: Looked) -> list[Chart]:
+def roofline(run_view: RunView) -> list[Chart]:
     """One a chip with its limits, or one a kind of element type where there are many."""
-    where, groups = places(looked), dict[str, _Group]()
-    for item in looked.items:
-        place = where.get(item.environment, NOWHERE)
+    where, groups = places(run_view), dict[str, _Group]()
+    for row in run_view.rows:
+        place = where.get(row.environment, NOWHERE)
         group = groups.setdefault(place.key, _Group(place))
-        if reason := _why_out(item):
+        if reason := _why_out(row):
             group.left.out(reason)
         else:
-            group.dots.extend(_dots(item, group.left))
+            group.dots.extend(_dots(row, group.left))
     charts = [chart for group in groups.values() if group.dots for chart in _of_place(group)]
     untold = [note for group in groups.values() if not group.dots for note in group.left.notes()]
     if charts and untold:  # of a place without a picture
@@ -62,31 +62,31 @@ def roofline(looked: Looked) -> list[Chart]:
     return unique(charts)
 
 
-def _why_out(item: Item) -> str:
-    if reason := why_out(item):
+def _why_out(row: Row) -> str:
+    if reason := why_out(row):
         return reason
-    if not item.flops:
-        return UNCOUNTED if item.flops is None else MOVES_ONLY
-    return "" if item.bytes else NO_BYTES
+    if not row.flops:
+        return UNCOUNTED if row.flops is None else MOVES_ONLY
+    return "" if row.bytes else NO_BYTES
 
 
-def _dots(item: Item, left: Left) -> Iterator[Dot]:
+def _dots(row: Row, left: Left) -> Iterator[Dot]:
     """The headline in each state of the caches; the other quantities have the launch in them, or are no times."""
-    first, moved, flops = item.headline, item.bytes or 1, item.flops or 0
-    for timing in item.timings:
+    first, moved, flops = row.headline, row.bytes or 1, row.flops or 0
+    for timing in row.timings:
         if first is None or timing.quantity != first.quantity:
             continue
         if timed(timing) and timing.median:
-            yield Dot(item, timing, flops / moved, flops / timing.median)
+            yield Dot(row, timing, flops / moved, flops / timing.median)
         else:
             left.out(f"without a median above 0 where caches are {timing.cache}")
 
 
 def _of_place(group: _Group) -> Iterator[Chart]:
     kinds: dict[str, list[Dot]] = {}
-    several = len({dot.item.dtype for dot in group.dots}) > MOST_DTYPES
+    several = len({dot.row.dtype for dot in group.dots}) > MOST_DTYPES
     for dot in group.dots:
-        kinds.setdefault(_kind(dot.item.dtype) if several else "", []).append(dot)
+        kinds.setdefault(_kind(dot.row.dtype) if several else "", []).append(dot)
     for i, (kind, dots) in enumerate(kinds.items()):
         yield _chart(group.place, kind, dots, group.left.notes() if i == 0 else ())
 
@@ -101,8 +101,8 @@ def _kind(dtype: str) -> str:
 
 def _chart(place: Place, kind: str, dots: Sequence[Dot], notes: tuple[str, ...]) -> Chart:
     shown = thinned(dots, MOST_DOTS, lambda dot: dot.spot)
-    dtypes = sorted({dot.item.dtype for dot in dots}, key=rank)
-    lines = ceilings(place.ceilings, dtypes, [dot.intensity for dot in shown], warm=_any_warm(shown))
+    dtypes = sorted({dot.row.dtype for dot in dots}, key=rank)
+    lines = ceilings(place.machine, dtypes, [dot.intensity for dot in shown], warm=_any_warm(shown))
     hidden = len(dots) - len(shown)
     covered = f"left out: {units.counted(hidden, 'dot')} near others of their kind; choose operators to see all"
     return Chart(
@@ -131,7 +131,7 @@ def _series(dots: Sequence[Dot], dtypes: Sequence[str]) -> Iterator[Series]:
     is named where it is not the same for all."""
     found: dict[tuple[str, str, str, str], list[Mark]] = {}
     for dot in dots:
-        key = (dot.item.backend, dot.timing.quantity, dot.timing.cache, dot.item.dtype)
+        key = (dot.row.backend, dot.timing.quantity, dot.timing.cache, dot.row.dtype)
         found.setdefault(key, []).append(_mark(dot))
     told = len({quantity for _, quantity, _, _ in found}) > 1
     apart = len(dtypes) > 1 and len(found) <= MOST_SERIES
@@ -146,10 +146,10 @@ def _series(dots: Sequence[Dot], dtypes: Sequence[str]) -> Iterator[Series]:
 
 
 def _mark(dot: Dot) -> Mark:
-    item, timing = dot.item, dot.timing
+    row, timing = dot.row, dot.timing
     said = [f"{timing.quantity} {units.seconds(timing.median or 0)}"]
-    if timing is item.headline and (share := item.of_peak or item.of_datasheet):
-        of = "measured" if item.of_peak else "datasheet's"
+    if timing is row.headline and (share := row.of_peak or row.of_datasheet):
+        of = "measured" if row.of_peak else "datasheet's"
         said.append(f"{units.percent(share.share)} of the {of} peak ({share.bound})")
     said += filter(None, [doubts(timing)])
-    return Mark(dot.intensity, dot.rate, called(item), link=item.key, note="; ".join(said))
+    return Mark(dot.intensity, dot.rate, called(row), link=row.key, note="; ".join(said))

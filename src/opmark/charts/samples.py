@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from opmark.charts.parts import address, called, unit_of
+from opmark.analysis.rows import Row, Timing, unit_of
+from opmark.charts.parts import address, called
 from opmark.schema.chart import Axis, Chart, Count, Mark, Role, Rule, Series
-from opmark.schema.item import Item, Timing
 from opmark.schema.measurement import Measurement
 from opmark.schema.quantity import Cache
 from opmark.schema.record import Record
@@ -19,7 +19,7 @@ from opmark.units import counted, percent, significant
 
 MOST = 120
 _BINS = (8, 48)
-"""Of the histogram, at least and at most."""
+"""Bins of the histogram, at least and at most."""
 _FLAT = 3.0
 """Times the stretch of the others: an outlier further off would press them flat."""
 _AIR = 0.02
@@ -30,7 +30,7 @@ _PLAIN, _HELD, _OUTLIER = range(3)
 
 class Sample(NamedTuple):
     place: int
-    """Among all samples of the item, from 1."""
+    """Its place among all samples of the row, from 1."""
     value: float
     process: int
     number: int
@@ -40,21 +40,19 @@ class Sample(NamedTuple):
     held: bool
 
 
-def samples(
-    item: Item, records: Sequence[Record], quantity: str = "", cache: Cache | None = None, *, most: int = MOST
-) -> Chart:
-    """Of the headline, or of the quantity that is named, in one state of the caches. `records`: those of the item, as
-    `store.whole.records_behind` reads them; `most`: points that are drawn, outliers not counted if they are many."""
-    timing = item.timing(quantity, cache) if quantity else item.headline
+def samples(row: Row, quantity: str = "", cache: Cache | None = None, *, most: int = MOST) -> Chart:
+    """The samples of the headline, or of the quantity that is named, in one state of the caches. The row has its whole
+    records. `most`: number of points that are drawn, without outliers if these are many."""
+    timing = row.timing(quantity, cache) if quantity else row.headline
     which = (quantity or (timing.quantity if timing else ""), cache or (timing.cache if timing else None))
-    found = [(record, m) for record in records if (m := record.measurement(which[0] or None, which[1]))]
+    found = [(record, m) for record in row.records if (m := record.measurement(which[0] or None, which[1]))]
     taken = list(_taken(found))
     finite = [sample for sample in taken if math.isfinite(sample.value)]
     drawn, limit = thinned(finite, most), _limit(finite)
     name = " ".join(filter(None, which))
     return Chart(
-        id=address("samples", item.key, *filter(None, which)),
-        title=f"Samples of {called(item)}" + (f", {name}" if name else ""),
+        id=address("samples", row.key, *filter(None, which)),
+        title=f"Samples of {called(row)}" + (f", {name}" if name else ""),
         about="Samples in the order taken, all of them in the histogram; the line is the median, the stretch around it "
         "where that may lie.",
         kind="samples",
@@ -62,7 +60,7 @@ def samples(
         y=Axis(name, unit_of(which[0]), "linear", most=limit),
         series=tuple(_series(drawn)),
         rules=(*_centre(timing), *_processes(taken)),
-        notes=(*_left_out(item, taken, finite, drawn), *_beyond(finite, limit), *_cautions([m for _, m in found])),
+        notes=(*_left_out(row, taken, finite, drawn), *_beyond(finite, limit), *_cautions([m for _, m in found])),
         spread=_spread([sample.value for sample in finite], limit),
     )
 
@@ -148,9 +146,9 @@ def _processes(taken: Sequence[Sample]) -> Iterator[Rule]:
             yield Rule("x", (before.place + after.place) / 2, f"process {after.process}")
 
 
-def _left_out(item: Item, taken: Sequence[Sample], finite: Sequence[Sample], drawn: Sequence[Sample]) -> Iterator[str]:
+def _left_out(row: Row, taken: Sequence[Sample], finite: Sequence[Sample], drawn: Sequence[Sample]) -> Iterator[str]:
     if not taken:
-        yield f"nothing was measured: {item.status}" + (f": {item.reason}" if item.reason else "")
+        yield f"nothing was measured: {row.status}" + (f": {row.reason}" if row.reason else "")
     if len(finite) < len(taken):
         yield f"{counted(len(taken) - len(finite), 'sample')} left out: not a number"
     outliers = sum(sample.kind == _OUTLIER for sample in finite)

@@ -10,19 +10,19 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from opmark import units
+from opmark.analysis.rows import Row, RunView, Timing
 from opmark.charts.chains import FEWEST, Chain, chains, whole
 from opmark.charts.common import Left, Ways, alone, doubts, ends, timed, unique, why_out
 from opmark.charts.parts import address, called, listed
 from opmark.schema.chart import Axis, Chart, Mark, Series
-from opmark.schema.item import Item, Looked, Timing
 from opmark.stats import median
 
 MOST_OPERATORS = 12
-"""That get figures: those with the most sizes."""
+"""Number of operators that get figures: those with the most sizes."""
 MOST_SERIES = 8
 """In one figure, the longest: more cannot be told apart."""
 MOST_SIZES = 40
-"""Of one series: evenly taken from more, its ends among them."""
+"""Points of one series: evenly taken from more, its ends among them."""
 _LARGEST = 10**300
 """Elements: a shape may be any numbers, and more of them are no place on an axis."""
 COMPUTES = 4.0
@@ -36,31 +36,31 @@ _ARITHMETIC = Axis("floating-point operations a second", "flop/s", "log")
 
 
 class _Point(NamedTuple):
-    item: Item
+    row: Row
     timing: Timing
     size: tuple[int, ...]
-    """Of the moving sizes."""
+    """Values of the moving sizes."""
 
 
 class _Line(NamedTuple):
     """A chain as one backend measured it, in one state of the caches."""
 
     chain: Chain
-    item: Item
+    row: Row
     timing: Timing
     points: list[_Point]
 
 
-def sweep(looked: Looked) -> list[Chart]:
+def sweep(run_view: RunView) -> list[Chart]:
     """Two figures an operator and phase: time, and the rate that its bound is about."""
     usable, left = [], Left()
-    for item in looked.items:
-        if reason := why_out(item):
+    for row in run_view.rows:
+        if reason := why_out(row):
             left.out(reason)
         else:
-            usable.append(item)
+            usable.append(row)
     operators = sorted(_lines(usable).items(), key=lambda pair: _length(pair[1]), reverse=True)
-    cases = Counter((item.op, item.phase_text) for item in {item.case: item for item in usable}.values())
+    cases = Counter((row.op, row.phase_text) for row in {row.case: row for row in usable}.values())
     charts = [chart for (op, phase), lines in operators[:MOST_OPERATORS]
               for chart in _charts(op, phase, lines, cases[op, phase])]  # fmt: skip
     if charts:
@@ -70,32 +70,32 @@ def sweep(looked: Looked) -> list[Chart]:
     return unique(charts)
 
 
-def _lines(items: Sequence[Item]) -> dict[tuple[str, str], list[_Line]]:
-    by_case: dict[str, list[Item]] = {}
-    for item in items:
-        by_case.setdefault(item.case, []).append(item)
+def _lines(rows: Sequence[Row]) -> dict[tuple[str, str], list[_Line]]:
+    by_case: dict[str, list[Row]] = {}
+    for row in rows:
+        by_case.setdefault(row.case, []).append(row)
     found: dict[tuple[str, str], list[_Line]] = {}
-    for chain in chains(items):
+    for chain in chains(rows):
         own = [line for line in _measured(chain, by_case) if len(line.points) >= FEWEST]
         if own:
             found.setdefault((chain.op, chain.phase), []).extend(own)
     return found
 
 
-def _measured(chain: Chain, by_case: dict[str, list[Item]]) -> list[_Line]:
+def _measured(chain: Chain, by_case: dict[str, list[Row]]) -> list[_Line]:
     """The headline in each state of the caches, by who measured it and how."""
     found: dict[tuple[object, ...], _Line] = {}
     for case, size in zip(chain.cases, chain.values, strict=True):
         repeated: Counter[tuple[object, ...]] = Counter()
-        for item in by_case[case]:
-            quantity = item.timings[0].quantity
-            for timing in item.timings:
+        for row in by_case[case]:
+            quantity = row.timings[0].quantity
+            for timing in row.timings:
                 if timing.quantity != quantity or not timed(timing):
                     continue
-                how = (item.backend, item.implementation, item.threads, item.effort, item.mode, item.seed, quantity,
+                how = (row.backend, row.implementation, row.threads, row.effort, row.mode, row.seed, quantity,
                        timing.cache)  # fmt: skip
-                line = found.setdefault((*how, repeated[how]), _Line(chain, item, timing, []))
-                line.points.append(_Point(item, timing, size))
+                line = found.setdefault((*how, repeated[how]), _Line(chain, row, timing, []))
+                line.points.append(_Point(row, timing, size))
                 repeated[how] += 1
     return list(found.values())
 
@@ -128,13 +128,13 @@ def _charts(op: str, phase: str, lines: Sequence[_Line], cases: int) -> Iterator
 
 
 def _chosen(lines: Sequence[_Line]) -> tuple[list[_Line], list[_Line]]:
-    """Those that are drawn, and the others. The longest first, but one of each backend and element type before a second
-    of any: what nobody sees at all is missed most."""
+    """The lines that are drawn, and the others. The longest come first, but one of each backend and element type before
+    a second of any: what nobody sees at all is missed most."""
     ordered = sorted(lines, key=lambda line: -len(line.points))
     turns: Counter[tuple[str, str, str]] = Counter()
     ranked = []
     for place, line in enumerate(ordered):
-        kind = (line.item.backend, line.item.implementation, line.chain.dtype)
+        kind = (line.row.backend, line.row.implementation, line.chain.dtype)
         ranked.append((turns[kind], place))
         turns[kind] += 1
     first = sorted(place for _, place in sorted(ranked)[:MOST_SERIES])
@@ -168,8 +168,8 @@ def _drawn(found: Sequence[Series]) -> tuple[Series, ...]:
 
 
 def _computes(lines: Sequence[_Line]) -> bool:
-    found = [point.item for line in lines for point in line.points]
-    known = [item.flops / item.bytes for item in found if item.flops is not None and item.bytes]
+    found = [point.row for line in lines for point in line.points]
+    known = [row.flops / row.bytes for row in found if row.flops is not None and row.bytes]
     return bool(known) and median(known) > COMPUTES
 
 
@@ -196,8 +196,8 @@ class _Across:
 
     def _place(self, point: _Point) -> float:
         if self._shape:
-            return float(min(math.prod(point.item.params[self._shape]), _LARGEST))
-        return float(point.size[0] if self._equal else point.item.bytes or 0)
+            return float(min(math.prod(point.row.params[self._shape]), _LARGEST))
+        return float(point.size[0] if self._equal else point.row.bytes or 0)
 
 
 def _series(name: str, placed: Sequence[tuple[float, _Point]], mark: _Marker) -> Series:
@@ -207,15 +207,15 @@ def _series(name: str, placed: Sequence[tuple[float, _Point]], mark: _Marker) ->
 
 def _time(x: float, point: _Point) -> Mark | None:
     low, high = ends(point.timing)
-    return Mark(x, point.timing.median or 0, called(point.item), low, high, link=point.item.key, note=_said(point))
+    return Mark(x, point.timing.median or 0, called(point.row), low, high, link=point.row.key, note=_said(point))
 
 
 def _bytes(x: float, point: _Point) -> Mark | None:
-    return _rate(x, point, point.item.bytes)
+    return _rate(x, point, point.row.bytes)
 
 
 def _flops(x: float, point: _Point) -> Mark | None:
-    return _rate(x, point, point.item.flops)
+    return _rate(x, point, point.row.flops)
 
 
 def _rate(x: float, point: _Point, work: int | None) -> Mark | None:
@@ -225,7 +225,7 @@ def _rate(x: float, point: _Point, work: int | None) -> Mark | None:
         return None
     low, high = ends(point.timing)
     slow, quick = (work / high if high else None), (work / low if low else None)
-    return Mark(x, work / seconds, called(point.item), slow, quick, link=point.item.key, note=_said(point))
+    return Mark(x, work / seconds, called(point.row), slow, quick, link=point.row.key, note=_said(point))
 
 
 def _said(point: _Point) -> str:
@@ -236,8 +236,8 @@ def _names(lines: Sequence[_Line]) -> list[str]:
     """Backend and cache, and of the rest what tells them apart; what nothing tells apart gets a number."""
     ways = Ways()
     parts = [
-        [ways.name(line.item), line.timing.cache, line.chain.dtype, line.chain.fixed, line.timing.quantity,
-         units.counted(line.item.threads, "thread"), line.item.mode, line.item.effort]
+        [ways.name(line.row), line.timing.cache, line.chain.dtype, line.chain.fixed, line.timing.quantity,
+         units.counted(line.row.threads, "thread"), line.row.mode, line.row.effort]
         for line in lines
     ]  # fmt: skip
     apart = [i < 2 or len({own[i] for own in parts}) > 1 for i in range(len(parts[0]))]

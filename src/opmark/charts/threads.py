@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
+from opmark.analysis.rows import Row, RunView
 from opmark.charts.common import alone
 from opmark.charts.parts import beside, called, faster, measured
 from opmark.registry import way_of
 from opmark.schema.chart import Axis, Chart, Mark, Series
-from opmark.schema.item import Item, Looked
 from opmark.units import counted
 
 _MOST = 12
 """Series."""
 
 
-def threads(looked: Looked) -> list[Chart]:
-    groups = beside((item for item in looked.items if measured(item)), _same, lambda item: item.threads)
+def threads(run_view: RunView) -> list[Chart]:
+    groups = beside((row for row in run_view.rows if measured(row)), _same, lambda row: row.threads)
     found = sorted((series for group in groups if (series := _series(group))), key=lambda one: -len(one.marks))
     if not found:
         return []
@@ -33,27 +33,27 @@ def threads(looked: Looked) -> list[Chart]:
             series=(*drawn, *_ideal(drawn)),
             notes=(
                 *([f"{counted(more, 'more case')} not drawn: those with most thread counts are"] if more > 0 else []),
-                *alone(item.headline for group in groups for item in group),
+                *alone(row.headline for group in groups for row in group),
             ),
         )
     ]
 
 
-def _same(item: Item) -> Hashable:
-    first = item.headline
+def _same(row: Row) -> Hashable:
+    first = row.headline
     what = (first.quantity, first.cache) if first else None
-    return item.case, item.seed, item.backend, item.implementation, item.mode, item.effort, what
+    return row.case, row.seed, row.backend, row.implementation, row.mode, row.effort, what
 
 
-def _series(group: list[Item]) -> Series | None:
+def _series(group: list[Row]) -> Series | None:
     """By the number of threads; the first is what the others are held against."""
-    ordered = sorted((item for item in group if item.threads > 0), key=lambda item: item.threads)
+    ordered = sorted((row for row in group if row.threads > 0), key=lambda row: row.threads)
     if len(ordered) < 2:
         return None
     first = ordered[0]
-    pairs = [(item, faster(first.headline, item.headline)) for item in ordered]
-    marks = [Mark(item.threads, factor.value, called(item), factor.low, factor.high, link=item.key)
-             for item, factor in pairs if factor]  # fmt: skip
+    pairs = [(row, faster(first.headline, row.headline)) for row in ordered]
+    marks = [Mark(row.threads, factor.value, called(row), factor.low, factor.high, link=row.key)
+             for row, factor in pairs if factor]  # fmt: skip
     name = f"{first.name} on {first.backend}{way_of(first.backend, first.implementation)}"
     return Series(name, tuple(marks), "band")
 

@@ -13,7 +13,7 @@ from opmark.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from opmark.report.view import Known
+    from opmark.analysis.rows import MachineFacts
     from opmark.schema import Record
 
 
@@ -52,7 +52,9 @@ class Looks(NamedTuple):
 USUAL = Looks()
 
 
-def print_records(records: Sequence[Record], peaks: Mapping[str, Known] | None = None, looks: Looks = USUAL) -> None:
+def print_records(
+    records: Sequence[Record], peaks: Mapping[str, MachineFacts] | None = None, looks: Looks = USUAL
+) -> None:
     """Side by side where several backends ran the same case; `long`: a row a task all the same."""
     from opmark.report.beside import several_backends
 

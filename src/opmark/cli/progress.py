@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -12,10 +11,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from opmark.cli.output import USUAL, Looks, print_json_lines, print_records
-from opmark.report.rows import Row
-from opmark.report.view import view
+from opmark.report.view import row_view
 
 if TYPE_CHECKING:
+    from opmark.analysis.rows import Row
     from opmark.api.measuring import Plan
     from opmark.schema import Record, Run
 
@@ -25,9 +24,6 @@ class Progress:
         self._looks = looks
         self._as_json = as_json
         self._records: list[Record] = []
-        self._waiting: dict[str, list[Record]] = {}
-        """Of cases that are measured in several processes: what there is until the last of them."""
-        self._due: Counter[str] = Counter()
         self._run_id = ""
         self._console = Console(stderr=True)
         self._bar = Bar(
@@ -54,8 +50,6 @@ class Progress:
         self._run_id = run.id
         total = len(done) + len(plan.tasks) + len(plan.skipped)
         self._bar.update(self._task, total=total, description="measuring")
-        everything = [*done, *plan.skipped]
-        self._due = Counter(task.across_processes.id for task in [*plan.tasks, *(r.task for r in everything)])
         for record in done:
             self.advance(record)
         if done:
@@ -64,20 +58,15 @@ class Progress:
     def advance(self, record: Record) -> None:
         self._records.append(record)
         self._bar.update(self._task, advance=1, description=f"{record.task.backend} {record.task.case.op}")
-        key = record.task.across_processes.id
-        group = self._waiting.setdefault(key, [])
-        group.append(record)
-        if len(group) == self._due[key]:
-            del self._waiting[key]
-            if self._as_json:
-                print_json_lines([view(Row(tuple(group)), self._run_id)])
+
+    def print_row(self, row: Row) -> None:
+        """A row that is complete, or what there is of it where the run was interrupted."""
+        print_json_lines([row_view(row)])
 
     def interrupted(self) -> None:
         """Ctrl-C: what there is so far, and how to go on."""
         self._bar.stop()
-        if self._as_json:
-            print_json_lines(view(Row(tuple(group)), self._run_id) for group in self._waiting.values())
-        elif self._records:
+        if self._records and not self._as_json:
             print_records(self._records, looks=self._looks)
         self.say(
             f"interrupted: what was measured is stored as run {self._run_id}; the same command with --resume goes on"

@@ -45,7 +45,13 @@ def _measure(request: RunRequest, looks: Looks, *, as_json: bool) -> None:
     with Progress(looks, as_json=as_json) as progress:
         try:
             result = run_request(
-                replace(request, on_start=progress.start, on_record=progress.advance, say=progress.say)
+                replace(
+                    request,
+                    on_start=progress.start,
+                    on_record=progress.advance,
+                    on_row=progress.print_row if as_json else None,
+                    say=progress.say,
+                )
             )
         except KeyboardInterrupt:
             progress.interrupted()

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
-from opmark.schema.item import Item
-from opmark.store.glances import Outline
+from opmark.analysis.rows import Row
+from opmark.store.records import RecordOutline
 
 Sort = Literal["", "name", "-name", "time", "-time", "share", "-share", "backend", "-backend", "memory", "-memory"]
 """Empty: as it was measured. A `-` turns the order around."""
@@ -27,10 +27,10 @@ class Filters(Struct, frozen=True, kw_only=True):
     q: Annotated[str, Meta(description="Words that are all in the name, the backend or the reason.")] = ""
 
     def filters(self) -> dict[str, str]:
-        """Those that say something, whatever else is asked: for the address of another page of the run."""
+        """The filters that are set: for the address of another page of the run."""
         return {name: value for name in Filters.__struct_fields__ if (value := getattr(self, name))}
 
-    def fits(self, item: Item | Outline) -> bool:
+    def fits(self, item: Row | RecordOutline) -> bool:
         if self.status == "failed" and not item.failed:
             return False
         if self.status not in ("", "failed", item.status):
@@ -38,7 +38,7 @@ class Filters(Struct, frozen=True, kw_only=True):
         exact = ((self.op, item.op), (self.backend, item.backend), (self.dtype, item.dtype), (self.phase, item.phase))
         if any(wanted not in ("", found) for wanted, found in exact):
             return False
-        return not self.q or (isinstance(item, Item) and _has(item, self.q))
+        return not self.q or (isinstance(item, Row) and _has(item, self.q))
 
 
 class Options(Struct, frozen=True):
@@ -51,13 +51,13 @@ class Options(Struct, frozen=True):
     statuses: list[str]
 
 
-def options_of(items: Sequence[Item] | Sequence[Outline]) -> Options:
+def options_of(items: Sequence[Row] | Sequence[RecordOutline]) -> Options:
     found = zip(*{(item.op, item.backend, item.dtype, item.phase, item.status) for item in items}, strict=True)
     return Options(*[sorted(filter(None, set(values))) for values in (list(found) or [()] * 5)])
 
 
 def ordered(items: Iterable[_Row], sort: Sort, keys: Mapping[str, Callable[[Any], Any]] | None = None) -> list[_Row]:
-    """What has no value comes last, whichever way. `keys`: of what is no Item."""
+    """What has no value comes last, whichever way. `keys`: of what is no Row."""
     rows = list(items)
     if not sort:
         return rows
@@ -69,7 +69,7 @@ def ordered(items: Iterable[_Row], sort: Sort, keys: Mapping[str, Callable[[Any]
     return [item for _, item in with_value] + [item for value, item in valued if value is None]
 
 
-def _has(item: Item, words: str) -> bool:
+def _has(item: Row, words: str) -> bool:
     text = f"{item.name} {item.where} {item.implementation} {item.reason} {item.case}".casefold()
     return all(word in text for word in words.casefold().split())
 
@@ -78,7 +78,7 @@ def _number(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-_KEYS: dict[str, Callable[[Item], Any]] = {
+_KEYS: dict[str, Callable[[Row], Any]] = {
     "name": lambda item: item.name,
     "time": lambda item: _number(item.seconds),
     "share": lambda item: _number(item.of_peak.share) if item.of_peak else None,

@@ -9,33 +9,43 @@ from threading import Lock
 from typing import NamedTuple
 
 from msgspec.structs import replace
-from sqlalchemy import func, select
 
+from opmark.analysis.rows import RunView
 from opmark.api.looking import Known, look_again, look_at
-from opmark.dashboard.marks import Mark, Place, counted, findings, grown, last_place, marked, place_at
 from opmark.dashboard.progress import Progress, progress_of
 from opmark.registry import parameters_of
 from opmark.schema import Case, Run
-from opmark.schema.item import Looked
 from opmark.schema.run_summary import RunSummary
 from opmark.schema.shown import shown
+from opmark.store.changes import (
+    ReadMark,
+    RecordPosition,
+    case_ids,
+    count_cases,
+    count_statuses,
+    last_finding,
+    last_position,
+    marks_at,
+    read_marks,
+    runs_written_since,
+    still_there,
+)
 from opmark.store.sql import SqlStore
 from opmark.store.summaries import marked_summaries
-from opmark.store.tables import BENCH_CASE, RECORD
 
-MOST_ITEMS = 60_000
-"""In memory; the run that was looked at last stays, however many it has."""
+MOST_ROWS = 60_000
+"""Upper bound on the rows in memory; the run that was looked at last stays, however many it has."""
 
 
 @dataclass
 class _Entry:
     lock: Lock = field(default_factory=Lock)
-    mark: Mark | None = None
-    looked: Looked | None = None
+    mark: ReadMark | None = None
+    view: RunView | None = None
 
 
 class Kept:
-    def __init__(self, most: int = MOST_ITEMS) -> None:
+    def __init__(self, most: int = MOST_ROWS) -> None:
         self.most = most
         self._lock = Lock()
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
@@ -45,28 +55,28 @@ class Kept:
         """Whether it was looked at; what was written since may be missing."""
         with self._lock:
             entry = self._entries.get(run.id)
-            return entry is not None and entry.looked is not None
+            return entry is not None and entry.view is not None
 
-    def looked(self, store: SqlStore, run: Run) -> Looked:
+    def run_view(self, store: SqlStore, run: Run) -> RunView:
         """Who comes second waits for who came first, and finds what that one read."""
         with self._lock:
             entry = self._entries.setdefault(run.id, _Entry())
             self._entries.move_to_end(run.id)
         with entry.lock:
             mark = _mark(store, run.id)
-            if entry.looked is None or mark != entry.mark:
-                entry.looked, entry.mark = self._now(store, run, entry, mark), mark
-            elif entry.looked.run != run:
-                entry.looked = replace(entry.looked, run=run)  # it got another label since
-            found = entry.looked
+            if entry.view is None or mark != entry.mark:
+                entry.view, entry.mark = self._now(store, run, entry, mark), mark
+            elif entry.view.run != run:
+                entry.view = replace(entry.view, run=run)  # it got another label since
+            found = entry.view
         self._forget_oldest()
         return found
 
-    def _now(self, store: SqlStore, run: Run, entry: _Entry, mark: Mark) -> Looked:
+    def _now(self, store: SqlStore, run: Run, entry: _Entry, mark: ReadMark) -> RunView:
         """Only what was written since is read, unless it was not all behind what was known: records can be removed,
         their numbers given again, and on a server one with a lower number can come later."""
-        if entry.looked and entry.mark and _goes_on(store, entry.mark, mark):
-            before = replace(entry.looked, run=run)
+        if entry.view and entry.mark and _goes_on(store, entry.mark, mark):
+            before = replace(entry.view, run=run)
             found = look_again(store, before, entry.mark.last.number, mark.last.number, self.known)
             if found.records == mark.records:
                 return found
@@ -76,14 +86,14 @@ class Kept:
         with self._lock:
             kept = 0
             for key in reversed(list(self._entries)):
-                looked = self._entries[key].looked
-                kept += len(looked.items) if looked else 0
+                view = self._entries[key].view
+                kept += len(view.rows) if view else 0
                 if kept > self.most and key != next(reversed(self._entries)):
                     del self._entries[key]
 
 
 class Counted(NamedTuple):
-    mark: Mark
+    mark: ReadMark
     summary: RunSummary
 
 
@@ -92,7 +102,7 @@ class KeptSummaries:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._last = Place()
+        self._last = RecordPosition()
         self._known: dict[str, Counted] = {}
 
     def of(self, store: SqlStore, runs: Sequence[Run]) -> list[Counted]:
@@ -100,14 +110,14 @@ class KeptSummaries:
             self._forget_what_grew(store, [run.id for run in runs if run.id in self._known])
             missing = [run for run in runs if run.id not in self._known]
             found = marked_summaries(store, missing)
-            marks = marked(store, [(summary.records, newest) for summary, newest in found if newest])
+            marks = marks_at(store, [(summary.records, newest) for summary, newest in found if newest])
             for summary, _ in found:
-                self._known[summary.run.id] = Counted(marks.get(summary.run.id, Mark()), summary)
+                self._known[summary.run.id] = Counted(marks.get(summary.run.id, ReadMark()), summary)
             known = [self._known[run.id] for run in runs]
             return [Counted(one.mark, replace(one.summary, run=run)) for one, run in zip(known, runs, strict=True)]
 
     def keep_only(self, ids: Collection[str]) -> None:
-        """Those of runs that are gone are forgotten."""
+        """Forget the summaries of runs that are gone."""
         with self._lock:
             for gone in self._known.keys() - ids:
                 del self._known[gone]
@@ -115,13 +125,14 @@ class KeptSummaries:
     def _forget_what_grew(self, store: SqlStore, known: Sequence[str]) -> None:
         """In a file the last record has the highest number; on a server others come later, and each run is counted."""
         if store.database.shared:
-            now = counted(store, known)
-            changed: Collection[str] = [run for run in known if now.get(run, Mark()) != self._known[run].mark]
+            now = read_marks(store, known)
+            changed: Collection[str] = [run for run in known if now.get(run, ReadMark()) != self._known[run].mark]
         else:
-            with store.reading() as connection:
-                last = last_place(connection)
-                told = grown(connection, self._last) if self._known and last != self._last else set()
-            changed, self._last = list(self._known) if told is None else told, last
+            if not self._known:
+                self._last = last_position(store)
+                return
+            self._last, written = runs_written_since(store, self._last)
+            changed = list(self._known) if written is None else written
         for run in changed:
             self._known.pop(run, None)
 
@@ -136,33 +147,24 @@ class KeptCases:
 
     def of(self, store: SqlStore) -> list[tuple[Case, str]]:
         with self._lock:
-            with store.reading() as connection:
-                count = connection.execute(select(func.count()).select_from(BENCH_CASE)).scalar() or 0
-                ids = [] if count == self._count else list(connection.execute(select(BENCH_CASE.c.id)).scalars())
-            if ids:
-                found = sorted(store.cases(ids).values(), key=lambda case: case.op)
+            count = count_cases(store)
+            if count != self._count:
+                found = sorted(store.cases(case_ids(store)).values(), key=lambda case: case.op)
                 self._known = [(case, shown(case, parameters_of(case.op))) for case in found]
                 self._count = count
             return self._known
 
 
 def progress(store: SqlStore, run: Run) -> Progress:
-    """Counted by the database, each time, from an index; of the records only the last of each status is read."""
-    query = select(RECORD.c.status, func.count(), func.max(RECORD.c.number))
-    query = query.where(RECORD.c.run_id == run.id).group_by(RECORD.c.status)
-    with store.reading() as connection:
-        rows = connection.execute(query).all()
-        last = select(func.max(RECORD.c.started)).where(RECORD.c.number.in_([number for *_, number in rows]))
-        newest = connection.execute(last).scalar() or ""
-    return progress_of(run, {status: count for status, count, _ in rows}, newest)
+    """Counted by the database each time."""
+    found = count_statuses(store, run.id)
+    return progress_of(run, found.statuses, found.newest)
 
 
-def _mark(store: SqlStore, run_id: str) -> Mark:
-    return counted(store, [run_id]).get(run_id, Mark())._replace(findings=findings(store))
+def _mark(store: SqlStore, run_id: str) -> ReadMark:
+    return read_marks(store, [run_id]).get(run_id, ReadMark())._replace(findings=last_finding(store))
 
 
-def _goes_on(store: SqlStore, before: Mark, now: Mark) -> bool:
-    if (before.findings, before.begun) != (now.findings, now.begun):
-        return False
-    with store.reading() as connection:
-        return place_at(connection, before.last.number) == before.last
+def _goes_on(store: SqlStore, before: ReadMark, now: ReadMark) -> bool:
+    same = (before.findings, before.begun) == (now.findings, now.begun)
+    return same and still_there(store, before.last)

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from opmark.analysis.items import seconds_of
-from opmark.api.looking import Known, facts_of, items_at
+from opmark.analysis.rows import Row, RunView, seconds_of
+from opmark.api.common import facts_of
+from opmark.api.looking import Known, rows_at
 from opmark.dashboard.filters import Filters, Options, Sort, options_of, ordered
 from opmark.dashboard.paging import Page, paged
 from opmark.dashboard.shown import brief
 from opmark.schema import Run
-from opmark.schema.item import Item, Looked
-from opmark.store.glances import Outline, outlines
+from opmark.store.records import RecordOutline, record_outlines
 from opmark.store.sql import SqlStore
 
 LISTED = 20
@@ -28,7 +28,7 @@ class Wanted(NamedTuple):
     sort: Sort
     page: int
     rows: int
-    """Of a page."""
+    """Number of rows on a page."""
 
     @property
     def needs_all(self) -> bool:
@@ -42,13 +42,13 @@ class Failure(Struct, frozen=True):
     status: str
     reason: str
     count: int
-    items: list[Item]
+    items: list[Row]
     """The first of them. Reasons are cut where they are long; an item alone has all of its own."""
 
 
 class Part(NamedTuple):
-    items: list[Item]
-    """Those that fit, one page of them."""
+    items: list[Row]
+    """Rows that fit the filters, one page of them."""
     page: Page
     failures: list[Failure]
     options: Options
@@ -69,11 +69,11 @@ class _Failing(Protocol):
 _Row = TypeVar("_Row", bound=_Failing)
 
 
-def part_of(looked: Looked, wanted: Wanted) -> Part:
-    fitting = [item for item in looked.items if wanted.filters.fits(item)]
+def part_of(view: RunView, wanted: Wanted) -> Part:
+    fitting = [item for item in view.rows if wanted.filters.fits(item)]
     shown, page = paged(ordered(fitting, wanted.sort), wanted.page, wanted.rows)
-    failures = [_failure(*why, len(some), some[:LISTED]) for why, some in _failed(looked.items)]
-    return Part(_brief(shown), page, failures, options_of(looked.items), looked.environments, looked.newest)
+    failures = [_failure(*why, len(some), some[:LISTED]) for why, some in _failed(view.rows)]
+    return Part(_brief(shown), page, failures, options_of(view.rows), view.environments, view.newest)
 
 
 def part_at(store: SqlStore, run: Run, known: Known, wanted: Wanted) -> Part | None:
@@ -81,14 +81,14 @@ def part_at(store: SqlStore, run: Run, known: Known, wanted: Wanted) -> Part | N
     what only the records themselves tell, and where several records may be one item, of several processes."""
     if wanted.needs_all:
         return None
-    rows = outlines(store, run.id, figures=bool(wanted.sort))
+    rows = record_outlines(store, run.id, figures=bool(wanted.sort))
     if len({(row.case, row.backend, row.implementation, row.threads) for row in rows}) < len(rows):
         return None
     fitting = [row for row in rows if wanted.filters.fits(row)]
     shown, page = paged(ordered(fitting, wanted.sort, _KEYS), wanted.page, wanted.rows)
     failed = _failed(rows)
     tasks = dict.fromkeys(row.task for some in (shown, *(some[:LISTED] for _, some in failed)) for row in some)
-    items = items_at(store, run, list(tasks), known)
+    items = rows_at(store, run, list(tasks), known)
     return Part(
         _brief(items[row.task] for row in shown),
         page,
@@ -99,14 +99,14 @@ def part_at(store: SqlStore, run: Run, known: Known, wanted: Wanted) -> Part | N
     )
 
 
-_KEYS: dict[str, Callable[[Outline], Any]] = {"time": lambda row: seconds_of(row.figures)}
+_KEYS: dict[str, Callable[[RecordOutline], Any]] = {"time": lambda row: seconds_of(row.figures)}
 
 
-def _failure(status: str, reason: str, count: int, first: list[Item]) -> Failure:
+def _failure(status: str, reason: str, count: int, first: list[Row]) -> Failure:
     return Failure(status, brief(reason), count, _brief(first))
 
 
-def _brief(items: Iterable[Item]) -> list[Item]:
+def _brief(items: Iterable[Row]) -> list[Row]:
     return [item if (short := brief(item.reason)) == item.reason else replace(item, reason=short) for item in items]
 
 

@@ -13,26 +13,23 @@ from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
-from weakref import finalize
 
-from sqlalchemy import event
-
-from opmark.api.looking import item_at
+from opmark.analysis.rows import Row, RunView, rows_of_records
+from opmark.api.looking import case_view
 from opmark.dashboard.kept import Counted, Kept, KeptCases, KeptSummaries, progress
-from opmark.dashboard.marks import findings
 from opmark.dashboard.parts import Part, Wanted, part_at, part_of
 from opmark.dashboard.progress import Progress
 from opmark.errors import OpmarkError, StoreError, UnknownName
-from opmark.schema import Case, Record, Run
-from opmark.schema.item import Item, Looked
+from opmark.schema import Case, Run
 from opmark.schema.options import PathLike
 from opmark.schema.run_summary import RunSummary
+from opmark.store.changes import last_finding
 from opmark.store.find import find_among
 from opmark.store.location import address, shown, there
-from opmark.store.open import open_sql
+from opmark.store.open import open_read_only
+from opmark.store.records import records_of_task
 from opmark.store.sql import SqlStore
 from opmark.store.summaries import with_backend
-from opmark.store.whole import records_behind
 
 READ_AHEAD = 3
 """Runs that are read before anybody asks for them."""
@@ -74,12 +71,12 @@ class Reader:
             if self._opened is None or now != self._file:
                 self._forget()
                 before = _state_of(where, written=True)  # what is written from here on is seen the next time
-                self._opened = _read_only(open_sql(self.db))
+                self._opened = open_read_only(self.db)
                 self._file = before if self._opened.copied else _state_of(where)
             return self._opened
 
     def runs(self) -> list[Run]:
-        """Those begun last first; none where there is no store yet."""
+        """The runs begun last come first; none where there is no store yet."""
         if not self.there:
             return []
         known = self.store.runs()
@@ -107,7 +104,7 @@ class Reader:
         return self._summaries.of(store, runs)
 
     def with_backend(self, runs: Sequence[Run], backend: str) -> list[Run]:
-        """Those that have a record of it."""
+        """The runs that have a record of a backend."""
         found = with_backend(self.store, backend) if runs else set()
         return [run for run in runs if run.id in found]
 
@@ -118,35 +115,39 @@ class Reader:
         found = self.counted(runs)
         if not runs or any(one.summary.missing for one in found):
             return None
-        return self._file, tuple(known), tuple((one.summary.run.id, one.mark) for one in found), findings(self.store)
+        return (
+            self._file,
+            tuple(known),
+            tuple((one.summary.run.id, one.mark) for one in found),
+            last_finding(self.store),
+        )
 
-    def item(self, run: Run, key: str) -> tuple[Item, dict[str, Any]]:
-        """With the facts of its environment; of a run that nobody looked at, no more than the item is read."""
+    def row(self, run: Run, key: str) -> tuple[Row, dict[str, Any]]:
+        """A row with its whole records, and the facts of its environment. Of a run that nobody looked at, no more than
+        the case of the row is read."""
         store = self.store
-        looked = None if self._kept.has(run) else item_at(store, run, key, self._kept.known)
-        looked = looked or self._kept.looked(store, run)
-        item = next((one for one in looked.items if one.key == key), None)
-        if item is None:
-            raise UnknownName(f"item of run {run.id}", key, (one.key for one in looked.items), f"/runs/{run.id}")
-        return item, looked.environments.get(item.environment, {})
+        view = None if self._kept.has(run) else case_view(store, run, key, self._kept.known)
+        view = view or self._kept.run_view(store, run)
+        known = any(row.key == key for row in view.rows)
+        records = records_of_task(store, run.id, key) if known else []
+        if not records:
+            raise UnknownName(f"item of run {run.id}", key, (row.key for row in view.rows), f"/runs/{run.id}")
+        (row,) = rows_of_records(records, run.id, view.machines)
+        return row, view.environments.get(row.environment, {})
 
-    def looked(self, run: Run) -> Looked:
-        """As it is now: what was written since the last look is read, and no more."""
+    def run_view(self, run: Run) -> RunView:
+        """A run as it is now: only what was written since it was last asked for is read."""
         store = self.store
-        return self._kept.looked(store, run)
+        return self._kept.run_view(store, run)
 
     def part(self, run: Run, wanted: Wanted) -> Part:
         """A page of a run; the first one does not wait until all of the run is read."""
         store = self.store
         found = None if self._kept.has(run) else part_at(store, run, self._kept.known, wanted)
-        return found or part_of(self._kept.looked(store, run), wanted)
+        return found or part_of(self._kept.run_view(store, run), wanted)
 
     def progress(self, run: Run) -> Progress:
         return progress(self.store, run)
-
-    def records(self, item: Item) -> list[Record]:
-        """Those behind an item, with their samples."""
-        return records_behind(self.store, item)
 
     def cases(self) -> list[tuple[Case, str]]:
         """All that were ever measured, with their parameters as people read them; by operator."""
@@ -201,7 +202,7 @@ class Reader:
         with suppress(StoreError):
             known = self.runs()
         yield lambda: self.summaries(known[:FIRST_PAGE])
-        yield from (partial(self.looked, run) for run in known[:READ_AHEAD])
+        yield from (partial(self.run_view, run) for run in known[:READ_AHEAD])
         yield self.cases
         yield from (partial(make, self) for make in self.ahead)
         yield from (partial(self.summaries, [run]) for run in known)
@@ -239,17 +240,3 @@ def _written(file: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return found.st_mtime_ns, found.st_size
-
-
-def _read_only(store: SqlStore) -> SqlStore:
-    """Pages write nothing, whatever happens: SQLite sees to it from here on."""
-    engine = store.database.engine
-    if engine.dialect.name == "sqlite":
-
-        @event.listens_for(engine, "connect")
-        def prepare(connection: Any, _: Any) -> None:
-            connection.execute("PRAGMA query_only=ON")
-
-        engine.dispose()  # those that were opened before
-    finalize(store, store.database.close)  # others may still be reading when another takes its place
-    return store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MOST_LETTERS = 2_000
-"""Of a reason, where many stand together; the page of an item has all of its own."""
+"""Length of a reason where many stand together; the page of a row has its whole reason."""
 
 
 def when(started: str) -> str:

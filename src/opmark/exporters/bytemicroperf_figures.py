@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from opmark.analysis.rows import Key, Row, unit_of
 from opmark.interfaces import Results
 from opmark.metrics.summary import Summary
-from opmark.report.rows import Key, Row, unit
 from opmark.schema import QUANTITIES, Cost
 from opmark.schema.peaks import MEMORY, Peaks, chip
 
@@ -47,7 +47,7 @@ def noise_percent(summary: Summary, decimals: int = 2) -> float | None:
 
 def figures_of(row: Row) -> Figures | None:
     """Return the figures of a row; None if no time was measured."""
-    times = [key for key in row.measured() if key[0] in QUANTITIES and unit(key) == "s"]
+    times = [key for key in row.keys if key[0] in QUANTITIES and unit_of(key[0]) == "s"]
     if row.record.status != "ok" or not times:
         return None
     order = _PREFERRED_TRANSFER if row.record.cost and row.record.cost.traffic else _PREFERRED
@@ -55,7 +55,7 @@ def figures_of(row: Row) -> Figures | None:
     found, summary = row.measurements(key), row.summary(key)
     assert summary is not None
     names = dict.fromkeys(kernel.name for m in found for kernel in m.kernels)
-    codes = dict.fromkeys(caution.code for m, caution in row.cautions() if (m.quantity, m.cache) == key)
+    codes = next(timing.cautions for timing in row.timings if timing.key == key)
     return Figures(key, fmean(fmean(m.samples) for m in found), summary, list(names), list(codes))
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from opmark.analysis.rows import Row
 from opmark.exporters.bytemicroperf_figures import MICRO, Figures, round_figure
 from opmark.metrics.bus import link_for
-from opmark.report.rows import Row
 from opmark.schema import Case, Traffic
 from opmark.schema.peaks import Peaks
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opmark.analysis.rows import Row, rows_of_records
 from opmark.exporters.bytemicroperf_figures import (
     MICRO,
     Figures,
@@ -23,7 +24,6 @@ from opmark.exporters.bytemicroperf_names import TASKS, batch_size, is_complete_
 from opmark.exporters.bytemicroperf_traffic import HOST_COPY_NOTE, TRANSFER_NOTES, Transfer, transfer_of
 from opmark.interfaces import Results
 from opmark.metrics.throughput import rates
-from opmark.report.rows import Row, rows
 from opmark.schema.peaks import Peaks, chip
 from opmark.version import VERSION
 
@@ -61,7 +61,7 @@ class V1Report:
 
     def files(self, results: Results) -> Mapping[str, str]:
         grouped: dict[tuple[str, str, str, int | None], list[Row]] = {}
-        for row in rows(results.records):
+        for row in rows_of_records(results.records):
             task = row.record.task
             hardware = self._hardware or HARDWARE.get(task.backend, task.backend)
             grouped.setdefault((hardware, v1_name(task.case), _dtype(row), _ranks(row)), []).append(row)

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opmark.analysis.rows import Row, rows_of_records
 from opmark.exporters.bytemicroperf_figures import (
     MICRO,
     Figures,
@@ -28,7 +29,6 @@ from opmark.importers.bytemicroperf.tasks import BETWEEN_DEVICES
 from opmark.interfaces import Results
 from opmark.metrics.throughput import rates
 from opmark.registry import backend_or_none
-from opmark.report.rows import Row, rows
 from opmark.schema.peaks import Peaks, chip
 
 _GB, _TERA = 1e9, 1e12
@@ -71,7 +71,7 @@ class V3Report:
 
     def files(self, results: Results) -> Mapping[str, str]:
         devices: dict[tuple[str, str], list[Row]] = {}
-        for row in rows(results.records):
+        for row in rows_of_records(results.records):
             name = row.record.task.backend
             device = _device(environment_facts([row], results))
             devices.setdefault((self._backend or HARDWARE.get(name, name), device), []).append(row)

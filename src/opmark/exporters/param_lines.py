@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from opmark.analysis.rows import Row, rows_of_records, unit_of
 from opmark.exporters.param_specs import NotExpressible, write_case
 from opmark.metrics.throughput import rates
-from opmark.report.rows import Row, rows, unit
 from opmark.schema import Case, Measurement, Problem, Record
 
 _MILLI = 1e3
@@ -71,7 +71,7 @@ def line(
     place: Place, records: Sequence[Record], run_id: str, config: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the line of one case; `records` are those of its phases, each in one process or several."""
-    found = {PHASES[row.record.task.case.phase]: row for row in rows(records)}
+    found = {PHASES[row.record.task.case.phase]: row for row in rows_of_records(records)}
     cases = [row.record.task.case for row in found.values()]
     whole: dict[str, Any] = {
         "op_name": place.op,
@@ -125,7 +125,7 @@ def metric(row: Row) -> dict[str, list[float]]:
 
 def _times(row: Row) -> list[Measurement]:
     """Return the measurements of the first quantity that is a time, one per process."""
-    key = next((key for key in row.measured() if unit(key) == "s"), None)
+    key = next((key for key in row.keys if unit_of(key[0]) == "s"), None)
     return row.measurements(key) if key else []
 
 
@@ -183,7 +183,7 @@ def _figures(row: Row) -> dict[str, Any]:
 
 def _cautions(row: Row, samples: int, measured: Measurement) -> Iterator[str]:
     """Yield cautions, also about a single sample, which is PARAM's default and says nothing about the spread."""
-    yield from dict.fromkeys(caution.code for _, caution in row.cautions())
+    yield from row.cautions
     if samples == 1:
         yield _ONE_MEAN if measured.quantity == "throughput" else _ONE_CALL
 

@@ -21,7 +21,7 @@ _DECADES = 9
 _STEPS = 4
 """Steps of that search a decade: the error over log(alpha x beta) bends slower than that."""
 _ROUNDING = 1e-15
-"""Of a logarithm: what is not further off than this is exact."""
+"""Rounding error of a logarithm: what is not further off than this is exact."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 

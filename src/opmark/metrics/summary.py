@@ -8,8 +8,17 @@ from math import nan
 from msgspec import Struct
 
 from opmark.schema import Measurement
+from opmark.schema.figure import StoredFigure
 from opmark.stats import log_interval, median, median_interval, noise
 from opmark.stats.cycles import cycles
+
+
+class SampledFigure(StoredFigure, frozen=True, array_like=True):
+    """The numbers of one measurement with those that are not stored, because they take the samples."""
+
+    coverage: float
+    noise: float
+    fastest: float
 
 
 class Summary(Struct, frozen=True):
@@ -29,25 +38,44 @@ class Summary(Struct, frozen=True):
     """Median of the samples in cycles of the clock that each was taken at."""
 
 
-def summarize(measurements: Sequence[Measurement]) -> Summary:
-    """Of one process, or of the same in several: then the process is the unit, and not the sample. One without
-    samples is none; where there is no other, the numbers are NaN."""
+def figure_of(m: Measurement) -> SampledFigure:
+    """The numbers of a measurement. Without samples they are NaN, and those that are stored None."""
+    codes = tuple(dict.fromkeys(caution.code for caution in m.cautions))
+    who = (m.quantity, m.cache, m.timer, m.calls)
     # Sorted once: what follows sorts again, and finds it done.
-    ordered = [sorted(m.samples) for m in measurements if m.samples] or [[nan]]
-    medians = [median(values) for values in ordered]
-    if len(ordered) > 1:
-        centre, interval = median(medians), log_interval(medians)
+    ordered = sorted(m.samples) or [nan]
+    low, high, coverage = median_interval(ordered)
+    told = (coverage, noise(ordered), ordered[0])
+    if not m.samples:
+        return SampledFigure(*who, 0, None, None, None, None, codes, *told)
+    return SampledFigure(*who, len(ordered), median(ordered), low, high, cycles(m), codes, *told)
+
+
+def join_figures(figures: Sequence[SampledFigure]) -> Summary:
+    """One process, or the same in several: then the process is the unit, and not the sample. A process without samples
+    does not count; where there is no other, the numbers are NaN."""
+    counted = [one for one in figures if one.samples]
+    known = counted or figures[:1]
+    medians = [nan if one.median is None else one.median for one in known]
+    if len(known) > 1:
+        low, high, coverage = log_interval(medians)
     else:
-        centre, interval = medians[0], median_interval(ordered[0])
-    found = [c for c in map(cycles, measurements) if c is not None]
+        ends = (nan if end is None else end for end in (known[0].low, known[0].high))
+        low, high, coverage = *ends, known[0].coverage
+    in_cycles = [one.cycles for one in counted if one.cycles is not None]
     return Summary(
-        median=centre,
-        low=interval.low,
-        high=interval.high,
-        coverage=interval.coverage,
-        noise=median([noise(values) for values in ordered]),
-        samples=sum(len(m.samples) for m in measurements),
-        fastest=min(values[0] for values in ordered),
-        processes=len(ordered),
-        cycles=median(found) if found else None,
+        median=median(medians),
+        low=low,
+        high=high,
+        coverage=coverage,
+        noise=median([one.noise for one in known]),
+        samples=sum(one.samples for one in counted),
+        fastest=min(one.fastest for one in known),
+        processes=len(known),
+        cycles=median(in_cycles) if in_cycles else None,
     )
+
+
+def summarize(measurements: Sequence[Measurement]) -> Summary:
+    """The summary of one quantity, measured in one process or in several."""
+    return join_figures([figure_of(m) for m in measurements])

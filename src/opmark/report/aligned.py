@@ -10,8 +10,14 @@ _ONE_WIDE = re.compile(r"[ -~\u00a0-\u02ff\u2010-\u2027\u2581-\u2588]*").fullmat
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
+    """Lines of text with their columns beneath each other. `right`: whether a column is set to the right."""
+    return "".join(f"{'  '.join(line).rstrip()}\n" for line in aligned_cells(lines, right))
+
+
+def aligned_cells(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> list[Sequence[str]]:
+    """The cells of the lines, each as wide as its column."""
     columns = [_padded(*column) for column in zip(zip(*lines, strict=True), right, strict=True)]
-    return "".join(f"{'  '.join(line).rstrip()}\n" for line in zip(*columns, strict=True))
+    return list(zip(*columns, strict=True))
 
 
 def _padded(column: Sequence[str], to_the_right: bool) -> list[str]:
@@ -23,12 +29,12 @@ def _padded(column: Sequence[str], to_the_right: bool) -> list[str]:
 
 
 def widths_of(lines: Sequence[Sequence[str]]) -> list[int]:
-    """Of the columns."""
+    """The width of each column."""
     return [max(map(_width, column)) for column in zip(*lines, strict=True)]
 
 
 def _width(text: str) -> int:
-    """On a terminal, where some signs are two wide."""
+    """Width on a terminal, where some signs are two wide."""
     if (text.isascii() and text.isprintable()) or _ONE_WIDE(text):
         return len(text)
     from rich.cells import cell_len

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NamedTuple
 
+from opmark.analysis.rows import MachineFacts, Row, rows_of_records
 from opmark.metrics.lead import Contender, Key, ordered, shared_key, winner
-from opmark.registry import backend_or_none
-from opmark.report.names import parameters, way
-from opmark.report.rows import Row, rows
-from opmark.report.view import Known
+from opmark.registry import backend_or_none, way_of
 from opmark.schema import Record
 from opmark.schema.case import content_id
 
@@ -42,8 +40,8 @@ class Line:
         return next(iter(self.cells.values()))
 
     def shown(self, column: Column) -> Key | None:
-        """Where they share nothing, each shows what it has."""
-        measured = self.cells[column].measured()
+        """What is shown in a column; where the columns share nothing, each shows what it has."""
+        measured = self.cells[column].keys
         return self.key if self.key in measured else measured[0] if measured and self.key is None else None
 
 
@@ -53,32 +51,32 @@ def several_backends(records: Iterable[Record]) -> bool:
     return any(seen.setdefault(r.task.case.id, r.task.backend) != r.task.backend for r in records)
 
 
-def lines(records: Sequence[Record], known: Mapping[str, Known]) -> list[Line]:
-    """In the order of the backend that ran the most of them: what cannot run is recorded out of turn."""
+def lines(records: Sequence[Record], machines: Mapping[str, MachineFacts]) -> list[Line]:
+    """The lines of a run, in the order of the backend that ran the most of them: what cannot run is recorded out of
+    turn."""
     grouped: dict[str, dict[Column, Row]] = {}
     ran: dict[Column, list[str]] = {}
-    for row in rows(records):
-        task = row.record.task
-        alike = content_id([task.case.id, task.settings.mode, task.settings.seed, task.settings.effort])
-        column = Column(task.backend, way(task), task.settings.threads)
+    for row in rows_of_records(records, machines=machines):
+        alike = content_id([row.case, row.mode, row.seed, row.effort])
+        column = Column(row.backend, way_of(row.backend, row.implementation), row.threads)
         grouped.setdefault(alike, {})[column] = row
-        if row.record.status != "skipped":
+        if row.status != "skipped":
             ran.setdefault(column, []).append(alike)
     planned = max(ran.values(), key=len, default=[])
-    return [_line(grouped[alike], known) for alike in dict.fromkeys((*planned, *grouped))]
+    return [_line(grouped[alike]) for alike in dict.fromkeys((*planned, *grouped))]
 
 
-def _line(cells: Mapping[Column, Row], known: Mapping[str, Known]) -> Line:
+def _line(cells: Mapping[Column, Row]) -> Line:
     key = shared_key(row.records for row in cells.values())
     if key is None:
         return Line(cells, None, None, 0)
-    contenders = [Contender(row.records, "", _floor(row, key, known)) for row in cells.values()]
+    contenders = [Contender(row.records, "", _floor(row, key)) for row in cells.values()]
     place = winner(contenders, key)
     return Line(cells, key, None if place is None else list(cells)[place], len(ordered(contenders, key)))
 
 
-def _floor(row: Row, key: Key, known: Mapping[str, Known]) -> float | None:
-    found, summary = known.get(row.record.environment, Known()).noise, row.summary(key)
+def _floor(row: Row, key: Key) -> float | None:
+    found, summary = row.machine.noise, row.summary(key)
     return found.floor_for(summary.median) if found and summary and summary.median > 0 else None
 
 
@@ -119,7 +117,7 @@ def heads(listed: Sequence[Column]) -> Names:
 
 
 def _device(backend: str) -> str:
-    """That stands at the end of its name; nothing where it does not."""
+    """The device that stands at the end of a backend's name; empty where none does."""
     info, plain = backend_or_none(backend), backend.partition("@")[0].partition("/")[0]
     device = info.device if info else plain.rpartition("-")[2]
     return device if plain.endswith(f"-{device}") else ""
@@ -140,11 +138,9 @@ def _environment(path: PurePath) -> str:
 
 def called(line: Line, *, phase: bool, quantity: bool) -> tuple[str, str]:
     """(operator, parameters and what else tells it from the other lines)."""
-    record = line.row.record
-    case = record.task.case
-    parts = [parameters(record)]
+    parts = [line.row.parameters]
     if phase:
-        parts.append(" d".join((case.phase, *case.wrt)))
+        parts.append(line.row.phase_text)
     if quantity and line.key:
         parts.append(" ".join(line.key))
-    return case.op, " ".join(filter(None, parts))
+    return line.row.op, " ".join(filter(None, parts))

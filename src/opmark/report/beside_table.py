@@ -10,16 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from opmark import units
+from opmark.analysis.rows import Key, MachineFacts, Row, unit_of
 from opmark.metrics.bus import bandwidths
 from opmark.report.beside import Column, Line, Names, called, columns, heads, lines
-from opmark.report.communication import gigabytes
-from opmark.report.remarks import print_communication, print_doubts
-from opmark.report.rows import Key, Row, unit
-from opmark.report.tables import DOUBTFUL, STYLES, print_lines
-from opmark.report.view import Known
+from opmark.report.remarks import print_communication, print_doubts, reasons_of
+from opmark.report.tables import DOUBTFUL, STYLES, gigabytes, print_lines
 from opmark.schema import Record
 from opmark.schema.measurement import PREEMPTED
-from opmark.schema.profile import NO_PROFILE, PARTLY
 
 FASTEST = "*"
 SCALED = "~"
@@ -39,8 +36,11 @@ class Cell(NamedTuple):
     style: str = ""
 
 
-def print_beside(records: Sequence[Record], console: Console, peaks: Mapping[str, Known] | None = None) -> None:
-    found = lines(records, peaks or {})
+def print_beside(
+    records: Sequence[Record], console: Console, machines: Mapping[str, MachineFacts] | None = None
+) -> None:
+    """Print a line for each case, with a column for each way to compute it. `machines`: by the id of an environment."""
+    found = lines(records, machines or {})
     listed = columns(found)
     names = heads(listed)
     cells = [{column: _cell(line, column) for column in line.cells} for line in found]
@@ -53,11 +53,11 @@ def print_beside(records: Sequence[Record], console: Console, peaks: Mapping[str
     shown = [row for line in found for row in line.cells.values()]
     heads_of = {id(row): names.of[column] for line in found for column, row in line.cells.items()}
     print_communication(shown, console)
-    print_doubts(shown, console, peaks or {}, lambda rows_: _named(rows_, heads_of))
+    print_doubts(shown, console, lambda rows_: _named(rows_, heads_of))
 
 
 def _who(found: Sequence[Line]) -> list[tuple[str, str]]:
-    phases = any(line.row.record.task.case.phase != "forward" for line in found)
+    phases = any(line.row.phase != "forward" for line in found)
     quantities = len({line.key for line in found if line.key}) > 1
     return [called(line, phase=phases, quantity=quantities) for line in found]
 
@@ -65,11 +65,11 @@ def _who(found: Sequence[Line]) -> list[tuple[str, str]]:
 def _cell(line: Line, column: Column) -> Cell:
     row, key = line.cells[column], line.shown(column)
     summary = row.summary(key) if key else None
-    status = row.record.status
+    status = row.status
     compiling = _behind(row, key)
     if summary is None or key is None or status != "ok":
         return Cell(status, "", compiling if status == "ok" else "", STYLES[status])
-    scale, name = units.small_unit(summary.median, unit(key))
+    scale, name = units.small_unit(summary.median, unit_of(key[0]))
     best = column == line.best
     quantity = "" if line.key else f" {key[0]}"
     number = f"{units.significant(summary.median / scale)} {name}{quantity}"
@@ -79,22 +79,20 @@ def _cell(line: Line, column: Column) -> Cell:
 
 
 def _behind(row: Row, key: Key | None) -> str:
-    """Of the number that is shown, and not of the headline."""
-    seconds, summary = row.compile_time(), row.summary(key) if key and unit(key) == "s" else None
+    """What stands behind the number that is shown, which need not be the headline."""
+    seconds, summary = row.compile_time, row.summary(key) if key and unit_of(key[0]) == "s" else None
     bus = bandwidths(row.record.cost, summary.median).bus if summary else None
     parts = ["" if bus is None else f"{gigabytes(bus)}{_BUS}", "" if seconds is None else f"({units.seconds(seconds)})"]
     return " ".join(filter(None, parts))
 
 
 def _doubt(row: Row) -> str:
-    check = row.record.verification
-    codes = {caution.code for _, caution in row.cautions()}
-    sign = {"scaled": SCALED, "none": UNCHECKED}.get(check.checked, "") if check else UNCHECKED
-    return sign + ("!!" if PREEMPTED in codes else "!" if codes else "")
+    sign = {"scaled": SCALED, "none": UNCHECKED, "": UNCHECKED}.get(row.verified, "")
+    return sign + ("!!" if PREEMPTED in row.cautions else "!" if row.cautions else "")
 
 
 class _Widths(NamedTuple):
-    """Of the parts of a column's cells: what stands beneath each other is aligned."""
+    """Widths of the parts of a column's cells: what stands beneath each other is aligned."""
 
     number: int
     marks: int
@@ -195,7 +193,7 @@ def _print_legend(
 def _what(found: Sequence[Line], names: Names) -> str:
     keys = {line.key for line in found if line.key}
     quantity = f"median {' '.join(keys.pop())}" if len(keys) == 1 else "medians"
-    counts = {len(row.records) for line in found for row in line.cells.values() if row.summary()}
+    counts = {row.processes for line in found for row in line.cells.values() if row.timings}
     parts = [quantity]
     if counts and max(counts) > 1:
         least, most = min(counts), max(counts)
@@ -222,7 +220,7 @@ def _signs(found: Sequence[Line], cells: Sequence[Mapping[Column, Cell]]) -> Ite
     if any(SCALED in cell.marks for cell in drawn):
         yield f"{SCALED} verified at a smaller size: too large in full"
     if any(UNCHECKED in cell.marks for cell in drawn):
-        checks = [row.record.verification for line in found for row in line.cells.values() if row.record.status == "ok"]
+        checks = [row.record.verification for line in found for row in line.cells.values() if row.status == "ok"]
         notes = dict.fromkeys(check.note for check in checks if check and check.checked == "none" and check.note)
         yield f"{UNCHECKED} not verified, and not in the race" + (f": {'; '.join(notes)}" if notes else "")
     if any("!!" in cell.marks for cell in drawn):
@@ -234,7 +232,8 @@ def _print_reasons(found: Sequence[Line], names: Names, console: Console) -> Non
     reasons: dict[str, tuple[dict[str, None], dict[int, Row]]] = {}
     for line in found:
         for column, row in line.cells.items():
-            for reason in _reasons(row):
+            for told in reasons_of(row):
+                reason = told.replace(f"{row.status}: `{row.op}` ", f"{row.status}: ", 1)  # said once for several
                 heads_, cases = reasons.setdefault(reason, ({}, {}))
                 heads_[names.of[column]] = None
                 cases.setdefault(id(line), row)
@@ -246,20 +245,11 @@ def _print_reasons(found: Sequence[Line], names: Names, console: Console) -> Non
         console.print(Text(said, style=STYLES.get(reason.partition(":")[0], "")), soft_wrap=True)
 
 
-def _reasons(row: Row) -> Iterator[str]:
-    """Without the name of the operator, so that what is said of several is said once."""
-    record = row.record
-    if record.reason:
-        yield f"{record.status}: {record.reason.removeprefix(f'`{record.task.case.op}` ')}"
-    for note in dict.fromkeys(note for one in row.records for note in one.notes):
-        yield note if note.startswith((NO_PROFILE, PARTLY)) else f"not measured: {note}"
-
-
 def _operators(found: Sequence[Row]) -> str:
-    listed = list(dict.fromkeys(row.record.task.case.op for row in found))
+    listed = list(dict.fromkeys(row.op for row in found))
     return ", ".join(listed[:4]) + (f" and {len(listed) - 4} more" if len(listed) > 4 else "")
 
 
 def _named(found: Sequence[Row], heads_of: Mapping[int, str]) -> str:
-    first = f"{found[0].record.task.case.op} on {heads_of[id(found[0])]}"
+    first = f"{found[0].op} on {heads_of[id(found[0])]}"
     return first if len(found) == 1 else f"{first} and {len(found) - 1} more"

@@ -29,7 +29,7 @@ def news(checked: Checked) -> list[Finding]:
 
 
 def row_figures(finding: Finding) -> list[str]:
-    """Of the first look, with what the second one says behind it."""
+    """The figures of the first measurement, with what the second one says behind them."""
     cells = figures(finding.pair)
     cells[-2] = finding.outcome
     again = finding.again

@@ -46,7 +46,7 @@ def wanted_words(words: Sequence[str]) -> list[str]:
 
 
 def chosen(compared: Compared, only: Collection[str] = ()) -> list[Pairing]:
-    """Those of these words; without any, all but what failed on both sides."""
+    """The pairs with these verdicts; without any, all but what failed on both sides."""
     return [pair for pair in compared.pairs if (word(pair) in only if only else not in_both(pair))]
 
 

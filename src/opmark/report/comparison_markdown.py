@@ -11,7 +11,7 @@ from opmark.schema.checked import Checked, Finding
 from opmark.schema.comparison import Compared, Pairing
 
 _ROWS = 50
-"""Of a table in a pull request."""
+"""Upper bound for a table in a pull request."""
 _FOLDED = ("undecided", "cleared", "mended", "missing")
 """What nobody has to act on."""
 

@@ -20,7 +20,7 @@ Told = Callable[[Point], float]
 
 
 def fit_charts(fitted: Sequence[Fitted]) -> list[Chart]:
-    """Of at least one series. Nothing of bandwidth where nothing crosses a link."""
+    """Charts of at least one series. There is none of bandwidth where nothing crosses a link."""
     times = Chart(
         id="fit-time",
         title="time over size",
@@ -76,7 +76,7 @@ def _sizes(one: Fitted) -> list[float]:
 
 
 def _formula(line: Fit | None) -> Iterator[str]:
-    """Of what the sizes can tell."""
+    """The numbers that the sizes can tell."""
     if line is None:
         return
     parts = [units.seconds(line.alpha)] if line.alpha is not None else []

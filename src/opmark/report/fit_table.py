@@ -8,10 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from opmark import units
-from opmark.report.communication import gigabytes
+from opmark.analysis.rows import Row
 from opmark.report.fits import Fitted, fits_of, remarks, said
-from opmark.report.rows import Row
-from opmark.report.tables import print_rows
+from opmark.report.tables import gigabytes, print_rows
 
 _HEADS = ("fit", "parameters", "backend", "sizes", "alpha", "algbw GB/s", "busbw GB/s", "half at", "off by", "")
 LEGEND = "fit: time = alpha + size / algbw; messages of `half at`, alpha x algbw, reach half of algbw"

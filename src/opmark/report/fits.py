@@ -9,12 +9,10 @@ import msgspec
 from msgspec import Struct
 
 from opmark import units
+from opmark.analysis.rows import Row, case_parameters, rows_of_records
 from opmark.metrics.alpha_beta import OFF, Fit, NoFit, fit
 from opmark.metrics.bus import but_size, crossing
 from opmark.metrics.summary import Summary
-from opmark.report.communication import traffic
-from opmark.report.names import case_parameters, where
-from opmark.report.rows import Row, rows
 from opmark.schema import Case, Record
 from opmark.schema.case import content_id
 from opmark.schema.shown import short_bytes
@@ -34,7 +32,7 @@ class Point(Struct, frozen=True):
     high: float | None = None
     """Ends of the interval of the median; None where nobody told."""
     noise: float = 0.0
-    """Of its samples, relative to the median."""
+    """Noise of its samples, relative to the median."""
 
     def off(self, line: Fit) -> float:
         """Deviation of the line, relative to the time."""
@@ -45,7 +43,7 @@ class Point(Struct, frozen=True):
         return self.noise >= self.off(line) or self.left_over(line) <= self.off(line) / 2
 
     def left_over(self, line: Fit) -> float:
-        """Of the deviation, if the median is where its interval is nearest to the line."""
+        """What is left of the deviation if the median is where its interval is nearest to the line."""
         if self.low is None or self.high is None or self.low <= 0:
             return self.off(line)
         nearest = min(max(line.time(self.size), self.low), self.high)
@@ -98,22 +96,22 @@ class Fitted(Struct, frozen=True):
 
 
 def fits(records: Iterable[Record]) -> list[Fitted]:
-    """Of everything that communicates, also of what has too few sizes; in the order of the records."""
-    return fits_of(rows(records))
+    """Fits of all communication, also where there are too few sizes, in the order of the records."""
+    return fits_of(rows_of_records(records))
 
 
 def fits_of(found: Sequence[Row]) -> list[Fitted]:
     series: dict[str, list[tuple[Row, Point]]] = {}
     for row in found:
-        moved = traffic(row)
-        summary = row.summary() if row.seconds() is not None and row.record.status == "ok" else None
+        moved, first = row.moved, row.headline
+        summary = row.summary() if first and first.unit == "s" and row.status == "ok" else None
         if moved and moved.size and summary:
             series.setdefault(_alike(row), []).append((row, _point(row, moved, summary)))
     return [_fitted(pairs) for pairs in series.values()]
 
 
 def _point(row: Row, moved: Traffic, summary: Summary) -> Point:
-    asked = row.record.task.case.params.get("size")
+    asked = row.params.get("size")
     return Point(
         size=moved.size,
         bus=crossing(moved),
@@ -127,22 +125,21 @@ def _point(row: Row, moved: Traffic, summary: Summary) -> Point:
 
 def _alike(row: Row) -> str:
     """The same for what differs only in its size."""
-    task, key = row.record.task, row.measured()[0]
-    settings = (task.settings.threads, task.settings.mode, task.settings.seed, task.settings.effort)
+    settings = (row.threads, row.mode, row.seed, row.effort)
     return content_id(
-        [task.case.op, but_size(task.case.params), task.case.phase, task.backend, task.implementation, *settings, *key]
+        [row.op, but_size(row.params), row.phase, row.backend, row.implementation, *settings, *row.keys[0]]
     )
 
 
 def _fitted(pairs: Sequence[tuple[Row, Point]]) -> Fitted:
-    task = pairs[0][0].record.task
-    params = but_size(task.case.params)
+    row = pairs[0][0]
+    params = but_size(row.params)
     points = tuple(sorted((point for _, point in pairs), key=lambda point: point.size))
     found = fit([point.size for point in points], [point.seconds for point in points])
-    shown = case_parameters(Case.of(task.case.op, params, task.case.phase))
+    shown = case_parameters(Case.of(row.op, params, row.phase))
     none = found.reason if isinstance(found, NoFit) else ""
     line = found if isinstance(found, Fit) else None
-    return Fitted(task.case.op, params, shown, task.backend, where(pairs[0][0]), points, line, none)
+    return Fitted(row.op, params, shown, row.backend, row.where, points, line, none)
 
 
 def remarks(one: Fitted) -> list[str]:

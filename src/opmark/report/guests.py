@@ -19,7 +19,7 @@ def guest_view(guest: Guest) -> dict[str, Any]:
 
 
 def guests_table(made: Sequence[Guest], recipes: Mapping[str, Recipe]) -> Group:
-    """Those that are there, then what else `opmark env create` knows by name."""
+    """Environments that are there, then the others that `opmark env create` knows by name."""
     there = plain_table("environment", "Python", "made of", "folder")
     for guest in made:
         there.add_row(Text(guest.name), guest.version, Text(", ".join(guest.requirements)), Text(str(guest.folder)))

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.text import Text
 
 from opmark import units
+from opmark.analysis.rows import unit_of
+from opmark.registry import way_of
 from opmark.report.comparison_markdown import table
 from opmark.report.formats.markdown import escaped
-from opmark.report.names import way_of
 from opmark.report.plain import printable
-from opmark.report.rows import unit
 from opmark.report.sparkline import WIDTH, sparkline
 from opmark.report.tables import print_rows
 from opmark.schema.history import ChangeSeen, Histories, History, RunAt
@@ -92,7 +92,7 @@ def _row(change: ChangeSeen, history: History) -> list[str]:
 
 
 def _print_quiet(series: Sequence[History], console: Console) -> None:
-    """Those without a change, a line each."""
+    """One line for each series without a change."""
     rows = [_quiet_row(history) for history in series if not history.changes]
     if rows:
         print_rows(_QUIET_HEADS, rows, console, _QUIET_WHO)
@@ -186,7 +186,7 @@ def _quantity(history: History) -> str:
 
 
 def _value(value: float, history: History) -> str:
-    scale, name = units.small_unit(value, unit((history.quantity, history.cache or "warm")))
+    scale, name = units.small_unit(value, unit_of(history.quantity))
     return f"{units.significant(value / scale)} {name}"
 
 

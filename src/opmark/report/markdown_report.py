@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from opmark.analysis.rows import Row
 from opmark.report.comparison import chosen, footer, header, summary, word
 from opmark.report.comparison_markdown import pairs_table, table
 from opmark.report.formats.markdown import escaped
@@ -15,14 +16,13 @@ from opmark.report.html.item_table import COLUMNS
 from opmark.report.html.summary import about, called, sentence, unfinished
 from opmark.report.html.versus import spread
 from opmark.schema.comparison import Pairing
-from opmark.schema.item import Item
 from opmark.schema.measurement import PREEMPTED
 from opmark.units import counted
 
 LONGEST = 65_000
 """Characters; a comment on GitHub takes 65,536."""
 _CASES = 5
-"""Of one reason that are named."""
+"""Number of cases that are named for one reason."""
 _ROOM = 400
 """Kept for what is said of what was left out."""
 _SAID = 300
@@ -31,7 +31,7 @@ _LINE = 2000
 """Characters of a line that lists several of these."""
 _NOWHERE = Place(1, frozenset())
 _SIGNS = (("❌", ("failed", "slower")), ("⚠️", ("undecided", "skipped")), ("✅", ("same", "faster")))
-"""Of a comparison, by the gravest that is said of a case; where nothing could be compared it is the second."""
+"""The sign of a comparison, by its gravest verdict; where nothing could be compared it is the second."""
 _FOLDS = ("failed", "slower", "faster", "undecided", "same", "skipped")
 _NUMBERS = {"cases", *(column.head for column in COLUMNS if column.number)}
 """Heads of columns that stand at the right."""
@@ -56,16 +56,16 @@ class _Written:
         self.lines += listed
         return True
 
-    def fold(self, title: str, head: Sequence[str], rows: Sequence[str]) -> None:
+    def fold(self, title: str, head: Sequence[str], lines: Sequence[str]) -> None:
         """A table behind a click: as many rows as fit."""
         frame = [f"<details><summary>{title}</summary>", "", *head, "", "</details>", ""]
         if not self.add(frame):
             self.dropped.append(title)
             return
         at = len(self.lines) - 3
-        for i, row in enumerate(rows):
-            if not self.add([row]):
-                self.dropped.append(f"{len(rows) - i} of {counted(len(rows), 'row')} of “{title}”")
+        for i, line in enumerate(lines):
+            if not self.add([line]):
+                self.dropped.append(f"{len(lines) - i} of {counted(len(lines), 'row')} of “{title}”")
                 break
             self.lines.insert(at + i, self.lines.pop())
 
@@ -109,31 +109,31 @@ def _add_comparison(written: _Written, versus: Versus) -> None:
     written.add([*(f"{line}  " for line in others), ""])
     for one in _FOLDS:
         if listed := found.get(one, []):
-            head, rule, *rows = pairs_table(listed, _SAID)
-            written.fold(counted(len(listed), f"case {one}", f"cases {one}"), [head, rule], rows)
+            head, rule, *lines = pairs_table(listed, _SAID)
+            written.fold(counted(len(listed), f"case {one}", f"cases {one}"), [head, rule], lines)
     told = filter(None, (spread(compared), *list(footer(compared))[1:]))
     written.add([*(f"{_said(line, _LINE)}  " for line in told), ""])
 
 
 def _add_run(written: _Written, part: Part) -> None:
-    looked = part.looked
-    failed = failed_groups(looked.items, _NOWHERE)
-    doubtful = unfinished(looked) or not any(item.usable for item in looked.items) or _preempted(looked.items)
+    run_view = part.run_view
+    failed = failed_groups(run_view.rows, _NOWHERE)
+    doubtful = unfinished(run_view) or not any(row.usable for row in run_view.rows) or _preempted(run_view.rows)
     sign = "❌" if failed else "⚠️" if doubtful else "✅"
-    written.add([f"### {sign} {_said(called(looked))}: {escaped(sentence(looked))}", ""])
-    for told in filter(None, (unfinished(looked), _preempted(looked.items))):
+    written.add([f"### {sign} {_said(called(run_view))}: {escaped(sentence(run_view))}", ""])
+    for told in filter(None, (unfinished(run_view), _preempted(run_view.rows))):
         written.add([escaped(told), ""])
     _add_groups(written, failed)
-    for title, heads, rows in _tables(part):
+    for title, heads, cells in _tables(part):
         words = {name for name in heads if name not in _NUMBERS}
-        head, rule, *lines = table(heads, [[_short(cell) for cell in row] for row in rows], 1, words)
+        head, rule, *lines = table(heads, [[_short(cell) for cell in line] for line in cells], 1, words)
         written.fold(title, [head, rule], lines)
 
 
-def _preempted(items: Sequence[Item]) -> str:
-    spoilt = sum(PREEMPTED in item.headline_cautions for item in items)
+def _preempted(rows: Sequence[Row]) -> str:
+    spoilt = sum(PREEMPTED in row.headline_cautions for row in rows)
     return (
-        f"{counted(spoilt, 'number')} of {len(items)} preempted: the scheduler's, not the operator's" if spoilt else ""
+        f"{counted(spoilt, 'number')} of {len(rows)} preempted: the scheduler's, not the operator's" if spoilt else ""
     )
 
 
@@ -155,22 +155,18 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 
 
 def _tables(part: Part) -> Iterator[Table]:
-    looked = part.looked
-    if looked.items:
-        yield _items(looked.items)
-    if found := doubts(part, _NOWHERE):
-        rows = [[one.code, str(one.total), one.message, "; ".join(one.hints)] for one in found]
-        yield "Cautions", ("code", "cases", "for example", "what to do"), rows
-    if skipped := skipped_groups(looked.items, _NOWHERE):
-        rows = [[group.first, str(group.total)] for group in skipped]
-        yield f"{sum(group.total for group in skipped)} skipped", ("reason", "cases"), rows
-    yield "Run", ("", "value"), [[pair.name, pair.value] for pair in about(looked)]
-    facts = facts_of(looked)
+    run_view = part.run_view
+    if run_view.rows:
+        used = [column for column in COLUMNS if column.always or any(column.text(row) for row in run_view.rows)]
+        lines = [[row.name, *(column.text(row) for column in used)] for row in run_view.rows]
+        yield f"All {counted(len(run_view.rows), 'case')}", ("case", *(column.head for column in used)), lines
+    if found := doubts(run_view, _NOWHERE):
+        lines = [[one.code, str(one.total), one.message, "; ".join(one.hints)] for one in found]
+        yield "Cautions", ("code", "cases", "for example", "what to do"), lines
+    if skipped := skipped_groups(run_view.rows, _NOWHERE):
+        lines = [[group.first, str(group.total)] for group in skipped]
+        yield f"{sum(group.total for group in skipped)} skipped", ("reason", "cases"), lines
+    yield "Run", ("", "value"), [[pair.name, pair.value] for pair in about(run_view)]
+    facts = facts_of(run_view)
     if facts.rows:
-        yield "Environment", ("fact", *facts.heads), [[row.name, *row.values] for row in facts.rows]
-
-
-def _items(items: Sequence[Item]) -> Table:
-    used = [column for column in COLUMNS if column.always or any(column.text(item) for item in items)]
-    rows = [[item.name, *(column.text(item) for column in used)] for item in items]
-    return f"All {counted(len(items), 'case')}", ("case", *(column.head for column in used)), rows
+        yield "Environment", ("fact", *facts.heads), [[line.name, *line.values] for line in facts.rows]

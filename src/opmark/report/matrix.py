@@ -62,7 +62,7 @@ def _columns(found: Matrix) -> Columns:
 
 
 def _counts(columns: Columns, of: Callable[[str], frozenset[str]], among: set[str]) -> Iterator[str]:
-    """Of a column, what any of its backends has."""
+    """What any of the backends of a column has."""
     for names in columns.values():
         number = len(among.intersection(frozenset().union(*map(of, names))))
         yield str(number) if number else "-"

@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from opmark.report.names import parameters, where
-from opmark.report.rows import Row, rows
+from opmark.analysis.rows import Row, rows_of_records
 from opmark.report.tables import STYLES, print_lines
 from opmark.schema import Numerics, Record
 from opmark.units import counted
@@ -24,8 +23,8 @@ _WIDTH = 7
 def print_numerics(records: Sequence[Record], console: Console) -> None:
     """What is not known is a dash, never a 0; of what was found wrong, how wrong it was."""
     cases: dict[str, list[Row]] = {}
-    for row in rows(records):
-        cases.setdefault(row.record.task.case.id, []).append(row)
+    for row in rows_of_records(records):
+        cases.setdefault(row.case, []).append(row)
     drawn = {id(row): _drawn(row) for found in cases.values() for row in found}
     several = any(cells[1] not in ("", "0") for lines in drawn.values() for cells in lines)
     columns = ["backend", *(["output"] if several else []), *_FIGURES, "checked", "status"]
@@ -33,18 +32,15 @@ def print_numerics(records: Sequence[Record], console: Console) -> None:
     for found in cases.values():
         lines = [cells for row in found for cells in drawn[id(row)]]
         if lines:
-            console.print(Text(_title(found[0].record)), soft_wrap=True)
+            console.print(
+                Text(" ".join(filter(None, (found[0].op, found[0].parameters, found[0].phase_text)))), soft_wrap=True
+            )
             print_lines(_table(columns, lines, first), console)
             console.print()
     console.print(Text("against the float64 reference; NaN and Inf: found / expected"))
     without = sum(not lines for lines in drawn.values())
     if without:
         console.print(Text(f"{counted(without, 'task')} of {len(drawn)} without: skipped, failed or not verified"))
-
-
-def _title(record: Record) -> str:
-    case = record.task.case
-    return " ".join(filter(None, (case.op, parameters(record), " d".join((case.phase, *case.wrt)))))
 
 
 def _table(columns: Sequence[str], lines: Sequence[Sequence[str]], first: int) -> Table:
@@ -59,7 +55,7 @@ def _table(columns: Sequence[str], lines: Sequence[Sequence[str]], first: int) -
 
 
 def _drawn(row: Row) -> list[list[str]]:
-    """Of several processes those of one: they compute the same."""
+    """The lines of a row; for several processes those of one, since they compute the same."""
     record = row.record
     check = record.verification
     if check is None or check.checked == "none":
@@ -68,8 +64,7 @@ def _drawn(row: Row) -> list[list[str]]:
     if not outputs and check.max_abs_error is not None:  # a gradient without a reference of its own
         compared = [_number(check.max_abs_error), UNKNOWN, _number(check.max_rel_error)]
         outputs = [["along random directions", *compared, *[UNKNOWN] * (len(_FIGURES) - len(compared))]]
-    who = where(Row((record,)))  # how many processes computed it does not matter
-    return [[who, *cells, check.checked, record.status] for cells in outputs]
+    return [[row.place, *cells, check.checked, record.status] for cells in outputs]
 
 
 def _figures(one: Numerics) -> list[str]:

@@ -10,9 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from opmark import units
-from opmark.report.communication import bandwidths_of, traffic
-from opmark.report.names import case_parameters, where
-from opmark.report.rows import Row
+from opmark.analysis.rows import Row, case_parameters
 from opmark.report.tables import print_lines
 from opmark.schema import Case
 from opmark.schema.case import content_id
@@ -37,8 +35,8 @@ def print_pairs(found: Sequence[Row], console: Console) -> None:
         if not sizes:
             continue
         smallest, largest = (pairs.by_size[sizes[i]] for i in (0, -1))
-        bandwidth = {pair: bandwidths_of(row).algorithm or 0.0 for pair, row in largest.items()}
-        latency = {pair: row.seconds() or 0.0 for pair, row in smallest.items()}
+        bandwidth = {pair: row.algorithm_bandwidth or 0.0 for pair, row in largest.items()}
+        latency = {pair: row.seconds or 0.0 for pair, row in smallest.items()}
         scale, unit = units.seconds_unit(_shortest(latency))
         _print(f"{pairs.name}, size={short_bytes(sizes[-1])}: algbw GB/s", bandwidth, 1e9, console)
         _print(f"{pairs.name}, size={short_bytes(sizes[0])}: latency {unit}", latency, scale, console)
@@ -52,15 +50,14 @@ def _shortest(latency: dict[Pair, float]) -> float:
 def _pairs(found: Sequence[Row]) -> list[Pairs]:
     grouped: dict[str, Pairs] = {}
     for row in found:
-        task, moved = row.record.task, traffic(row)
-        params = task.case.params
-        if moved is None or row.seconds() is None or not {"src", "dst"} <= params.keys():
+        params = row.params
+        if row.traffic is None or row.seconds is None or not {"src", "dst"} <= params.keys():
             continue
         rest = {name: value for name, value in params.items() if name not in ("src", "dst", "size")}
-        alike = content_id([task.case.op, rest, task.backend, task.implementation, task.settings.threads])
-        said = case_parameters(Case.of(task.case.op, rest, task.case.phase))
-        pairs = grouped.setdefault(alike, Pairs(" ".join((task.case.op, said, "on", where(row))), {}))
-        pairs.by_size.setdefault(params.get("size", moved.size), {})[params["src"], params["dst"]] = row
+        alike = content_id([row.op, rest, row.backend, row.implementation, row.threads])
+        said = case_parameters(Case.of(row.op, rest, row.phase))
+        pairs = grouped.setdefault(alike, Pairs(" ".join((row.op, said, "on", row.where)), {}))
+        pairs.by_size.setdefault(params.get("size", row.traffic), {})[params["src"], params["dst"]] = row
     return list(grouped.values())
 
 

@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from opmark import units
+from opmark.analysis.rows import case_parameters
+from opmark.registry import way_of
 from opmark.report.beside import Column, heads
-from opmark.report.names import case_parameters, way_of
 from opmark.report.tables import plain_table
 from opmark.schema import Case, ranking
 from opmark.schema.ranking import Place, Ranked, Ranking, Tally

@@ -28,7 +28,7 @@ def samples_line(values: Sequence[float], width: int, encoding: str) -> str:
 
 
 def bars_for(encoding: str) -> str:
-    """Those that the stream can write."""
+    """The signs that the stream can write."""
     try:
         _BARS.encode(encoding)
     except (UnicodeEncodeError, LookupError):

@@ -1,25 +1,29 @@
-"""One look for every table."""
+"""The look of tables on a terminal and in a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rich.console import Console
-from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from opmark.report.aligned import aligned, widths_of
+from opmark import units
+from opmark.report.aligned import aligned_cells, widths_of
 from opmark.report.plain import printable
 
 STYLES = {"ok": "green", "wrong": "bold red", "error": "red", "timeout": "red", "oom": "red", "skipped": "yellow"}
 
 DOUBTFUL = "yellow"
-"""What has a caution: a `!` says the same."""
+"""The colour of what has a caution: a `!` says the same."""
 
 MANY = 200
-"""Rows beyond which a table is written by hand."""
+"""Rows beyond which nothing is folded: Rich would measure every cell."""
+
+
+def gigabytes(rate: float) -> str:
+    return units.significant(rate / 1e9)
 
 
 def plain_table(*columns: str, caption: str | None = None) -> Table:
@@ -31,7 +35,7 @@ def plain_table(*columns: str, caption: str | None = None) -> Table:
 
 
 def print_lines(table: Table, console: Console) -> None:
-    """Without the blanks that fill up the last column."""
+    """Print a table without the blanks that fill up the last column."""
     if console.is_terminal:
         console.print(table)
         return
@@ -40,59 +44,82 @@ def print_lines(table: Table, console: Console) -> None:
     console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().split("\n")[:-1]))
 
 
-def painted(text: Text, console: Console) -> str:
-    """As this console prints it: with its colours, or as it stands where it has none."""
-    with console.capture() as captured:
-        console.print(text, end="", soft_wrap=True)
-    return captured.get()
+def print_rows(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    console: Console,
+    who: int,
+    *,
+    left: Collection[str] = (),
+    unnamed: Collection[str] | None = None,
+    lead: str = "",
+    spare: str | None = None,
+) -> None:
+    """Print a table of which the first `who` columns name a row and figures follow.
 
-
-def natural_width(table: Table, console: Console) -> int:
-    """How wide it would be where there was room enough."""
-    return Measurement.get(console, console.options.update(width=1_000_000), table).maximum
-
-
-def print_rows(heads: Sequence[str], rows: Sequence[Sequence[str]], console: Console, who: int) -> None:
-    """The first `who` columns name a row, figures follow, what is said of it is last; on a narrow terminal the names
-    stand on a line of their own. Many rows, or rows that no terminal shows, are written as they are: Rich would measure
-    every cell."""
-    if not console.is_terminal or len(rows) > MANY:
-        _print_plain(heads, rows, console, who)
+    On a narrow terminal the names stand on a line of their own, and the figures with their heads on the next. `left`:
+    heads of further columns that are set to the left. `unnamed`: heads that need not be said on a narrow terminal;
+    where given, the names go without the head of the first column, too. `lead`: the head of the figure that comes first
+    there. `spare`: the head of a column that is left out where a terminal has not enough room for it, or nobody looks
+    at one.
+    """
+    shown = [[_one_line(str(cell)) for cell in row] for row in (heads, *rows)]
+    usual = [i for i, head in enumerate(heads) if head != spare]
+    width = sum(widths_of([[line[i] for i in usual] for line in shown])) + 2 * (len(usual) - 1)
+    if console.is_terminal and width > console.width:
+        order = sorted(range(len(heads)), key=lambda i: (i >= who, heads[i] != lead))
+        texts = [[_text(row[i]) for i in order] for row in rows]
+        _print_two_lines([heads[i] for i in order], texts, console, who, unnamed)
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for i, head in enumerate(heads):
-        table.add_column(head, justify="left" if i < who or not head else "right", no_wrap=True)
+    if len(usual) < len(heads) and console.is_terminal:
+        whole = sum(widths_of(shown)) + 2 * (len(heads) - 1)
+        usual = list(range(len(heads))) if whole <= console.width else usual
+    right = [i >= who and bool(heads[i]) and heads[i] not in left for i in usual]
+    lines = aligned_cells([[line[i] for i in usual] for line in shown], right)
+    if console.is_terminal:
+        paints: dict[tuple[str, str], str] = {}
+        styles = [["bold"] * len(usual), *([getattr(row[i], "style", "") for i in usual] for row in rows)]
+        lines = [
+            [_painted(cell, style, console, paints) if style else cell for cell, style in zip(line, own, strict=True)]
+            for line, own in zip(lines, styles, strict=True)
+        ]
+    console.file.write("".join(f"{'  '.join(line).rstrip()}\n" for line in lines))
+
+
+def _print_two_lines(
+    heads: Sequence[str], rows: Sequence[Sequence[Text]], console: Console, who: int, unnamed: Collection[str] | None
+) -> None:
+    first = f"{heads[0]} " if unnamed is None else ""
     for row in rows:
-        table.add_row(*map(Text, row))
-    narrow = natural_width(table, console) > console.width
-    print_lines(_two_lines(heads, rows, who) if narrow else table, console)
+        names = Text(first) + Text("  ").join([cell for cell in row[:who] if cell.plain])
+        figures = [
+            cell if not head or head in (unnamed or ()) else Text(f"{head} ") + cell
+            for head, cell in zip(heads[who:], row[who:], strict=True)
+            if cell.plain
+        ]
+        numbers = Text("  ").join(figures)
+        if len(rows) > MANY:
+            console.file.write(f"{_one_line(names.plain)}\n  {_one_line(numbers.plain)}\n")
+        else:
+            console.print(names, overflow="fold")
+            console.print(Padding(numbers, (0, 0, 0, 2)), overflow="fold")
 
 
-def _print_plain(heads: Sequence[str], rows: Sequence[Sequence[str]], console: Console, who: int) -> None:
-    """As Rich would set it where there is room, or in two lines where a terminal is too narrow."""
-    lines = [_one_line(row) for row in (heads, *rows)]
-    widths = widths_of(lines) if console.is_terminal else []
-    if sum(widths) + 2 * len(widths) > console.width:
-        first, *others = lines
-        for row in others:
-            console.file.write(f"{first[0]} {'  '.join(row[:who])}\n  {_figures(first, row, who)}\n")
-    else:
-        console.file.write(aligned(lines, [i >= who and bool(head) for i, head in enumerate(heads)]))
+def _one_line(cell: str) -> str:
+    return cell if cell.isprintable() else printable(" ".join(cell.split()))
 
 
-def _one_line(cells: Sequence[str]) -> list[str]:
-    return [cell if cell.isprintable() else printable(" ".join(cell.split())) for cell in cells]
+def _text(cell: str | Text) -> Text:
+    """A cell as it stands: what looks like Rich's markup is a name."""
+    return cell if isinstance(cell, Text) else Text(_one_line(cell))
 
 
-def _figures(heads: Sequence[str], row: Sequence[str], who: int) -> str:
-    figures = [f"{head} {cell}".strip() for head, cell in zip(heads, row, strict=True) if cell]
-    return "  ".join(figures[len([cell for cell in row[:who] if cell]) :])
-
-
-def _two_lines(heads: Sequence[str], rows: Sequence[Sequence[str]], who: int) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(overflow="fold")
-    for row in rows:
-        table.add_row(Text(f"{heads[0]} " + "  ".join(row[:who])))
-        table.add_row(Padding(Text(_figures(heads, row, who)), (0, 0, 0, 2)))
-    return table
+def _painted(cell: str, style: str, console: Console, paints: dict[tuple[str, str], str]) -> str:
+    """A cell as this console prints it: with its colour, or as it stands where there is none. A cell that many rows
+    share is painted once."""
+    bare = cell.strip()
+    if (bare, style) not in paints:
+        with console.capture() as captured:
+            console.print(Text(bare, style=style), end="", soft_wrap=True)
+        paints[bare, style] = captured.get()
+    return cell.replace(bare, paints[bare, style]) if bare else cell

@@ -1,4 +1,4 @@
-"""Figure: the median of one measurement, which comparisons and histories read instead of whole records."""
+"""Numbers of measurements without their samples: as they are stored, and as comparisons and histories read them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,25 @@ from msgspec import Struct
 
 from opmark.schema.quantity import Cache
 from opmark.schema.record import Status
+
+
+class StoredFigure(Struct, frozen=True, array_like=True):
+    """The numbers of one measurement that a store keeps beside its samples."""
+
+    quantity: str
+    cache: Cache
+    timer: str
+    calls: int
+    samples: int
+    median: float | None
+    """Seconds or joules per call; None where there are no samples."""
+    low: float | None
+    high: float | None
+    """Ends of the interval of the median."""
+    cycles: float | None
+    """The median in cycles of the clock at which each sample was taken, where the clock is known."""
+    cautions: tuple[str, ...]
+    """Codes, each once."""
 
 
 class Series(NamedTuple):

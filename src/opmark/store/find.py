@@ -73,6 +73,6 @@ def noise_under(backend: Any, facts: dict[str, Any]) -> str:
 
 
 def noise_of(store: Store, facts: dict[str, Any]) -> NoiseFloor | None:
-    """That of the backend of an environment, if `doctor --aa` has measured it there."""
+    """The noise of the backend of an environment, if `doctor --aa` has measured it there."""
     kept = store.kept("noise", noise_under(facts.get("backend"), facts))
     return convert(kept, NoiseFloor) if kept else None

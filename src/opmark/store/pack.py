@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from opmark.schema import Case, Measurement, Record
 from opmark.store.dictionary import DICTIONARY
-from opmark.store.figures import figure_row
+from opmark.store.figures import stored_figure
 from opmark.store.old import old_record
 
 _encoder = msgspec.json.Encoder()
@@ -72,7 +72,7 @@ def to_row(run_id: str, record: Record) -> dict[str, Any]:
         "threads": task.settings.threads,
         "process": task.settings.process,
         "reason": storable(record.reason),
-        "figures": storable_json(encoded([figure_row(m) for m in record.measurements]).decode()),
+        "figures": storable_json(encoded([stored_figure(m) for m in record.measurements]).decode()),
     }
 
 

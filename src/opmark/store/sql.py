@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from opmark.errors import StoreError
 from opmark.interfaces.store import Noted
 from opmark.schema import Case, Environment, Record, Run
-from opmark.schema.figure import Figure
+from opmark.schema.figure import Figure, StoredFigure
 from opmark.schema.finding import Finding
 from opmark.store.database import Database
 from opmark.store.figures import figures_from
@@ -28,7 +28,7 @@ _COLUMNS_OF_RUN = tuple(column.name for column in RUN.c if column.name != "numbe
 _FIGURE = (RECORD.c.run_id, RECORD.c.case_id, RECORD.c.op, RECORD.c.backend, RECORD.c.implementation,
            RECORD.c.threads, RECORD.c.process, RECORD.c.status, RECORD.c.environment_id, RECORD.c.started)  # fmt: skip
 """What of a Figure belongs to its record, in its order."""
-_rows = msgspec.json.Decoder(list[list[Any]])
+_figures = msgspec.json.Decoder(list[StoredFigure])
 _CASE = select(BENCH_CASE.c.id, BENCH_CASE.c.op, BENCH_CASE.c.phase, BENCH_CASE.c.params, BENCH_CASE.c.wrt)
 _params = msgspec.json.Decoder(dict[str, Any])
 _wrt = msgspec.json.Decoder(tuple[str, ...])
@@ -132,7 +132,7 @@ class SqlStore:
                 some = query if group is None else query.where(RECORD.c.run_id.in_(group))
                 with decoding():
                     for row in connection.execute(some).all():
-                        found += figures_from(row[:-1], _rows.decode(row[-1]))
+                        found += figures_from(row[:-1], _figures.decode(row[-1]))
         return found
 
     def cases(self, ids: Iterable[str]) -> dict[str, Case]:

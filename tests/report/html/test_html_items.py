@@ -6,18 +6,21 @@ import re
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from opmark.report.html.cautions import told_of
+from opmark.analysis.rows import MachineFacts, Row, RunView, Timing, rows_of_records
+from opmark.metrics.roofline import Attained
+from opmark.report.html.cautions import doubts
 from opmark.report.html.content import Content, Part, Place
-from opmark.report.html.item_details import Look, item_details
-from opmark.report.html.item_table import COLUMNS, item_table
+from opmark.report.html.item_details import Look, row_details
+from opmark.report.html.item_table import COLUMNS, row_table
 from opmark.report.html.page import page
 from opmark.report.html.strip import HEIGHT, strip
 from opmark.report.html.summary import keys
 from opmark.report.html.text import interval
-from opmark.schema import EFFORTS, Case, Caution, Measurement, Record, Run, Settings, Task
-from opmark.schema.item import Item, Looked, Share, Timing
+from opmark.schema import EFFORTS, Case, Caution, Cost, Measurement, Record, Run, Settings, Task
 from opmark.schema.measurement import PREEMPTED
+from opmark.schema.peaks import Level, Peaks
 
 RUN = Run("20300101-000000-00000001", "2030-01-01T00:00:00.000+00:00", "plan", 9, "night")
 PLACE = Place(1, frozenset())
@@ -30,7 +33,7 @@ def timing(
     return Timing(quantity, cache, "s", median, low, high, 7, 1, cautions)
 
 
-def item(number: int = 1, timings: tuple[Timing, ...] | None = None, **fields: Any) -> Item:
+def item(number: int = 1, timings: tuple[Timing, ...] | None = None, **fields: Any) -> Row:
     given: dict[str, Any] = {
         "key": f"key{number}", "run": RUN.id, "case": f"case{number}", "op": f"op{number}", "phase": "forward",
         "params": {"dtype": "float32"}, "parameters": "4x8", "backend": "torch-cuda", "implementation": "torch",
@@ -38,11 +41,11 @@ def item(number: int = 1, timings: tuple[Timing, ...] | None = None, **fields: A
         "reason": "", "timings": (timing(),) if timings is None else timings, "environment": "e", "started": "",
         "duration": 1.0,
     }  # fmt: skip
-    return Item(**{**given, **fields})
+    return Row(**{**given, **fields})
 
 
-def told(*items: Item) -> dict[str, tuple[str, str]]:
-    return {key.name: (key.value, key.about) for key in keys(Looked(RUN, items), {})}
+def told(*items: Row) -> dict[str, tuple[str, str]]:
+    return {key.name: (key.value, key.about) for key in keys(RunView(RUN, items), {})}
 
 
 def test_the_largest_of_each_is_told() -> None:
@@ -55,8 +58,8 @@ def test_the_largest_of_each_is_told() -> None:
 
 
 def test_what_the_scheduler_spoilt_is_no_key_number() -> None:
-    spoilt = item(1, (timing(9.0, cautions=(PREEMPTED,)),), bytes_per_second=8e15, of_peak=Share(0.99, "memory"))
-    good = item(2, bytes_per_second=2e9, of_peak=Share(0.5, "memory"))
+    spoilt = item(1, (timing(9.0, cautions=(PREEMPTED,)),), bytes_per_second=8e15, of_peak=Attained(0.99, "memory"))
+    good = item(2, bytes_per_second=2e9, of_peak=Attained(0.5, "memory"))
     found = told(spoilt, good)
     assert (
         found["most bandwidth"][1] == found["longest call"][1] == found["nearest to the measured peak"][1] == good.name
@@ -66,23 +69,40 @@ def test_what_the_scheduler_spoilt_is_no_key_number() -> None:
 
 def test_more_than_is_possible_is_not_nearest_and_is_counted() -> None:
     shares = (0.4, 0.9, 1.5, 93206.0)
-    found = told(*(item(i, of_peak=Share(share, "memory")) for i, share in enumerate(shares)))
+    found = told(*(item(i, of_peak=Attained(share, "memory")) for i, share in enumerate(shares)))
     assert found["nearest to the measured peak"] == ("90 %", "op1 4x8")
     assert found["above the measured peak"][0] == "2"
-    assert "above the measured peak" not in told(item(1, of_peak=Share(1.0, "memory")))
+    assert "above the measured peak" not in told(item(1, of_peak=Attained(1.0, "memory")))
+
+
+def test_as_many_are_counted_above_the_peak_as_the_caution_is_of() -> None:
+    """A peak is a measurement, too: a share of 103 % is no reason to doubt it."""
+    records = [
+        replace(one, task=replace(one.task, case=Case.of(f"op{n}", {"dtype": "float32"}, "forward")),
+                cost=Cost(1, 10**9, 0), environment="e")
+        for n, share in enumerate((0.5, 1.03, 1.2, 2.0)) for one in [record(*[1e-3 / share] * 7)]
+    ]  # fmt: skip
+    peaks = Peaks("chip", "calibrate", {"float32": 1e15}, [Level("memory", 1e12)])
+    rows = rows_of_records(records, RUN.id, {"e": MachineFacts(peaks)})
+    (doubt,) = doubts(RunView(RUN, tuple(rows)), PLACE)
+    assert (doubt.code, doubt.total) == ("above-peak", 2)
+    assert told(*rows)["above the measured peak"][0] == "2"
+    spoilt = item(9, (timing(cautions=(PREEMPTED, "above-peak")),), of_peak=Attained(3.0, "memory"))
+    assert doubts(RunView(RUN, (*rows, spoilt)), PLACE)[0].total == 3
+    assert told(*rows, spoilt)["above the measured peak"][0] == "3"
 
 
 def test_shares_in_the_middle_are_of_one_quantity_and_not_of_launches() -> None:
-    launched = [item(i, (timing(2e-3, "latency", "warm"),), of_peak=Share(0.1, "memory")) for i in range(5)]
-    device = [item(i, of_peak=Share(0.6, "memory")) for i in range(10, 12)]
+    launched = [item(i, (timing(2e-3, "latency", "warm"),), of_peak=Attained(0.1, "memory")) for i in range(5)]
+    device = [item(i, of_peak=Attained(0.6, "memory")) for i in range(10, 12)]
     assert told(*launched, *device)["of the measured peak"] == ("60 %", "in the middle of 2 cases, device_time cold")
     assert told(*launched)["of the measured peak"] == ("10 %", "in the middle of 5 cases, latency warm")
 
 
 def test_without_a_calibration_shares_are_of_the_datasheet() -> None:
-    found = told(item(of_datasheet=Share(0.25, "memory")))
+    found = told(item(of_datasheet=Attained(0.25, "memory")))
     assert found["of the datasheet"][0] == found["nearest to the datasheet"][0] == "25 %"
-    both = told(item(of_peak=Share(0.5, "memory"), of_datasheet=Share(0.25, "memory")))
+    both = told(item(of_peak=Attained(0.5, "memory"), of_datasheet=Attained(0.25, "memory")))
     assert both["of the measured peak"][0] == "50 %"
     assert "of the datasheet" not in both
 
@@ -103,9 +123,9 @@ def test_a_caution_counts_where_the_headline_has_it() -> None:
         ("bandwidth", {"bytes_per_second": 1e9}, "1.00 GB/s", 1e9),
         ("bandwidth", {"bytes_per_second": 1e9, "bus_bandwidth": 5e9}, "5.00 GB/s", 5e9),
         ("arithmetic", {"flops_per_second": 3e12}, "3.00 TFLOP/s", 3e12),
-        ("of peak", {"of_peak": Share(0.5, "memory"), "of_datasheet": Share(0.2, "memory")}, "50 %", 0.5),
-        ("of datasheet", {"of_peak": Share(0.5, "memory"), "of_datasheet": Share(0.2, "memory")}, "20 %", 0.2),
-        ("of peak", {"of_datasheet": Share(0.2, "memory")}, "", None),
+        ("of peak", {"of_peak": Attained(0.5, "memory"), "of_datasheet": Attained(0.2, "memory")}, "50 %", 0.5),
+        ("of datasheet", {"of_peak": Attained(0.5, "memory"), "of_datasheet": Attained(0.2, "memory")}, "20 %", 0.2),
+        ("of peak", {"of_datasheet": Attained(0.2, "memory")}, "", None),
         ("memory", {"memory": 8192, "memory_resolution": 4096}, "8.00 KiB", 8192),
         ("memory", {"memory": 100, "memory_resolution": 4096}, "<4.00 KiB", 100),
         ("phase", {"phase": "backward", "wrt": ("x", "w")}, "backward dx dw", None),
@@ -134,8 +154,13 @@ def record(*samples: float, process: int = 0, cautions: tuple[Caution, ...] = ()
     return Record(Task(case, "torch-cuda", "torch", settings), "ok", measurements=(measured,))
 
 
+def with_records(row: Row, *records: Record) -> Row:
+    row.__dict__["_records"] = records
+    return row
+
+
 def test_details_tell_the_fastest_and_the_slowest() -> None:
-    text = item_details(item(), [record(3e-3, 1e-3, 2e-3)], PLACE, Look())
+    text = row_details(with_records(item(), record(3e-3, 1e-3, 2e-3)), PLACE, Look())
     row = re.search("<tr><th scope=row>device_time cold(.*?)<td><svg", text)
     assert row is not None
     assert row[1].split("<td>")[3:5] == ["1.00 ms", "3.00 ms"]
@@ -145,34 +170,37 @@ def test_details_tell_the_fastest_and_the_slowest() -> None:
 def test_doubts_of_several_processes_have_the_words_that_a_terminal_has() -> None:
     unsure = (Caution("imprecise", "only known to 9 %", "wait"),)
     records = [record(*[1e-3 * (1 + i)] * 7, process=i, cautions=unsure) for i in range(3)]
-    first = timing(cautions=("processes-differ", "above-peak"))
-    one = item(1, (first,), of_peak=Share(1.5, "memory"), processes=3)
-    told = {caution.code: caution.message for caution in told_of(one, {one.key: records})}
+    first = timing(2e-3, cautions=("processes-differ", "above-peak"))
+    one = with_records(item(1, (first,), of_peak=Attained(1.5, "memory"), processes=3), *records)
+    told = {caution.code: caution.message for _, caution in one.warnings()}
     assert [*told] == ["processes-differ", "above-peak"]
     assert told["processes-differ"].startswith("the medians of 3 processes lie between 1.00 ms and 3.00 ms")
     assert told["above-peak"] == "150 % of the measured peak (memory); at most 100 % is possible"
-    assert "imprecise" not in item_details(one, records, PLACE, Look())
-    assert "150 % of the measured peak" in item_details(one, records, PLACE, Look())
+    assert "imprecise" not in row_details(one, PLACE, Look())
+    assert "150 % of the measured peak" in row_details(one, PLACE, Look())
 
 
 def test_a_doubt_says_which_number_it_is_of() -> None:
     noisy = (Caution("noisy", "spreads", "wait"),)
     one = item(1, (timing(cautions=("noisy",)), timing(1e-3, "latency", "warm")))
-    (told,) = told_of(one, {one.key: [record(1e-3, 2e-3, cautions=noisy)]})
+    one = with_records(one, record(1e-3, 2e-3, cautions=noisy))
+    (told,) = doubts(RunView(RUN, (one,)), PLACE)
     assert told.message == "device_time cold: spreads"
 
 
 def test_what_to_do_is_said_once() -> None:
     cautions = [(Caution("noisy", "spreads", hint),) for hint in ("close others", "wait")]
-    items = [item(i, (timing(cautions=("noisy",)),)) for i in range(2)]
-    records = {one.key: [record(1e-3, 2e-3, cautions=own)] for one, own in zip(items, cautions, strict=True)}
-    text = page(Content("", (Part(Looked(RUN, tuple(items)), records, ()),)))
+    items = [
+        with_records(item(i, (timing(cautions=("noisy",)),)), record(1e-3, 2e-3, cautions=own))
+        for i, own in enumerate(cautions)
+    ]
+    text = page(Content("", (Part(RunView(RUN, tuple(items)), ()),)))
     assert text.count("what to do: ") == 1
     assert "what to do: close others; or: wait" in text
 
 
 def test_every_row_is_named_by_its_first_cell() -> None:
-    text = str(item_table([item(1), item(2)], PLACE, "run night"))
+    text = str(row_table([item(1), item(2)], PLACE, "run night"))
     assert text.count("<th scope=row><a href=") == 2
     assert 'aria-label="All cases of run night"' in text
 

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 
 from charts.handmade import GPU_FACTS, MEASURED, RUN, item, timing
 from made_up import HOSTILE
+from opmark.analysis.rows import MachineFacts
+from opmark.analysis.rows import RunView as LookedAt
 from opmark.api import reporting
 from opmark.api.reporting import charts_of, make_report
 from opmark.charts.gallery import FIGURES
@@ -20,8 +22,6 @@ from opmark.report.html.compact import compact
 from opmark.report.html.strip import strip, thinned
 from opmark.schema import Record, Run
 from opmark.schema.chart import Axis, Chart, Mark, Series
-from opmark.schema.item import Ceilings
-from opmark.schema.item import Looked as LookedAt
 from page_checks import checked
 from showcase import CPU, GPU, Maker, fill, run, showcase
 
@@ -257,7 +257,7 @@ def test_a_large_run_on_a_device_has_a_figure_of_each_kind() -> None:
              flops=int(size * (1 + n % 50)), memory=int(2 * size))
         for n, size in enumerate(sizes) for backend in ("torch-cuda", "triton-cuda")
     ]  # fmt: skip
-    found = LookedAt(RUN, tuple(items), {"gpu": GPU_FACTS}, {"gpu": Ceilings(MEASURED)})
+    found = LookedAt(RUN, tuple(items), {"gpu": GPU_FACTS}, {"gpu": MachineFacts(MEASURED)})
     kinds = {name: charts[0] for name, figure in FIGURES.items() if (charts := figure(found))}
     assert {"roofline", "frameworks", "overhead", "memory"} <= set(kinds)
     drawn = {chart.title for chart in charts_of(found)[0]}

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from opmark import api
+from opmark.analysis.rows import Row, rows_of_records
 from opmark.compat.micro_perf.chips import make_chip_lookup
 from opmark.compat.micro_perf.options import HARDWARE, LEVELS, backend_for, parse_options, remarks
 from opmark.compat.micro_perf.place import apply_placement
@@ -23,7 +24,6 @@ from opmark.exporters.bytemicroperf_v1 import V1Report
 from opmark.exporters.bytemicroperf_v3 import V3Report
 from opmark.metrics.throughput import rates
 from opmark.registry import backend as find_backend
-from opmark.report.rows import Row
 from opmark.runner.probe import probe
 from opmark.schema import Record, Workload
 from opmark.schema.workload import VERSION
@@ -186,7 +186,7 @@ def _line(record: Record, *, v1: bool) -> str:
     else:
         op, arguments = v3_operator(case)
         what = f"{op} {record.task.implementation} {json.dumps(arguments)}"
-    row = Row((record,))
+    (row,) = rows_of_records([record])
     found = figures_of(row)
     if found is None:
         return f"{what}: {record.status}: {record.reason}"

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
-from sqlalchemy import select
 
 from opmark.analysis.history import Asked as Wanted
 from opmark.analysis.history import histories
@@ -22,16 +21,14 @@ from opmark.schema.chart import Chart
 from opmark.schema.history import ChangeSeen, History, RunAt
 from opmark.schema.quantity import Cache
 from opmark.schema.shown import shown
+from opmark.store.records import TaskPlace, first_tasks
 from opmark.store.sql import SqlStore
-from opmark.store.tables import RECORD
 
 LAST = 500
 """Runs that are followed: the newest."""
 ROWS = 200
-Way = tuple[str, str, int]
-"""Backend, implementation and threads."""
-Keys = Mapping[tuple[str, Way], str]
-"""Items by run and way."""
+Keys = Mapping[TaskPlace, str]
+"""Keys of rows."""
 
 
 class Asked(Struct, frozen=True):
@@ -77,7 +74,7 @@ class Row(Struct, frozen=True):
     ratio: float | None = None
     """To the level that its series had then."""
     key: str = ""
-    """Of the item within the run."""
+    """The key of the row within the run."""
 
 
 class Answer(Struct, frozen=True):
@@ -93,7 +90,7 @@ class Answer(Struct, frozen=True):
     page: Page
     backends: list[str]
     quantities: list[str]
-    """That can be asked for."""
+    """Quantities that can be asked for."""
     note: str = ""
     """Why there is nothing to follow."""
 
@@ -103,7 +100,7 @@ def view(reader: Reader, asked: Asked) -> Answer:
     store = reader.store
     figures = store.figures(case=case.id)
     found, note = _followed(store, case, asked)
-    keys = _keys(store, case)
+    keys = first_tasks(store, case.id)
     rows = sorted((row for one in found for row in _rows(one, keys)), key=_newest, reverse=True)
     page_rows, page = paged(rows, asked.page, ROWS)
     return Answer(
@@ -145,17 +142,6 @@ def _followed(store: SqlStore, case: Case, asked: Asked) -> tuple[list[History],
         return [], error.message
 
 
-def _keys(store: SqlStore, case: Case) -> Keys:
-    """An item is named by its first task."""
-    columns = (RECORD.c.run_id, RECORD.c.backend, RECORD.c.implementation, RECORD.c.threads, RECORD.c.task_id)
-    query = select(*columns).where(RECORD.c.case_id == case.id).order_by(RECORD.c.number)
-    found: dict[tuple[str, Way], str] = {}
-    with store.reading() as connection:
-        for run, backend, implementation, threads, task in connection.execute(query):
-            found.setdefault((run, (backend, implementation, threads)), task)
-    return found
-
-
 def _series(history: History) -> Series:
     return Series(
         _where(history), history.quantity, history.cache, _unit(history), history.chip, len(history.points),
@@ -167,11 +153,11 @@ def _rows(history: History, keys: Keys) -> Iterator[Row]:
     way = (history.backend, history.implementation, history.threads)
     what = (_where(history), history.quantity, history.cache, _unit(history))
     for point, level in zip(history.points, _levels(history), strict=True):
-        key = keys.get((point.run.id, way), "")
+        key = keys.get(TaskPlace(point.run.id, *way), "")
         numbers = (point.value, point.low, point.high, point.processes)
         yield Row(point.run, *what, "ok", *numbers, point.value / level if level > 0 else None, key)
     for outage in history.outages:
-        yield Row(outage.run, *what, outage.status, key=keys.get((outage.run.id, way), ""))
+        yield Row(outage.run, *what, outage.status, key=keys.get(TaskPlace(outage.run.id, *way), ""))
 
 
 def _levels(history: History) -> Sequence[float]:

@@ -14,7 +14,6 @@ from opmark.analysis.compare import side_of
 from opmark.api.comparing import cases_of
 from opmark.charts.ratios import ratios
 from opmark.dashboard.endpoint import Endpoint
-from opmark.dashboard.marks import Mark, findings
 from opmark.dashboard.paging import Page, PageNumber, paged
 from opmark.dashboard.reading import Reader
 from opmark.dashboard.remembered import OfStore, Remembered
@@ -24,6 +23,7 @@ from opmark.schema.chart import Chart
 from opmark.schema.comparison import Compared, Geomean, Pairing
 from opmark.schema.differing import told
 from opmark.stats.verdict import MARGIN
+from opmark.store.changes import ReadMark, last_finding
 from opmark.store.sql import SqlStore
 
 ROWS = 200
@@ -53,7 +53,7 @@ class Choice(Struct, frozen=True):
 
 
 class Fact(Struct, frozen=True):
-    """Of the environments, which differ in it."""
+    """Values of the environments, which differ in it."""
 
     name: str
     change: str
@@ -121,7 +121,7 @@ def view(reader: Reader, asked: Asked) -> Answer:
 class _Key(Struct, frozen=True):
     """While all of this is the same, so is the comparison; what is learnt of noise from other runs may be older."""
 
-    runs: tuple[tuple[str, str, Mark], tuple[str, str, Mark]]
+    runs: tuple[tuple[str, str, ReadMark], tuple[str, str, ReadMark]]
     """Ids, labels and how far they were written."""
     quantity: str
     margin: float
@@ -136,7 +136,7 @@ def compared_runs(reader: Reader, a: Run, b: Run, quantity: str, margin: float) 
     one, other = reader.counted([a, b])
     sides = ((a.id, a.label, one.mark), (b.id, b.label, other.mark))
     store = reader.store
-    key = _Key(sides, quantity, margin, findings(store))
+    key = _Key(sides, quantity, margin, last_finding(store))
     return _COMPARED.of(store).get(key, lambda: _compared(store, a, b, quantity, margin))
 
 

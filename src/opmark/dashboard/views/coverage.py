@@ -11,12 +11,13 @@ from msgspec import Struct
 
 from opmark.api.stored import implemented
 from opmark.dashboard.endpoint import Endpoint
-from opmark.dashboard.newest import Newest, Tried
+from opmark.dashboard.newest import Newest
 from opmark.dashboard.reading import Reader
 from opmark.dashboard.remembered import OfStore
 from opmark.errors import UnknownName
 from opmark.schema.coverage import Implemented, Matrix
 from opmark.schema.record import FAILED
+from opmark.store.changes import LatestTry
 
 State = Literal["verified", "ran", "failed", "untried", "lacking"]
 """
@@ -41,7 +42,7 @@ class Cell(Struct, frozen=True, omit_defaults=True):
     """The run that says so."""
     reason: str = ""
     phases: dict[str, State] = {}
-    """Of other phases than the forward one."""
+    """States of other phases than the forward one."""
 
 
 class Row(Struct, frozen=True):
@@ -53,21 +54,21 @@ class Row(Struct, frozen=True):
 class Category(Struct, frozen=True):
     name: str
     counts: dict[State, int]
-    """Of its cells."""
+    """Counts of its cells."""
     rows: list[Row]
 
 
 class Column(Struct, frozen=True):
     backend: str
     operators: int
-    """That it has."""
+    """Number of operators that it has."""
     counts: dict[State, int]
 
 
 class Answer(Struct, frozen=True):
     operators: int
     runs: int
-    """That are stored."""
+    """Number of stored runs."""
     counts: dict[State, int]
     columns: list[Column]
     categories: list[Category]
@@ -115,7 +116,7 @@ def _check(kind: str, name: str, known: Iterable[str]) -> None:
 
 
 def _cells(
-    one: Implemented, backends: list[str], tried: Mapping[str, Mapping[str, Tried]]
+    one: Implemented, backends: list[str], tried: Mapping[str, Mapping[str, LatestTry]]
 ) -> Iterator[tuple[str, Cell]]:
     for backend in backends:
         found = tried.get(backend, {})
@@ -130,7 +131,7 @@ def _cells(
 _UNTRIED = Cell("untried")
 
 
-def _tried(phases: Mapping[str, Tried]) -> Cell:
+def _tried(phases: Mapping[str, LatestTry]) -> Cell:
     """The forward phase, or what there is in its place."""
     name = FORWARD if FORWARD in phases else next(iter(phases))
     lead = phases[name]
@@ -138,7 +139,7 @@ def _tried(phases: Mapping[str, Tried]) -> Cell:
     return Cell(_state(lead), lead.run, lead.reason, others)
 
 
-def _state(one: Tried) -> State:
+def _state(one: LatestTry) -> State:
     if one.status in FAILED:
         return "failed"
     return "verified" if one.checked else "ran"

@@ -29,24 +29,24 @@ class Answer(Struct, frozen=True):
     run: Run
     charts: list[Chart]
     items: int
-    """That they are of."""
+    """Number of rows that the charts show."""
     options: Options
     figure: str
-    """That is shown, or `all`."""
+    """The figure that is shown, or `all`."""
     figures: list[str]
     """What can be asked for."""
 
 
 def view(reader: Reader, asked: Asked) -> Answer:
     run = reader.run(asked.run)
-    looked = reader.looked(run)
-    fitting = tuple(item for item in looked.items if asked.fits(item))
+    run_view = reader.run_view(run)
+    fitting = tuple(row for row in run_view.rows if asked.fits(row))
     chosen = asked.figure or (ALL if len(fitting) <= MANY else next(iter(FIGURES)))
     if chosen not in (ALL, *FIGURES):
         raise UnknownName("figure", chosen, [*FIGURES, ALL])
-    part = replace(looked, items=fitting)
+    part = replace(run_view, rows=fitting)
     charts = gallery(part) if chosen == ALL else FIGURES[chosen](part)
-    return Answer(run, charts, len(fitting), options_of(looked.items), chosen, [*FIGURES, ALL])
+    return Answer(run, charts, len(fitting), options_of(run_view.rows), chosen, [*FIGURES, ALL])
 
 
 ENDPOINT = Endpoint(

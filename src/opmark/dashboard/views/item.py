@@ -6,12 +6,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from opmark.analysis.rows import Row
 from opmark.charts.samples import samples
 from opmark.dashboard.endpoint import Endpoint
 from opmark.dashboard.reading import Reader
 from opmark.schema import Run
 from opmark.schema.chart import Chart
-from opmark.schema.item import Item
 from opmark.schema.measurement import Caution
 
 SAMPLES = 1000
@@ -25,9 +25,9 @@ class Asked(Struct, frozen=True):
 
 class Answer(Struct, frozen=True):
     run: Run
-    item: Item
+    item: Row
     facts: dict[str, Any]
-    """Of the environment that it ran in."""
+    """Facts of the environment that it ran in."""
     cautions: list[Caution]
     charts: list[Chart]
     """The samples, a chart a quantity and state of the caches."""
@@ -35,13 +35,11 @@ class Answer(Struct, frozen=True):
 
 def view(reader: Reader, asked: Asked) -> Answer:
     run = reader.run(asked.run)
-    item, facts = reader.item(run, asked.key)
-    records = reader.records(item)
-    every = [caution for record in records for m in record.measurements for caution in m.cautions]
-    timed = [timing for timing in item.timings if timing.samples]
-    charts = [samples(item, records, timing.quantity, timing.cache, most=SAMPLES) for timing in timed]
-    cautions = list({caution.code: caution for caution in every}.values())
-    return Answer(run, item, facts, cautions, charts)
+    row, facts = reader.row(run, asked.key)
+    timed = [timing for timing in row.timings if timing.samples]
+    charts = [samples(row, timing.quantity, timing.cache, most=SAMPLES) for timing in timed]
+    cautions = list({caution.code: caution for _, caution in row.warnings()}.values())
+    return Answer(run, row, facts, cautions, charts)
 
 
 ENDPOINT = Endpoint(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from opmark.analysis.rows import RunView
 from opmark.charts.heatmap import heatmap
 from opmark.charts.roofline import roofline
 from opmark.dashboard.endpoint import Endpoint
@@ -15,7 +16,6 @@ from opmark.dashboard.reading import Reader
 from opmark.dashboard.remembered import OfStore, Remembered
 from opmark.schema import Run
 from opmark.schema.chart import Chart
-from opmark.schema.item import Looked
 
 _KEPT = 8
 """Answers: ten thousand items take a while to be drawn."""
@@ -29,21 +29,21 @@ class Answer(Struct, frozen=True):
     run: Run
     charts: list[Chart]
     items: int
-    """That they are of."""
+    """Number of rows that the charts show."""
     options: Options
 
 
 def view(reader: Reader, asked: Asked) -> Answer:
     run = reader.run(asked.run)
-    looked = reader.looked(run)
-    key = (id(looked), replace(asked, run=run.id))
-    drawn = _DRAWN.of(reader.store).get(key, lambda: _drawn(looked, asked))
+    run_view = reader.run_view(run)
+    key = (id(run_view), replace(asked, run=run.id))
+    drawn = _DRAWN.of(reader.store).get(key, lambda: _drawn(run_view, asked))
     return Answer(run, drawn.charts, drawn.items, drawn.options)
 
 
 class _Drawn(NamedTuple):
-    looked: Looked
-    """Of which it is: as long as it is held here, nothing else has its id."""
+    run_view: RunView
+    """What was drawn: as long as it is held here, nothing else has its id."""
     charts: list[Chart]
     items: int
     options: Options
@@ -52,10 +52,10 @@ class _Drawn(NamedTuple):
 _DRAWN: OfStore[Remembered[tuple[int, Asked], _Drawn]] = OfStore(lambda: Remembered(_KEPT))
 
 
-def _drawn(looked: Looked, asked: Asked) -> _Drawn:
-    fitting = tuple(item for item in looked.items if asked.fits(item))
-    chosen = replace(looked, items=fitting)
-    return _Drawn(looked, [*roofline(chosen), *heatmap(chosen)], len(fitting), options_of(looked.items))
+def _drawn(run_view: RunView, asked: Asked) -> _Drawn:
+    fitting = tuple(row for row in run_view.rows if asked.fits(row))
+    chosen = replace(run_view, rows=fitting)
+    return _Drawn(run_view, [*roofline(chosen), *heatmap(chosen)], len(fitting), options_of(run_view.rows))
 
 
 ENDPOINT = Endpoint(

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from opmark.analysis.rows import Row
 from opmark.dashboard.endpoint import Endpoint
 from opmark.dashboard.filters import Filters, Options, Sort
 from opmark.dashboard.paging import Page, PageNumber
@@ -13,7 +14,6 @@ from opmark.dashboard.parts import Failure, Wanted
 from opmark.dashboard.progress import Progress, progress_of
 from opmark.dashboard.reading import Reader
 from opmark.schema import Run
-from opmark.schema.item import Item
 from opmark.schema.run_summary import RunSummary
 
 ROWS = 200
@@ -40,8 +40,8 @@ class Answer(Struct, frozen=True):
     summary: RunSummary
     progress: Progress
     failures: list[Failure]
-    items: list[Item]
-    """Those that fit, one page of them."""
+    items: list[Row]
+    """Rows that fit the filters, one page of them."""
     page: Page
     options: Options
     environments: dict[str, dict[str, Any]]

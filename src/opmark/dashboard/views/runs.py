@@ -29,9 +29,9 @@ class Answer(Struct, frozen=True):
     runs: list[RunSummary]
     page: Page
     backends: list[str]
-    """Of the runs of this page: what can be asked for."""
+    """What can be asked for, among the runs of this page."""
     under_way: list[Progress]
-    """Of those shown: the runs that are being written."""
+    """The runs on this page that are being written."""
     empty: bool
     """Whether the store holds no run at all."""
 

@@ -22,7 +22,7 @@ FORMATS: dict[str, Callable[[Grid], str | bytes]] = {
     "parquet": parquet_bytes,
 }
 LINES = {"csv": csv_lines, "jsonl": jsonl_lines}
-"""Those that can be written row by row, from the names of the columns and the rows."""
+"""Formats that can be written row by row, from the names of the columns and the rows."""
 _SUFFIXES = {".txt": "table", ".markdown": "md", ".ndjson": "jsonl", **{f".{name}": name for name in FORMATS}}
 
 

@@ -1,30 +1,23 @@
-"""A run as rows for programs: one for each thing that was measured of a case, on a backend, in a way.
+"""A run as lines for programs: one for each quantity that was measured of a row.
 
-What was not measured has one row too, with its status and its reason. Nothing is rounded.
+A row without measurements has one line too, with its status and its reason. Nothing is rounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+from opmark.analysis.rows import NO_WORK, MachineFacts, Row, Timing, rows_of_records
 from opmark.interfaces import Results
 from opmark.metrics.throughput import rates
-from opmark.report.communication import bandwidths_of, traffic
 from opmark.report.formats.grid import Grid
-from opmark.report.known import Known
 from opmark.report.plain import json_line
-from opmark.report.rows import Key, Row, rows, unit
-from opmark.report.view import of_peak
 
 FACTS = ("machine", "cpu", "gpu", "device", "python", "torch", "opmark", "system")
-"""Of the environment that it ran in; all of them are in the view `environments`."""
-_NO_WORK = ("host_time",)
-"""Times in which the work need not be done: there is no rate in them."""
-
+"""Facts of the environment that it ran in; all of them are in the view `environments`."""
 _TEXT, _WHOLE, _NUMBER, _YES = "string", "int64", "float64", "bool_"
 
-# The columns, in their order, and what each is of; those of the parameters come behind `params`.
+# The columns in their order, and their types; a column for each parameter comes behind `params`.
 COLUMNS = {
     "run": _TEXT, "label": _TEXT, "run_started": _TEXT, "revision": _TEXT, "session": _TEXT,
     "case": _TEXT, "op": _TEXT, "phase": _TEXT, "wrt": _TEXT, "params": _TEXT,
@@ -42,22 +35,21 @@ PARAMS = "params"
 
 
 def result_rows(results: Results) -> list[dict[str, Any]]:
-    """By column; `params` is a mapping here."""
+    """The lines by column; `params` is a mapping here."""
     this = results.run
     of_run = {"run": this.id, "label": this.label, "run_started": this.started, "revision": this.revision,
               "session": this.session}  # fmt: skip
     found: list[dict[str, Any]] = []
-    for row in rows(results.records):
-        shared = {**of_run, **_who(row), **_record(row, results)}
-        each = [_measured(row, key, results) for key in row.measured()]
-        for measured in each or [{}]:
-            whole = {**shared, **measured}
+    for row in rows_of_records(results.records, this.id, machines_of(results), named=False):
+        shared = of_run | _shared(row, results)
+        for measured in [_measured(row, timing) for timing in row.timings] or [{}]:
+            whole = shared | measured
             found.append({name: whole.get(name) for name in COLUMNS})
     return found
 
 
 def result_grid(results: Results) -> Grid:
-    """With a column for each parameter, behind all of them as JSON."""
+    """The lines as a table, with a column for each parameter behind all of them as JSON."""
     found = result_rows(results)
     names = list(dict.fromkeys(name for row in found for name in row[PARAMS]))
     place = list(COLUMNS).index(PARAMS) + 1
@@ -70,74 +62,45 @@ def result_grid(results: Results) -> Grid:
     return Grid(columns, cells, COLUMNS)
 
 
-def _who(row: Row) -> dict[str, Any]:
-    task, case = row.record.task, row.record.task.case
+def _shared(row: Row, results: Results) -> dict[str, Any]:
+    """What is the same for all that was measured of a row."""
+    facts = results.environments.get(row.environment, {})
+    told = {name: facts.get(name) for name in FACTS}
     return {
-        "case": case.id, "op": case.op, "phase": case.phase, "wrt": ",".join(case.wrt), "params": case.params,
-        "backend": task.backend, "implementation": task.implementation, "threads": task.settings.threads,
-        "effort": task.settings.effort, "mode": task.settings.mode, "processes": len(row.records),
-        "status": row.record.status, "reason": row.record.reason,
+        "case": row.case, "op": row.op, "phase": row.phase, "wrt": ",".join(row.wrt), "params": row.params,
+        "backend": row.backend, "implementation": row.implementation, "threads": row.threads,
+        "effort": row.effort, "mode": row.mode, "processes": row.processes, "status": row.status, "reason": row.reason,
+        "bytes": row.bytes, "flops": None if row.flops is None else float(row.flops),
+        "memory_peak": row.memory, "compile_time": row.compile_time, "verified": row.verified or None,
+        "environment": row.environment, "started": row.started, "duration": row.duration,
+        **{name: fact if fact is None or isinstance(fact, str) else json_line(fact) for name, fact in told.items()},
     }  # fmt: skip
 
 
-def _record(row: Row, results: Results) -> dict[str, Any]:
-    """What is the same for all that was measured of it."""
-    record = row.record
-    facts = results.environments.get(record.environment, {})
-    cost = record.cost
-    return {
-        "bytes": cost.bytes_moved if cost else None,
-        "flops": None if cost is None or cost.flops is None else float(cost.flops),
-        "memory_peak": record.memory.peak if record.memory else None,
-        "compile_time": row.compile_time(),
-        "verified": record.verification.checked if record.verification else None,
-        "environment": record.environment,
-        "started": record.started,
-        "duration": sum(one.duration for one in row.records),
-        **{name: _text(facts.get(name)) for name in FACTS},
-    }
-
-
-def _text(fact: Any) -> str | None:
-    return fact if fact is None or isinstance(fact, str) else json_line(fact)
-
-
-def _measured(row: Row, key: Key, results: Results) -> dict[str, Any]:
-    """Of one quantity in one state of the caches."""
-    summary = row.summary(key)
+def _measured(row: Row, timing: Timing) -> dict[str, Any]:
+    """One quantity in one state of the caches."""
+    summary, first = row.summary(timing.key), row.measurements(timing.key)[0]
     assert summary is not None
-    first, headline = row.measurements(key)[0], key == row.measured()[0]
-    codes = dict.fromkeys(caution.code for m, caution in row.cautions() if (m.quantity, m.cache) == key)
     found = {
-        "quantity": key[0], "cache": key[1], "headline": headline, "unit": unit(key),
+        "quantity": timing.quantity, "cache": timing.cache, "headline": timing is row.headline, "unit": timing.unit,
         "median": summary.median, "low": summary.low, "high": summary.high, "coverage": summary.coverage,
         "fastest": summary.fastest, "noise": summary.noise, "samples": summary.samples, "calls": first.calls,
-        "cycles": summary.cycles, "timer": first.timer, "cautions": ",".join(codes),
+        "cycles": summary.cycles, "timer": first.timer, "cautions": ",".join(timing.cautions),
     }  # fmt: skip
-    return found | _rates(row, key, summary.median) | (_shares(row, results) if headline else {})
+    if timing.unit == "s" and timing.quantity not in NO_WORK and row.traffic is None:
+        work = rates(row.record.cost, summary.median)
+        found["bytes_per_second"] = None if row.view else work.bytes_per_second
+        found["flops_per_second"] = work.flops_per_second
+    if timing is row.headline:
+        found |= {
+            "of_peak": row.of_peak.share if row.of_peak else None,
+            "of_datasheet": row.of_datasheet.share if row.of_datasheet else None,
+            "algorithm_bandwidth": row.algorithm_bandwidth,
+            "bus_bandwidth": row.bus_bandwidth,
+        }
+    return found
 
 
-def _rates(row: Row, key: Key, median: float) -> dict[str, Any]:
-    """A view moves nothing; what crosses a link has the bandwidth of that."""
-    if unit(key) != "s" or key[0] in _NO_WORK:
-        return {}
-    found = rates(None if traffic(row) else row.record.cost, median)
-    moved = None if row.record.view else found.bytes_per_second
-    return {"bytes_per_second": moved, "flops_per_second": found.flops_per_second}
-
-
-def _shares(row: Row, results: Results) -> dict[str, Any]:
-    known, links = known_of(results).get(row.record.environment, Known()), bandwidths_of(row)
-    measured, datasheet = of_peak(row, known.measured), of_peak(row, known.datasheet)
-    return {
-        "of_peak": measured.share if measured else None,
-        "of_datasheet": datasheet.share if datasheet else None,
-        "algorithm_bandwidth": links.algorithm,
-        "bus_bandwidth": links.bus,
-    }
-
-
-def known_of(results: Results) -> dict[str, Known]:
-    """What is known of the chip of each environment."""
-    ids: Sequence[str] = [*results.environments]
-    return {key: Known(results.peaks.get(key), results.chips.get(key)) for key in ids}
+def machines_of(results: Results) -> dict[str, MachineFacts]:
+    """What is known of the chip of each environment, by its id."""
+    return {key: MachineFacts(results.peaks.get(key), results.chips.get(key)) for key in results.environments}

@@ -1,33 +1,28 @@
-"""What a report is made of: runs as they are looked at, their figures, and comparisons. Who makes it draws nothing."""
+"""What a report is made of: runs, their figures, and comparisons. `api.reporting` gathers it, `page` draws it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from opmark.schema import Record
+from opmark.analysis.rows import RunView
 from opmark.schema.chart import Chart
 from opmark.schema.comparison import Compared
-from opmark.schema.item import Item, Looked
-from opmark.schema.task import alike
 
 MARKS = 6100
-"""That the figures of a report have together: each is a row of a table as well, and the file has to stay small."""
+"""Upper bound on the marks of all figures of a report: each is a row of a table as well, and the file has to stay
+small."""
 DETAILED = 2000
-"""Items of a report whose samples are drawn; a page of more would take a browser too long to open."""
+"""Number of rows whose samples are drawn; a browser would take too long to open a page with more."""
 
 
 class Part(NamedTuple):
-    """A run."""
+    """A run with its figures. Its rows have their records."""
 
-    looked: Looked
-    records: Mapping[str, Sequence[Record]]
-    """By the key of their item: one a process."""
+    run_view: RunView
     charts: Sequence[Chart]
     undrawn: Sequence[str] = ()
     """Titles of figures that a page of this size has no room for."""
-    samples: Callable[[Item, Sequence[Record]], Chart | None] | None = None
-    """Draws what the headline of an item was made of; None where there are too many items for that."""
 
 
 class Versus(NamedTuple):
@@ -37,36 +32,26 @@ class Versus(NamedTuple):
 
 class Content(NamedTuple):
     title: str
-    """As given; empty: made of what it is about."""
+    """The title that was given; where it is empty, one is made."""
     parts: tuple[Part, ...]
     comparisons: tuple[Versus, ...] = ()
-    """Each of one against the first; what they are of is among the parts."""
+    """Each other run against the first; all of these runs are among the parts."""
 
 
 class Place(NamedTuple):
-    """Where the items of a part are found within the page: two runs may have the same tasks."""
+    """Where the rows of a part are found within the page: two runs may have the same tasks."""
 
     number: int
-    """Of the part, from 1."""
+    """The number of the part, from 1."""
     keys: frozenset[str]
 
     def id(self, key: str) -> str:
         return f"item-{key}" if self.number == 1 else f"item-{self.number}-{key}"
 
     def href(self, key: str) -> str:
-        """Nothing for what is not in the page."""
+        """The link to a row; empty for a row that is not in the page."""
         return f"#{self.id(key)}" if key in self.keys else ""
 
 
 def place_of(number: int, part: Part) -> Place:
-    return Place(number, frozenset(item.key for item in part.looked.items))
-
-
-def records_by_item(looked: Looked, records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Joined as `analysis.items` joins processes; the first of each has the task that the item is named by."""
-    groups: dict[tuple[object, ...], list[Record]] = {}
-    for record in records:
-        task = record.task
-        groups.setdefault(alike(task.case.id, task.backend, task.implementation, task.settings), []).append(record)
-    found = {group[0].task.id: group for group in groups.values()}
-    return {item.key: found[item.key] for item in looked.items if item.key in found}
+    return Place(number, frozenset(row.key for row in part.run_view.rows))

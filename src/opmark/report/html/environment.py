@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+from opmark.analysis.rows import RunView
 from opmark.report.html.text import fact
-from opmark.schema.item import Looked
 from opmark.schema.peaks import chip
 from opmark.units import counted
 
@@ -25,10 +25,10 @@ class Facts(NamedTuple):
     rows: list[FactRow]
 
 
-def facts_of(looked: Looked) -> Facts:
+def facts_of(run_view: RunView) -> Facts:
     """A column a kind of environment, named by its backend, with how many items ran there."""
-    used = Counter(item.environment for item in looked.items if item.environment in looked.environments)
-    columns = [looked.environments[key] for key in used]
+    used = Counter(row.environment for row in run_view.rows if row.environment in run_view.environments)
+    columns = [run_view.environments[key] for key in used]
     names = dict.fromkeys((*_FIRST, *(name for facts in columns for name in facts)))
     rows = []
     for name in names:
@@ -39,10 +39,10 @@ def facts_of(looked: Looked) -> Facts:
     return Facts([f"{name} ({counted(used[key], 'case')})" for name, key in zip(named, used, strict=True)], rows)
 
 
-def machines(looked: Looked) -> str:
-    named = (fact("", facts.get("machine")) for facts in looked.environments.values())
+def machines(run_view: RunView) -> str:
+    named = (fact("", facts.get("machine")) for facts in run_view.environments.values())
     return ", ".join(dict.fromkeys(filter(None, named)))
 
 
-def chips(looked: Looked) -> str:
-    return ", ".join(dict.fromkeys(fact("", chip(facts)) for facts in looked.environments.values()))
+def chips(run_view: RunView) -> str:
+    return ", ".join(dict.fromkeys(fact("", chip(facts)) for facts in run_view.environments.values()))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from opmark.analysis.rows import Row
 from opmark.report.html.content import Place
 from opmark.report.plain import harmless, printable
-from opmark.schema.item import Item
 from opmark.schema.record import FAILED
 
 ORDER = ("wrong", "error", "oom", "timeout")
@@ -28,7 +28,7 @@ class Group(NamedTuple):
     status: str
     word: str
     first: str
-    """Of the reason: its first line."""
+    """The first line of the reason."""
     reason: str
     """All of it, where that is more."""
     total: int
@@ -39,18 +39,18 @@ class Group(NamedTuple):
         return self.total - len(self.links)
 
 
-def failed_groups(items: Iterable[Item], place: Place) -> list[Group]:
-    return groups_of((item for item in items if item.status in FAILED), place)
+def failed_groups(rows: Iterable[Row], place: Place) -> list[Group]:
+    return groups_of((row for row in rows if row.status in FAILED), place)
 
 
-def skipped_groups(items: Iterable[Item], place: Place) -> list[Group]:
-    return groups_of((item for item in items if item.status == "skipped"), place)
+def skipped_groups(rows: Iterable[Row], place: Place) -> list[Group]:
+    return groups_of((row for row in rows if row.status == "skipped"), place)
 
 
-def groups_of(items: Iterable[Item], place: Place) -> list[Group]:
-    found: dict[tuple[str, str], list[Item]] = {}
-    for item in items:
-        found.setdefault((item.status, item.reason), []).append(item)
+def groups_of(rows: Iterable[Row], place: Place) -> list[Group]:
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.status, row.reason), []).append(row)
     ordered = sorted(found.items(), key=lambda one: (rank(one[0][0]), -len(one[1])))
     return [_group(status, reason, alike, place) for (status, reason), alike in ordered]
 
@@ -59,8 +59,8 @@ def rank(status: str) -> int:
     return ORDER.index(status) if status in ORDER else len(ORDER)
 
 
-def _group(status: str, reason: str, alike: list[Item], place: Place) -> Group:
+def _group(status: str, reason: str, alike: list[Row], place: Place) -> Group:
     told = harmless(reason.strip())
     first = next(iter(told.splitlines()), "") or "no reason was given"
-    links = [Link(place.href(item.key), printable(item.name), printable(item.where)) for item in alike[:_LISTED]]
+    links = [Link(place.href(row.key), printable(row.name), printable(row.where)) for row in alike[:_LISTED]]
     return Group(status, WORDS.get(status, status), first, told if told and told != first else "", len(alike), links)

@@ -30,7 +30,7 @@ class Shown(NamedTuple):
     """How a figure stands in a page."""
 
     level: int = 3
-    """Of its heading."""
+    """Level of its heading."""
     of: str = ""
     """What it is of, where a page has several of the same title."""
     paper: bool = False

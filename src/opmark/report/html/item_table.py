@@ -1,4 +1,5 @@
-"""The table of all items, which `table.js` sorts and filters. Of thousands of rows, texts are joined, not templated."""
+"""The table of all rows, which `table.js` sorts and filters. There may be thousands: texts are joined,
+not templated."""
 
 from __future__ import annotations
 
@@ -7,88 +8,88 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from opmark.analysis.rows import Row
 from opmark.report.html.content import Place
 from opmark.report.html.failures import WORDS
 from opmark.report.html.text import amount, esc, interval, memory, percent, rate, sortable
-from opmark.schema.item import Item
 
 FILTERS = ("backend", "dtype", "status", "phase")
-"""Each is an attribute of an item, and `data-NAME` of its row."""
+"""Each is an attribute of a row, and `data-NAME` in the page."""
 
 
 class Column(NamedTuple):
     head: str
-    text: Callable[[Item], str]
-    number: Callable[[Item], float | None] | None = None
+    text: Callable[[Row], str]
+    number: Callable[[Row], float | None] | None = None
     """What it is sorted by; None: its text."""
     always: bool = False
-    """Also where no item has anything there."""
+    """Whether the column is shown also where no row has anything there."""
 
 
-def _median(item: Item) -> float | None:
-    return item.headline.median if item.headline else None
+def _median(row: Row) -> float | None:
+    return row.headline.median if row.headline else None
 
 
-def _headline(item: Item) -> str:
-    return amount(_median(item), item.headline.unit) if item.headline else ""
+def _headline(row: Row) -> str:
+    return amount(_median(row), row.headline.unit) if row.headline else ""
 
 
-def _interval(item: Item) -> str:
-    first = item.headline
+def _interval(row: Row) -> str:
+    first = row.headline
     return interval(first.low, first.high, first.unit) if first else ""
 
 
-def _width(item: Item) -> float | None:
-    """Of the interval, relative to the median."""
-    first = item.headline
+def _width(row: Row) -> float | None:
+    """Width of the interval relative to the median."""
+    first = row.headline
     if not first or not first.median or first.low is None or first.high is None:
         return None
     return (first.high - first.low) / first.median
 
 
-def _bandwidth(item: Item) -> float | None:
-    """Of communication that of the bus."""
-    return item.bytes_per_second if item.bus_bandwidth is None else item.bus_bandwidth
+def _bandwidth(row: Row) -> float | None:
+    """For communication operators, the bandwidth of the bus."""
+    return row.bytes_per_second if row.bus_bandwidth is None else row.bus_bandwidth
 
 
 COLUMNS = (
-    Column("where", lambda item: item.where, always=True),
-    Column("dtype", lambda item: item.dtype),
-    Column("phase", lambda item: "" if item.phase == "forward" else item.phase_text),
-    Column("status", lambda item: WORDS[item.status], always=True),
-    Column("quantity", lambda item: f"{item.headline.quantity} {item.headline.cache}" if item.headline else ""),
+    Column("where", lambda row: row.where, always=True),
+    Column("dtype", lambda row: row.dtype),
+    Column("phase", lambda row: "" if row.phase == "forward" else row.phase_text),
+    Column("status", lambda row: WORDS[row.status], always=True),
+    Column("quantity", lambda row: f"{row.headline.quantity} {row.headline.cache}" if row.headline else ""),
     Column("median", _headline, _median),
     Column("interval", _interval, _width),
-    Column("bandwidth", lambda item: rate(_bandwidth(item), "B/s"), _bandwidth),
-    Column("arithmetic", lambda item: rate(item.flops_per_second, "FLOP/s"), lambda item: item.flops_per_second),
-    Column("of peak", lambda item: percent(_of_peak(item)), lambda item: _of_peak(item)),
-    Column("of datasheet", lambda item: percent(_of_datasheet(item)), lambda item: _of_datasheet(item)),
-    Column("memory", memory, lambda item: item.memory),
-    Column("cautions", lambda item: ", ".join(item.headline_cautions)),
+    Column("bandwidth", lambda row: rate(_bandwidth(row), "B/s"), _bandwidth),
+    Column("arithmetic", lambda row: rate(row.flops_per_second, "FLOP/s"), lambda row: row.flops_per_second),
+    Column("of peak", lambda row: percent(_of_peak(row)), lambda row: _of_peak(row)),
+    Column("of datasheet", lambda row: percent(_of_datasheet(row)), lambda row: _of_datasheet(row)),
+    Column("memory", memory, lambda row: row.memory),
+    Column("cautions", lambda row: ", ".join(row.headline_cautions)),
 )
 
 
-def _of_peak(item: Item) -> float | None:
-    return item.of_peak.share if item.of_peak else None
+def _of_peak(row: Row) -> float | None:
+    return row.of_peak.share if row.of_peak else None
 
 
-def _of_datasheet(item: Item) -> float | None:
-    return item.of_datasheet.share if item.of_datasheet else None
+def _of_datasheet(row: Row) -> float | None:
+    return row.of_datasheet.share if row.of_datasheet else None
 
 
-def item_table(items: Sequence[Item], place: Place, of: str = "", *, instead: bool = False) -> Markup:
+def row_table(rows: Sequence[Row], place: Place, of: str = "", *, instead: bool = False) -> Markup:
     """With its filters. `of`: the run, where there are several. `instead`: there are no details, so that what links to
     an item finds its row."""
     name = f"items-{place.number}"
-    used = [column for column in COLUMNS if column.always or any(column.text(item) for item in items)]
+    used = [column for column in COLUMNS if column.always or any(column.text(row) for row in rows)]
     heads = "".join(_head(head, number=number) for head, number in _heads(used))
-    shared = set.intersection(*(set(item.tags) for item in items)) if items else set()
-    names = [f' id="{esc(place.id(item.key))}"' if instead else "" for item in items]
-    rows = "".join([_row(item, place, used, shared, own) for item, own in zip(items, names, strict=True)])
+    shared = set.intersection(*(set(row.tags) for row in rows)) if rows else set()
+    names = [f' id="{esc(place.id(row.key))}"' if instead else "" for row in rows]
+    lines = "".join([_row(row, place, used, shared, own) for row, own in zip(rows, names, strict=True)])
     region = esc(" ".join(filter(None, ("All cases", of and f"of {of}"))))
     return Markup(
-        f'{filters(name, items)}<div class="scroll tall" tabindex=0 role=region aria-label="{region}">'
-        f"<table id={name} class=items data-sortable><thead><tr>{heads}</thead><tbody>{rows}</tbody></table></div>"
+        f'{filters(name, rows)}<div class="scroll tall" tabindex=0 role=region aria-label="{region}">'
+        f"<table id={name} class=items data-sortable><thead><tr>{heads}</thead><tbody>{lines}</tbody></table></div>"
     )
 
 
@@ -102,29 +103,29 @@ def _head(head: str, *, number: bool) -> str:
     return f"<th scope=col{' class=n' if number else ''}><button type=button>{head}</button>"
 
 
-def _row(item: Item, place: Place, used: Sequence[Column], shared: Collection[str], own: str) -> str:
+def _row(row: Row, place: Place, used: Sequence[Column], shared: Collection[str], own: str) -> str:
     """`shared`: tags that all have; nobody filters by these."""
-    kept = "".join(f' data-{name}="{esc(str(getattr(item, name)))}"' for name in FILTERS)
-    unseen = " ".join(filter(None, (item.reason, *item.notes, *(tag for tag in item.tags if tag not in shared))))
+    kept = "".join(f' data-{name}="{esc(str(getattr(row, name)))}"' for name in FILTERS)
+    unseen = " ".join(filter(None, (row.reason, *row.notes, *(tag for tag in row.tags if tag not in shared))))
     said = f' data-t="{esc(unseen[:300])}"' if unseen else ""
-    cells = "".join([_cell(item, column) for column in used])
-    return f'<tr{kept}{own}{said}><th scope=row><a href="#{esc(place.id(item.key))}">{esc(item.name)}</a>{cells}\n'
+    cells = "".join([_cell(row, column) for column in used])
+    return f'<tr{kept}{own}{said}><th scope=row><a href="#{esc(place.id(row.key))}">{esc(row.name)}</a>{cells}\n'
 
 
-def _cell(item: Item, column: Column) -> str:
-    text = esc(column.text(item))
+def _cell(row: Row, column: Column) -> str:
+    text = esc(column.text(row))
     if column.number is None:
         return f"<td>{text}"
-    value = sortable(column.number(item))
+    value = sortable(column.number(row))
     return f"<td class=n data-v={value}>{text}" if value else f"<td class=n>{text}"
 
 
-def filters(name: str, items: Sequence[Item]) -> str:
+def filters(name: str, rows: Sequence[Row]) -> str:
     """A select for whatever differs between items; hidden until the script that they need is there."""
     selects = "".join(
         _select(field, values)
         for field in FILTERS
-        if len(values := sorted({str(getattr(item, field)) for item in items})) > 1
+        if len(values := sorted({str(getattr(row, field)) for row in rows})) > 1
     )
     return (
         f"<form class=filters data-for={name} hidden><label class=wide>Filter<input type=search "

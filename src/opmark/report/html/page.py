@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 from msgspec.structs import replace
 
+from opmark.charts.samples import samples
 from opmark.report.html.assets import asset, source_hash
 from opmark.report.html.cautions import doubts
 from opmark.report.html.compact import compact
@@ -15,25 +16,25 @@ from opmark.report.html.content import DETAILED, Content, Part, Place, Versus, p
 from opmark.report.html.environment import facts_of
 from opmark.report.html.failures import failed_groups, skipped_groups
 from opmark.report.html.figure import Shown, figure
-from opmark.report.html.item_details import Look, item_details
-from opmark.report.html.item_table import item_table
+from opmark.report.html.item_details import Look, row_details
+from opmark.report.html.item_table import row_table
 from opmark.report.html.strip import MOST
 from opmark.report.html.summary import about, called, keys, sentence, unfinished
 from opmark.report.html.templates import templates
 from opmark.report.html.versus import differences, lines, links_of, verdicts, versus_table
 from opmark.report.plain import printable
 from opmark.schema.chart import Chart
-from opmark.schema.item import Item
 from opmark.version import VERSION
 
 _STYLES = ("style.css", "chart.css")
 _SCRIPTS = ("chart.js", "table.js")
 _LARGE = 60
-"""Items whose samples are drawn large as well: each takes as much room as twenty in a line."""
+"""Number of rows up to which samples are drawn large as well: each takes as much room as twenty in a line."""
 _ON_PAPER = 60
-"""Items of a run that are printed unfolded: more would be a book."""
+"""Number of rows of a run up to which they are printed unfolded: more would be a book."""
 _MANY = 500
-"""Items from which on samples are drawn of the headline only, with fewer dots, so that the page stays small."""
+"""Number of rows from which on samples are drawn of the headline only, with fewer dots, so that the page stays
+small."""
 _FEWER = 20
 
 
@@ -66,7 +67,7 @@ def named(content: Content) -> str:
         first = content.comparisons[0].compared.a
         others = ", ".join(versus.compared.b for versus in content.comparisons)
         return printable(f"{first} against {others}" if len(content.comparisons) > 1 else f"{first} → {others}")
-    return ", ".join(called(part.looked) for part in content.parts)
+    return ", ".join(called(part.run_view) for part in content.parts)
 
 
 def policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
@@ -80,7 +81,7 @@ def _versus(number: int, versus: Versus, content: Content, places: Sequence[Plac
     shown = Shown(of=printable(f"{compared.a} → {compared.b}") if len(content.comparisons) > 1 else "", paper=paper)
     links: dict[Any, str] = {}
     for part, place in zip(content.parts, places, strict=True):
-        if part.looked.run.id in compared.runs:
+        if part.run_view.run.id in compared.runs:
             links |= links_of(part, place)
     by_case = _by_case(compared.runs[1], content.parts, places)
     return {
@@ -98,12 +99,12 @@ def _versus(number: int, versus: Versus, content: Content, places: Sequence[Plac
 
 
 def _by_case(run: str, parts: Sequence[Part], places: Sequence[Place]) -> Callable[[str], str]:
-    """Marks of a comparison may name an item of B, or a case."""
+    """Marks of a comparison may name a row of B, or a case."""
     found: dict[str, str] = {}
     for part, place in zip(parts, places, strict=True):
-        if part.looked.run.id == run:
-            for item in reversed(part.looked.items):
-                found |= {item.case: place.href(item.key), item.key: place.href(item.key)}
+        if part.run_view.run.id == run:
+            for row in reversed(part.run_view.rows):
+                found |= {row.case: place.href(row.key), row.key: place.href(row.key)}
     return lambda key: found.get(key, "")
 
 
@@ -114,46 +115,43 @@ def _drawn(chart: Chart, prefix: str, href: Callable[[str], str], shown: Shown) 
 
 def _shown(part: Part, *, several: bool, paper: bool) -> Shown:
     """Where there are several runs, each has a heading of its own above its figures."""
-    return Shown(4, f"run {called(part.looked)}", paper) if several else Shown(paper=paper)
+    return Shown(4, f"run {called(part.run_view)}", paper) if several else Shown(paper=paper)
 
 
 def _part(part: Part, place: Place, shown: Shown) -> dict[str, Any]:
-    looked, paper = part.looked, shown.paper
+    run_view, paper = part.run_view, shown.paper
     prefix = "" if place.number == 1 else f"r{place.number}"
-    folded = paper and len(looked.items) > _ON_PAPER
+    folded = paper and len(run_view.rows) > _ON_PAPER
     return {
         "id": f"run-{place.number}",
         "number": place.number,
-        "name": called(looked),
-        "sentence": sentence(looked),
-        "unfinished": unfinished(looked),
-        "about": about(looked),
-        "failed": failed_groups(looked.items, place),
-        "skipped": skipped_groups(looked.items, place),
-        "doubts": doubts(part, place),
-        "numbers": keys(looked, {item.key: place.href(item.key) for item in looked.items}) if looked.items else [],
-        "facts": facts_of(looked),
+        "name": called(run_view),
+        "sentence": sentence(run_view),
+        "unfinished": unfinished(run_view),
+        "about": about(run_view),
+        "failed": failed_groups(run_view.rows, place),
+        "skipped": skipped_groups(run_view.rows, place),
+        "doubts": doubts(run_view, place),
+        "numbers": keys(run_view, {row.key: place.href(row.key) for row in run_view.rows}) if run_view.rows else [],
+        "facts": facts_of(run_view),
         "figures": [_drawn(chart, prefix, place.href, shown) for chart in part.charts],
-        "table": item_table(looked.items, place, shown.of, instead=folded) if looked.items else Markup(),
+        "table": row_table(run_view.rows, place, shown.of, instead=folded) if run_view.rows else Markup(),
         "each": Markup("".join(_details(part, place, shown))) if not folded else Markup(),
         "folded": folded,
         "missing": [printable(title) for title in part.undrawn],
-        "few": len(looked.items) >= _MANY,
-        "undrawn": max(0, len(looked.items) - DETAILED),
+        "few": len(run_view.rows) >= _MANY,
+        "undrawn": max(0, len(run_view.rows) - DETAILED),
         "drawn": DETAILED,
     }
 
 
 def _details(part: Part, place: Place, shown: Shown) -> Iterator[str]:
-    items, paper = part.looked.items, shown.paper
-    dots = MOST if len(items) < _MANY else _FEWER
+    rows, paper = part.run_view.rows, shown.paper
+    dots = MOST if len(rows) < _MANY else _FEWER
     prefix = "" if place.number == 1 else f"r{place.number}"
-    for number, item in enumerate(items):
-        look = Look(dots if number < DETAILED else 0, len(items) < _MANY, paper, shown.of)
-        large = _large(part, item, prefix, place, shown) if len(items) <= _LARGE and not paper else ""
-        yield item_details(item, part.records.get(item.key, ()), place, look, large)
-
-
-def _large(part: Part, item: Item, prefix: str, place: Place, shown: Shown) -> str:
-    chart = part.samples(item, part.records.get(item.key, ())) if part.samples and item.timings else None
-    return str(_drawn(chart, prefix, place.href, shown)) if chart else ""
+    for number, row in enumerate(rows):
+        look = Look(dots if number < DETAILED else 0, len(rows) < _MANY, paper, shown.of)
+        large = ""
+        if len(rows) <= _LARGE and not paper and row.timings:
+            large = str(_drawn(samples(row), prefix, place.href, shown))
+        yield row_details(row, place, look, large)

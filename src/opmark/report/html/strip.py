@@ -12,7 +12,7 @@ from opmark.stats import far_off, median
 WIDTH, HEIGHT = 200, 24
 _BINS = 12
 _ASIDE = 36
-"""Of the width, for the histogram."""
+"""Part of the width that the histogram has."""
 _TICK = 4
 MOST = 40
 """Dots that can be told apart."""
@@ -37,7 +37,7 @@ def strip(samples: Sequence[float], most: int = MOST) -> str:
 
 
 def _top(samples: Sequence[float]) -> float:
-    """Of the scale: the slowest that is no straggler, for one of these would press all others into a line."""
+    """Upper end of the scale: the slowest that is no straggler, for one of these would press all others into a line."""
     limit = far_off(samples)
     usual = max(value for value in samples if value <= limit)
     return usual if usual > min(samples) else max(samples)

@@ -39,4 +39,6 @@ def templates() -> Environment:
 def _shown(value: Any) -> Any:
     """Everything that a page writes passes here: control characters, and those that turn the direction of writing, are
     written out, `\\u202e`. What is markup already was made so by `esc` or by another template."""
-    return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return harmless(value)

@@ -7,8 +7,8 @@ from html import escape
 from typing import Any
 
 from opmark import units
+from opmark.analysis.rows import Row
 from opmark.report.plain import harmless, printable
-from opmark.schema.item import Item
 
 _FAR = 1000
 _BYTES = ("memory", "gpu_memory", "gpu_l2")
@@ -58,11 +58,11 @@ def size(value: float | None) -> str:
     return "" if known(value) is None else units.count_bytes(value or 0)
 
 
-def memory(item: Item) -> str:
+def memory(row: Row) -> str:
     """At the peak; a need below the steps of who counts is known to be smaller, and no more."""
-    if item.memory is not None and item.memory < item.memory_resolution:
-        return f"<{size(item.memory_resolution)}"
-    return size(item.memory)
+    if row.memory is not None and row.memory < row.memory_resolution:
+        return f"<{size(row.memory_resolution)}"
+    return size(row.memory)
 
 
 def percent(value: float | None) -> str:
@@ -90,7 +90,7 @@ def fact(name: str, value: Any) -> str:
 
 
 def moment(started: str) -> str:
-    """Of ISO 8601, to the second."""
+    """A time in ISO 8601 as people read it, to the second."""
     day, _, time = started.partition("T")
     return printable(f"{day} {time[:8]} UTC" if time else started)
 

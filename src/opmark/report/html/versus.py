@@ -31,7 +31,7 @@ from opmark.units import counted
 _NUMBERS = ("A", "B", "B/A")
 _CLASSES = {"slower": "fail", "failed": "fail", "faster": "good"}
 Links = Mapping[tuple[str, str], str]
-"""Where items are, by case and by what tables call the place where they ran."""
+"""Links to rows, by case and by what tables call the place where they ran."""
 
 
 class Difference(NamedTuple):
@@ -42,9 +42,8 @@ class Difference(NamedTuple):
 
 def links_of(part: Part, place: Place) -> Links:
     found = {}
-    for item in part.looked.items:
-        where = item.where.removesuffix(f" in {item.processes} processes")
-        found[item.case, where] = place.href(item.key)
+    for row in part.run_view.rows:
+        found[row.case, row.place] = place.href(row.key)
     return found
 
 

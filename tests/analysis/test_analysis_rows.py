@@ -1,4 +1,4 @@
-"""Items are what the tables of a terminal tell of the same records."""
+"""Rows are the same whether they are made of heads without samples or of whole records."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from opmark.analysis.rows import MachineFacts, Row, RowCollector, RunView, rows_of_records
 from opmark.api.looking import look_at
-from opmark.report.html.content import records_by_item
-from opmark.report.known import Known
-from opmark.report.rows import rows
-from opmark.report.view import view
+from opmark.report.view import row_view
 from opmark.schema import EFFORTS, Case, Caution, Cost, Environment, Measurement, Memory, Record, Settings, Task
 from opmark.schema.compilation import Compilation
-from opmark.schema.item import Looked
 from opmark.schema.peaks import Level, Peaks, kept_under
 from opmark.schema.traffic import Traffic
 from opmark.stats import log_interval
@@ -99,7 +97,7 @@ for _name, _setting in {
     TABLE[f"another-{_name}"] = [record(WARM), record(COLD, settings=_setting)]
 
 
-def looked_at(db: Path, records: list[Record]) -> Looked:
+def looked_at(db: Path, records: list[Record]) -> RunView:
     made, _ = run(1, "table", records)
     with closing(open_sql(db, create=True)) as store:
         for environment in (FAST, SLOW):
@@ -115,13 +113,54 @@ def looked_at(db: Path, records: list[Record]) -> Looked:
 def test_an_item_is_what_a_row_of_the_same_records_is(tmp_path: Path, name: str) -> None:
     records = TABLE[name]
     looked = looked_at(tmp_path / "table.db", records)
-    found = rows(records)
-    assert len(looked.items) == len(found)
-    assert [*records_by_item(looked, records).values()] == [[*row.records] for row in found]
-    for item, row in zip(looked.items, found, strict=True):
-        own = looked.ceilings.get(row.record.environment)
-        told = view(row, looked.run.id, Known(own.measured, own.datasheet) if own else None)
-        assert _plain(item) == _told(told)
+    found = rows_of_records(records, looked.run.id, looked.machines)
+    assert list(looked.rows) == found
+    assert all(row.records == () for row in looked.rows)
+    for item, row in zip(looked.rows, found, strict=True):
+        assert _plain(item) == _told(row_view(row))
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_rows_of_a_run_that_goes_on_are_those_of_the_stored_run(name: str) -> None:
+    """As `opmark run --json` and `opmark show --json` print them."""
+    records, machines = TABLE[name], {key: MachineFacts(peaks) for key, peaks in PEAKS.items()}
+    found: list[Row] = []
+    collector = RowCollector(
+        "r", [record.task for record in records], lambda key: machines.get(key, MachineFacts()), found.append
+    )
+    for one in records:
+        collector.add(one)
+    stored = rows_of_records(records, "r", machines)
+    assert sorted(map(_text, found)) == sorted(map(_text, stored))
+    collector.end()
+    assert len(found) == len(stored), "nothing is given twice"
+
+
+def _text(row: Row) -> bytes:
+    return msgspec.json.encode(row_view(row))
+
+
+def test_a_gain_is_the_same_while_a_run_goes_on() -> None:
+    """The first implementation is told that others will come; one that is done before it waits for it."""
+    by = [replace(record(WARM), task=replace(record(WARM).task, implementation=name)) for name in ("a", "b")]
+    late = replace(by[0], task=replace(by[0].task, settings=replace(by[0].task.settings, process=1)))
+    found: list[Row] = []
+    collector = RowCollector("r", [one.task for one in (*by, late)], lambda _: MachineFacts(), found.append)
+    collector.add(by[0])
+    collector.add(by[1])
+    assert found == []
+    collector.add(late)
+    assert [(row.implementation, row.processes, row.gain) for row in found] == [("a", 2, 1.0), ("b", 1, 1.0)]
+
+
+def test_an_interrupted_run_gives_what_there_is() -> None:
+    records = processes(5e-6, 5.1e-6, 5.2e-6)
+    found: list[Row] = []
+    collector = RowCollector("r", [one.task for one in records], lambda _: MachineFacts(), found.append)
+    collector.add(records[0])
+    assert found == []
+    collector.end()
+    assert [row.processes for row in found] == [1]
 
 
 FIELDS = ("run", "case", "op", "phase", "params", "backend", "implementation", "threads", "processes", "effort", "mode",
@@ -130,10 +169,7 @@ RATES = ("bytes_per_second", "flops_per_second")
 
 
 def _plain(item: Any) -> dict[str, Any]:
-    timings = [
-        (t.quantity, t.cache, t.unit, t.median, (t.low, t.high), t.samples, {*t.cautions} - {"above-peak"})
-        for t in item.timings
-    ]
+    timings = [(t.quantity, t.cache, t.unit, t.median, (t.low, t.high), t.samples, {*t.cautions}) for t in item.timings]
     shares = [share and (share.share, share.bound) for share in (item.of_peak, item.of_datasheet)]
     memory = (item.memory, item.memory_source, item.memory_resolution)
     lists = [list(item.tags), list(item.notes), list(item.wrt)]
@@ -164,7 +200,7 @@ def _told(told: dict[str, Any]) -> dict[str, Any]:
 def test_what_is_no_number_is_none_and_leaves_those_of_other_processes(tmp_path: Path) -> None:
     broken = measured("device_time", "cold", [math.nan] * 7)
     mixed = [record(broken), *processes(1.0, 5e-6, 6e-6)[1:]]
-    alone, together = looked_at(tmp_path / "nan.db", [record(broken, n=2048), *mixed]).items
+    alone, together = looked_at(tmp_path / "nan.db", [record(broken, n=2048), *mixed]).rows
     assert [alone.timings[0].median, alone.seconds, alone.of_peak, alone.bytes_per_second] == [None] * 4
     first = together.timings[0]
     assert first.median == pytest.approx(5.5e-6)
@@ -176,7 +212,7 @@ def test_how_far_processes_are_apart_replaces_how_sure_each_was(tmp_path: Path) 
     near = processes(5e-6, 5.02e-6, 5.1e-6, codes=("imprecise", "noisy"))
     apart = processes(5e-6, 9e-6, 7e-6, n=2048)
     alone = record(COLD, n=4096)
-    found = looked_at(tmp_path / "apart.db", [*near, *apart, alone]).items
+    found = looked_at(tmp_path / "apart.db", [*near, *apart, alone]).rows
     assert [item.cautions for item in found] == [("noisy",), ("processes-differ",), ("imprecise",)]
 
 
@@ -184,7 +220,7 @@ def test_more_than_the_hardware_can_do_is_doubtful(tmp_path: Path) -> None:
     """12 MB at 4 TB/s take 3 µs."""
     centres = (2.5e-6, 2.9e-6, 5e-6)
     records = [record(measured("device_time", "cold", spread(c)), WARM, n=1024 << i) for i, c in enumerate(centres)]
-    found = looked_at(tmp_path / "peak.db", records).items
+    found = looked_at(tmp_path / "peak.db", records).rows
     assert [item.timings[0].cautions for item in found] == [("above-peak",), (), ()]
     assert all(item.timings[1].cautions == () for item in found)
 
@@ -192,7 +228,7 @@ def test_more_than_the_hardware_can_do_is_doubtful(tmp_path: Path) -> None:
 def test_limits_are_those_of_where_it_ran_and_of_the_state_of_the_caches(tmp_path: Path) -> None:
     """Cold, data come from memory at 4 TB/s; warm, from a cache of 8 TB/s; the other chip has 1 TB/s."""
     records = [record(COLD), record(WARM, n=2048), record(COLD, n=4096, environment=SLOW.id)]
-    shares = [item.of_peak for item in looked_at(tmp_path / "limits.db", records).items]
+    shares = [item.of_peak for item in looked_at(tmp_path / "limits.db", records).rows]
     assert [share and (round(share.share, 4), share.bound) for share in shares] == [
         (0.6, "memory"),
         (0.5, "L2"),
@@ -201,7 +237,7 @@ def test_limits_are_those_of_where_it_ran_and_of_the_state_of_the_caches(tmp_pat
 
 
 def test_gradients_of_other_inputs_are_other_items_with_other_names(tmp_path: Path) -> None:
-    found = looked_at(tmp_path / "wrt.db", TABLE["gradients"]).items
+    found = looked_at(tmp_path / "wrt.db", TABLE["gradients"]).rows
     assert [item.name.rpartition(" ")[2] for item in found] == ["dx", "dw"]
     assert [replace(item, key="", case="", wrt=()) for item in found[:1]] == [
         replace(item, key="", case="", wrt=()) for item in found[1:]

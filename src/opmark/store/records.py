@@ -1,0 +1,144 @@
+"""Stored records as they are read: whole, or their heads, which are everything but the samples.
+
+A page shows thousands of cases and the samples of one. A head is decoded in part, and its medians are those that were
+stored beside the samples (`store.figures`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import Select, literal, select
+
+from opmark.schema import Record
+from opmark.schema.figure import StoredFigure
+from opmark.schema.record import FAILED, Status
+from opmark.schema.record_head import HeadBody, RecordHead
+from opmark.store.pack import decoding, from_row, plain_body
+from opmark.store.sql import SqlStore
+from opmark.store.tables import BENCH_CASE, RECORD
+
+_AT_ONCE = 500
+"""Values in one statement: databases limit how many one takes."""
+
+_HEAD = (RECORD.c.number, RECORD.c.run_id, RECORD.c.task_id, RECORD.c.case_id, RECORD.c.op, RECORD.c.phase,
+         RECORD.c.backend, RECORD.c.implementation, RECORD.c.threads, RECORD.c.process, RECORD.c.status,
+         RECORD.c.reason, RECORD.c.environment_id, RECORD.c.started, RECORD.c.duration)  # fmt: skip
+_figures = msgspec.json.Decoder(list[StoredFigure])
+_body = msgspec.json.Decoder(HeadBody)
+
+
+def record_heads(
+    store: SqlStore,
+    run_id: str,
+    *,
+    after: int = 0,
+    until: int | None = None,
+    tasks: Sequence[str] | None = None,
+    cases: Sequence[str] | None = None,
+    whole: bool = False,
+) -> list[RecordHead]:
+    """The heads of a run's records in the order written: those with a number above `after` and up to `until`; of these
+    tasks or cases, where any are named. `whole`: each with its whole record as the body, samples included."""
+    columns = (RECORD.c.figures, RECORD.c.body, *((RECORD.c.samples,) if whole else ()))
+    query = select(*_HEAD, *columns).order_by(RECORD.c.number)
+    query = query.where(RECORD.c.run_id == run_id, RECORD.c.number > after)
+    if until is not None:
+        query = query.where(RECORD.c.number <= until)
+    column, values = (RECORD.c.task_id, tasks) if cases is None else (RECORD.c.case_id, cases)
+    if values is None:
+        return _read_heads(store, query)
+    parts = [values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE)]
+    found = [head for part in parts for head in _read_heads(store, query.where(column.in_(part)))]
+    return sorted(found, key=lambda head: head.number)
+
+
+def _read_heads(store: SqlStore, query: Select[Any]) -> list[RecordHead]:
+    with store.reading() as connection, decoding():
+        found = connection.execute(query).all()
+        figures_of, body_of, count = _figures.decode, _body.decode, len(_HEAD)
+        if found and len(found[0]) > count + 2:
+            whole = ((*row[:count], figures_of(row[count]), from_row(*row[count + 1 :])) for row in found)
+            return [RecordHead._make(fields) for fields in whole]
+        return [RecordHead._make((*row[:-2], figures_of(row[-2]), body_of(plain_body(row[-1])))) for row in found]
+
+
+class RecordOutline(NamedTuple):
+    """A record by its columns alone: enough to choose among thousands of them, and quickly read."""
+
+    task: str
+    case: str
+    op: str
+    phase: str
+    backend: str
+    implementation: str
+    threads: int
+    status: Status
+    reason: str
+    environment: str
+    started: str
+    figures: Sequence[StoredFigure]
+    dtype: str
+
+    @property
+    def failed(self) -> bool:
+        return self.status in FAILED
+
+
+class _Params(Struct, frozen=True):
+    dtype: Any = ""
+
+
+_params = msgspec.json.Decoder(_Params)
+_OUTLINE = (RECORD.c.task_id, RECORD.c.case_id, RECORD.c.op, RECORD.c.phase, RECORD.c.backend,
+            RECORD.c.implementation, RECORD.c.threads, RECORD.c.status, RECORD.c.reason, RECORD.c.environment_id,
+            RECORD.c.started)  # fmt: skip
+
+
+def record_outlines(store: SqlStore, run_id: str, *, figures: bool = False) -> list[RecordOutline]:
+    """The outlines of a run's records in the order written. `figures`: read those too."""
+    numbers = RECORD.c.figures if figures else literal("[]")
+    query = select(*_OUTLINE, numbers, BENCH_CASE.c.params).join(BENCH_CASE, BENCH_CASE.c.id == RECORD.c.case_id)
+    query = query.where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
+    with store.reading() as connection, decoding():
+        found = connection.execute(query).all()
+        figures_of, params_of = _figures.decode, _params.decode
+        return [RecordOutline._make((*row[:-2], figures_of(row[-2]), str(params_of(row[-1]).dtype))) for row in found]
+
+
+def records_of_task(store: SqlStore, run_id: str, task_id: str) -> list[Record]:
+    """The whole records of a task in all of its processes, in the order written."""
+    who = (RECORD.c.case_id, RECORD.c.backend, RECORD.c.implementation, RECORD.c.threads)
+    one = select(*who).where(RECORD.c.run_id == run_id, RECORD.c.task_id == task_id)
+    with store.reading() as connection:
+        same = connection.execute(one).first()
+        if same is None:
+            return []
+        query = select(RECORD.c.body, RECORD.c.samples).where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
+        query = query.where(*(column == value for column, value in zip(who, same, strict=True)))
+        found = [from_row(body, samples) for body, samples in connection.execute(query)]
+    first = next(record.task.across_processes for record in found if record.task.id == task_id)
+    return [record for record in found if record.task.across_processes == first]
+
+
+class TaskPlace(NamedTuple):
+    """What tells the tasks of one case apart, as far as columns say it."""
+
+    run: str
+    backend: str
+    implementation: str
+    threads: int
+
+
+def first_tasks(store: SqlStore, case_id: str) -> dict[TaskPlace, str]:
+    """The id of the first task of a case in each run, by how it was computed. A row of a run is named by it."""
+    columns = (RECORD.c.run_id, RECORD.c.backend, RECORD.c.implementation, RECORD.c.threads, RECORD.c.task_id)
+    query = select(*columns).where(RECORD.c.case_id == case_id).order_by(RECORD.c.number)
+    found: dict[TaskPlace, str] = {}
+    with store.reading() as connection:
+        for *place, task in connection.execute(query):
+            found.setdefault(TaskPlace(*place), task)
+    return found

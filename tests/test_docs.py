@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
@@ -223,17 +224,18 @@ def is_name(name: str) -> bool:
     """
     if f"opmark.{name}" in entry_point_groups() or name in FILE_ENDINGS:
         return True
-    found: Any = opmark
     module = "opmark"
+    found: Any = opmark
     for part in name.rstrip("(").split("."):
-        module = f"{module}.{part}"
-        if hasattr(found, part):
-            found = getattr(found, part)
-        elif not has_module(module):
-            return False
+        if has_module(f"{module}.{part}"):
+            module = f"{module}.{part}"  # not imported: a module may bring a framework along
+            found = None
         else:
-            found = None  # not imported: a module may bring a framework along
-    return callable(found) or not name.endswith("(")
+            found = getattr(found or import_module(module), part, MISSING)
+    return found is not MISSING and (callable(found) or not name.endswith("("))
+
+
+MISSING = object()
 
 
 def has_module(name: str) -> bool:
@@ -331,10 +333,12 @@ def mistakes_in(line: str) -> Iterator[str]:
             return
 
 
-@cache
+COMMANDS: Any = typer.main.get_command(app)
+
+
 def find_command(name: str) -> Any:
     """A command or a group of commands; nothing where there is none of this name. The name "" is opmark itself."""
-    found: Any = typer.main.get_command(app)
+    found = COMMANDS
     for word in name.split():
         found = getattr(found, "commands", {}).get(word)
     return found or name == "param comms"

@@ -37,6 +37,9 @@ ROOT = Path(__file__).parents[1]
 README, CONTRIBUTING, CHANGELOG = ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"
 INDEX = ROOT / "docs" / "README.md"
 DOCUMENTS = [README, CONTRIBUTING, ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
+"""The documents whose blocks are run."""
+CHECKED = [*DOCUMENTS, CHANGELOG, ROOT / "benchmarks/README.md", ROOT / "plugins/opmark-example-npu/README.md"]
+"""The documents in which links lead somewhere and whatever they name exists."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 # Numbers with their units, warning marks and padding differ from run to run; the words do not. What a fit over sizes
@@ -172,7 +175,7 @@ def test_foreign_files_of_the_guide_are_read(text: str, tmp_path: Path) -> None:
     assert taken.cases
 
 
-@pytest.mark.parametrize("path", [*DOCUMENTS, CHANGELOG], ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", CHECKED, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(path: Path) -> None:
     assert [target for target in LINK.findall(path.read_text()) if not (path.parent / target).exists()] == []
 
@@ -194,7 +197,7 @@ SOURCE_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*(?:/|\.py)|[\w.-]+(?:/[\w.-]+)+\.
 COMMAND_LINE = re.compile(r"^(?:node-\w)?(?:\$ )?(?:(?:[A-Z_]+=|torchrun |srun |mpirun |mpiexec ).* )?opmark (.*)$")
 ABOUT_OTHER_SYSTEMS = "switching.md"
 """The guide that names files of other systems."""
-by_document = pytest.mark.parametrize("path", [*DOCUMENTS, CHANGELOG], ids=lambda path: str(path.relative_to(ROOT)))
+by_document = pytest.mark.parametrize("path", CHECKED, ids=lambda path: str(path.relative_to(ROOT)))
 
 
 def text_of(path: Path) -> str:
@@ -261,12 +264,13 @@ def test_paths_exist(path: Path) -> None:
 
 
 def is_path(name: str, folder: Path) -> bool:
-    """True for a path in the repository, below src/opmark or beside the document; NAME stands for any file."""
+    """True for a path in the repository, in a package or beside the document; NAME stands for any file."""
     if Path(name).stem == "NAME":
         name = str(Path(name).parent)
     if "/" not in name.rstrip("/") and name.endswith(".py"):
         return any((ROOT / "src").rglob(name)) or any((ROOT / "plugins").rglob(name))
-    return any((place / name).exists() for place in (ROOT, ROOT / "src", ROOT / "src" / "opmark", folder))
+    places = (ROOT, ROOT / "src", ROOT / "src" / "opmark", *ROOT.glob("plugins/*/src/*"), folder)
+    return any((place / name).exists() for place in places)
 
 
 @by_document

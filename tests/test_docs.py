@@ -42,6 +42,8 @@ CHECKED = [*DOCUMENTS, CHANGELOG, ROOT / "benchmarks/README.md", ROOT / "plugins
 """The documents in which links lead somewhere and whatever they name exists."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
+SECTION = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
+"""A link to a section of this or another document."""
 # Numbers with their units, warning marks and padding differ from run to run; the words do not. What a fit over sizes
 # can tell, and what it remarks, depends on the noise: its rows, as `4: 8..16M`, are left out.
 MOOD = re.compile(r"^! |^  hint:|^stored as|to be doubted|^ *\"Run\": | \d+: \d+[KMG]?\.\.\d+[KMG]? ")
@@ -178,6 +180,16 @@ def test_foreign_files_of_the_guide_are_read(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", CHECKED, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(path: Path) -> None:
     assert [target for target in LINK.findall(path.read_text()) if not (path.parent / target).exists()] == []
+    sections = [
+        (path.parent / target if target else path, anchor) for target, anchor in SECTION.findall(path.read_text())
+    ]
+    assert [anchor for target, anchor in sections if anchor not in anchors_of(target)] == []
+
+
+def anchors_of(path: Path) -> set[str]:
+    """Headings as addresses, in the way of GitHub: small letters, no punctuation, hyphens for spaces."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
 def test_the_page_of_operators_is_what_the_catalogue_has() -> None:

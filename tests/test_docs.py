@@ -1,4 +1,4 @@
-"""Documents are run: commands print what they are said to print, and Python blocks work."""
+"""Documents are run: commands print what they are said to print, Python blocks work, and what documents name exists."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 import yaml
 
+import opmark
+from opmark.cli.app import app
+from opmark.cli.drop_in import DROP_INS
 from opmark.hardware.detect import host
 from opmark.registry import backend as find_backend
 from opmark.registry import operator as find_operator
@@ -25,9 +34,16 @@ from opmark.schema.codec import convert
 from opmark.workloads.expand import expand
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
+README, CONTRIBUTING, CHANGELOG = ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"
+INDEX = ROOT / "docs" / "README.md"
+DOCUMENTS = [README, CONTRIBUTING, ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
+"""The documents whose blocks are run."""
+CHECKED = [*DOCUMENTS, CHANGELOG, ROOT / "benchmarks/README.md", ROOT / "plugins/opmark-example-npu/README.md"]
+"""The documents in which links lead somewhere and whatever they name exists."""
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
+SECTION = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
+"""A link to a section of this or another document."""
 # Numbers with their units, warning marks and padding differ from run to run; the words do not. What a fit over sizes
 # can tell, and what it remarks, depends on the noise: its rows, as `4: 8..16M`, are left out.
 MOOD = re.compile(r"^! |^  hint:|^stored as|to be doubted|^ *\"Run\": | \d+: \d+[KMG]?\.\.\d+[KMG]? ")
@@ -96,12 +112,24 @@ def test_commands_print_what_the_document_says(name: str, text: str, tmp_path: P
         assert abridged(printed, words(expected)) == words(expected), command
 
 
-def test_the_readme_shows_every_case_of_the_quick_suite() -> None:
-    (shown,) = [text for kind, text in BLOCK.findall((ROOT / "README.md").read_text()) if kind == "text"]
-    suite = yaml.safe_load((ROOT / "src/opmark/workloads/suites/quick.yaml").read_text())
-    cases = expand(convert(suite, Workload, "quick"), find_operator)
-    rows = [line.split()[0] for line in shown.splitlines()[1:] if " torch-cpu " in line]
-    assert rows == [case.op for case in cases]
+def test_the_readme_shows_rows_of_the_quick_suite() -> None:
+    """The excerpt has cases of the suite, in the order in which `make run` prints them."""
+    (shown,) = [text for kind, text in BLOCK.findall(README.read_text()) if kind == "text"]
+    plan = run("opmark run --suite quick --dry-run", ROOT)
+    rows, planned = (
+        [_case_of_row(line) for line in text.splitlines() if " torch-cpu " in line] for text in (shown, plan)
+    )
+    assert len(rows) >= 3
+    remaining = iter(planned)
+    assert [row for row in rows if row not in remaining] == []
+
+
+def _case_of_row(line: str) -> tuple[str, str]:
+    """Operator with its parameters, and phase; the columns between and behind them vary."""
+    case, _, rest = line.partition(" torch-cpu ")
+    phase = re.search(r"\b(forward|backward|both)\b", rest)
+    assert phase, line
+    return " ".join(case.split()), phase[0]
 
 
 @pytest.mark.parametrize(("name", "text"), blocks("python"))
@@ -149,19 +177,192 @@ def test_foreign_files_of_the_guide_are_read(text: str, tmp_path: Path) -> None:
     assert taken.cases
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", CHECKED, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(path: Path) -> None:
     assert [target for target in LINK.findall(path.read_text()) if not (path.parent / target).exists()] == []
+    sections = [
+        (path.parent / target if target else path, anchor) for target, anchor in SECTION.findall(path.read_text())
+    ]
+    assert [anchor for target, anchor in sections if anchor not in anchors_of(target)] == []
 
 
-def test_every_command_and_every_option_named_in_the_readme_exists() -> None:
-    text = re.sub(r"^torchrun .*--no-python", "", (ROOT / "README.md").read_text(), flags=re.MULTILINE)  # not ours
-    commands = {*re.findall(r"^(?:\$ )?opmark ([a-z-]+)", text, re.MULTILINE), "param comms"}
-    assert {"run", "list", "describe", "show", "doctor"} <= commands
-    options = set(re.findall(r"--[a-z][a-z-]+", text))
-    helps = "".join(run(f"opmark {command} --help", ROOT) for command in sorted(commands))
-    assert [option for option in sorted(options) if option not in helps] == []
+def anchors_of(path: Path) -> set[str]:
+    """Headings as addresses, in the way of GitHub: small letters, no punctuation, hyphens for spaces."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
 def test_the_page_of_operators_is_what_the_catalogue_has() -> None:
     assert (ROOT / "docs" / "operators.md").read_text() == run("opmark list ops --markdown", ROOT)
+
+
+# What documents name, in code font or as a path, has to exist.
+
+FENCED = re.compile(r"^```(?:\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CODE_FONT = re.compile(r"`([^`\n]+)`")
+PUBLIC_NAME = re.compile(r"(?<![\w./~-])opmark\.([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\(?)")
+FILE_ENDINGS = {"db", "html", "json", "xml"}
+OPEN_GROUPS = {"opmark.param_iterators", "opmark.param_generators"}
+"""Groups of entry points that plug-ins may fill, and that neither opmark nor the example fills."""
+REPOSITORY_PATH = re.compile(r"(?<![\w./-])(?:\.ci|benchmarks|docs|examples|plugins|src|tests)/[\w./-]*\w/?")
+SOURCE_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*(?:/|\.py)|[\w.-]+(?:/[\w.-]+)+\.(?:css|html|js|yaml)")
+COMMAND_LINE = re.compile(r"^(?:node-\w)?(?:\$ )?(?:(?:[A-Z_]+=|torchrun |srun |mpirun |mpiexec ).* )?opmark (.*)$")
+ABOUT_OTHER_SYSTEMS = "switching.md"
+"""The guide that names files of other systems."""
+by_document = pytest.mark.parametrize("path", CHECKED, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def text_of(path: Path) -> str:
+    """The text of a document; of the changelog only the newest section, since older ones name what there was then."""
+    text = path.read_text()
+    return "\n## ".join(text.split("\n## ")[:2]) if path == CHANGELOG else text
+
+
+def code_of(path: Path) -> Iterator[str]:
+    """Everything in code font: pieces within lines, in blocks too, and the lines of blocks."""
+    text = text_of(path)
+    yield from CODE_FONT.findall(text)
+    for block in FENCED.findall(text):
+        yield from block.splitlines()
+
+
+@by_document
+def test_names_of_the_package_exist(path: Path) -> None:
+    named = {name for code in code_of(path) for name in PUBLIC_NAME.findall(code)}
+    assert sorted(f"opmark.{name}" for name in named if not is_name(name)) == []
+
+
+def is_name(name: str) -> bool:
+    """True for an attribute or a module of opmark, a group of entry points, and a file such as `opmark.db`.
+
+    A name with a bracket behind it has to be callable: `opmark.report` is a package, `opmark.report(...)` is nothing.
+    """
+    if f"opmark.{name}" in entry_point_groups() or name in FILE_ENDINGS:
+        return True
+    module = "opmark"
+    found: Any = opmark
+    for part in name.rstrip("(").split("."):
+        if has_module(f"{module}.{part}"):
+            module = f"{module}.{part}"  # not imported: a module may bring a framework along
+            found = None
+        else:
+            found = getattr(found or import_module(module), part, MISSING)
+    return found is not MISSING and (callable(found) or not name.endswith("("))
+
+
+MISSING = object()
+
+
+def has_module(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # what should contain it is no package
+        return False
+
+
+@cache
+def entry_point_groups() -> frozenset[str]:
+    text = (ROOT / "pyproject.toml").read_text() + (ROOT / "plugins/opmark-example-npu/pyproject.toml").read_text()
+    return frozenset(re.findall(r'^\[project\.entry-points\."([\w.]+)"\]', text, re.MULTILINE)) | OPEN_GROUPS
+
+
+@by_document
+def test_paths_exist(path: Path) -> None:
+    prose = FENCED.sub("", text_of(path))
+    named = set(REPOSITORY_PATH.findall(re.sub(r"\]\([^)]*\)", "]", prose)))  # links are checked above
+    if path.name != ABOUT_OTHER_SYSTEMS:
+        named |= {code for code in CODE_FONT.findall(prose) if SOURCE_PATH.fullmatch(code)}
+    assert sorted(name for name in named if not is_path(name, path.parent)) == []
+
+
+def is_path(name: str, folder: Path) -> bool:
+    """True for a path in the repository, in a package or beside the document; NAME stands for any file."""
+    if Path(name).stem == "NAME":
+        name = str(Path(name).parent)
+    if "/" not in name.rstrip("/") and name.endswith(".py"):
+        return any((ROOT / "src").rglob(name)) or any((ROOT / "plugins").rglob(name))
+    places = (ROOT, ROOT / "src", ROOT / "src" / "opmark", *ROOT.glob("plugins/*/src/*"), folder)
+    return any((place / name).exists() for place in places)
+
+
+@by_document
+def test_targets_of_make_exist(path: Path) -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert sorted({target for code in code_of(path) for target in targets_in(code)} - targets) == []
+
+
+def targets_in(code: str) -> list[str]:
+    """The targets of a command `make`; none where the Makefile is another one (`make -C kernels`)."""
+    words = code.partition(" #")[0].split()
+    return [word for word in words[1:] if "=" not in word] if words[:1] == ["make"] and "-C" not in words else []
+
+
+def test_the_readme_is_short() -> None:
+    lines = README.read_text().splitlines()
+    assert len(lines) <= 200
+    assert [line for line in lines if len(line) > 140 and not line.startswith("<picture>")] == []
+
+
+def test_the_index_has_every_guide() -> None:
+    linked = {(INDEX.parent / target).resolve() for target in LINK.findall(INDEX.read_text())}
+    guides = sorted({*INDEX.parent.glob("*.md")} - {INDEX})
+    assert [path.name for path in guides if path.resolve() not in linked] == []
+
+
+def test_ci_runs_what_the_documents_say() -> None:
+    commands = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if not re.match(r" *(#|echo )", line)]
+    targets = sorted(target for line in commands for target in re.findall(r"\bmake ([a-z][a-z-]*)", line))
+    assert "test" in targets
+    said = [
+        sorted(target for code in CODE_FONT.findall(paragraph) for target in targets_in(code))
+        for path in (README, CONTRIBUTING)
+        for paragraph in path.read_text().split("\n\n")
+        if "`.ci/run` runs" in paragraph
+    ]
+    assert said
+    assert [one for one in said if one != targets] == []
+
+
+@by_document
+def test_commands_and_their_options_exist(path: Path) -> None:
+    lines = [found[1] for code in code_of(path) if (found := COMMAND_LINE.match(code))]
+    assert sorted({mistake for line in lines for mistake in mistakes_in(line)}) == []
+
+
+def mistakes_in(line: str) -> Iterator[str]:
+    """Commands and options in the arguments of `opmark` that do not exist."""
+    line = re.split(r" #| \| | > | && |; ", line)[0]
+    try:
+        words = shlex.split(line)
+    except ValueError:  # a quotation that ends on another line
+        words = line.split()
+    name = ""
+    for word in words:
+        if word.startswith("-"):
+            option = word.partition("=")[0]
+            if re.fullmatch(r"--[a-z][\w-]*|-[a-zA-Z]", option) and option not in options_of(name):
+                yield " ".join(filter(None, ("opmark", name, option)))
+        elif find_command(f"{name} {word}".strip()):
+            name = f"{name} {word}".strip()
+        elif not name:
+            yield f"opmark {word}"
+            return
+
+
+COMMANDS: Any = typer.main.get_command(app)
+
+
+def find_command(name: str) -> Any:
+    """A command or a group of commands; nothing where there is none of this name. The name "" is opmark itself."""
+    found = COMMANDS
+    for word in name.split():
+        found = getattr(found, "commands", {}).get(word)
+    return found or name == "param comms"
+
+
+@cache
+def options_of(name: str) -> frozenset[str]:
+    if name.partition(" ")[0] in DROP_INS:  # they have parsers of their own
+        return frozenset(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", run(f"opmark {name} --help", ROOT)))
+    found = [option for parameter in find_command(name).params for option in parameter.opts + parameter.secondary_opts]
+    return frozenset([*found, "--help"])

@@ -21,7 +21,7 @@ import typer
 import yaml
 
 import opmark
-from opmark.cli.app import app
+from opmark.cli.app import make_app
 from opmark.cli.drop_in import DROP_INS
 from opmark.hardware.detect import host
 from opmark.registry import backend as find_backend
@@ -349,7 +349,7 @@ def mistakes_in(line: str) -> Iterator[str]:
             return
 
 
-COMMANDS: Any = typer.main.get_command(app)
+COMMANDS: Any = typer.main.get_command(make_app())
 
 
 def find_command(name: str) -> Any:

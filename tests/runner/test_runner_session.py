@@ -204,8 +204,8 @@ def test_no_secret_of_the_command_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
 
 def stored(store: SqlStore, work: Plan, *labels: str) -> list[Run]:
     runs = [Run(f"run {i}", "2030", work.id, 1, label) for i, label in enumerate(labels)]
-    for run in runs:
-        store.begin(run)
+    for each in runs:
+        store.begin(each)
     return runs
 
 

@@ -28,6 +28,9 @@ ROOT = Path(__file__).parents[2]
 REQUESTS: dict[str, Any] = {
     "run": RunRequest, "plan": PlanRequest, "ab": ABRequest, "check": CheckRequest, "bisect": BisectRequest,
 }  # fmt: skip
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "run": api.run, "plan": api.plan, "ab": api.ab, "check": api.check, "bisect": api.bisect,
+}  # fmt: skip
 COMMANDS: dict[str, Callable[..., None]] = {
     "run": run_command, "ab": ab_command, "check": check_command, "bisect": bisect_command,
 }  # fmt: skip
@@ -35,7 +38,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_function_has_the_signature_of_its_request(name: str) -> None:
-    function, fields = getattr(api, name), {field.name: field for field in dataclasses.fields(REQUESTS[name])}
+    function, fields = FUNCTIONS[name], {field.name: field for field in dataclasses.fields(REQUESTS[name])}
     found = inspect.signature(function).parameters
     assert found.keys() == fields.keys()
     assert {parameter.default for parameter in found.values()} == {field.default for field in fields.values()}
@@ -75,7 +78,7 @@ def test_an_option_has_one_type_wherever_it_stands() -> None:
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_number_out_of_range_is_refused_with_what_was_expected(name: str) -> None:
     with pytest.raises(InvalidParameter) as caught:
-        getattr(api, name)("matmul", min_samples=-3)
+        FUNCTIONS[name]("matmul", min_samples=-3)
     assert caught.value.message == "min_samples: expected a whole number from 1 to 10000000, got -3"
     assert caught.value.hint == "as in --min-samples 30"
 
@@ -91,7 +94,7 @@ def test_a_keyword_that_does_not_exist_is_named_with_the_nearest(name: str) -> N
     with pytest.raises(
         TypeError, match=rf"^{name}\(\) got an unexpected keyword argument 'efort'; did you mean 'effort'"
     ):
-        getattr(api, name)("matmul", efort="quick")
+        FUNCTIONS[name]("matmul", efort="quick")
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ Keys = list[tuple[str, str]]
 
 def make_task(name: str, shape: list[int], **asked: Any) -> Task:
     info, op = backend(name), operator("add")
-    asked = {"sampling": {"warmup": 2, "samples": 20}, **asked}
-    (settings,) = settings_for(MeasureOptions(threads=[1], effort="quick", **asked))
+    sampling = asked.pop("sampling", {"warmup": 2, "samples": 20})
+    (settings,) = settings_for(MeasureOptions(threads=[1], effort="quick", **sampling, **asked))
     case = Case.of("add", op.complete({"shape": shape}), "forward")
     return Task(case, name, implementations(op, info)[0].label, settings)
 
@@ -92,7 +92,7 @@ def test_a_host_has_the_latency_warm(name: str) -> None:
 
 
 def test_what_is_asked_for_is_measured_in_the_order_of_the_quantities() -> None:
-    task = make_task("null", SHORT, quantities=["throughput", "latency"], caches=["warm", "cold"])
+    task = make_task("null", SHORT, quantity=["throughput", "latency"], cache=["warm", "cold"])
     assert keys(measuring(task).run()) == [
         ("latency", "cold"), ("latency", "warm"), ("throughput", "cold"), ("throughput", "warm"),
     ]  # fmt: skip
@@ -100,7 +100,7 @@ def test_what_is_asked_for_is_measured_in_the_order_of_the_quantities() -> None:
 
 @pytest.mark.parametrize("quantity", ["device_time", "device_span"])
 def test_one_of_what_a_trace_tells_can_be_had_alone(quantity: str, drill: Drill) -> None:
-    found, notes = drill(quantities=[quantity], caches=["warm"])
+    found, notes = drill(quantity=[quantity], cache=["warm"])
     assert list(found) == [(quantity, "warm")]
     assert notes == []
 
@@ -110,7 +110,7 @@ def test_a_mode_of_param_is_one_quantity(mode: str, quantity: str, drill: Drill)
     found, notes = drill(mode=mode)
     assert list(found) == [(quantity, "warm")]
     assert notes == []
-    cold, _ = drill(mode=mode, caches=["cold"])
+    cold, _ = drill(mode=mode, cache=["cold"])
     assert list(cold) == [(quantity, "cold")]
 
 
@@ -143,7 +143,7 @@ def test_what_is_wanted(asked: dict[str, Any], has_clock: bool, expected: tuple[
 
 
 def test_the_kernels_of_a_call_add_up_and_the_gap_between_them_is_in_the_span(drill: Drill) -> None:
-    found, _ = drill(caches=["warm"])
+    found, _ = drill(cache=["warm"])
     time, span = found["device_time", "warm"], found["device_span", "warm"]
     assert [(kernel.name, kernel.count) for kernel in time.kernels] == [("first", 1.0), ("second", 1.0)]
     assert time.kernels[0].time / time.kernels[1].time == pytest.approx(3)
@@ -160,13 +160,13 @@ def test_a_device_is_made_cold_by_overwriting_twice_its_cache(drill: Drill) -> N
 
 
 def test_what_a_device_did_is_told_in_cycles_too(drill: Drill) -> None:
-    found, _ = drill(caches=["warm"])
+    found, _ = drill(cache=["warm"])
     time = found["device_time", "warm"]
     assert summarize([time]).cycles == pytest.approx(1.5e9 * median(time.samples))
 
 
 def test_energy_is_counted_where_somebody_counts(drill: Drill) -> None:
-    found, notes = drill(quantities=["energy"])
+    found, notes = drill(quantity=["energy"])
     assert list(found) == [("energy", "warm")]
     assert len(found["energy", "warm"].samples) == 3
     assert min(found["energy", "warm"].samples) > 0
@@ -176,7 +176,7 @@ def test_energy_is_counted_where_somebody_counts(drill: Drill) -> None:
 def test_there_is_one_energy_whatever_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is that of a loop, so that it is warm; cold cannot be had, and that is said."""
     monkeypatch.setattr("opmark.measure.energy._WINDOW", 0.01)
-    work = measuring(make_task("null-device", SHORT, quantities=["energy"], caches=["cold", "warm"]))
+    work = measuring(make_task("null-device", SHORT, quantity=["energy"], cache=["cold", "warm"]))
     assert keys(work.run()) == [("energy", "warm")]
     assert any("energy" in note and "cold" in note for note in work.notes)
 
@@ -199,19 +199,19 @@ def test_without_the_profiler_the_span_comes_from_another_timer_and_that_is_said
 
 
 def test_what_events_say_agrees_with_what_the_profiler_would(drill: Drill) -> None:
-    events, _ = drill("no-profiler", caches=["warm"], shape=LONG)
-    traced, _ = drill(caches=["warm"], shape=LONG)
+    events, _ = drill("no-profiler", cache=["warm"], shape=LONG)
+    traced, _ = drill(cache=["warm"], shape=LONG)
     ratio = median(events["device_span", "warm"].samples) / median(traced["device_time", "warm"].samples)
     assert ratio == pytest.approx(1, rel=0.02)
 
 
 def test_too_short_for_events_it_is_a_captured_graph(drill: Drill) -> None:
-    found, _ = drill("no-profiler", shape=TINY, caches=["warm"])
+    found, _ = drill("no-profiler", shape=TINY, cache=["warm"])
     assert found["device_span", "warm"].timer == "graph"
 
 
 def test_what_cannot_be_captured_stays_with_events_and_says_so(drill: Drill) -> None:
-    found, notes = drill("no-profiler,no-graphs", shape=TINY, caches=["warm"])
+    found, notes = drill("no-profiler,no-graphs", shape=TINY, cache=["warm"])
     assert found["device_span", "warm"].timer == "events"
     assert any(note.startswith("device_span by a captured graph warm: ") for note in notes)
     assert "coarse" in codes(found["device_span", "warm"])
@@ -219,44 +219,44 @@ def test_what_cannot_be_captured_stays_with_events_and_says_so(drill: Drill) -> 
 
 def test_a_graph_cannot_be_flushed_between_its_calls(drill: Drill) -> None:
     """A tiny case would take millions of copies to rotate: cold, the events stay."""
-    found, notes = drill("no-profiler", shape=TINY, caches=["cold"])
+    found, notes = drill("no-profiler", shape=TINY, cache=["cold"])
     assert found["device_span", "cold"].timer == "events"
     assert any("captured graph cold: rotation would take" in note for note in notes)
 
 
 def test_records_that_are_lost_are_no_samples_and_a_caution(drill: Drill) -> None:
-    found, _ = drill("lost", caches=["warm"])
+    found, _ = drill("lost", cache=["warm"])
     for quantity in ("device_time", "device_span"):
         measurement = found[quantity, "warm"]
         assert "records-lost" in codes(measurement)
         assert len(measurement.samples) == 20
         assert min(measurement.samples) > 0
     assert "records-lost" not in codes(found["latency", "warm"])
-    whole, _ = drill(caches=["warm"])
+    whole, _ = drill(cache=["warm"])
     ratio = median(found["device_time", "warm"].samples) / median(whole["device_time", "warm"].samples)
     assert ratio == pytest.approx(1, rel=0.02)
 
 
 def test_work_that_no_call_launched_is_a_caution(drill: Drill) -> None:
-    found, _ = drill("stray", caches=["warm"])
+    found, _ = drill("stray", cache=["warm"])
     assert "stray-work" in codes(found["device_time", "warm"])
-    assert "stray-work" not in codes(drill(caches=["warm"])[0]["device_time", "warm"])
+    assert "stray-work" not in codes(drill(cache=["warm"])[0]["device_time", "warm"])
 
 
 def test_a_call_that_launches_nothing_is_a_caution(drill: Drill) -> None:
-    found, _ = drill("idle", caches=["warm"])
+    found, _ = drill("idle", cache=["warm"])
     measurement = found["device_time", "warm"]
     assert set(measurement.samples) == {0.0}
     assert "no-kernels" in codes(measurement)
 
 
 def test_a_call_that_launches_nothing_is_measured_to_the_end_at_any_effort(drill: Drill) -> None:
-    found, _ = drill("idle", caches=["warm"], sampling={})
+    found, _ = drill("idle", cache=["warm"], sampling={})
     assert found["device_time", "warm"].stop in ("precise", "budget")
 
 
 def test_without_sensors_there_are_no_cycles_and_no_energy_and_everything_else(drill: Drill) -> None:
-    found, notes = drill("no-sensors", quantities=["device_time", "latency", "energy"], caches=["warm"])
+    found, notes = drill("no-sensors", quantity=["device_time", "latency", "energy"], cache=["warm"])
     assert list(found) == [("device_time", "warm"), ("latency", "warm")]
     assert notes == ["energy: nothing here counts energy (neither NVML nor RAPL answers)"]
     assert found["device_time", "warm"].conditions.readings == ()
@@ -264,7 +264,7 @@ def test_without_sensors_there_are_no_cycles_and_no_energy_and_everything_else(d
 
 
 def test_a_clock_that_is_held_down_is_a_caution_and_its_samples_are_marked(drill: Drill) -> None:
-    found, _ = drill("throttled", quantities=["device_time", "latency"], caches=["warm"])
+    found, _ = drill("throttled", quantity=["device_time", "latency"], cache=["warm"])
     last = found["latency", "warm"]
     assert "clocks-moved" in codes(last)
     (caution,) = (c for c in last.cautions if c.code == "clocks-moved")
@@ -276,7 +276,7 @@ def test_a_clock_that_is_held_down_is_a_caution_and_its_samples_are_marked(drill
 
 
 def test_a_clock_that_stays_is_no_caution(drill: Drill) -> None:
-    found, _ = drill(caches=["warm"])
+    found, _ = drill(cache=["warm"])
     assert all("clocks-moved" not in codes(m) and m.throttled == [] for m in found.values())
 
 
@@ -302,7 +302,7 @@ def test_a_second_timer_that_disagrees_is_a_caution(drill: Drill) -> None:
 
 
 def test_one_task_in_eight_is_checked() -> None:
-    task = make_task("null-device", SHORT, quantities=["device_span"], caches=["warm"])
+    task = make_task("null-device", SHORT, quantity=["device_span"], cache=["warm"])
     bench = TaskRunner(backend("null-device"), NullDevice(backend("null-device"), 1))
     checked = [bench.run(task).measurements[0].check is not None for _ in range(17)]
     assert checked == [i % 8 == 0 for i in range(17)]
@@ -313,17 +313,17 @@ def test_one_task_in_eight_is_checked() -> None:
 
 @pytest.mark.parametrize("timer", ["events", "graph"])
 def test_a_timer_that_is_named_is_the_one_that_is_used(timer: str, drill: Drill) -> None:
-    found, _ = drill(timer=timer, shape=LONG, caches=["warm"], quantities=["device_span"])
+    found, _ = drill(timer=timer, shape=LONG, cache=["warm"], quantity=["device_span"])
     assert {key: m.timer for key, m in found.items()} == {("device_span", "warm"): timer}
 
 
 def test_a_quantity_that_the_named_timer_cannot_tell_is_said(drill: Drill) -> None:
-    _, notes = drill(timer="events", shape=LONG, caches=["warm"], quantities=["device_time", "device_span"])
+    _, notes = drill(timer="events", shape=LONG, cache=["warm"], quantity=["device_time", "device_span"])
     assert any(note.startswith("device_time") for note in notes)
 
 
 def test_a_timer_that_this_device_does_not_have_is_said(drill: Drill) -> None:
-    _, notes = drill(timer="roctracer", shape=LONG, caches=["warm"], quantities=["device_time"])
+    _, notes = drill(timer="roctracer", shape=LONG, cache=["warm"], quantity=["device_time"])
     assert any("roctracer" in note for note in notes)
 
 
@@ -331,19 +331,19 @@ def test_a_timer_that_this_device_does_not_have_is_said(drill: Drill) -> None:
 
 
 def test_a_host_has_no_clock_of_a_device() -> None:
-    work = measuring(make_task("null", TINY, quantities=["device_time", "latency"]))
+    work = measuring(make_task("null", TINY, quantity=["device_time", "latency"]))
     assert keys(work.run()) == [("latency", "warm")]
     assert work.notes == ["device_time: null has no clock of its own on a device"]
 
 
 def test_a_call_that_is_done_when_it_returns_has_no_time_of_the_host() -> None:
-    work = measuring(make_task("null", TINY, quantities=["host_time", "latency"]))
+    work = measuring(make_task("null", TINY, quantity=["host_time", "latency"]))
     assert keys(work.run()) == [("latency", "warm")]
     assert work.notes == ["host_time: a call of this backend is done when it returns: that is its latency"]
 
 
 def test_where_nothing_can_be_had_the_task_is_skipped_with_every_reason() -> None:
-    work = measuring(make_task("null", TINY, quantities=["device_time", "energy"]))
+    work = measuring(make_task("null", TINY, quantity=["device_time", "energy"]))
     with pytest.raises(Unsupported) as caught:
         work.run()
     assert "device_time: null has no clock of its own" in caught.value.message
@@ -352,7 +352,7 @@ def test_where_nothing_can_be_had_the_task_is_skipped_with_every_reason() -> Non
 
 def test_what_could_not_be_had_is_part_of_the_record() -> None:
     bench = TaskRunner(backend("null"), NullBackend(backend("null"), 1))
-    record = bench.run(make_task("null", TINY, quantities=["latency", "host_time"]))
+    record = bench.run(make_task("null", TINY, quantity=["latency", "host_time"]))
     assert isinstance(record, Record)
     assert (record.status, len(record.notes)) == ("ok", 1)
     assert record.notes[0].startswith("host_time: ")
@@ -396,7 +396,7 @@ SET = 3 * 4096 * 4
 
 
 def cold(shape: list[int], live: Traced, quantity: str = "latency") -> TaskMeasurement:
-    return measuring(make_task("numpy-cpu", shape, quantities=[quantity], caches=["cold"]), live, cache_bytes=CACHE)
+    return measuring(make_task("numpy-cpu", shape, quantity=[quantity], cache=["cold"]), live, cache_bytes=CACHE)
 
 
 @pytest.mark.parametrize("quantity", ["latency", "throughput"])
@@ -423,7 +423,7 @@ def test_cold_calls_take_turns_and_none_finds_its_data_where_it_left_it(quantity
 
         return launch
 
-    task = make_task("numpy-cpu", [4096], quantities=[quantity], caches=["cold"], sampling=sampling)
+    task = make_task("numpy-cpu", [4096], quantity=[quantity], cache=["cold"], sampling=sampling)
     op, live, implementation = operator("add"), Traced(), Implementation("numpy", build)
     prepared = prepare(task.case.params, task, op, implementation, live)
     gear = Gear.of(backend("numpy-cpu"), live, {})
@@ -435,7 +435,7 @@ def test_cold_calls_take_turns_and_none_finds_its_data_where_it_left_it(quantity
 
 
 def test_a_cold_stretch_of_calls_is_waited_for_once(drill: Drill) -> None:
-    found, _ = drill(quantities=["throughput"], caches=["cold", "warm"], sampling={})
+    found, _ = drill(quantity=["throughput"], cache=["cold", "warm"], sampling={})
     assert found["throughput", "warm"].calls > 1
     assert found["throughput", "cold"].calls > 1
 
@@ -479,14 +479,14 @@ def test_a_stretch_of_calls_cannot_be_flushed_in_between() -> None:
 
 
 def test_what_cannot_be_cold_leaves_what_is_warm() -> None:
-    task = make_task("numpy-cpu", TINY, quantities=["throughput"], caches=["cold", "warm"])
+    task = make_task("numpy-cpu", TINY, quantity=["throughput"], cache=["cold", "warm"])
     work = measuring(task, Traced(), cache_bytes=CACHE)
     assert keys(work.run()) == [("throughput", "warm")]
     assert [note.split(":")[0] for note in work.notes] == ["throughput cold"]
 
 
 def test_a_cache_of_unknown_size_is_taken_for_a_large_one() -> None:
-    task = make_task("null", TINY, caches=["cold"])
+    task = make_task("null", TINY, cache=["cold"])
     (measurement,) = measuring(task, NullBackend(backend("null"), 1), cache_bytes=None).run()
     assert "128 MiB overwritten" in measurement.control
 
@@ -509,7 +509,7 @@ def test_so_many_samples_are_taken_as_were_asked_for() -> None:
 @pytest.mark.parametrize("count", [1, 2, 50, 51, 107])
 def test_so_many_samples_are_taken_of_a_device_too(count: int, drill: Drill) -> None:
     for faults in ("", "no-profiler", "lost"):
-        found, _ = drill(faults, caches=["warm"], quantities=["device_span"], sampling={"samples": count})
+        found, _ = drill(faults, cache=["warm"], quantity=["device_span"], sampling={"samples": count})
         assert len(found["device_span", "warm"].samples) == count
 
 

@@ -61,13 +61,13 @@ class _Loop:
             if now != before and elapsed >= at_least:
                 return now, calls
             if elapsed > at_least + _STUCK:
-                raise Unsupported(f"the energy counter stood still for {_STUCK:g} s")
+                raise Unsupported(f"the energy counter did not change for {_STUCK:g} s")
             before = now if elapsed < at_least else before
 
     def _joules(self) -> float:
         found = self._watch.energy()
         if found is None:
-            raise Unsupported("the energy counter does not answer any more")
+            raise Unsupported("the energy counter stopped answering")
         return found
 
 

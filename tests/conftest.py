@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -16,19 +18,43 @@ from opmark.interfaces import Backend
 from opmark.registry import backend as find_backend
 from postgres_server import Server, programs
 
-FAKE_PROFILERS = Path(__file__).parent / "profilers" / "fakes"
+TESTS = Path(__file__).parent
+FAKE_PROFILERS = TESTS / "profilers" / "fakes"
+
+
+FOLDERS = ("store", "dashboard", "ranks")
+"""Folders whose tests, new ones included, have the folder's name as their marker."""
+
+HOMES = count()
+
+
+def pytest_configure() -> None:
+    """Lets SIGINT through. A shell has its background jobs ignore it, and processes that a test starts inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for name in set(FOLDERS) & set(item.path.relative_to(TESTS).parts[:-1]):
+            item.add_marker(name)
 
 
 @pytest.fixture(autouse=True)
-def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Data and cache directories of this test alone; the default store lies below `data`."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.delenv("OPMARK_DB", raising=False)
-    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    return tmp_path
+def isolated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home for the data, cache and state of this test alone; the default store lies below `data`.
+
+    The folder is not made here, because most tests write nothing. Where a test has a `tmp_path`, that is the home.
+    """
+    if "tmp_path" in request.fixturenames:
+        home: Path = request.getfixturevalue("tmp_path")
+    else:
+        home = request.getfixturevalue("tmp_path_factory").getbasetemp() / f"home{next(HOMES)}"
+    for kind in ("data", "cache", "state"):
+        monkeypatch.setenv(f"XDG_{kind.upper()}_HOME", str(home / kind))
+    for name in ("OPMARK_DB", "ONEDNN_MAX_CPU_ISA", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    return home
 
 
 @pytest.fixture(autouse=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -22,10 +24,17 @@ TESTS = Path(__file__).parent
 FAKE_PROFILERS = TESTS / "profilers" / "fakes"
 
 
-FOLDERS = ("store", "dashboard", "ranks")
-"""Folders whose tests, new ones included, have the folder's name as their marker."""
+GROUPS = ("store", "dashboard", "verdicts", "ranks", "frameworks", "docs")
+"""Markers of whole files. A file is of a group by its `pytestmark`, or because a folder above it is called so."""
+REST = "rest"
 
 HOMES = count()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--group", choices=[*GROUPS, REST], help="read files of this group only; `rest` is all files without a group"
+    )
 
 
 def pytest_configure() -> None:
@@ -34,10 +43,33 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out files before they are imported: those of other groups bring other frameworks and servers along."""
+    if not collection_path.match("test_*.py"):
+        return None
+    group = config.getoption("--group")
+    if group and group not in (_groups_of(collection_path) or {REST}):
+        return True
+    if config.getoption("-m") == "serial" and "serial" not in _file_markers(collection_path):
+        return True
+    return None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        for name in set(FOLDERS) & set(item.path.relative_to(TESTS).parts[:-1]):
-            item.add_marker(name)
+        for group in _groups_of(item.path):
+            item.add_marker(group)
+
+
+@cache
+def _groups_of(file: Path) -> set[str]:
+    return (_file_markers(file) | set(file.relative_to(TESTS).parts[:-1])) & set(GROUPS)
+
+
+@cache
+def _file_markers(file: Path) -> set[str]:
+    """The markers that stand anywhere in a file of tests."""
+    return set(re.findall(r"pytest\.mark\.(\w+)", file.read_text()))
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,8 @@ from opmark.runner.sides import Side
 from opmark.schema import Case
 from opmark.schema.comparison import Compared
 
+pytestmark = pytest.mark.verdicts
+
 FAST = "import numpy as np\ndef f(x):\n    for _ in range(10):\n        x = np.abs(x)\n    return x\n"
 SLOW = FAST.replace("10", "90")
 QUICK: dict[str, Any] = {"backend": "numpy-cpu", "threads": 1}

@@ -24,6 +24,8 @@ from opmark.schema import EFFORTS, Case, Operator, Settings, Task, Workload
 from opmark.schema.codec import convert
 from opmark.workloads.expand import expand
 
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -19,6 +19,8 @@ from typing import Any
 import psutil
 import pytest
 
+pytestmark = pytest.mark.verdicts
+
 Command = Callable[..., Any]
 
 COMMAND = [sys.executable, "-m", "opmark.cli.main"]

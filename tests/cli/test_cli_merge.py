@@ -15,6 +15,8 @@ from made_up import made_run, record, store
 from opmark.errors import InvalidParameter
 from opmark.store.merge import Merged
 
+pytestmark = pytest.mark.store
+
 Command = Callable[..., Any]
 
 

@@ -13,6 +13,8 @@ import opmark
 from made_up import HOSTILE, made_run, record, store
 from opmark.store.location import shown
 
+pytestmark = pytest.mark.store
+
 Command = Callable[..., Any]
 
 

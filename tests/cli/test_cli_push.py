@@ -15,6 +15,8 @@ from made_up import HOSTILE, made_run, record, store
 from opmark.api import delivering, pushing
 from push_server import TOKEN, Answer, Taking, taking
 
+pytestmark = pytest.mark.dashboard
+
 Command = Callable[..., Any]
 
 

@@ -13,6 +13,8 @@ import opmark
 from made_up import HOSTILE, made_run, record, store
 from opmark.errors import InvalidParameter
 
+pytestmark = pytest.mark.store
+
 Command = Callable[..., Any]
 
 OLDER = Path(__file__).parents[1] / "store" / "data" / "version_2.sqlite"

@@ -19,6 +19,8 @@ from opmark.compat.param_comms.command import main
 from opmark.errors import UserError
 from opmark.schema import Case, Record
 
+pytestmark = pytest.mark.ranks
+
 _RANKS = [f"{of}{name}" for of in ("", "OMPI_COMM_WORLD_", "MV2_COMM_WORLD_", "PMI_") for name in ("RANK", "SIZE")]
 LAUNCHED = [*_RANKS, "WORLD_SIZE", "SLURM_STEP_ID", "MASTER_ADDR", "MASTER_PORT"]
 

@@ -20,6 +20,8 @@ from opmark.runner.execute import Bench
 from opmark.schema import Case, Implementation, Record, Settings, Task
 from opmark.schema.sampling import EFFORTS
 
+pytestmark = pytest.mark.frameworks
+
 BACKEND = "onnxruntime-cpu"
 QUICK = replace(EFFORTS["quick"], warmup=0, samples=1)
 # One of each kind: of how a row is written.

@@ -12,6 +12,8 @@ from opmark.errors import Unsupported
 from opmark.registry import backend, implementations, operator
 from opmark.schema import Record
 
+pytestmark = pytest.mark.frameworks
+
 BACKEND = "openvino-cpu"
 # Its normal numbers come from one uniform draw where two are due, so that their distribution is another one.
 WRONG = {"random_normal", "sample_normal"}

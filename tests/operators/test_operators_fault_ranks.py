@@ -14,6 +14,8 @@ from opmark.interfaces import Exchange, Peers
 from opmark.operators.fault_ranks import KINDS, LATE
 from opmark.registry import operator
 
+pytestmark = pytest.mark.ranks
+
 OP = operator("fault_ranks")
 
 torch = pytest.importorskip("torch")

@@ -17,6 +17,8 @@ from opmark.runner.sides import Side
 from opmark.runner.worker import Hello
 from opmark.schema import Case, Environment, Record, Task
 
+pytestmark = pytest.mark.verdicts
+
 SIDES = (Side("a", "numpy-cpu", 1), Side("b", "numpy-cpu", 1))
 
 

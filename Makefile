@@ -13,15 +13,15 @@ export PYTHONDONTWRITEBYTECODE :=
 # or takes the whole machine: it runs alone.
 JOBS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 8 ? cores : 8)))
 PYTEST := $(BIN)/python -m pytest
-SIDE_BY_SIDE := -n $(JOBS) -m "not serial"
+SIDE_BY_SIDE := -n $(JOBS) --dist loadgroup -m "not serial"
 
 .PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
 
-test: $(VENV)/.installed-dev  ## everything that needs no GPU, no server and no other framework than torch
-	+$(MAKE) --no-print-directory --jobs 3 --output-sync=target lint types test-side-by-side
+test: $(VENV)/.installed-dev lint  ## everything that needs no GPU and has no target of its own
+	+$(MAKE) --no-print-directory --jobs 2 types test-side-by-side
 	$(PYTEST) --group rest -m serial
 
 test-side-by-side: $(VENV)/.installed-dev

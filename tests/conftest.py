@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import cache
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,10 +58,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks tests with the groups of their files. Tests that share a fixture of their module stay in one process."""
+    side_by_side = config.pluginmanager.hasplugin("xdist")
     for item in items:
         for group in _groups_of(item.path):
             item.add_marker(group)
+        if side_by_side and 'scope="module"' in _text(item.path):
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
 @cache
@@ -69,7 +76,12 @@ def _groups_of(file: Path) -> set[str]:
 @cache
 def _file_markers(file: Path) -> set[str]:
     """The markers that stand anywhere in a file of tests."""
-    return set(re.findall(r"pytest\.mark\.(\w+)", file.read_text()))
+    return set(re.findall(r"pytest\.mark\.(\w+)", _text(file)))
+
+
+@cache
+def _text(file: Path) -> str:
+    return file.read_text()
 
 
 @pytest.fixture(autouse=True)
@@ -155,6 +167,30 @@ def fake(tmp_path: Path) -> Callable[[str], str]:
         return str(path)
 
     return make
+
+
+@pytest.fixture
+def start_process() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """start_process(*command, **options): starts a program as a shell would, in a process group of its own.
+
+    What it writes comes through pipes. The program and its pipes end with the test, also where the test fails: a pipe
+    that is left open would be blamed on a later test.
+    """
+    with ExitStack() as stack:
+
+        def start(*command: str | Path, **options: Any) -> subprocess.Popen[str]:
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            process = subprocess.Popen(command, text=True, start_new_session=True, **{**pipes, **options})
+            stack.enter_context(process)  # closes its pipes and waits for it
+            stack.callback(_kill_group, process)
+            return process
+
+        yield start
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 class Repository:

@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # or takes the whole machine: it runs alone.
 JOBS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 8 ? cores : 8)))
 PYTEST := $(BIN)/python -m pytest
-SIDE_BY_SIDE := -n $(JOBS) --dist loadgroup -m "not serial"
+SIDE_BY_SIDE := -n $(JOBS) --dist worksteal -m "not serial"
 
 .PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
 

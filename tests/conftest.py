@@ -58,14 +58,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks tests with the groups of their files. Tests that share a fixture of their module stay in one process."""
-    side_by_side = config.pluginmanager.hasplugin("xdist")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for group in _groups_of(item.path):
             item.add_marker(group)
-        if side_by_side and 'scope="module"' in _text(item.path):
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
 @cache
@@ -76,12 +72,7 @@ def _groups_of(file: Path) -> set[str]:
 @cache
 def _file_markers(file: Path) -> set[str]:
     """The markers that stand anywhere in a file of tests."""
-    return set(re.findall(r"pytest\.mark\.(\w+)", _text(file)))
-
-
-@cache
-def _text(file: Path) -> str:
-    return file.read_text()
+    return set(re.findall(r"pytest\.mark\.(\w+)", file.read_text()))
 
 
 @pytest.fixture(autouse=True)

@@ -110,7 +110,8 @@ def _defining_modules() -> dict[str, list[str]]:
     for name, module in list(sys.modules.items()):
         if name.startswith("opmark."):
             for op in getattr(module, "OPERATORS", ()):
-                found.setdefault(op.name, []).append(name)
+                if isinstance(op, Operator):
+                    found.setdefault(op.name, []).append(name)
     return found
 
 

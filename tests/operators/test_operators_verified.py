@@ -9,13 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from inspect import getsourcefile
+from pathlib import Path
 
 import pytest
-from verifier import BACKENDS, Unchanged, Verdict, Verifier
+import verifier as verifier_module
+from verifier import BACKENDS, Unchanged, Verdict, Verifier, sources_of
 
 from each_case import each_case
 from opmark.registry import backend, catalogue
+from opmark.runner.check import verify
 from opmark.schema import PHASES, Operator
+from opmark.verify.compare import compare
 
 OPERATORS = [op for op in catalogue().values() if not (op.ranks or op.device_only)]
 
@@ -47,6 +52,22 @@ def test_right_results_are_found_right_and_wrong_ones_wrong(
             with case(*wrong):
                 check_found_wrong([found for found in verdicts if tuple(found["key"][:2]) == wrong])
     unchanged.remember(op)
+
+
+def test_a_verdict_depends_on_the_operator_and_on_verification_but_not_on_other_operators() -> None:
+    sources = sources_of("matmul")
+    used = (catalogue()["matmul"].cost, verify, compare)
+    assert {Path(getsourcefile(function) or "") for function in used} <= sources
+    assert Path(getsourcefile(catalogue()["conv2d"].cost) or "") not in sources
+
+
+def test_an_operator_is_known_until_something_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unchanged, op = Unchanged(tmp_path), catalogue()["matmul"]
+    assert not unchanged.knows(op)
+    unchanged.remember(op)
+    assert unchanged.knows(op)
+    monkeypatch.setattr(verifier_module, "_fingerprint", lambda name: f"another one of {name}")
+    assert not unchanged.knows(op)
 
 
 def right_ones(op: Operator) -> list[tuple[str, ...]]:

@@ -98,9 +98,14 @@ class Unchanged:
 
 @cache
 def _fingerprint(operator: str) -> str:
-    defining = _defining_modules()[operator]
-    told = "\n".join([_common(), *(_digest(_origin(name)) for name in sorted(_with_imports(*defining)))])
-    return hashlib.sha256(told.encode()).hexdigest()
+    versions = [f"{name} {_version(name)}" for name in ("torch", "numpy", "scipy", "ml_dtypes")]
+    told = [sys.version, platform.platform(), cpu_model(), *versions, *sorted(map(_digest, sources_of(operator)))]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()
+
+
+def sources_of(operator: str) -> set[Path]:
+    """The files that the verdicts on an operator depend on."""
+    return _common_sources() | set(map(_origin, _with_imports(*_defining_modules()[operator])))
 
 
 @cache
@@ -116,12 +121,10 @@ def _defining_modules() -> dict[str, list[str]]:
 
 
 @cache
-def _common() -> str:
-    """What the verdicts on all operators depend on."""
+def _common_sources() -> set[Path]:
+    """The files that the verdicts on all operators depend on."""
     modules = [check.__name__, *(backend(name).loads.partition(":")[0] for name in BACKENDS)]
-    files = [*(_origin(name) for name in _with_imports(*modules)), *OWN_SOURCES, *SCRIPT.parent.glob("odd/*.py")]
-    versions = [f"{name} {_version(name)}" for name in ("torch", "numpy", "scipy", "ml_dtypes")]
-    return "\n".join([sys.version, platform.platform(), cpu_model(), *versions, *sorted(map(_digest, files))])
+    return {*map(_origin, _with_imports(*modules)), *OWN_SOURCES, *SCRIPT.parent.glob("odd/*.py")}
 
 
 def _with_imports(*modules: str) -> set[str]:

@@ -17,7 +17,7 @@ from opmark.runner.sides import Side
 from opmark.schema import Case
 from opmark.schema.comparison import Compared
 
-pytestmark = pytest.mark.verdicts
+pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
 
 FAST = "import numpy as np\ndef f(x):\n    for _ in range(10):\n        x = np.abs(x)\n    return x\n"
 SLOW = FAST.replace("10", "90")

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-pytestmark = pytest.mark.verdicts
+pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
 
 Command = Callable[..., Any]
 

@@ -13,7 +13,7 @@ from opmark import api
 from opmark.errors import StoreError
 from opmark.schema.comparison import Compared, Pairing
 
-pytestmark = pytest.mark.verdicts
+pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
 
 Command = Callable[..., Any]
 

@@ -14,7 +14,7 @@ from compared import QUIET, keep
 from opmark.api import second_look
 from opmark.api.again import Lost
 
-pytestmark = pytest.mark.verdicts
+pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
 
 Command = Callable[..., Any]
 

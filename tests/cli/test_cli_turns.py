@@ -13,7 +13,7 @@ from opmark.cli.turns import Turns, line
 from opmark.runner.interleave import Turn
 from opmark.runner.sides import Side
 
-pytestmark = pytest.mark.verdicts
+pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
 
 B = Side("numpy-cpu", "numpy-cpu", 1)
 

@@ -17,7 +17,7 @@ from opmark.runner.sides import Side
 from opmark.runner.worker import Hello
 from opmark.schema import Case, Environment, Record, Task
 
-pytestmark = pytest.mark.verdicts
+pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
 
 SIDES = (Side("a", "numpy-cpu", 1), Side("b", "numpy-cpu", 1))
 

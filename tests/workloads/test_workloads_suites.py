@@ -29,7 +29,7 @@ PUBLISHED = ("bytemicroperf", "llm", "opperf", "param", "vision")
 
 LARGEST = 64 * 2**30
 LARGER = {("bytemicroperf", "hash_table"): "up to 134 million rows of 1024, as published; no device holds them"}
-SAMPLE = 150
+SAMPLE = 400
 
 
 @cache

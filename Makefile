@@ -13,8 +13,10 @@ export PYTHONDONTWRITEBYTECODE :=
 # are costly. What is marked `serial` measures time or takes the whole machine: it runs alone.
 JOBS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 8 ? cores : 8)))
 PYTEST := $(BIN)/python -m pytest
-SIDE_BY_SIDE := -n $(JOBS) --dist worksteal -m "not serial"
-FILE_BY_FILE := -n $(JOBS) --dist loadfile -m "not serial"
+# Each process computes with one thread of OpenBLAS: more threads than cores wait for each other.
+PARALLEL := OPENBLAS_NUM_THREADS=1 $(PYTEST) -n $(JOBS) -m "not serial"
+SIDE_BY_SIDE := $(PARALLEL) --dist worksteal
+FILE_BY_FILE := $(PARALLEL) --dist loadfile
 
 .PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
 
@@ -26,14 +28,14 @@ test: $(VENV)/.installed-dev lint  ## everything that needs no GPU and has no ta
 	$(PYTEST) --group rest -m serial
 
 test-side-by-side: $(VENV)/.installed-dev
-	$(PYTEST) --group rest $(SIDE_BY_SIDE)
+	$(SIDE_BY_SIDE) --group rest
 
 test-verdicts: $(VENV)/.installed-dev  ## comparisons measured in turns, revisions, the gate, bisecting, rates of error
-	$(PYTEST) --group verdicts $(SIDE_BY_SIDE)
+	$(SIDE_BY_SIDE) --group verdicts
 	$(PYTEST) --group verdicts -m serial
 
 test-store: $(VENV)/.installed-dev postgresql  ## the store on SQLite and on a PostgreSQL server that the tests start
-	$(PYTEST) --group store $(SIDE_BY_SIDE)
+	$(SIDE_BY_SIDE) --group store
 
 # The store's tests start a server of their own, in a temporary folder, and need its programs only.
 postgresql:  ## PostgreSQL's programs, from Debian's package where that can be installed
@@ -44,7 +46,7 @@ postgresql:  ## PostgreSQL's programs, from Debian's package where that can be i
 	  echo "PostgreSQL is not installed and cannot be from here: the tests of the store on it will be skipped"
 
 test-dashboard: $(VENV)/.installed-dev postgresql  ## pages, JSON against its OpenAPI document, tokens, uploads, hostile ones too
-	$(PYTEST) --group dashboard $(FILE_BY_FILE)
+	$(FILE_BY_FILE) --group dashboard
 
 test-browser: $(VENV)/.installed-dev chromium  ## the report and the dashboard in a real browser, and axe-core over every page
 	$(PYTEST) tests/browser
@@ -61,13 +63,13 @@ screenshots: $(VENV)/.installed-dev chromium  ## the pictures of docs/images, of
 	$(BIN)/python -m docs.screenshots $(if $(DB),--db $(DB))
 
 test-docs: $(VENV)/.installed-dev  ## every command, every output and every block of the documents
-	$(PYTEST) --group docs $(SIDE_BY_SIDE)
+	$(SIDE_BY_SIDE) --group docs
 
 test-ranks: $(VENV)/.installed-dev  ## several processes: collectives, failures of a rank, launchers, two hosts
-	$(PYTEST) --group ranks $(FILE_BY_FILE)
+	$(FILE_BY_FILE) --group ranks
 
 test-frameworks: $(VENV)/.installed-dev  ## every operator of every framework that shares this environment, verified
-	$(PYTEST) --group frameworks $(FILE_BY_FILE)
+	$(FILE_BY_FILE) --group frameworks
 
 guests: $(VENV)/.installed-dev  ## environments for TensorFlow and MXNet, made if need be
 	@for guest in tensorflow mxnet; do \

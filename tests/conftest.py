@@ -87,7 +87,7 @@ def isolated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         home = request.getfixturevalue("tmp_path_factory").getbasetemp() / f"home{next(HOMES)}"
     for kind in ("data", "cache", "state"):
         monkeypatch.setenv(f"XDG_{kind.upper()}_HOME", str(home / kind))
-    for name in ("OPMARK_DB", "ONEDNN_MAX_CPU_ISA", "OMP_NUM_THREADS"):
+    for name in ("OPMARK_DB", "ONEDNN_MAX_CPU_ISA", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     return home
 

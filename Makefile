@@ -6,35 +6,36 @@ BIN := $(VENV)/bin
 # Packages come from wherever pip is set up to get them; torch is pinned there, see constraints.txt.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-# Compiling takes its time: what needs a compiler or another engine is a target of its own.
-FRAMEWORKS := tests/implementations $(addsuffix .py,$(addprefix tests/backends/test_backends_,torch_compile tvm openvino onnxruntime))
+# Tests start hundreds of processes: each would compile all of opmark anew where Python may keep no bytecode.
+export PYTHONDONTWRITEBYTECODE :=
 
-# So does starting several processes a test.
-RANKS := tests/runner/ranks tests/operators/test_operators_communication.py tests/operators/test_operators_fault_ranks.py \
-  tests/compat/test_compat_param_comms.py tests/compat/test_compat_micro_perf_ranks.py
+# Tests run in processes side by side, as many as there are cores and eight at most; file by file where fixtures of files
+# are costly. What is marked `serial` measures time or takes the whole machine: it runs alone.
+JOBS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 8 ? cores : 8)))
+PYTEST := $(BIN)/python -m pytest
+# Each process computes with one thread of OpenBLAS: more threads than cores wait for each other.
+PARALLEL := OPENBLAS_NUM_THREADS=1 $(PYTEST) -n $(JOBS) -m "not serial"
+SIDE_BY_SIDE := $(PARALLEL) --dist worksteal
+FILE_BY_FILE := $(PARALLEL) --dist loadfile
 
-# And two sides in turns, git's revisions, a database server.
-VERDICTS := tests/test_ab.py tests/test_ab_verdicts.py tests/api tests/stats tests/analysis \
-  $(addsuffix .py,$(addprefix tests/cli/test_cli_,ab bisect check compare history turns)) \
-  $(addsuffix .py,$(addprefix tests/runner/test_runner_,bisecting git interleave revisions sides))
-# And a server that is asked, attacked and sent to.
-DASHBOARD := tests/dashboard tests/cli/test_cli_push.py
-STORE := tests/store $(addsuffix .py,$(addprefix tests/cli/test_cli_,merge postgresql prune query runs show_formats))
-
-.PHONY: run test postgresql chromium screenshots test-store test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
+.PHONY: run test test-side-by-side postgresql chromium screenshots test-store test-dashboard test-browser test-verdicts test-docs test-ranks test-frameworks test-plugin guests test-guests lint types bench clean
 
 run: $(VENV)/.installed  ## run the quick suite on the CPU
 	$(BIN)/opmark run --suite quick --effort quick
 
-test: $(VENV)/.installed-dev lint types  ## everything that needs no GPU
-	$(BIN)/python -m pytest --ignore=tests/test_docs.py \
-	  $(foreach place,$(FRAMEWORKS) $(RANKS) $(VERDICTS) $(STORE) $(DASHBOARD),--ignore=$(place))
+test: $(VENV)/.installed-dev lint  ## everything that needs no GPU and has no target of its own
+	+$(MAKE) --no-print-directory --jobs 2 types test-side-by-side
+	$(PYTEST) --group rest -m serial
+
+test-side-by-side: $(VENV)/.installed-dev
+	$(SIDE_BY_SIDE) --group rest
 
 test-verdicts: $(VENV)/.installed-dev  ## comparisons measured in turns, revisions, the gate, bisecting, rates of error
-	$(BIN)/python -m pytest $(VERDICTS)
+	$(SIDE_BY_SIDE) --group verdicts
+	$(PYTEST) --group verdicts -m serial
 
 test-store: $(VENV)/.installed-dev postgresql  ## the store on SQLite and on a PostgreSQL server that the tests start
-	$(BIN)/python -m pytest $(STORE)
+	$(SIDE_BY_SIDE) --group store
 
 # The store's tests start a server of their own, in a temporary folder, and need its programs only.
 postgresql:  ## PostgreSQL's programs, from Debian's package where that can be installed
@@ -45,10 +46,10 @@ postgresql:  ## PostgreSQL's programs, from Debian's package where that can be i
 	  echo "PostgreSQL is not installed and cannot be from here: the tests of the store on it will be skipped"
 
 test-dashboard: $(VENV)/.installed-dev postgresql  ## pages, JSON against its OpenAPI document, tokens, uploads, hostile ones too
-	$(BIN)/python -m pytest $(DASHBOARD)
+	$(FILE_BY_FILE) --group dashboard
 
 test-browser: $(VENV)/.installed-dev chromium  ## the report and the dashboard in a real browser, and axe-core over every page
-	$(BIN)/python -m pytest tests/browser
+	$(PYTEST) tests/browser
 
 # Playwright would bring a browser of its own; Debian's gets its security updates with the machine.
 chromium:  ## a browser, from Debian's package where that can be installed
@@ -62,13 +63,13 @@ screenshots: $(VENV)/.installed-dev chromium  ## the pictures of docs/images, of
 	$(BIN)/python -m docs.screenshots $(if $(DB),--db $(DB))
 
 test-docs: $(VENV)/.installed-dev  ## every command, every output and every block of the documents
-	$(BIN)/python -m pytest tests/test_docs.py
+	$(SIDE_BY_SIDE) --group docs
 
 test-ranks: $(VENV)/.installed-dev  ## several processes: collectives, failures of a rank, launchers, two hosts
-	$(BIN)/python -m pytest $(RANKS)
+	$(FILE_BY_FILE) --group ranks
 
 test-frameworks: $(VENV)/.installed-dev  ## every operator of every framework that shares this environment, verified
-	$(BIN)/python -m pytest $(FRAMEWORKS)
+	$(FILE_BY_FILE) --group frameworks
 
 guests: $(VENV)/.installed-dev  ## environments for TensorFlow and MXNet, made if need be
 	@for guest in tensorflow mxnet; do \
@@ -76,7 +77,7 @@ guests: $(VENV)/.installed-dev  ## environments for TensorFlow and MXNet, made i
 	done
 
 test-guests: guests  ## every operator that these two have, verified
-	$(BIN)/python -m pytest tests/guest
+	$(PYTEST) tests/guest
 
 PLUGIN := plugins/opmark-example-npu
 # Apart from $(VENV): what is installed there would show up in every other test.

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,19 +23,73 @@ from opmark.interfaces import Backend
 from opmark.registry import backend as find_backend
 from postgres_server import Server, programs
 
-FAKE_PROFILERS = Path(__file__).parent / "profilers" / "fakes"
+TESTS = Path(__file__).parent
+FAKE_PROFILERS = TESTS / "profilers" / "fakes"
+
+
+GROUPS = ("store", "dashboard", "verdicts", "ranks", "frameworks", "docs")
+"""Markers of whole files. A file is of a group by its `pytestmark`, or because a folder above it is called so."""
+REST = "rest"
+
+HOMES = count()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--group", choices=[*GROUPS, REST], help="read files of this group only; `rest` is all files without a group"
+    )
+
+
+def pytest_configure() -> None:
+    """Lets SIGINT through. A shell has its background jobs ignore it, and processes that a test starts inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out files before they are imported: those of other groups bring other frameworks and servers along."""
+    if not collection_path.match("test_*.py"):
+        return None
+    group = config.getoption("--group")
+    if group and group not in (_groups_of(collection_path) or {REST}):
+        return True
+    if config.getoption("-m") == "serial" and "serial" not in _file_markers(collection_path):
+        return True
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for group in _groups_of(item.path):
+            item.add_marker(group)
+
+
+@cache
+def _groups_of(file: Path) -> set[str]:
+    return (_file_markers(file) | set(file.relative_to(TESTS).parts[:-1])) & set(GROUPS)
+
+
+@cache
+def _file_markers(file: Path) -> set[str]:
+    """The markers that stand anywhere in a file of tests."""
+    return set(re.findall(r"pytest\.mark\.(\w+)", file.read_text()))
 
 
 @pytest.fixture(autouse=True)
-def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Data and cache directories of this test alone; the default store lies below `data`."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.delenv("OPMARK_DB", raising=False)
-    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    return tmp_path
+def isolated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home for the data, cache and state of this test alone; the default store lies below `data`.
+
+    The folder is not made here, because most tests write nothing. Where a test has a `tmp_path`, that is the home.
+    """
+    if "tmp_path" in request.fixturenames:
+        home: Path = request.getfixturevalue("tmp_path")
+    else:
+        home = request.getfixturevalue("tmp_path_factory").getbasetemp() / f"home{next(HOMES)}"
+    for kind in ("data", "cache", "state"):
+        monkeypatch.setenv(f"XDG_{kind.upper()}_HOME", str(home / kind))
+    for name in ("OPMARK_DB", "ONEDNN_MAX_CPU_ISA", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    return home
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +158,30 @@ def fake(tmp_path: Path) -> Callable[[str], str]:
         return str(path)
 
     return make
+
+
+@pytest.fixture
+def start_process() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """start_process(*command, **options): starts a program as a shell would, in a process group of its own.
+
+    What it writes comes through pipes. The program and its pipes end with the test, also where the test fails: a pipe
+    that is left open would be blamed on a later test.
+    """
+    with ExitStack() as stack:
+
+        def start(*command: str | Path, **options: Any) -> subprocess.Popen[str]:
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            process = subprocess.Popen(command, text=True, start_new_session=True, **{**pipes, **options})
+            stack.enter_context(process)  # closes its pipes and waits for it
+            stack.callback(_kill_group, process)
+            return process
+
+        yield start
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 class Repository:

@@ -19,6 +19,8 @@ from opmark.schema import Case
 from opmark.schema.comparison import Compared
 from opmark.schema.options import StoreOptions
 
+pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
+
 FAST = "import numpy as np\ndef f(x):\n    for _ in range(10):\n        x = np.abs(x)\n    return x\n"
 SLOW = FAST.replace("10", "90")
 QUICK: dict[str, Any] = {"backend": "numpy-cpu", "threads": 1}

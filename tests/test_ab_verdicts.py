@@ -19,6 +19,8 @@ from opmark.schema.comparison import Compared, Pairing
 from opmark.schema.measurement import PREEMPTED
 from opmark.stats.verdict import ALPHA, STAGES
 
+pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
+
 Seconds = Callable[[str, int], float]
 """Of a side, `a` or `b`, and the number of a process."""
 

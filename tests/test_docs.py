@@ -33,6 +33,8 @@ from opmark.schema import EFFORTS, Case, Operator, Settings, Task, Workload
 from opmark.schema.codec import convert
 from opmark.workloads.expand import expand
 
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parents[1]
 README, CONTRIBUTING, CHANGELOG = ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"
 INDEX = ROOT / "docs" / "README.md"

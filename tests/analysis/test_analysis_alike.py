@@ -10,6 +10,8 @@ from opmark.analysis.alike import differing, kind, refuse, software, unlike
 from opmark.errors import UserError
 from opmark.schema.differing import told
 
+pytestmark = pytest.mark.verdicts
+
 BASE = {"cpu": "EPYC 9654", "cores": 8, "threads": 8, "memory": 64 << 30, "governor": "performance", "max_mhz": 3700.0,
         "machine": "node-1", "python": "3.12.1", "torch": "2.11", "gpu": "H100", "gpu_memory": 80 << 30}  # fmt: skip
 

@@ -19,6 +19,8 @@ from opmark.errors import InvalidParameter, UnknownName, UserError
 from opmark.schema import EFFORTS, Environment, Measurement, Record, Run, Settings, Task
 from opmark.store.memory import MemoryStore
 
+pytestmark = pytest.mark.verdicts
+
 MS = 1e-3
 
 

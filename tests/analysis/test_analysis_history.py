@@ -15,6 +15,8 @@ from opmark.schema.noise import Floor, NoiseFloor
 from opmark.store.find import noise_under
 from opmark.store.memory import MemoryStore
 
+pytestmark = pytest.mark.verdicts
+
 EXP, ADD, MATMUL = case(), case("add"), case("matmul", shape=[8])
 
 

@@ -17,6 +17,8 @@ from opmark.report.comparison import print_comparison
 from opmark.schema.comparison import Compared, Pairing
 from opmark.schema.noise import Floor, NoiseFloor
 
+pytestmark = pytest.mark.verdicts
+
 MS = 1e-3
 CASES = {case_of().id: case_of()}
 LOUD: Any = {"learnt": lambda environment: Learnt({}, {3: 0.01})}

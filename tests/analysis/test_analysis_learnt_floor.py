@@ -13,6 +13,8 @@ from opmark.schema import Environment, Run
 from opmark.schema.figure import Series
 from opmark.store.memory import MemoryStore
 
+pytestmark = pytest.mark.verdicts
+
 EXP = case()
 UNKNOWN = Series("another", "torch-cpu", "torch", 2, "latency", "warm")
 

@@ -8,6 +8,8 @@ from compared import QUIET, both, case_of, figures
 from opmark.analysis.matching import Way, opposite
 from opmark.errors import UserError
 
+pytestmark = pytest.mark.verdicts
+
 ONE, TWO = case_of(size=1), case_of(size=2)
 
 

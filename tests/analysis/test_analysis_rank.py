@@ -29,6 +29,8 @@ from opmark.schema.measurement import PREEMPTED
 from opmark.schema.noise import Floor, NoiseFloor
 from opmark.schema.ranking import Place, Ranking
 
+pytestmark = pytest.mark.verdicts
+
 CPU = {"cpu": "a processor", "device": "cpu", "backend": "torch-cpu"}
 ENVIRONMENTS: dict[str, dict[str, Any]] = {"here": CPU, "there": {**CPU, "cpu": "another"}, "card": {"gpu": "a card"}}
 NUMBERS = Numerics(4, 4, 0, 0, 0, 0, max_abs=1e-7, mean_abs=5e-8, max_rel=2e-7, cosine=1.0, max_ulp=2.0)

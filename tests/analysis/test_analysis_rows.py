@@ -23,6 +23,8 @@ from opmark.stats import log_interval
 from opmark.store.open import open_sql
 from showcase import run
 
+pytestmark = pytest.mark.verdicts
+
 FAST = Environment.of({"machine": "dgx", "gpu": "NVIDIA H200", "device": "cuda", "backend": "torch-cuda"})
 SLOW = Environment.of({"machine": "box", "gpu": "NVIDIA A100-SXM4-80GB", "device": "cuda", "backend": "torch-cuda"})
 PEAKS = {

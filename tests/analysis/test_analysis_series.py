@@ -13,6 +13,8 @@ from opmark.analysis.series import ALL, Line, at, lines_of
 from opmark.schema import Environment, Record
 from opmark.store.figures import figures_of
 
+pytestmark = pytest.mark.verdicts
+
 EXP = case()
 HERE = Environment.of(FACTS)
 DEVICE = [("device_time", "cold"), ("device_time", "warm"), ("latency", "warm")]

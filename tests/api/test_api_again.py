@@ -14,6 +14,8 @@ from opmark.api.again import Against, Lost, Then, same_code, side_again, side_as
 from opmark.errors import UserError
 from opmark.runner.sides import Checkout, Side
 
+pytestmark = pytest.mark.verdicts
+
 FAST = "import numpy as np\ndef f(x):\n    return np.abs(x)\n"
 OWN = ["work:f"]
 

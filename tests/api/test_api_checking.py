@@ -18,6 +18,8 @@ from opmark.errors import StoreError, UnknownName, UserError
 from opmark.runner.sides import Side
 from opmark.schema.comparison import Verdict
 
+pytestmark = pytest.mark.verdicts
+
 
 def test_nothing_slower_passes_and_nothing_is_measured_again(gate: Gate) -> None:
     turns = Turns()

@@ -14,6 +14,8 @@ from opmark.api.finding import Finder
 from opmark.schema.figure import Figure
 from opmark.store.memory import MemoryStore
 
+pytestmark = pytest.mark.verdicts
+
 A = "20300101-000000-aaaa"
 
 

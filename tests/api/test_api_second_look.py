@@ -23,6 +23,8 @@ from opmark.runner.sides import Checkout, Side
 from opmark.schema.comparison import Pairing
 from opmark.stats.verdict import STAGES
 
+pytestmark = pytest.mark.verdicts
+
 
 class TestSecondLook:
     def test_an_interval_that_reaches_into_the_margin_confirms_nothing(self, gate: Gate) -> None:

@@ -93,14 +93,14 @@ def test_a_launch_of_somebody_else_can_be_gone_back_through_too(null: Any) -> No
     assert 0 < backward() < both()
 
 
-@pytest.mark.parametrize("op", catalogue().values(), ids=lambda op: op.name)
-def test_any_operator_can_be_not_computed(op: Any, null: Any) -> None:
-    params = op.complete(op.preset("large"))
-    inputs = {name: null.tensor(spec, 0) for name, spec in op.inputs(params).items()}
-    assert {name: (spec.shape, spec.dtype) for name, spec in inputs.items()} == {
-        name: (spec.shape, spec.dtype) for name, spec in op.inputs(params).items()
-    }
-    assert NOTHING.build(params, **inputs)() > 0
+def test_any_operator_can_be_not_computed(null: Any) -> None:
+    for op in catalogue().values():
+        params = op.complete(op.preset("large"))
+        inputs = {name: null.tensor(spec, 0) for name, spec in op.inputs(params).items()}
+        assert {name: (spec.shape, spec.dtype) for name, spec in inputs.items()} == {
+            name: (spec.shape, spec.dtype) for name, spec in op.inputs(params).items()
+        }, op.name
+        assert NOTHING.build(params, **inputs)() > 0, op.name
 
 
 def test_the_backend_counts_virtually_and_keeps_nothing(null: Any) -> None:

@@ -17,6 +17,8 @@ from opmark.interfaces import drawn
 from opmark.registry import backend
 from opmark.schema import Launch, TensorSpec
 
+pytestmark = pytest.mark.frameworks
+
 INFO = backend("onnxruntime-cpu")
 FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 FIRST, SECOND = 1, 2

@@ -19,6 +19,8 @@ from opmark.runner.check import verify
 from opmark.schema import EFFORTS, Case, Implementation, Settings, Task, TensorSpec
 from opmark.schema.dtype import is_float
 
+pytestmark = pytest.mark.frameworks
+
 INFO = backend("openvino-cpu")
 THROUGHPUT = backend("openvino-cpu/throughput")
 

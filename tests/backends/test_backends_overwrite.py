@@ -55,6 +55,7 @@ def _slowdown(read: Callable[[], Any], live: Backend) -> float:
     return median(times["much"]) / median(times["little"])
 
 
+@pytest.mark.serial
 @every_backend
 def test_a_read_is_slower_afterwards(name: str, request: pytest.FixtureRequest) -> None:
     live, data = request.getfixturevalue(name), ONES[name]()

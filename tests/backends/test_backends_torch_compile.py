@@ -24,7 +24,7 @@ from opmark.schema import EFFORTS, Case, Implementation, Settings, Task
 THREADS = 2
 SETTINGS = Settings(1, "quick", EFFORTS["quick"])
 # torch warns of parts of itself while it loads its compiler.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -21,6 +21,8 @@ from opmark.runner.check import verify
 from opmark.schema import EFFORTS, Case, Implementation, Settings, Task, TensorSpec
 from opmark.schema.dtype import is_float
 
+pytestmark = pytest.mark.frameworks
+
 INFO = backend("tvm-cpu")
 CUDA = backend("tvm-cuda")
 

@@ -19,6 +19,8 @@ from typing import Any
 import psutil
 import pytest
 
+pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
+
 Command = Callable[..., Any]
 
 COMMAND = [sys.executable, "-m", "opmark.cli.main"]
@@ -133,16 +135,13 @@ def test_what_a_command_makes_is_measured(main: Command, repo: Any, monkeypatch:
 
 
 def test_ctrl_c_keeps_what_is_stored_and_prints_what_is_known(
-    repo: Any, db: Path, monkeypatch: pytest.MonkeyPatch
+    repo: Any, db: Path, monkeypatch: pytest.MonkeyPatch, start_process: Callable[..., Any]
 ) -> None:
     repo.commit("fast", work=FAST)
     repo.write(work=SLOW)
     before = repo.state()
     monkeypatch.chdir(repo.path)
-    process = subprocess.Popen(
-        [*COMMAND, "ab", *CALL, "--rev", "HEAD", "--min-time", "1", "--max-time", "1"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+    process = start_process(*COMMAND, "ab", *CALL, "--rev", "HEAD", "--min-time", "1", "--max-time", "1")
     until = time.monotonic() + 100
     while not db.exists() or _count(db) < 5:
         assert time.monotonic() < until

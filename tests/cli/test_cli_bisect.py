@@ -13,6 +13,8 @@ from opmark import api
 from opmark.errors import StoreError
 from opmark.schema.comparison import Compared, Pairing
 
+pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
+
 Command = Callable[..., Any]
 
 TEXT = "import numpy as np\ndef f(x):\n    for _ in range({}):\n        x = np.abs(x)\n    return x\n"

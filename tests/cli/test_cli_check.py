@@ -14,6 +14,8 @@ from compared import QUIET, keep
 from opmark.api import second_look
 from opmark.api.again import Lost
 
+pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
+
 Command = Callable[..., Any]
 
 BASE, NOW = "20300101-000000-aaaa", "20300102-000000-bbbb"

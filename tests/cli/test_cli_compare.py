@@ -12,6 +12,8 @@ from compared import QUIET, keep
 
 import opmark
 
+pytestmark = pytest.mark.verdicts
+
 Command = Callable[..., Any]
 
 A, B = "20300101-000000-aaaa", "20300102-000000-bbbb"

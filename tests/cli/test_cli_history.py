@@ -15,6 +15,8 @@ import opmark
 from opmark import api
 from opmark.api.following import moment
 
+pytestmark = pytest.mark.verdicts
+
 Command = Callable[..., Any]
 
 EXP, ADD = case(), case("add")

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,17 @@ def workload(tmp_path: Path) -> Path:
     return path
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
-    """In a process group of its own, as a shell would start it."""
-    return subprocess.Popen(
-        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+Start = Callable[..., subprocess.Popen[str]]
 
 
-def test_an_interrupted_run_is_readable_and_can_be_resumed(opmark: Command, db: Path, workload: Path) -> None:
+@pytest.fixture
+def start(start_process: Start, db: Path) -> Start:
+    return partial(start_process, *COMMAND)
+
+
+def test_an_interrupted_run_is_readable_and_can_be_resumed(
+    start: Start, opmark: Command, db: Path, workload: Path
+) -> None:
     asked = ["run", "-w", str(workload), "--backend", "numpy-cpu", "--effort", "quick", "--timeout", "4"]
     process = start(*asked, "--json")
     assert process.stdout is not None
@@ -78,7 +82,7 @@ def test_an_interrupted_run_is_readable_and_can_be_resumed(opmark: Command, db: 
     assert [line.rstrip("\n") for line in lines] == resumed.out.splitlines()[:10]
 
 
-def test_an_interruption_before_the_first_record_leaves_no_run(opmark: Command, db: Path) -> None:
+def test_an_interruption_before_the_first_record_leaves_no_run(start: Start, opmark: Command, db: Path) -> None:
     process = start("run", "fault", "-p", "kind=hang", "--backend", "numpy-cpu")
     until = time.monotonic() + 60
     while not db.exists():  # it is made with the environment, as soon as the worker is ready
@@ -94,7 +98,7 @@ def test_an_interruption_before_the_first_record_leaves_no_run(opmark: Command, 
     assert "no run yet" in shown.err or "no store yet" in shown.err
 
 
-def test_the_table_of_what_was_done_is_printed(db: Path, workload: Path) -> None:
+def test_the_table_of_what_was_done_is_printed(start: Start, db: Path, workload: Path) -> None:
     """Without --json nothing is printed before the end: the store tells how far it is."""
     process = start("run", "-w", str(workload), "--backend", "numpy-cpu", "--effort", "quick", "--label", "x")
     until = time.monotonic() + 60

@@ -16,6 +16,8 @@ from opmark import api
 from opmark.errors import InvalidParameter
 from opmark.store.merge import Merged
 
+pytestmark = pytest.mark.store
+
 Command = Callable[..., Any]
 
 

@@ -13,6 +13,8 @@ from made_up import HOSTILE, made_run, record, store
 from opmark import api
 from opmark.store.location import shown
 
+pytestmark = pytest.mark.store
+
 Command = Callable[..., Any]
 
 

@@ -65,19 +65,12 @@ def test_without_a_terminal_there_is_no_bar(opmark: Command) -> None:
     assert "\x1b" not in done.err + done.out
 
 
-def test_json_lines_come_as_they_are_measured(db: Path) -> None:
+def test_json_lines_come_as_they_are_measured(db: Path, start_process: Callable[..., Any]) -> None:
     """The first record is there while the second task hangs."""
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "opmark.cli.main", "run", "fault", "-p", "kind=none,hang", "--backend", "numpy-cpu",
-         "--effort", "quick", "--timeout", "10", "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environ,
+    process = start_process(
+        sys.executable, "-m", "opmark.cli.main", "run", "fault", "-p", "kind=none,hang", "--backend", "numpy-cpu",
+        "--effort", "quick", "--timeout", "10", "--json", stderr=subprocess.DEVNULL, env=environ,
     )  # fmt: skip
-    assert process.stdout is not None
-    try:
-        assert '"status":"ok"' in process.stdout.readline()
-        assert len(api.show(db=db).records) == 1
-    finally:
-        process.kill()
-        process.stdout.close()
-        process.wait(60)
+    assert '"status":"ok"' in process.stdout.readline()
+    assert len(api.show(db=db).records) == 1

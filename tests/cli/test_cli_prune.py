@@ -21,6 +21,8 @@ from opmark.api.pruning import remove
 from opmark.cli.prune import prune as command
 from opmark.errors import InvalidParameter, UserError
 
+pytestmark = pytest.mark.store
+
 Command = Callable[..., Any]
 
 

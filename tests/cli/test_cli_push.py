@@ -16,6 +16,8 @@ from opmark import api
 from opmark.api import delivering, pushing
 from push_server import TOKEN, Answer, Taking, taking
 
+pytestmark = pytest.mark.dashboard
+
 Command = Callable[..., Any]
 
 

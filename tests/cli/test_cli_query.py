@@ -17,6 +17,8 @@ from opmark.api.querying import Answer
 from opmark.errors import InvalidParameter, UserError
 from opmark.store.views import NAMES
 
+pytestmark = pytest.mark.store
+
 Command = Callable[..., Any]
 
 PER_OP = "select op, count(*) as n from records group by op order by op"

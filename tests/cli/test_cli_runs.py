@@ -14,6 +14,8 @@ from made_up import HOSTILE, made_run, record, store
 from opmark import api
 from opmark.errors import InvalidParameter
 
+pytestmark = pytest.mark.store
+
 Command = Callable[..., Any]
 
 OLDER = Path(__file__).parents[1] / "store" / "data" / "version_2.sqlite"

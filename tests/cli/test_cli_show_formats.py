@@ -17,6 +17,8 @@ from opmark import api
 from opmark.exporters.tables import COLUMNS
 from opmark.registry import exporters
 
+pytestmark = pytest.mark.store
+
 Command = Callable[..., Any]
 
 FORMATS = ("table", "md", "csv", "json", "jsonl", "parquet")

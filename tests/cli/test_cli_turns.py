@@ -13,6 +13,8 @@ from opmark.cli.turns import Turns, line
 from opmark.runner.interleave import Turn
 from opmark.runner.sides import Side
 
+pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
+
 B = Side("numpy-cpu", "numpy-cpu", 1)
 
 

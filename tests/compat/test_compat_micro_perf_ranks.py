@@ -15,6 +15,8 @@ from opmark.compat.micro_perf.command import main
 from opmark.compat.micro_perf.ranks import fit_ranks, most_ranks
 from opmark.compat.micro_perf.tasks import Item, choose_tasks, read_offer
 
+pytestmark = pytest.mark.ranks
+
 Write = Callable[[str, Any], Path]
 
 BUFFER = {"arg_type": "default", "dtype": "float32", "batch_size": 4, "dim_size": 8}

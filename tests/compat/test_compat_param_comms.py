@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from opmark.compat.param.command import main as param
 from opmark.compat.param_comms.command import main
 from opmark.errors import UserError
 from opmark.schema import Case, Record
+
+pytestmark = pytest.mark.ranks
 
 _RANKS = [f"{of}{name}" for of in ("", "OMPI_COMM_WORLD_", "MV2_COMM_WORLD_", "PMI_") for name in ("RANK", "SIZE")]
 LAUNCHED = [*_RANKS, "WORLD_SIZE", "SLURM_STEP_ID", "MASTER_ADDR", "MASTER_PORT"]
@@ -249,27 +252,20 @@ def test_end_to_end_with_two_ranks_of_gloo(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_end_to_end_under_a_launcher(tmp_path: Path) -> None:
+def test_end_to_end_under_a_launcher(tmp_path: Path, start_process: Callable[..., Any]) -> None:
     """Two processes have a launcher's variables; rank 0 has the table, the file and the store."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     both = [
-        subprocess.Popen(
-            [
-                sys.executable, "-m", "opmark", "param", "comms", "--device", "cpu", "--ss", "1K", "--z", "1", "--json",
-                str(tmp_path / f"{rank}.jsonl"), "--db", str(tmp_path / f"{rank}.db"), "--master-port", port,
-            ],
+        start_process(
+            sys.executable, "-m", "opmark", "param", "comms", "--device", "cpu", "--ss", "1K", "--z", "1", "--json",
+            str(tmp_path / f"{rank}.jsonl"), "--db", str(tmp_path / f"{rank}.db"), "--master-port", port,
             env=os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for rank in range(2)
     ]  # fmt: skip
-    try:
-        said = [process.communicate(timeout=120) for process in both]
-    finally:
-        for process in both:
-            process.kill()
+    said = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     assert names(said[0][0]) == ["COMMS-RES", "COMMS-RES-all_reduce-float32"]
     assert said[1][0] == ""

@@ -12,6 +12,8 @@ from param_runs import ADD, Command
 from opmark import api
 from opmark.schema import Record
 
+pytestmark = pytest.mark.frameworks
+
 PLAIN = ("add", "softmax", "layer_norm", "matmul", "reduce_sum", "cumsum", "conv2d", "max_pool2d", "where", "einsum")
 ODD = {
     "in-place": ("relu_", "neg_", "iadd", "fill"),

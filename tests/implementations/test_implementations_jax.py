@@ -9,6 +9,8 @@ from opmark import api
 from opmark.registry import catalogue
 from opmark.schema import Record
 
+pytestmark = pytest.mark.frameworks
+
 pytest.importorskip("jax")
 
 BACKEND = "jax-cpu"

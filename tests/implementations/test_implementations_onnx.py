@@ -20,6 +20,8 @@ from opmark.runner.execute import TaskRunner
 from opmark.schema import Case, Implementation, Record, Settings, Task
 from opmark.schema.sampling import EFFORTS
 
+pytestmark = pytest.mark.frameworks
+
 BACKEND = "onnxruntime-cpu"
 QUICK = replace(EFFORTS["quick"], warmup=0, samples=1)
 # One operator for each way to write an implementation.

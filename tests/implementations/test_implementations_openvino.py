@@ -12,6 +12,8 @@ from opmark.errors import Unsupported
 from opmark.registry import backend, implementations, operator
 from opmark.schema import Record
 
+pytestmark = pytest.mark.frameworks
+
 BACKEND = "openvino-cpu"
 # OpenVINO makes normal numbers from one uniform draw instead of two, so their distribution is wrong.
 WRONG = {"random_normal", "sample_normal"}

@@ -18,6 +18,8 @@ from opmark.registry import backend, implementations, operator
 from opmark.runner.check import verify
 from opmark.schema import EFFORTS, Case, Settings, Task
 
+pytestmark = pytest.mark.frameworks
+
 BACKEND = "tvm-cpu"
 # TVM's importer does not see that Dropout is in training mode.
 WRONG = {"dropout", "softmax_dropout"}

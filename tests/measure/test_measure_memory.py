@@ -13,6 +13,8 @@ import pytest
 from opmark.measure import memory
 from opmark.measure.memory import ResidentPages
 
+pytestmark = pytest.mark.serial
+
 MIB = 1 << 20
 # The interpreter itself needs a little now and then.
 SLACK = 6 * MIB

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from math import isfinite, prod
 from typing import Any
@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from each_case import each_case
 from opmark.errors import Unsupported
+from opmark.interfaces import Backend
 from opmark.registry import backend, catalogue
 from opmark.registry import operator as find_operator
 from opmark.schema import Cost, Operator
@@ -27,9 +29,37 @@ OPERATORS = [op for op in EVERY if not (op.ranks or op.device_only)]
 BACKENDS = ("numpy-cpu", "torch-cpu")
 FRAMEWORKS = ("torch", "jax", "tensorflow", "onnxruntime", "openvino", "tvm", "mxnet", "cupy")
 
-every_operator_at_all = pytest.mark.parametrize("op", EVERY, ids=lambda op: op.name)
-every_operator = pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
-every_backend = pytest.mark.parametrize("backend_name", BACKENDS)
+Check = Callable[..., None]
+CHECKS: list[Check] = []
+"""What holds for every operator. Takes the operator."""
+CHECKS_OF_COMPUTED: list[Check] = []
+"""What holds for every operator of OPERATORS. Takes the operator."""
+CHECKS_ON_NUMPY: list[Check] = []
+"""The same on NumPy. Takes the operator and the backend."""
+CHECKS_ON_BACKENDS: list[Check] = []
+"""The same on each of BACKENDS. Takes the operator, the backend's name and the backend."""
+
+
+def added_to(checks: list[Check]) -> Callable[[Check], Check]:
+    def add(check: Check) -> Check:
+        checks.append(check)
+        return check
+
+    return add
+
+
+@pytest.mark.parametrize("op", EVERY, ids=lambda op: op.name)
+def test_what_holds_for_every_operator(op: Operator, numpy_cpu: Backend, torch_cpu: Backend) -> None:
+    checks = [(check, (op,)) for check in CHECKS]
+    if not (op.ranks or op.device_only):
+        checks += [(check, (op,)) for check in CHECKS_OF_COMPUTED]
+        checks += [(check, (op, numpy_cpu)) for check in CHECKS_ON_NUMPY]
+        lives = zip(BACKENDS, (numpy_cpu, torch_cpu), strict=True)
+        checks += [(check, (op, *live)) for check, live in product(CHECKS_ON_BACKENDS, lives)]
+    with each_case() as case:
+        for check, given in checks:
+            with case(check.__name__, *given[1:2]):
+                check(*given)
 
 
 def with_dtypes(op: Operator, size: str, allowed: frozenset[str] = frozenset(DTYPES)) -> Iterator[dict[str, Any]]:
@@ -70,28 +100,28 @@ def test_a_name_or_alias_means_one_operator() -> None:
     assert all(find_operator(name) is op for op in EVERY for name in (op.name, *op.aliases))
 
 
-@every_operator_at_all
-def test_an_operator_describes_itself(op: Operator) -> None:
+@added_to(CHECKS)
+def check_an_operator_describes_itself(op: Operator) -> None:
     assert op.summary.strip()
     assert op.category.strip()
     assert all(param.doc.strip() for param in op.params)
 
 
-@every_operator
-@pytest.mark.parametrize("framework", ["numpy", "torch"])
-def test_an_operator_has_implementations_with_names_of_their_own(op: Operator, framework: str) -> None:
-    labels = [implementation.label for implementation in op.implementations_for(framework)]
-    assert labels
-    assert len(labels) == len(set(labels))
+@added_to(CHECKS_OF_COMPUTED)
+def check_implementations_have_names_of_their_own(op: Operator) -> None:
+    for framework in ("numpy", "torch"):
+        labels = [implementation.label for implementation in op.implementations_for(framework)]
+        assert labels, framework
+        assert len(labels) == len(set(labels)), framework
 
 
-@every_operator_at_all
-def test_presets_are_small_typical_and_large(op: Operator) -> None:
+@added_to(CHECKS)
+def check_presets_are_small_typical_and_large(op: Operator) -> None:
     assert tuple(op.presets) == SIZES
 
 
-@every_operator_at_all
-def test_a_preset_is_complete_and_keeps_the_rules(op: Operator) -> None:
+@added_to(CHECKS)
+def check_a_preset_is_complete_and_keeps_the_rules(op: Operator) -> None:
     for size in SIZES:
         params = op.complete(op.preset(size))
         assert list(params) == [param.name for param in op.params]
@@ -100,14 +130,14 @@ def test_a_preset_is_complete_and_keeps_the_rules(op: Operator) -> None:
         op.check_rules(params)
 
 
-@every_operator
-def test_float32_is_the_default_element_type_where_there_is_one(op: Operator) -> None:
+@added_to(CHECKS_OF_COMPUTED)
+def check_float32_is_the_default_element_type_where_there_is_one(op: Operator) -> None:
     param = op.param("dtype")
     assert param.default == ("float32" if "float32" in param.choices else param.choices[0])
 
 
-@every_operator
-def test_inputs_are_tensors_that_can_exist(op: Operator) -> None:
+@added_to(CHECKS_OF_COMPUTED)
+def check_inputs_are_tensors_that_can_exist(op: Operator) -> None:
     for size in SIZES:
         for params in with_dtypes(op, size):
             specs = op.inputs(params)
@@ -126,10 +156,8 @@ def test_inputs_are_tensors_that_can_exist(op: Operator) -> None:
                     assert spec.high - 1 <= limits.max
 
 
-@every_operator
-@every_backend
-def test_data_lies_in_its_domain_and_is_not_constant(op: Operator, backend_name: str, request: Any) -> None:
-    live = request.getfixturevalue(backend_name.replace("-", "_"))
+@added_to(CHECKS_ON_BACKENDS)
+def check_data_lies_in_its_domain_and_is_not_constant(op: Operator, backend_name: str, live: Any) -> None:
     for params in with_dtypes(op, "small", backend(backend_name).dtypes):
         specs = op.inputs(params)
         for name, tensor in make_inputs(op, params, live).items():
@@ -143,8 +171,8 @@ def test_data_lies_in_its_domain_and_is_not_constant(op: Operator, backend_name:
             assert known.min() < known.max() or known.size == 1 or spec.make
 
 
-@every_operator
-def test_cost_is_whole_and_something_is_moved(op: Operator) -> None:
+@added_to(CHECKS_OF_COMPUTED)
+def check_cost_is_whole_and_something_is_moved(op: Operator) -> None:
     for size, phase in product(SIZES, PHASES):
         for params in with_dtypes(op, size):
             cost = op.phase_cost(params, phase)
@@ -157,8 +185,8 @@ def test_cost_is_whole_and_something_is_moved(op: Operator) -> None:
             assert cost.bytes_written > 0
 
 
-@every_operator
-def test_cost_grows_from_small_to_large(op: Operator) -> None:
+@added_to(CHECKS_OF_COMPUTED)
+def check_cost_grows_from_small_to_large(op: Operator) -> None:
     for phase in PHASES:
         costs = [op.phase_cost(op.complete(op.preset(size)), phase) for size in SIZES]
         if None in costs:
@@ -169,8 +197,8 @@ def test_cost_grows_from_small_to_large(op: Operator) -> None:
         assert flops[0] < flops[1] < flops[2] or flops == [0, 0, 0]
 
 
-@every_operator
-def test_both_phases_cost_what_each_of_them_costs(op: Operator) -> None:
+@added_to(CHECKS_OF_COMPUTED)
+def check_both_phases_cost_what_each_of_them_costs(op: Operator) -> None:
     for params in with_dtypes(op, "small"):
         forward, backward, both = (op.phase_cost(params, phase) for phase in ("forward", "backward", "both"))
         if backward is None:
@@ -184,8 +212,8 @@ def test_both_phases_cost_what_each_of_them_costs(op: Operator) -> None:
             assert both.bytes_written == forward.bytes_written + backward.bytes_written
 
 
-@every_operator
-def test_every_input_is_read_once(op: Operator) -> None:
+@added_to(CHECKS_OF_COMPUTED)
+def check_every_input_is_read_once(op: Operator) -> None:
     for params in with_dtypes(op, "small"):
         if op.view:
             assert op.cost(params) == Cost(0, 0, 0)
@@ -193,8 +221,8 @@ def test_every_input_is_read_once(op: Operator) -> None:
             assert op.cost(params).bytes_read == nbytes(op.inputs(params).values())
 
 
-@every_operator
-def test_every_output_is_written_once(op: Operator, numpy_cpu: Any) -> None:
+@added_to(CHECKS_ON_NUMPY)
+def check_every_output_is_written_once(op: Operator, numpy_cpu: Any) -> None:
     """The NumPy implementation says how large the outputs really are, and in which element type they come."""
     (implementation,) = op.implementations_for("numpy")
     for params in with_dtypes(op, "small", backend("numpy-cpu").dtypes):
@@ -204,8 +232,8 @@ def test_every_output_is_written_once(op: Operator, numpy_cpu: Any) -> None:
             assert op.cost(params).bytes_written == sum(output.nbytes for output in outputs)
 
 
-@every_operator
-def test_backward_writes_every_gradient_once(op: Operator) -> None:
+@added_to(CHECKS_OF_COMPUTED)
+def check_backward_writes_every_gradient_once(op: Operator) -> None:
     for params in with_dtypes(op, "small"):
         specs = op.inputs(params)
         assert bool(op.gradients) == bool(op.gradients_of(params))
@@ -213,10 +241,10 @@ def test_backward_writes_every_gradient_once(op: Operator) -> None:
             assert op.backward_cost(params).bytes_written == nbytes(specs[name] for name in op.gradients_of(params))
 
 
-@every_operator
-def test_twice_the_element_size_is_twice_the_bytes(op: Operator) -> None:
+@added_to(CHECKS_OF_COMPUTED)
+def check_twice_the_element_size_is_twice_the_bytes(op: Operator) -> None:
     if not {"float32", "float64"} <= set(op.param("dtype").choices):
-        pytest.skip("takes only one of them")
+        return
     single = op.complete({**op.preset("small"), "dtype": "float32"})
     double = {**single, "dtype": "float64"}
     inputs = op.inputs(single)
@@ -227,8 +255,8 @@ def test_twice_the_element_size_is_twice_the_bytes(op: Operator) -> None:
         assert op.cost(double).bytes_read - op.cost(single).bytes_read == 4 * floats
 
 
-@every_operator
-def test_the_reference_is_finite_float64_and_leaves_its_inputs_alone(op: Operator, numpy_cpu: Any) -> None:
+@added_to(CHECKS_ON_NUMPY)
+def check_the_reference_is_finite_float64_and_leaves_its_inputs_alone(op: Operator, numpy_cpu: Any) -> None:
     """Integers and bool are allowed if the operator computes them."""
     for params in with_dtypes(op, "small", backend("numpy-cpu").dtypes):
         inputs = reference_inputs(op, params, numpy_cpu)
@@ -239,14 +267,13 @@ def test_the_reference_is_finite_float64_and_leaves_its_inputs_alone(op: Operato
         assert all(np.array_equal(inputs[name], before[name], equal_nan=True) for name in inputs)
 
 
-@every_operator
-@every_backend
-def test_a_launch_can_be_repeated_and_leaves_its_inputs_alone(op: Operator, backend_name: str, request: Any) -> None:
-    live, live_dtypes = request.getfixturevalue(backend_name.replace("-", "_")), backend(backend_name).dtypes
+@added_to(CHECKS_ON_BACKENDS)
+def check_a_launch_can_be_repeated_and_leaves_its_inputs_alone(op: Operator, backend_name: str, live: Any) -> None:
+    live_dtypes = backend(backend_name).dtypes
     params = in_float32(op)
     implementations = op.implementations_for(backend(backend_name).framework)
     if op.result == "random" or not {params[p.name] for p in op.params if p.kind == "dtype"} <= live_dtypes:
-        pytest.skip("drawn anew each time, or of a type that this backend has not")
+        return  # drawn anew each time, or of a type that this backend has not
     for implementation in implementations:
         if implementation.name == "compiled":
             continue
@@ -266,8 +293,8 @@ def test_a_launch_can_be_repeated_and_leaves_its_inputs_alone(op: Operator, back
             np.testing.assert_array_equal(live.to_numpy(tensor), before[name])
 
 
-@every_operator
-def test_a_backward_phase_exists_exactly_for_floats(op: Operator) -> None:
+@added_to(CHECKS_OF_COMPUTED)
+def check_a_backward_phase_exists_exactly_for_floats(op: Operator) -> None:
     for params in with_dtypes(op, "small"):
         specs = op.inputs(params)
         dtypes = [op.result_dtype(params), *(specs[name].dtype for name in op.gradients_of(params))]

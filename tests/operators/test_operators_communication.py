@@ -21,6 +21,8 @@ from opmark.schema import EFFORTS, Case, Settings, Task
 from opmark.schema.operator import SIZES
 from opmark.verify.compare import compare
 
+pytestmark = pytest.mark.ranks
+
 WORLDS = (1, 2, 3, 4)
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from opmark.interfaces import Exchange, Peers
 from opmark.operators.fault_ranks import KINDS, LATE
 from opmark.registry import operator
+
+pytestmark = pytest.mark.ranks
 
 OP = operator("fault_ranks")
 
@@ -94,9 +97,8 @@ def test_a_process_that_is_to_end_ends(kind: str, code: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["stop", "hang"])
-def test_a_process_that_is_to_stand_still_does(kind: str) -> None:
-    child = subprocess.Popen([sys.executable, "-c", CHILD.format(kind=kind)], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
+def test_a_process_that_is_to_stand_still_does(kind: str, start_process: Callable[..., Any]) -> None:
+    child = start_process(sys.executable, "-c", CHILD.format(kind=kind))
     assert child.stdout.readline() == "begins\n"
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(0.5)

@@ -136,6 +136,7 @@ def _seconds(launch: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
+@pytest.mark.serial
 @both_operators
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_passes_in_one_call_are_no_slower_than_as_many_calls(op: Operator, dtype: str, numpy_cpu: Any) -> None:

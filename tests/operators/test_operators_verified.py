@@ -1,108 +1,112 @@
-"""Verification finds right implementations right and wrong ones wrong, for every element type that they claim."""
+"""Verification finds right implementations right and wrong ones wrong, for every element type that they claim.
+
+An operator that was verified with the same sources, frameworks and processor before is skipped, unless
+OPMARK_TEST_VERDICTS is `all`.
+"""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from contextlib import closing
+from inspect import getsourcefile
 from pathlib import Path
-from typing import Any
 
 import pytest
+import verifier as verifier_module
+from verifier import BACKENDS, Unchanged, Verdict, Verifier, sources_of
 
+from each_case import each_case
 from opmark.registry import backend, catalogue
-from opmark.runner.instructions import LIMITS, VARIABLE
+from opmark.runner.check import verify
 from opmark.schema import PHASES, Operator
+from opmark.verify.compare import compare
 
-SLOW = ("compiled",)
-SCRIPT = Path(__file__).with_name("verdicts.py")
 OPERATORS = [op for op in catalogue().values() if not (op.ranks or op.device_only)]
 
-Verdicts = dict[str, dict[tuple[str, ...], list[dict[str, Any]]]]
+
+@pytest.fixture(scope="session")
+def verifier() -> Iterator[Verifier]:
+    with closing(Verifier()) as started:
+        yield started
 
 
-PARTS = 2
+@pytest.fixture(scope="session")
+def unchanged(pytestconfig: pytest.Config) -> Unchanged:
+    cached = getattr(pytestconfig, "cache", None)  # there is none with `-p no:cacheprovider`
+    return Unchanged(cached.mkdir("verdicts") if cached else None)
 
 
-def _start(part: int, limit: str | None) -> subprocess.Popen[str]:
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    env = {**os.environ, **threads} | ({VARIABLE: limit} if limit else {})
-    command = [sys.executable, str(SCRIPT), str(part), str(PARTS)]
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
+def test_right_results_are_found_right_and_wrong_ones_wrong(
+    op: Operator, unchanged: Unchanged, request: pytest.FixtureRequest
+) -> None:
+    if os.environ.get("OPMARK_TEST_VERDICTS") != "all" and unchanged.knows(op):
+        pytest.skip("unchanged since it was verified")
+    verdicts = request.getfixturevalue("verifier").verdicts(op.name)
+    with each_case() as case:
+        for right in right_ones(op):
+            with case(*right):
+                check_found_right([found for found in verdicts if tuple(found["key"]) == right])
+        for wrong in wrong_ones(op):
+            with case(*wrong):
+                check_found_wrong([found for found in verdicts if tuple(found["key"][:2]) == wrong])
+    unchanged.remember(op)
 
 
-def _run(limit: str | None) -> list[tuple[int, str, str]]:
-    """Return (exit code, output, errors) of each part."""
-    with ThreadPoolExecutor(PARTS) as pool:
-        started = [_start(part, limit) for part in range(PARTS)]
-        ended = list(pool.map(lambda process: process.communicate(timeout=560), started))
-    return [(process.returncode, *texts) for process, texts in zip(started, ended, strict=True)]
+def test_a_verdict_depends_on_the_operator_and_on_verification_but_not_on_other_operators() -> None:
+    sources = sources_of("matmul")
+    used = (catalogue()["matmul"].cost, verify, compare)
+    assert {Path(getsourcefile(function) or "") for function in used} <= sources
+    assert Path(getsourcefile(catalogue()["conv2d"].cost) or "") not in sources
 
 
-@pytest.fixture(scope="module")
-def verdicts() -> Verdicts:
-    """Return all verdicts by kind, from separate processes under the mildest limit that they survive."""
-    for limit in (None, *LIMITS):
-        parts = _run(limit)
-        if all(code != -signal.SIGILL for code, _, _ in parts):
-            break
-    found: Verdicts = {"right": {}, "wrong": {}}
-    for code, out, errors in parts:
-        assert code == 0, errors
-        *lines, last = map(json.loads, out.splitlines())
-        assert last["kind"] == "end", "the script ended early"
-        for verdict in lines:
-            length = 5 if verdict["kind"] == "right" else 3
-            found[verdict["kind"]].setdefault(tuple(verdict["key"][:length]), []).append(verdict)
-    return found
+def test_an_operator_is_known_until_something_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unchanged, op = Unchanged(tmp_path), catalogue()["matmul"]
+    assert not unchanged.knows(op)
+    unchanged.remember(op)
+    assert unchanged.knows(op)
+    monkeypatch.setattr(verifier_module, "_fingerprint", lambda name: f"another one of {name}")
+    assert not unchanged.knows(op)
 
 
-def _phases(op: Operator, backend_name: str, dtype: str) -> list[str]:
+def right_ones(op: Operator) -> list[tuple[str, ...]]:
+    """(implementation, backend, element type, phase) of everything that has to be verified."""
+    return [
+        (implementation.label, name, dtype, phase)
+        for name in BACKENDS
+        for implementation in op.implementations_for(backend(name).framework)
+        for dtype in op.param("dtype").choices
+        if dtype in backend(name).dtypes
+        for phase in phases(op, name, dtype)
+    ]
+
+
+def phases(op: Operator, backend_name: str, dtype: str) -> list[str]:
     if not backend(backend_name).differentiates:
         return ["forward"]
     params = op.complete({**op.preset("small"), "dtype": dtype})
     return [phase for phase in PHASES if op.why_no_phase(params, phase) is None]
 
 
-RIGHT = [
-    (op.name, implementation.label, backend_name, dtype, phase)
-    for backend_name in ("numpy-cpu", "torch-cpu")
-    for op in OPERATORS
-    for implementation in op.implementations_for(backend(backend_name).framework)
-    for dtype in op.param("dtype").choices
-    if dtype in backend(backend_name).dtypes
-    for phase in _phases(op, backend_name, dtype)
-]
+def wrong_ones(op: Operator) -> list[tuple[str, ...]]:
+    """(element type, what is spoiled)."""
+    gradients = [f"gradient of {name}" for name in op.gradients if "*" not in name]
+    dtypes = [dtype for dtype in ("float32", "bfloat16") if dtype in op.param("dtype").choices]
+    return [(dtype, where) for dtype in dtypes for where in ("forward", *gradients)]
 
 
-@pytest.mark.parametrize("key", RIGHT, ids=lambda key: "-".join(key))
-def test_a_right_implementation_is_found_right(key: tuple[str, ...], verdicts: Verdicts) -> None:
-    about = verdicts["right"].get(key, [])
-    if about and {verdict["outcome"] for verdict in about} == {"Unsupported"}:
-        pytest.skip("not on this machine")
-    assert about or key[1] in SLOW
-    wrong = [f"{v['params']}, seed {v['seed']}: {v['outcome']}" for v in about if v["outcome"] != "ok"]
+def check_found_right(verdicts: list[Verdict]) -> None:
+    assert verdicts, "nothing was verified"
+    if {found["outcome"] for found in verdicts} == {"Unsupported"}:
+        return  # not on this machine
+    wrong = [f"{v['params']}, seed {v['seed']}: {v['outcome']}" for v in verdicts if v["outcome"] != "ok"]
     assert not wrong, "\n".join(wrong)
 
 
-WRONG = [
-    (op.name, dtype, where)
-    for op in OPERATORS
-    for dtype in ("float32", "bfloat16")
-    if dtype in op.param("dtype").choices
-    for where in ("forward", *(f"gradient of {name}" for name in op.gradients if "*" not in name))
-]
-
-
-@pytest.mark.parametrize("key", WRONG, ids=lambda key: "-".join(key))
-def test_a_wrong_result_is_found_wrong(key: tuple[str, ...], verdicts: Verdicts) -> None:
-    """Results are spoiled in ways that change them."""
-    about = [verdict for verdict in verdicts["wrong"].get(key, []) if verdict["outcome"] != "Unchanged"]
-    assert about
-    missed = [
-        f"{v['key'][3]} at {v['params']}: {v['outcome']}" for v in about if not v["outcome"].startswith("WrongResult:")
-    ]
-    assert not missed, "\n".join(missed)
+def check_found_wrong(verdicts: list[Verdict]) -> None:
+    """Spoiled in ways that change it at all."""
+    changed = [found for found in verdicts if found["outcome"] != "Unchanged"]
+    assert changed, "nothing was spoiled"
+    missed = [v for v in changed if not v["outcome"].startswith("WrongResult:")]
+    assert not missed, "\n".join(f"{v['key'][2]} at {v['params']}: {v['outcome']}" for v in missed)

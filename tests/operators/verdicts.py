@@ -1,4 +1,4 @@
-"""Verify implementations, right ones and sabotaged ones; one JSON line per verdict.
+"""Verifies implementations, right ones and sabotaged ones: reads names of operators, writes one JSON line per verdict.
 
 It is a script and not a test: a product in bfloat16 may kill its process on a machine that traps an instruction which
 its processor advertises, and frameworks read the variable that avoids it only when they start.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from itertools import product
+from functools import cache
+from itertools import chain, product
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from opmark.schema import EFFORTS, PHASES, Case, Implementation, Operator, Phase
 from opmark.schema.dtype import is_float
 
 SLOW = ("compiled",)
-"""Implementations that take seconds to build: verified in one element type."""
+"""Implementations that take seconds to build: verified once in each element type, with odd sizes in float32 only."""
 BACKENDS = ("numpy-cpu", "torch-cpu")
 SEEDS = (0, 1)
 
@@ -138,27 +139,31 @@ def _allowed(op: Operator, params: dict[str, Any]) -> bool:
     return True
 
 
-def all_right(name: str, operators: list[Operator]) -> Iterator[dict[str, Any]]:
-    info = backend(name)
-    live = info.load(threads=1)
-    for op in operators:
-        for phase, implementation in product(PHASES, op.implementations_for(info.framework)):
-            if phase != "forward" and not info.differentiates:
-                continue
-            for dtype in op.param("dtype").choices:
-                given = variants(op, info, phase, dtype, op.preset("small"), *ODD.get(op.name, ()))
-                for params, seed in product(given, SEEDS):
-                    if implementation.name in SLOW and (seed or dtype != "float32"):
-                        continue
-                    outcome = judge(op, params, phase, implementation, live, seed)
-                    key = [op.name, implementation.label, name, dtype, phase]
-                    yield {"key": key, "params": params, "seed": seed, "outcome": outcome}
+@cache
+def loaded(name: str) -> Backend:
+    return backend(name).load(threads=1)
 
 
-def all_wrong(name: str, operators: list[Operator]) -> Iterator[dict[str, Any]]:
+def right_ones(op: Operator, name: str) -> Iterator[dict[str, Any]]:
+    """Verdicts on the implementations that the operator has on a backend."""
     info = backend(name)
-    live = info.load(threads=1)
-    for op, dtype in product(operators, BACKWARD):
+    for phase, implementation in product(PHASES, op.implementations_for(info.framework)):
+        if phase != "forward" and not info.differentiates:
+            continue
+        slow = implementation.name in SLOW
+        for dtype in op.param("dtype").choices:
+            odd = () if slow and dtype != "float32" else ODD.get(op.name, ())
+            given = variants(op, info, phase, dtype, op.preset("small"), *odd)
+            for params, seed in product(given, SEEDS[:1] if slow else SEEDS):
+                outcome = judge(op, params, phase, implementation, loaded(name), seed)
+                key = [implementation.label, name, dtype, phase]
+                yield {"kind": "right", "key": key, "params": params, "seed": seed, "outcome": outcome}
+
+
+def wrong_ones(op: Operator, name: str) -> Iterator[dict[str, Any]]:
+    """Verdicts on the operator's first implementation with its outputs and gradients spoiled, one after the other."""
+    info, live = backend(name), loaded(name)
+    for dtype in BACKWARD:
         for implementation in op.implementations_for(info.framework)[:1]:
             tiny = ODD.get(op.name, [op.preset("small")])[0]
             for params in variants(op, info, "forward", dtype, tiny):
@@ -166,7 +171,8 @@ def all_wrong(name: str, operators: list[Operator]) -> Iterator[dict[str, Any]]:
                     continue
                 for what, spoil in (SHARP if is_float(op.result_dtype(params)) else WHOLE).items():
                     outcome = judge(op, params, "forward", spoiled(implementation, spoil), live)
-                    yield {"key": [op.name, dtype, "forward", what], "params": params, "outcome": outcome}
+                    key = [dtype, "forward", what]
+                    yield {"kind": "wrong", "key": key, "params": params, "outcome": outcome}
             for params in variants(op, info, "backward", dtype, tiny):
                 if params.get("to", dtype) != dtype:
                     continue
@@ -174,23 +180,21 @@ def all_wrong(name: str, operators: list[Operator]) -> Iterator[dict[str, Any]]:
                     enumerate(op.gradients_of(params)), BACKWARD[dtype].items()
                 ):
                     outcome = judge(op, params, "backward", implementation, Sabotaged(live, at, spoil))
-                    key = [op.name, dtype, f"gradient of {gradient}", what]
-                    yield {"key": key, "params": params, "outcome": outcome}
+                    key = [dtype, f"gradient of {gradient}", what]
+                    yield {"kind": "wrong", "key": key, "params": params, "outcome": outcome}
 
 
-def main(part: int, parts: int) -> None:
-    """Verify every n-th operator: several of these scripts run in parallel."""
+def main() -> None:
+    """Answers each name of an operator with its verdicts and a line that says `end`."""
     square = torch.ones(64, 64, dtype=torch.bfloat16)
-    torch.mm(square, square)  # first of all: if this dies, no time was lost
-    operators = [op for op in catalogue().values() if not (op.ranks or op.device_only)][part::parts]
-    for name in BACKENDS:
-        for verdict in all_right(name, operators):
-            print(json.dumps({"kind": "right", **verdict}), flush=True)
-    for verdict in all_wrong("torch-cpu", operators):
-        if verdict["key"][3] not in IMMUNE.get(verdict["key"][0], ()):
-            print(json.dumps({"kind": "wrong", **verdict}), flush=True)
-    print(json.dumps({"kind": "end"}), flush=True)
+    torch.mm(square, square)  # first of all: where this dies, nothing else has been waited for
+    for line in sys.stdin:
+        op = catalogue()[line.strip()]
+        for verdict in chain(*(right_ones(op, name) for name in BACKENDS), wrong_ones(op, "torch-cpu")):
+            if verdict["kind"] == "right" or verdict["key"][2] not in IMMUNE.get(op.name, ()):
+                print(json.dumps(verdict))
+        print(json.dumps({"kind": "end"}), flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    main()

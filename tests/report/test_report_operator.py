@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from each_case import each_case
 from opmark.registry import backends, catalogue, operator
 from opmark.report.operator import operator_text, operator_view
 
@@ -21,8 +22,15 @@ def text(name: str, width: int = 300) -> str:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_every_operator_can_be_described_in_full(name: str) -> None:
+def test_every_operator_can_be_described_in_full_and_as_data() -> None:
+    with each_case() as case:
+        for name in OPERATORS:
+            with case(name):
+                check_description(name)
+                check_data(name)
+
+
+def check_description(name: str) -> None:
     found, described = operator(name), text(name)
     assert described.startswith(f"{name} ({found.category}): {found.summary}")
     for param in found.params:
@@ -34,8 +42,7 @@ def test_every_operator_can_be_described_in_full(name: str) -> None:
         assert any(line.split()[:1] == [backend] for line in described.splitlines()), backend
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_the_description_is_also_data(name: str) -> None:
+def check_data(name: str) -> None:
     seen = json.loads(msgspec.json.encode(operator_view(operator(name))))
     assert seen["op"] == name
     assert [param["name"] for param in seen["params"]] == [param.name for param in operator(name).params]

@@ -13,6 +13,8 @@ from opmark.runner.bisecting import Bisection
 from opmark.runner.git import Said
 from opmark.runner.revisions import checked_out
 
+pytestmark = pytest.mark.verdicts
+
 
 def test_git_goes_from_commit_to_commit_in_its_own_worktree(repo: Any) -> None:
     commits = [repo.commit(f"commit {i}", a=str(i)) for i in range(8)]

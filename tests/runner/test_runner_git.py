@@ -10,6 +10,8 @@ import pytest
 from opmark.errors import UserError
 from opmark.runner import git
 
+pytestmark = pytest.mark.verdicts
+
 
 def test_a_revision_is_a_commit_with_its_author_and_subject(repo: Any) -> None:
     first = repo.commit("it begins: “quoted” | piped", a="1")

@@ -19,6 +19,8 @@ from opmark.runner.supervisor import WorkerOptions
 from opmark.schema import Case, Environment, Record, Task
 from opmark.schema.options import MeasureOptions
 
+pytestmark = [pytest.mark.verdicts, pytest.mark.serial]
+
 SIDES = (Side("a", "numpy-cpu", 1), Side("b", "numpy-cpu", 1))
 
 

@@ -376,18 +376,16 @@ time.sleep(600)
 """
 
 
-def start(tmp_path: Path, template: str) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
+Start = Callable[..., subprocess.Popen[str]]
+
+
+def start(start_process: Start, tmp_path: Path, template: str) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
     """`opmark run` with a profiler that hangs; it, and the processes of the profiler."""
     arguments = ["run", "add", "-p", "shape=4,8", "--backend", "null", "--effort", "quick", "--processes", "1"]
     folder = tmp_path / "profiles"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "opmark.cli.main", *arguments, "--profiler-command", template, "--profile-dir", folder],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OPMARK_DB": str(tmp_path / "store.db")},
-        start_new_session=True,
-    )
+    command = [sys.executable, "-m", "opmark.cli.main", *arguments, "--profiler-command", template]
+    environ = {**os.environ, "OPMARK_DB": str(tmp_path / "store.db")}
+    process = start_process(*command, "--profile-dir", folder, env=environ)
     until = time.monotonic() + 60
     while not list(folder.glob("*.command")):
         assert time.monotonic() < until, "waited in vain for the profiler"
@@ -397,8 +395,10 @@ def start(tmp_path: Path, template: str) -> tuple[subprocess.Popen[str], list[ps
     return process, [child for child in children if "profiler.py" in " ".join(child.cmdline())]
 
 
-def test_ctrl_c_during_a_profile_ends_the_profiler_and_stores_what_was_measured(tmp_path: Path) -> None:
-    process, watching = start(tmp_path, script(tmp_path, HANGING))
+def test_ctrl_c_during_a_profile_ends_the_profiler_and_stores_what_was_measured(
+    tmp_path: Path, start_process: Start
+) -> None:
+    process, watching = start(start_process, tmp_path, script(tmp_path, HANGING))
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, "Traceback" in err) == (130, False)
@@ -410,8 +410,8 @@ def test_ctrl_c_during_a_profile_ends_the_profiler_and_stores_what_was_measured(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
-def test_the_profiler_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    process, watching = start(tmp_path, script(tmp_path, HANGING))
+def test_the_profiler_dies_with_a_parent_that_is_killed(tmp_path: Path, start_process: Start) -> None:
+    process, watching = start(start_process, tmp_path, script(tmp_path, HANGING))
     process.kill()
     process.communicate(timeout=60)
     assert len(watching) == 1

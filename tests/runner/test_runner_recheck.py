@@ -11,6 +11,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from each_case import each_case
 from opmark.errors import WrongResult
 from opmark.interfaces import Backend
 from opmark.registry import backend as find_backend
@@ -19,7 +20,7 @@ from opmark.runner import execute as module
 from opmark.runner.execute import TaskRunner
 from opmark.runner.prepare import prepare
 from opmark.runner.recheck import recheck
-from opmark.schema import EFFORTS, Case, Implementation, Operator, Phase, Record, Settings, Task
+from opmark.schema import EFFORTS, PHASES, Case, Implementation, Operator, Phase, Record, Settings, Task
 
 SETTINGS = Settings(1, "quick", replace(EFFORTS["quick"], warmup=2, samples=3))
 Build = Callable[..., Any]
@@ -270,34 +271,29 @@ def test_an_implementation_that_computes_every_time_passes(
     assert record.verification.after == "same"
 
 
-def _shipped(framework: str, phases: tuple[Phase, ...]) -> list[tuple[str, Phase]]:
-    found: list[tuple[str, Phase]] = []
-    for op in catalogue().values():
-        if op.ranks or op.device_only:
-            continue
-        params = op.complete(op.preset("small"))
-        if op.cost.__module__.startswith("opmark.") and op.implementations_for(framework):
-            found += [(op.name, phase) for phase in phases if op.why_no_phase(params, phase) is None]
-    return found
+SHIPPED = [
+    op for op in catalogue().values() if op.cost.__module__.startswith("opmark.") and not (op.ranks or op.device_only)
+]
 
 
-@pytest.mark.parametrize(("name", "phase"), _shipped("torch", ("forward", "backward", "both")))
-def test_every_operator_of_the_catalogue_passes_on_torch(name: str, phase: Phase, torch_cpu: Backend) -> None:
-    op = operator(name)
-    task = make_task(op, op.preset("small"), phase)
-    (implementation, *_) = op.implementations_for("torch")
-    prepared = prepare(task.case.params, task, op, implementation, torch_cpu)
-    assert recheck(task, op, implementation, torch_cpu, prepared) == "same"
-
-
-@pytest.mark.parametrize("name", [name for name, _ in _shipped("numpy", ("forward",))])
-def test_every_operator_of_the_catalogue_passes_on_numpy(name: str, numpy_cpu: Backend) -> None:
-    op = operator(name)
+@pytest.mark.parametrize("op", SHIPPED, ids=lambda op: op.name)
+def test_every_operator_of_the_catalogue_passes(op: Operator, numpy_cpu: Backend, torch_cpu: Backend) -> None:
+    small = op.complete(op.preset("small"))
     single = {p.name: "float32" for p in op.params if p.kind == "dtype" and "float32" in p.choices}
-    task = make_task(op, {**op.preset("small"), **single}, "forward", "numpy-cpu")
-    (implementation, *_) = op.implementations_for("numpy")
-    prepared = prepare(task.case.params, task, op, implementation, numpy_cpu)
-    assert recheck(task, op, implementation, numpy_cpu, prepared) == "same"
+    with each_case() as case:
+        if op.implementations_for("numpy"):
+            with case("numpy-cpu"):
+                check_passes(op, make_task(op, {**op.preset("small"), **single}, "forward", "numpy-cpu"), numpy_cpu)
+        for phase in PHASES if op.implementations_for("torch") else ():
+            if op.why_no_phase(small, phase) is None:
+                with case("torch-cpu", phase):
+                    check_passes(op, make_task(op, op.preset("small"), phase), torch_cpu)
+
+
+def check_passes(op: Operator, task: Task, live: Backend) -> None:
+    (implementation, *_) = op.implementations_for(find_backend(task.backend).framework)
+    prepared = prepare(task.case.params, task, op, implementation, live)
+    assert recheck(task, op, implementation, live, prepared) == "same"
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
@@ -305,10 +301,7 @@ def test_every_operator_of_the_catalogue_passes_on_numpy(name: str, numpy_cpu: B
 @pytest.mark.parametrize("name", ["matmul", "softmax", "layer_norm", "scaled_dot_product_attention"])
 def test_every_element_type_passes(name: str, phase: Phase, dtype: str, torch_cpu: Backend) -> None:
     op = operator(name)
-    task = make_task(op, {**op.preset("small"), "dtype": dtype}, phase)
-    (implementation, *_) = op.implementations_for("torch")
-    prepared = prepare(task.case.params, task, op, implementation, torch_cpu)
-    assert recheck(task, op, implementation, torch_cpu, prepared) == "same"
+    check_passes(op, make_task(op, {**op.preset("small"), "dtype": dtype}, phase), torch_cpu)
 
 
 @pytest.mark.parametrize("given", [{"dtype": "float32", "to": "float32"}, {"dtype": "int32", "to": "int32"}])

@@ -16,6 +16,8 @@ from opmark.errors import UserError
 from opmark.runner import git, revisions
 from opmark.runner.sides import mapped
 
+pytestmark = pytest.mark.verdicts
+
 
 def test_a_commit_is_checked_out_and_gone_afterwards(repo: Any) -> None:
     first = repo.commit("one", a="1")

@@ -21,6 +21,8 @@ from opmark.runner.supervisor import WorkerPool
 from opmark.runner.two_sides import Difference, one_side, two_sides
 from opmark.schema import Case
 
+pytestmark = pytest.mark.verdicts
+
 PLAIN = Side("numpy-cpu", "numpy-cpu", 1)
 CASES = [Case.of("add", registry.operator("add").complete({"shape": [4]}), "forward")]
 

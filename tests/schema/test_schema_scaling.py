@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from each_case import each_case
 from opmark.registry import catalogue, operator
 from opmark.schema import Cost, Operator, Rule, TensorSpec
 from opmark.schema.param import dtype, integer, shape, size
@@ -175,9 +176,14 @@ def test_the_smaller_side_grows_and_the_larger_one_shrinks_first() -> None:
 SWEPT = [op.name for op in catalogue().values() if "typical" in op.presets]
 
 
-@pytest.mark.parametrize("name", SWEPT)
-def test_every_operator_in_every_size_keeps_its_rules_and_all_that_is_no_size(name: str) -> None:
-    op = operator(name)
+def test_every_operator_in_every_size_keeps_its_rules_and_all_that_is_no_size() -> None:
+    with each_case() as case:
+        for name in SWEPT:
+            with case(name):
+                check_every_size_keeps_the_rules_and_all_that_is_no_size(operator(name))
+
+
+def check_every_size_keeps_the_rules_and_all_that_is_no_size(op: Operator) -> None:
     typical = op.complete(op.preset("typical"))
     before = copy.deepcopy(typical)
     for target in TARGETS:

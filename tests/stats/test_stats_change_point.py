@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from opmark.stats.change_point import Change, change_points, early_warning
 from opmark.stats.segments import SHORTEST, best_split, drop_outliers, segment
 
+pytestmark = pytest.mark.verdicts
+
 SEEDS = st.integers(0, 2**32 - 1)
 PLACES = st.integers(8, 32)
 

@@ -14,6 +14,8 @@ from scipy.stats import binom
 from opmark.stats import Interval, log_interval, median, median_interval, relative_half_width
 from opmark.stats.student import quantile
 
+pytestmark = pytest.mark.verdicts
+
 durations = st.floats(1e-9, 1e3)
 samples = st.lists(durations, min_size=1, max_size=60)
 # Multiplying by a power of two is exact in floating point, so the laws hold to the last digit.

@@ -11,6 +11,8 @@ from benchmarks.simulated import DRIFTS, Ended, Nights, Session, live, lone, man
 from opmark.stats.change_point import change_points, early_warning
 from opmark.stats.verdict import ALPHA, SHARE, STAGES, compare_groups, compare_pairs
 
+pytestmark = pytest.mark.verdicts
+
 TRIALS = 1000
 SPREADS = (0.003, 0.005, 0.01)
 DRIFTING = sorted(DRIFTS.keys() - {"none"})

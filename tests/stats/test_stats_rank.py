@@ -11,6 +11,8 @@ from scipy.stats import mannwhitneyu
 
 from opmark.stats.rank import rank_sum_p
 
+pytestmark = pytest.mark.verdicts
+
 VALUES = st.lists(st.one_of(st.integers(0, 5).map(float), st.floats(-1e6, 1e6)), min_size=1, max_size=40)
 
 

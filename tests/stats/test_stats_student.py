@@ -11,6 +11,8 @@ from scipy.special import stdtr, stdtrit
 
 from opmark.stats.student import quantile, tail
 
+pytestmark = pytest.mark.verdicts
+
 FREEDOMS = st.one_of(st.integers(1, 200), st.floats(1.0, 2000.0))
 
 

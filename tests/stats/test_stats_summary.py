@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from opmark.stats import far_off, median, noise, relative_deviation, robust_deviation
 from opmark.stats.summary import percentile
 
+pytestmark = pytest.mark.verdicts
+
 samples = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=60)
 scales = st.integers(-20, 20).map(lambda power: 2.0**power)
 

@@ -24,6 +24,8 @@ from opmark.stats.verdict import (
     over_cases,
 )
 
+pytestmark = pytest.mark.verdicts
+
 TIMES = st.floats(1e-7, 1e-2)
 SIDES = st.lists(st.floats(0.9, 1.1), min_size=1, max_size=8)
 DRIFTS = st.sampled_from([0.0, DRIFT])

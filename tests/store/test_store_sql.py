@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -184,13 +184,15 @@ for number, place in enumerate(places):
 def write_at_once(places: list[str], processes: int, count: int) -> None:
     """Every process writes a run to each store; all begin at the same moment, when no store is there."""
     arguments = [str(count), str(time.time() + 1.5), *places]  # after the imports of all of them
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, f"run {i}", *arguments], stderr=subprocess.PIPE, text=True)
-        for i in range(processes)
-    ]
-    for writer in writers:
-        _, said = writer.communicate(timeout=120)
-        assert writer.returncode == 0, said
+    command = [sys.executable, "-c", WRITER]
+    with ExitStack() as stack:
+        writers = [
+            stack.enter_context(subprocess.Popen([*command, f"run {i}", *arguments], stderr=subprocess.PIPE, text=True))
+            for i in range(processes)
+        ]
+        for writer in writers:
+            _, said = writer.communicate(timeout=120)
+            assert writer.returncode == 0, said
 
 
 def test_processes_that_write_at_once_lose_nothing(place: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from each_case import each_case
 from opmark.registry import catalogue
 from opmark.registry import operator as find
 from opmark.schema import Cost, Operator, Rule, TensorSpec
@@ -151,20 +153,25 @@ SHIPPED = [op for op in catalogue().values() if op.cost.__module__.startswith("o
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int8")
 
 
-@pytest.mark.parametrize("operator", SHIPPED, ids=lambda operator: operator.name)
-def test_the_large_preset_of_every_operator_becomes_small_enough(operator):
-    for name in DTYPES:
-        if "dtype" not in operator.by_name or name not in operator.by_name["dtype"].choices:
-            continue
-        before = operator.complete({**operator.preset("large"), "dtype": name})
-        if not allowed(operator, before):
-            continue  # not every size goes with every element type
-        after = scale_down(operator, before)
-        assert not too_large(operator, after)
-        operator.check_rules(after)
-        assert operator.complete({key: operator.param(key).check(value) for key, value in after.items()}) == after
-        unchanged = [p.name for p in operator.params if p.kind not in ("size", "bytes", "shape", "count", "counts")]
-        assert all(after[key] == before[key] for key in unchanged)
+def test_the_large_preset_of_every_operator_becomes_small_enough():
+    with each_case() as case:
+        for operator, name in product(SHIPPED, DTYPES):
+            with case(operator.name, name):
+                check_large_preset_becomes_small_enough(operator, name)
+
+
+def check_large_preset_becomes_small_enough(operator, name):
+    if "dtype" not in operator.by_name or name not in operator.by_name["dtype"].choices:
+        return
+    before = operator.complete({**operator.preset("large"), "dtype": name})
+    if not allowed(operator, before):
+        return  # not every size goes with every element type
+    after = scale_down(operator, before)
+    assert not too_large(operator, after)
+    operator.check_rules(after)
+    assert operator.complete({key: operator.param(key).check(value) for key, value in after.items()}) == after
+    unchanged = [p.name for p in operator.params if p.kind not in ("size", "bytes", "shape", "count", "counts")]
+    assert all(after[key] == before[key] for key in unchanged)
 
 
 @given(st.data())

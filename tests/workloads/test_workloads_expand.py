@@ -276,6 +276,7 @@ def test_saying_it_twice_changes_nothing(params, phases):
     assert cases_of(entry, entry) == cases_of(entry)
 
 
+@pytest.mark.serial
 def test_a_hundred_thousand_cases_take_little_more_than_making_them():
     numbers = list(range(1, 101))
     entry = Entry("toy", {"b": numbers, "c": numbers, "a": list(range(20, 30))})

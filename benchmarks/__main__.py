@@ -26,7 +26,7 @@ from benchmarks import (
     tiny_cases,
 )
 from benchmarks.common import Bystanders, Row, Shell, markdown, wait_for_quiet
-from opmark.hardware.detect import host
+from opmark.hardware.host import host
 
 MODULES = (
     startup,

@@ -21,13 +21,13 @@ from typing import Any
 
 import opmark
 from benchmarks.common import Bystanders
-from opmark.hardware.detect import host
-from opmark.registry import backend as find_backend
-from opmark.registry import operator as find_operator
-from opmark.runner.prepare import prepare
-from opmark.runner.settings import default_threads, settings_for
+from opmark.hardware.host import host
+from opmark.plugin.registry import backend as find_backend
+from opmark.plugin.registry import operator as find_operator
+from opmark.runner.plan import default_threads, settings_for
 from opmark.schema import Case, Task
 from opmark.schema.options import MeasureOptions
+from opmark.worker.preparation import prepare
 
 CASES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("add", {"shape": [64, 64]}),

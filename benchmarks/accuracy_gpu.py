@@ -22,12 +22,12 @@ import torch
 from triton.testing import do_bench, do_bench_cudagraph
 
 import opmark
-from opmark.registry import backend as find_backend
-from opmark.registry import operator as find_operator
-from opmark.runner.prepare import prepare
-from opmark.runner.settings import settings_for
+from opmark.plugin.registry import backend as find_backend
+from opmark.plugin.registry import operator as find_operator
+from opmark.runner.plan import settings_for
 from opmark.schema import Case, Task
 from opmark.schema.options import MeasureOptions
+from opmark.worker.preparation import prepare
 
 HALF = "float16"
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (

@@ -7,9 +7,9 @@ import time
 from collections import Counter
 
 from benchmarks.common import OPMARK, Row, Shell
-from opmark.registry import operator
+from opmark.catalogue.expansion import expand
+from opmark.plugin.registry import operator
 from opmark.schema import Entry, Workload
-from opmark.workloads.expand import expand
 
 EXPAND_TARGET = 2.0
 ALL_TARGET = 600.0

@@ -29,10 +29,10 @@ from benchmarks.common import OPMARK, Bystanders, Row, Shell, markdown
 from benchmarks.load import Read, Written
 from benchmarks.many_runs import fill_many, run_of
 from benchmarks.served import Served
-from opmark.api.looking import look_at
-from opmark.store.find import find_run
-from opmark.store.open import open_sql
+from opmark.api.items import view_stored_run
 from opmark.store.query import query
+from opmark.store.runs import find_run
+from opmark.store.sql import open_sql
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -86,7 +86,7 @@ def paths_of(db: Path) -> Paths:
     """Return the addresses of all pages about the newest run, by their name in the table."""
     with closing(open_sql(db)) as store:
         newest, before, *_ = (run.id for run in store.runs() if run.label == "nightly")
-        items = look_at(store, find_run(store, newest)).rows
+        items = view_stored_run(store, find_run(store, newest)).rows
     item = next(item for item in items if item.op == "matmul" and item.timings)
     run = f"/runs/{newest}"
     return {

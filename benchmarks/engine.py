@@ -8,13 +8,14 @@ from functools import partial
 from statistics import median
 
 from benchmarks.common import Row, Shell, inside_the_clock
-from opmark.measure.clock import host_timers
-from opmark.measure.conditions import Watch
-from opmark.measure.engine import measure
-from opmark.measure.sampler import HostSampler
-from opmark.measure.supply import warm
-from opmark.schema import EFFORTS, Launch, Measurement
+from opmark.plugin import Launch
+from opmark.schema import EFFORTS, Measurement
 from opmark.units import seconds
+from opmark.worker.measure.cache import warm
+from opmark.worker.measure.clock import host_timers
+from opmark.worker.measure.conditions import ConditionsMonitor
+from opmark.worker.measure.engine import measure
+from opmark.worker.measure.sampler import HostSampler
 
 REPEATS = 5
 EMPTY = partial(operator.truth, None)
@@ -40,7 +41,7 @@ def rows(shell: Shell) -> list[Row]:
 def _once(launch: Launch) -> tuple[Measurement, float]:
     sampler = HostSampler("latency", host_timers(None)["latency"], warm(launch), batches=True)
     start = time.perf_counter()
-    (measurement,) = measure(sampler, EFFORTS["quick"], Watch(None))
+    (measurement,) = measure(sampler, EFFORTS["quick"], ConditionsMonitor(None))
     return measurement, time.perf_counter() - start
 
 

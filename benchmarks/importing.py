@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.common import OPMARK, Row, Shell
-from opmark.api import read_workload
+from opmark.api.import_ import read_workload
 
 CASES = 10_000
 TARGET = 1.0

@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.json import encode
 
 from benchmarks.many_runs import records, run_of
-from opmark.store.open import open_sql
+from opmark.store.sql import open_sql
 
 AT_ONCE, PAUSE = 10, 0.05
 """Records that the writer writes before it pauses: about 200 per second, as many as the fastest cases make."""

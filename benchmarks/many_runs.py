@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from opmark.schema import Record, Run
-from opmark.store.open import open_sql
-from opmark.store.pack import case_row, to_row
+from opmark.store.record_codec import case_row, to_row
+from opmark.store.sql import open_sql
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 from showcase import CPU, GPU, Again, Maker, fill
 
 SHARED = 20

@@ -6,7 +6,7 @@ import json
 import time
 
 from benchmarks.common import OPMARK, Row, Shell
-from opmark.guests import environments
+from opmark.runner.guests import environments
 
 OPERATORS = ("matmul", "softmax", "layer_norm", "conv2d")
 BACKENDS = 9

@@ -12,12 +12,11 @@ from typing import NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from opmark.analysis.compare import Side, compare, side_of
+from opmark.analysis.comparison import ComparedSide, compare, side_of
 from opmark.schema import EFFORTS, Case, Environment, Measurement, Record, Run, Settings, Task
 from opmark.schema.comparison import Verdict
-from opmark.schema.figure import Figure
-from opmark.stats.rank import rank_sum_p
-from opmark.stats.verdict import ALPHA, STAGES
+from opmark.schema.record import Figure
+from opmark.stats.verdict import ALPHA, STAGES, rank_sum_p
 from opmark.store.memory import MemoryStore
 
 Values = NDArray[np.float64]
@@ -101,14 +100,14 @@ Medians = Sequence[Sequence[float]]
 """Medians by case and process."""
 
 
-def side(name: str, cases: Medians, session: str = "") -> Side:
+def side(name: str, cases: Medians, session: str = "") -> ComparedSide:
     """Return a run whose processes have these medians, by case."""
     found = [
         Figure(name, f"case {i}", "op", "null", "null", 1, process, "ok", "", "2030", "latency", "warm", float(median))
         for i, medians in enumerate(cases)
         for process, median in enumerate(medians)
     ]
-    return Side(name, Run(name, "2030", "plan", len(found), session=session), found)
+    return ComparedSide(name, Run(name, "2030", "plan", len(found), session=session), found)
 
 
 def verdicts(a: Medians, b: Medians, session: str = "", **how: float) -> list[Verdict]:

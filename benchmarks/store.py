@@ -22,13 +22,13 @@ from statistics import median
 from msgspec.structs import replace
 
 from benchmarks.common import OPMARK, Bystanders, Row, Shell, markdown
-from opmark.api import open_store
-from opmark.interfaces import Store
+from opmark.api.result import open_store
 from opmark.schema import Case, Record, Run
 from opmark.schema.measurement import PREEMPTED
 from opmark.store.location import address
-from opmark.store.open import open_sql
+from opmark.store.protocol import Store
 from opmark.store.query import query
+from opmark.store.sql import open_sql
 
 CASES = 5_000
 AT_ONCE = 500
@@ -154,7 +154,7 @@ def places(folder: Path, kinds: list[str]) -> Iterator[dict[str, str]]:
     found = {"sqlite": str(folder / "store.db")}
     server = None
     if "postgresql" in kinds:
-        sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+        sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
         from postgres_server import Server, programs
 
         installed = programs()

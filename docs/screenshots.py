@@ -23,8 +23,8 @@ from benchmarks.common import OPMARK
 from benchmarks.served import Served
 
 from opmark.analysis.rows import RunView
-from opmark.api.looking import look_at
-from opmark.store.open import open_sql
+from opmark.api.items import view_stored_run
+from opmark.store.sql import open_sql
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -103,7 +103,7 @@ def _measured(db: Path, environ: dict[str, str]) -> str:
 def _chosen(db: str, name: str | None) -> tuple[RunView, tuple[str, str]]:
     """The run that is shown, and the two that are compared."""
     with closing(open_sql(db)) as store:
-        newest = [look_at(store, run) for run in store.runs(MOST_RUNS)]
+        newest = [view_stored_run(store, run) for run in store.runs(MOST_RUNS)]
     known = [looked for looked in newest if name in (None, looked.run.id, looked.run.label)]
     if not known:
         raise SystemExit(f"{db}: there is no run" + (f" `{name}`" if name else ""))

@@ -17,14 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from opmark.hardware.detect import affinity
-from opmark.interfaces import Backend
-from opmark.registry import backend as find_backend
 from postgres_server import Server, programs
 
+from opmark.hardware.host import affinity
+from opmark.plugin import Backend
+from opmark.plugin.registry import backend as find_backend
+
 TESTS = Path(__file__).parent
-FAKE_PROFILERS = TESTS / "profilers" / "fakes"
+pytest_plugins = ["rank_fixtures", "worker_fixtures"]
+
+FAKE_PROFILERS = TESTS / "runner" / "profilers" / "fakes"
 
 
 GROUPS = ("store", "dashboard", "verdicts", "ranks", "frameworks", "docs")
@@ -66,7 +68,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @cache
 def _groups_of(file: Path) -> set[str]:
-    return (_file_markers(file) | set(file.relative_to(TESTS).parts[:-1])) & set(GROUPS)
+    folders = set(file.relative_to(TESTS).parts[:-1]) - {"frameworks"}  # most tests of these packages are quick
+    return (_file_markers(file) | folders) & set(GROUPS)
 
 
 @cache

@@ -15,9 +15,15 @@ import msgspec
 import pytest
 
 import opmark
-from opmark import api
-from opmark.api import measuring
-from opmark.api.machine import doctor
+from opmark.api import run as run_module
+from opmark.api.coverage import coverage
+from opmark.api.describe import describe
+from opmark.api.doctor import noise_floor
+from opmark.api.export import export, export_workload
+from opmark.api.list_ import list_
+from opmark.api.result import open_store
+from opmark.api.run import run
+from opmark.catalogue.families.opinfo import entries
 from opmark.cli.coverage import coverage as coverage_command
 from opmark.cli.describe import describe as describe_command
 from opmark.cli.doctor import doctor as doctor_command
@@ -25,8 +31,8 @@ from opmark.cli.list_ import list_ as list_command
 from opmark.cli.rank import rank as rank_command
 from opmark.cli.show import show as show_command
 from opmark.errors import StoreError, UnknownName, UserError
-from opmark.frameworks.opinfo import entries
-from opmark.registry import backends, catalogue
+from opmark.plugin.registry import backends, catalogue
+from opmark.runner.doctor import doctor
 from opmark.schema import EFFORTS, MODES, Case, Record, Run, Settings, Task
 
 QUICK: dict[str, Any] = {"backend": "null", "effort": "quick", "threads": 1}
@@ -98,9 +104,9 @@ def test_every_round_of_processes_is_in_a_fresh_one(db: Path) -> None:
     ("command", "function"),
     [
         (show_command, opmark.show),
-        (describe_command, api.describe),
-        (list_command, api.list_),
-        (coverage_command, api.coverage),
+        (describe_command, describe),
+        (list_command, list_),
+        (coverage_command, coverage),
         (rank_command, opmark.rank),
     ],
 )
@@ -113,8 +119,8 @@ def test_the_doctor_takes_what_its_two_functions_take() -> None:
     """By itself it takes nothing; `--aa` is the noise floor."""
     asked = {name: value for name, value in defaults(doctor_command).items() if name not in ONLY_COMMAND | {"aa"}}
     assert defaults(doctor) == {}
-    assert asked.keys() <= defaults(api.noise_floor).keys()
-    assert asked == {name: defaults(api.noise_floor)[name] for name in asked}
+    assert asked.keys() <= defaults(noise_floor).keys()
+    assert asked == {name: defaults(noise_floor)[name] for name in asked}
 
 
 # Plan.
@@ -264,7 +270,7 @@ def test_resuming_what_was_never_run_is_a_mistake(db: Path) -> None:
 def store(db: Path) -> Path:
     """Four runs without records; the last one has the label of the second."""
     runs = {"20300101-000000-aaaa": "", "20300101-000000-bbbb": "nightly", "20300202-000000-cccc": "weekly"}
-    with closing(api.open_store(db, create=True)) as opened:
+    with closing(open_store(db, create=True)) as opened:
         for run_id, label in [*runs.items(), ("20300303-000000-dddd", "nightly")]:
             opened.begin(Run(run_id, "2030", "plan", 0, label))
     return db
@@ -310,7 +316,7 @@ def test_an_unknown_run_is_named_with_the_nearest(store: Path, name: str, meant:
 
 
 def test_a_store_without_a_run_says_how_to_make_one(db: Path) -> None:
-    with closing(api.open_store(db, create=True)) as opened:
+    with closing(open_store(db, create=True)) as opened:
         opened.begin(Run("x", "2030", "plan", 0))
     with closing(sqlite3.connect(db)) as raw:
         raw.execute("DELETE FROM run")
@@ -333,23 +339,23 @@ def test_a_label_survives_whatever_it_says(db: Path) -> None:
 
 
 def test_what_there_is_can_be_listed() -> None:
-    assert list(api.list_("ops")) == list(catalogue().values())
-    found = {backend.name: backend.reason for backend in api.list_("backends")}
+    assert list(list_("ops")) == list(catalogue().values())
+    found = {backend.name: backend.reason for backend in list_("backends")}
     assert list(found) == list(backends())
     assert found["null"] is None
-    assert {workload.name for workload in api.list_("suites")} >= {"quick", "faults"}
+    assert {workload.name for workload in list_("suites")} >= {"quick", "faults"}
 
 
 def test_an_unknown_listing_is_named_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match="no listing named `op`") as caught:
-        api.list_("op")
+        list_("op")
     assert "`ops`" in (caught.value.hint or "")
 
 
 def test_an_operator_is_described_by_its_name_or_alias() -> None:
-    assert api.describe("matmul") is api.describe("mm") is catalogue()["matmul"]
+    assert describe("matmul") is describe("mm") is catalogue()["matmul"]
     with pytest.raises(UnknownName, match="no operator named `matmull`"):
-        api.describe("matmull")
+        describe("matmull")
 
 
 def test_a_result_can_be_written_as_json(db: Path) -> None:
@@ -371,10 +377,10 @@ def of_database(name: str, status: Any = "ok", reason: str = "") -> Record:
 
 @needs_torch
 def test_coverage_without_a_store_tells_what_could_be_measured_and_makes_none(db: Path) -> None:
-    found = api.coverage("torch", db=db)
+    found = coverage("torch", db=db)
     assert (found.framework, found.run) == ("torch", "")
     assert [covered.name for covered in found.operators] == [entry.name for entry in entries()]
-    assert api.coverage(db=db) == found, "torch is the default"
+    assert coverage(db=db) == found, "torch is the default"
     assert not db.exists()
 
 
@@ -386,47 +392,47 @@ def test_coverage_tells_of_the_last_run_that_tried_them_all(db: Path) -> None:
         "20300103-000000-cccc": [of_database("add")],
         "20300104-000000-dddd": [],
     }
-    with closing(api.open_store(db, create=True)) as opened:
+    with closing(open_store(db, create=True)) as opened:
         for run_id, records in runs.items():
             opened.begin(Run(run_id, run_id[:8], "plan", len(records)))
             for record in records:
                 opened.append(run_id, record)
-    found = api.coverage("torch", db=db)
+    found = coverage("torch", db=db)
     assert found.run == "20300102-000000-bbbb"
     assert all(covered.outcomes == {"forward": "error: broken"} for covered in found.operators)
-    assert api.coverage("numpy", db=db).run == ""
+    assert coverage("numpy", db=db).run == ""
 
 
 def test_coverage_of_an_unknown_framework_is_named_with_the_nearest(db: Path) -> None:
     with pytest.raises(UnknownName, match="no framework named `tourch`") as caught:
-        api.coverage("tourch", db=db)
+        coverage("tourch", db=db)
     assert "`torch`" in (caught.value.hint or "")
 
 
 def test_operators_of_a_category_can_be_listed() -> None:
     category = catalogue()["softmax"].category
-    found = api.list_("ops", category)
+    found = list_("ops", category)
     assert found == [op for op in catalogue().values() if op.category == category]
-    assert found == api.list_("ops", category=category)
+    assert found == list_("ops", category=category)
 
 
 def test_a_result_that_no_file_holds_is_exported() -> None:
-    result = api.run("exp", params={"shape": [8]}, backend="null", db=":memory:", say=lambda _: None)
-    (text,) = api.export(result, format="param").values()
+    result = run("exp", params={"shape": [8]}, backend="null", db=":memory:", say=lambda _: None)
+    (text,) = export(result, format="param").values()
     assert '"op_name":"exp"' in text
 
 
 def test_what_is_not_in_an_exported_workload_is_said(tmp_path: Path) -> None:
     path = tmp_path / "exp.json"
     path.write_text('{"operator": "exp", "input_shape_list": [[4, 8], [4, 8]], "dtype": ["float32", "mxfloat8"]}')
-    files, unsaid = api.export_workload(path, format="bytemicroperf")
+    files, unsaid = export_workload(path, format="bytemicroperf")
     assert len(files) == 1
     assert [line.split(":")[0] for line in unsaid] == [
         "not imported",
         "1 case stood there before, and each is written once",
     ]
     with pytest.raises(UserError, match="problem"):
-        api.export_workload(path, format="bytemicroperf", strict=True)
+        export_workload(path, format="bytemicroperf", strict=True)
 
 
 def test_what_was_never_tried_is_told_and_taken_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -437,9 +443,9 @@ def test_what_was_never_tried_is_told_and_taken_up_again(tmp_path: Path, monkeyp
         yield from perform(plan.without({task.id for task in gone}), *arguments, **options)
         yield from (Record(task, "error", "rank 1 is gone", untried=True) for task in gone)
 
-    perform = measuring.perform
+    perform = run_module.perform
     with monkeypatch.context() as patch:
-        patch.setattr(measuring, "perform", cut)
+        patch.setattr(run_module, "perform", cut)
         first = opmark.run("exp", db=db, **whole)
     assert [record.status for record in first.records] == ["ok", "error", "error"]
     assert len(opmark.show(db=db).records) == 1

@@ -16,53 +16,29 @@ FRAMEWORKS = frozenset(
 )
 """What only the file of its own backend may import when it is loaded."""
 
-GROUND = frozenset({"schema", "errors", "units", "stats"})
-SOCKETS = frozenset({"interfaces", "registry"})
-PARTS = frozenset(
-    {
-        "operators",
-        "frameworks",
-        "workloads",
-        "importers",
-        "backends",
-        "hardware",
-        "measure",
-        "verify",
-        "metrics",
-        "store",
-        "profilers",
-        "guests",
-        "implementations",
-    }
-)
-READERS = frozenset({"analysis", "report"})
-PAGES = frozenset({"charts", "dashboard"})
-MEETING = frozenset({"runner", "api", "result"})
-TOP = frozenset({"cli", "compat"})
-EVERYTHING = GROUND | SOCKETS | PARTS | READERS | PAGES | MEETING | {"version", "exporters", "tabular"}
+GROUND = frozenset({"schema", "errors", "units", "stats", "version"})
+CORE = GROUND | {"plugin"}
+BELOW_API = CORE | {"catalogue", "hardware", "store", "runner", "analysis", "report"}
 
 ALLOWED: dict[str, frozenset[str]] = {
     **dict.fromkeys(GROUND, GROUND),
-    "version": frozenset(),
-    "interfaces": GROUND,
-    "registry": GROUND | {"interfaces"},
-    **dict.fromkeys(PARTS, GROUND | SOCKETS | {"version"}),
-    **dict.fromkeys(READERS, GROUND | {"registry", "interfaces", "metrics", "store", "guests", "tabular", "version"}),
-    "charts": GROUND | {"metrics", "registry"},
-    "dashboard": GROUND | SOCKETS | {"api", "analysis", "charts", "report", "store", "version"},
-    "exporters": GROUND | SOCKETS | READERS | {"metrics", "importers", "version"},
-    "runner": GROUND | SOCKETS | PARTS | {"version"},
-    "tabular": GROUND,
-    "result": GROUND | SOCKETS | {"report", "tabular"},
-    "api": GROUND
-    | SOCKETS
-    | {"result", "runner", "frameworks", "workloads", "store", "hardware", "guests", "version", "report", "analysis"}
-    | {"tabular", "charts"},
-    "__init__": GROUND | {"api", "dashboard", "guests", "result", "runner", "tabular", "version"},
-    "__main__": {"cli"},
-    "cli": EVERYTHING | {"compat"},
-    "compat": EVERYTHING,
+    "plugin": GROUND,
+    "catalogue": CORE,
+    "frameworks": CORE,
+    "hardware": CORE,
+    "store": GROUND,
+    "worker": CORE | {"hardware"},
+    "runner": CORE | {"catalogue", "hardware", "worker", "store"},
+    "analysis": CORE | {"store"},
+    "report": CORE | {"store", "analysis"},
+    "api": BELOW_API,
+    "dashboard": CORE | {"store", "analysis", "report", "api"},
+    "interop": BELOW_API | {"api"},
+    "cli": GROUND | {"plugin", "report", "api", "dashboard"},
+    "__init__": frozenset({"errors", "version", "schema", "api", "dashboard"}),
+    "__main__": frozenset({"cli"}),
 }
+"""What each package may import. A package may always import from itself."""
 
 
 class Import(NamedTuple):
@@ -75,12 +51,11 @@ class Import(NamedTuple):
     """Whether only a type checker sees it."""
 
 
-SAMPLES = SOURCE / "frameworks" / "opinfo_samples.py"
-"""Like the file of a backend, it is imported in a worker only."""
+SAMPLES = SOURCE / "catalogue" / "families" / "opinfo_samples.py"
+"""Imports torch when it is loaded, so only a worker imports it."""
 
-
-KERNELS = "_kernels_"
-"""Triton reads a kernel's source when its module is loaded, so it has to be there; a worker alone imports these."""
+KERNELS = "_kernels.py"
+"""Triton reads a kernel's source when its module is loaded, so the module imports Triton; only a worker imports it."""
 
 
 def tree(path: Path) -> ast.Module:
@@ -124,12 +99,8 @@ def where(path: Path, found: Import) -> str:
     return f"{path.relative_to(SOURCE.parent)}:{found.line}: {found.module}"
 
 
-def test_the_sources_are_found() -> None:
-    assert {"schema", "operators", "backends", "runner", "cli", "store", "report"} <= {package(path) for path in FILES}
-
-
 def test_every_package_has_its_directions() -> None:
-    assert {package(path) for path in FILES} <= ALLOWED.keys()
+    assert {package(path) for path in FILES} == ALLOWED.keys()
 
 
 def test_imports_go_in_the_directions_of_the_design() -> None:
@@ -143,46 +114,36 @@ def test_imports_go_in_the_directions_of_the_design() -> None:
     assert wrong == []
 
 
-def test_only_the_runner_knows_operators_and_backends() -> None:
-    knowing = set()
-    for path in FILES:
-        targets = {target(found.module) for found in imports(tree(path))}
-        if {"operators", "backends"} & targets - {package(path)}:
-            knowing.add(package(path))
-    assert knowing <= {"runner"}
+def test_the_directions_have_no_cycle() -> None:
+    order: list[str] = []
+    left = {name: set(allowed) - {name} - GROUND for name, allowed in ALLOWED.items() if name not in GROUND}
+    while left:
+        free = [name for name, needs in left.items() if not needs & left.keys()]
+        assert free, f"these packages may import each other: {sorted(left)}"
+        order += free
+        left = {name: needs for name, needs in left.items() if name not in free}
+    assert set(order) == ALLOWED.keys() - GROUND
 
 
-def test_nothing_imports_the_command_line() -> None:
-    wrong = [
-        where(path, found)
-        for path in FILES
-        if package(path) not in {"cli", "__main__"}
-        for found in imports(tree(path))
-        if target(found.module) in TOP - {package(path)}
-    ]
-    assert wrong == []
-
-
-def test_a_framework_is_loaded_only_by_the_file_of_its_backend() -> None:
+def test_a_framework_is_loaded_only_by_its_own_package() -> None:
+    """At the top of a file a framework is imported only by its backend, which only workers load."""
     wrong = []
     for path in FILES:
+        described = path.name == "__init__.py" or "implementations" in path.parts
+        own = package(path) == "frameworks" and (not described or path.name == KERNELS)
         for found in imports(tree(path)):
             framework = found.module.split(".")[0]
-            own_file = package(path) == "backends" and path.stem.startswith(framework)
-            own_file |= path == SAMPLES and framework == "torch"
-            own_file |= path.stem.startswith(KERNELS) and framework in ("torch", "triton")
-            if framework in FRAMEWORKS and found.top and not found.typing and not own_file:
+            if framework in FRAMEWORKS and found.top and not found.typing and not own and path != SAMPLES:
                 wrong.append(where(path, found))
     assert wrong == []
 
 
 def test_the_file_that_runs_in_a_worker_only_is_imported_inside_functions() -> None:
-    """It imports torch at its top, so whoever imports it at the top does too."""
     wrong = [
         where(path, found)
         for path in FILES
         for found in imports(tree(path))
-        if f"{found.module}.".startswith("opmark.frameworks.opinfo_samples.") and found.top and not found.typing
+        if f"{found.module}.".startswith("opmark.catalogue.families.opinfo_samples.") and found.top and not found.typing
     ]
     assert wrong == []
 
@@ -191,7 +152,7 @@ def test_a_framework_stays_where_it_is_launched_from() -> None:
     wrong = [
         where(path, found)
         for path in FILES
-        if package(path) not in {"backends", "operators", "frameworks", "implementations"}
+        if package(path) not in {"catalogue", "frameworks"}
         for found in imports(tree(path))
         if found.module.split(".")[0] in FRAMEWORKS
     ]
@@ -203,19 +164,53 @@ def test_imports_are_absolute() -> None:
     assert wrong == []
 
 
-def test_the_parts_a_plug_in_builds_on_need_no_framework() -> None:
-    """Beyond the standard library, plugin interfaces and schema stand on msgspec alone; a statistic may ask SciPy and
-    NumPy when it is called, and a backend asks NumPy for values and psutil for the memory of the host."""
+def test_sql_stays_inside_the_store() -> None:
+    wrong = [
+        where(path, found)
+        for path in FILES
+        if package(path) != "store"
+        for found in imports(tree(path))
+        if found.module.split(".")[0] in {"sqlalchemy", "sqlite3", "psycopg"}
+    ]
+    assert wrong == []
+
+
+def test_what_a_plug_in_builds_on_needs_no_framework() -> None:
+    """Beyond the standard library, `schema` and `plugin` import msgspec alone; statistics may import SciPy and NumPy
+    inside functions, and a backend's default values are made with NumPy."""
     strangers = {
         (package(path), found.module.split(".")[0], found.top)
         for path in FILES
-        if package(path) in GROUND | {"interfaces"}
+        if package(path) in CORE
         for found in imports(tree(path))
         if not found.typing and found.module.split(".")[0] not in {"opmark", *sys.stdlib_module_names}
     }
-    allowed = {(part, "msgspec", True) for part in ("schema", "interfaces")}
-    allowed |= {("stats", "scipy", False), ("stats", "numpy", False)}
-    assert strangers <= allowed | {("interfaces", "numpy", False), ("interfaces", "psutil", False)}
+    allowed = {(part, "msgspec", True) for part in ("schema", "plugin")}
+    assert strangers <= allowed | {("stats", "scipy", False), ("stats", "numpy", False), ("plugin", "numpy", False)}
+
+
+def test_class_names_are_unique() -> None:
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
+    wrong = []
+    for path in FILES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node) or ""
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                text = str(node.value.value)
+            else:
+                continue
+            if text.split(" ")[0] in {"Of", "Those", "That"}:
+                wrong.append(f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 1)}: {text[:60]}")
+    assert wrong == []
 
 
 def test_the_reader_of_imports_sees_all_kinds() -> None:

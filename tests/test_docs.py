@@ -21,17 +21,18 @@ import typer
 import yaml
 
 import opmark
+from opmark.catalogue.expansion import expand
 from opmark.cli.app import make_app
-from opmark.cli.drop_in import DROP_INS
-from opmark.hardware.detect import host
-from opmark.registry import backend as find_backend
-from opmark.registry import operator as find_operator
-from opmark.registry import operators_like
-from opmark.runner.check import verify
-from opmark.runner.intake import take_in
-from opmark.schema import EFFORTS, Case, Operator, Settings, Task, Workload
+from opmark.cli.interop import DROP_INS
+from opmark.hardware.host import host
+from opmark.plugin import Operator
+from opmark.plugin.registry import backend as find_backend
+from opmark.plugin.registry import operator as find_operator
+from opmark.plugin.registry import operators_like
+from opmark.runner.workload_source import read_source
+from opmark.schema import EFFORTS, Case, Settings, Task, Workload
 from opmark.schema.codec import convert
-from opmark.workloads.expand import expand
+from opmark.worker.verify.outputs import verify
 
 pytestmark = pytest.mark.docs
 
@@ -174,7 +175,7 @@ def test_the_workload_of_the_guide_expands_as_it_says() -> None:
 @pytest.mark.parametrize("text", [text for name, text in blocks("yaml") if name == "switching.md"])
 def test_foreign_files_of_the_guide_are_read(text: str, tmp_path: Path) -> None:
     (tmp_path / "foreign.yaml").write_text(text)
-    taken = take_in(tmp_path / "foreign.yaml", strict=True)
+    taken = read_source(tmp_path / "foreign.yaml", strict=True)
     assert taken.foreign
     assert taken.cases
 

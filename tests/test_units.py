@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opmark.units import change, count_bytes, counted, percent, rate, seconds, seconds_unit, significant, small_unit
+from opmark.units import change, count_bytes, count_noun, percent, rate, seconds, seconds_unit, significant, small_unit
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_small_part_is_the_same_whatever_the_unit(value):
     ],
 )
 def test_things_are_counted_in_words(number, words, text):
-    assert counted(number, *words) == text
+    assert count_noun(number, *words) == text
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def rate(value: float, unit: str) -> str:
     return _with_prefix(value, 1000, _DECIMAL, unit)
 
 
-def counted(number: int, noun: str, several: str | None = None) -> str:
+def count_noun(number: int, noun: str, several: str | None = None) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {several or noun + 's'}"
 
 

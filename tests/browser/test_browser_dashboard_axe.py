@@ -12,10 +12,10 @@ from benchmarks.served import Served
 from looks import LOOKS, PHONE
 from msgspec.structs import replace
 
-from opmark.api.looking import look_at
+from opmark.api.items import view_stored_run
 from opmark.schema import Case
-from opmark.store.find import find_run
-from opmark.store.open import open_sql
+from opmark.store.runs import find_run
+from opmark.store.sql import open_sql
 from showcase import GPU, Maker, fill, run
 
 PAGES: dict[str, Callable[[Any], str]] = {
@@ -40,8 +40,8 @@ class Named:
             self.showcase, self.failures, self.base, self.new = (
                 find_run(store, label).id for label in ("showcase", "failures", "base", "new")
             )
-            items = look_at(store, find_run(store, "showcase")).items
-            nights = look_at(store, find_run(store, "nightly~0")).items
+            items = view_stored_run(store, find_run(store, "showcase")).items
+            nights = view_stored_run(store, find_run(store, "nightly~0")).items
         self.item = items[0].key
         self.case = nights[0].case
 

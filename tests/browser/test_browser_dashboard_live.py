@@ -15,7 +15,7 @@ from benchmarks.served import Served
 from playwright.sync_api import expect
 
 from opmark.schema import Record, Run
-from opmark.store.open import open_sql
+from opmark.store.sql import open_sql
 from showcase import CPU, Maker, fill
 
 TOKEN = "a-token-that-only-this-test-knows"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from showcase import showcase
 
 pytest.importorskip("starlette")
@@ -16,8 +15,7 @@ with warnings.catch_warnings():
     from starlette.testclient import TestClient
 
 from opmark.dashboard.app import application
-from opmark.dashboard.guard import Guard
-from opmark.dashboard.security import Door
+from opmark.dashboard.auth import AccessPolicy, Guard
 
 TOKEN = "a-token-of-enough-characters"
 
@@ -38,8 +36,8 @@ def client(db: Path) -> Iterator[TestClient]:
 @pytest.fixture
 def guarded(db: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     """One with a token; a wrong one costs no time here."""
-    monkeypatch.setattr("opmark.dashboard.guard.WAIT", 0.0)
-    with connected(application(db, door=Door(TOKEN))) as made:
+    monkeypatch.setattr("opmark.dashboard.auth.WAIT", 0.0)
+    with connected(application(db, door=AccessPolicy(TOKEN))) as made:
         yield made
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from opmark.errors import InvalidParameter, OpmarkError, Unsupported
-from opmark.registry import backend as find_backend
-from opmark.registry import catalogue
-from opmark.runner.check import verify
-from opmark.runner.prepare import prepare
-from opmark.runner.recheck import recheck
-from opmark.schema import EFFORTS, PHASES, Case, Implementation, Operator, Phase, Settings, Task
+from opmark.plugin import Implementation, Operator
+from opmark.plugin.registry import backend as find_backend
+from opmark.plugin.registry import catalogue
+from opmark.schema import EFFORTS, PHASES, Case, Phase, Settings, Task
+from opmark.worker.preparation import prepare
+from opmark.worker.verify.outputs import recheck, verify
 
 torch = pytest.importorskip("torch")
 pytestmark = [

@@ -9,9 +9,9 @@ import pytest
 
 import opmark
 from opmark.errors import UserError
-from opmark.metrics.summary import summarize
-from opmark.registry import catalogue
+from opmark.plugin.registry import catalogue
 from opmark.schema import Record
+from opmark.stats.measurement import summarize
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -9,7 +9,7 @@ import pytest
 
 import opmark
 from opmark.schema import Record
-from opmark.schema.dtype import FLOATS, INTS
+from opmark.schema.tensor import FLOATS, INTS
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -74,7 +74,7 @@ def test_both_states_of_the_caches_can_be_had(tmp_path: Path) -> None:
 
 def test_a_launch_without_a_kernel_is_not_measured() -> None:
     from opmark.errors import Unsupported
-    from opmark.registry import backend
+    from opmark.plugin.registry import backend
 
     live, x = backend("triton-cuda").load(1), torch.rand(8, device="cuda")
     with pytest.raises(Unsupported, match="no Triton kernel"):

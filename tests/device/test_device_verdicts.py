@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import opmark
-from opmark import api
+from opmark.api.result import open_store
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -55,7 +55,7 @@ def test_two_sessions_are_compared_in_cycles_too(tmp_path: Path) -> None:
     for label in ("before", "after"):
         opmark.run(["add", "matmul"], size="typical", backend="torch-cuda", effort="quick", processes=3, label=label,
                    quantity="device_time", db=db)  # fmt: skip
-    with closing(api.open_store(db)) as store:
+    with closing(open_store(db)) as store:
         figures = store.figures(runs=[run.id for run in store.runs()])
     assert all(figure.cycles for figure in figures if figure.quantity == "device_time")
     found = opmark.compare("before", "after", db=db)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import opmark
-from opmark.profilers.ncu import FOLDERS
+from opmark.runner.profilers.ncu import FOLDERS
 from opmark.schema import Record
 
 torch = pytest.importorskip("torch")

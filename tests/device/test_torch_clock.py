@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from opmark.errors import TimerFailed, WrongResult
-from opmark.measure.sampler import busy, span
+from opmark.worker.measure.sampler import busy, span
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 @pytest.fixture
 def clock() -> Any:
-    from opmark.backends.torch_clock import CudaClock
+    from opmark.frameworks.torch.device_clock import CudaClock
 
     return CudaClock()
 
@@ -150,7 +150,7 @@ def test_what_cannot_be_captured_is_said() -> None:
     """In a process of its own: a failed capture spoils torch's random numbers for the rest of it."""
     code = """
 import torch
-from opmark.backends.torch_clock import CudaClock
+from opmark.frameworks.torch.device_clock import CudaClock
 from opmark.errors import TimerFailed
 clock, x = CudaClock(), torch.ones(8, device="cuda")
 try:

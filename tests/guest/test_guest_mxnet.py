@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opmark.compat.opperf import run_performance_test
+from opmark.compat.opperf.nd import Add
 from outcomes import covered, outcomes
 
-from opmark import api
-from opmark.compat.opperf import run_performance_test
-from opmark.compat.opperf.command import main
-from opmark.compat.opperf.nd import Add
-from opmark.guests import environments
-from opmark.registry import catalogue
+from opmark.api.run import run as api_run
+from opmark.interop.opperf.command import main
+from opmark.plugin.registry import catalogue
+from opmark.runner.guests import environments
 from opmark.schema import Record
 
 # Asked while this file is imported: a test has data directories of its own.
@@ -73,7 +73,7 @@ def _in_the_guest(names: Sequence[str], phase: str) -> dict[str, list[Record]]:
 
 def run(*names: str, **asked: Any) -> list[Record]:
     given = {"size": "small", "samples": 1, "warmup": 0, "processes": 1, "threads": 1, "db": ":memory:", **asked}
-    return api.run(list(names), backend=BACKEND, say=lambda _: None, **given).records
+    return api_run(list(names), backend=BACKEND, say=lambda _: None, **given).records
 
 
 def verified(record: Record) -> bool:

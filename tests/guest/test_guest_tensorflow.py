@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from outcomes import outcomes
 
-from opmark import api, registry
-from opmark.guests import environments
+from opmark.api.run import run as api_run
+from opmark.plugin import registry
+from opmark.runner.guests import environments
 from opmark.schema import Record
 
 # Asked while this file is imported: a test has data directories of its own.
@@ -51,7 +52,7 @@ def table() -> dict[str, list[Record]]:
 
 def run(*names: str, backend: str = BACKEND, **asked: Any) -> list[Record]:
     given = {"size": "small", "samples": 1, "warmup": 0, "processes": 1, "threads": 1, "db": ":memory:", **asked}
-    return api.run(list(names), backend=backend, say=lambda _: None, **given).records
+    return api_run(list(names), backend=backend, say=lambda _: None, **given).records
 
 
 def verified(record: Record) -> bool:
@@ -238,7 +239,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
 )
 def test_a_guest_that_breaks_is_a_record_and_the_others_go_on(broken: Callable[[str], None], source: str) -> None:
     broken(f"import os\n{source}\n")
-    records = api.run(
+    records = api_run(
         ["add"], backend=[BACKEND, "numpy-cpu"], size="small", samples=1, warmup=0, processes=1, threads=1,
         db=":memory:", say=lambda _: None,
     ).records  # fmt: skip

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from opmark.interfaces import Store
 from opmark.schema import EFFORTS, Case, Measurement, Record, Run, Settings, Task
 from opmark.store.memory import MemoryStore
-from opmark.store.open import open_sql
-from opmark.store.sql import SqlStore
+from opmark.store.protocol import Store
+from opmark.store.sql import SqlStore, open_sql
 
 MakeRecord = Callable[..., Record]
 

@@ -13,7 +13,7 @@ from opmark_example_npu.backend import NpuBackend
 from opmark_example_npu.device import Device, NpuOutOfMemory, NpuTensor
 
 from opmark.errors import TimerFailed
-from opmark.interfaces import Function
+from opmark.plugin import Function
 from opmark.schema import TensorSpec
 
 SPEC = TensorSpec((256,), "float32")

@@ -13,7 +13,7 @@ import pytest
 from conftest import HERE, Site
 
 SOURCES = sorted((HERE / "src").rglob("*.py"))
-ALLOWED = ("opmark.interfaces", "opmark.schema", "opmark.errors", "opmark_example_npu")
+ALLOWED = ("opmark.plugin", "opmark.schema", "opmark.errors", "opmark_example_npu")
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_an_override_that_is_wrong_or_breaks_becomes_a_record(another: Site) -> 
     another.install()
     code = """
         import numpy as np
-        from opmark.interfaces import Function, Implementation
+        from opmark.plugin import Function, Implementation
 
         def too_much(x):
             return x + 1

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from opmark.analysis.alike import differing
-from opmark.analysis.learnt_floor import LEAST, RUNS, deviations, spread
-from opmark.analysis.machine_key import Machine, machine_of
-from opmark.analysis.series import ALL, Line, at, lines_of
+from opmark.analysis.environment import Machine, differing, machine_of
+from opmark.analysis.noise_floor import LEAST, RUNS, deviations, spread
 from opmark.errors import UnknownName, UserError
-from opmark.interfaces import Store
-from opmark.registry import operator as find_operator
-from opmark.registry import parameters_of
-from opmark.schema import QUANTITIES, Case, Run
-from opmark.schema.history import ChangeSeen, Histories, History, Point
-from opmark.schema.noise import NoiseFloor
-from opmark.schema.shown import shown
-from opmark.stats import median
-from opmark.stats.change_point import MARGIN, Change, change_points, early_warning
-from opmark.stats.segments import SHORTEST
-from opmark.store.find import noise_of
+from opmark.plugin.param import format_params
+from opmark.plugin.registry import operator as find_operator
+from opmark.plugin.registry import parameters_of
+from opmark.schema import FAILED, QUANTITIES, Case, Run
+from opmark.schema.history import Histories, History, HistoryPoint, LevelChange, Outage, RunAt
+from opmark.schema.machine import NoiseFloor
+from opmark.schema.measurement import PREEMPTED, Cache
+from opmark.schema.record import Figure, SeriesKey
+from opmark.stats import log_interval
+from opmark.stats.change_point import MARGIN, SHORTEST, Change, change_points, early_warning
+from opmark.store.protocol import Store
+from opmark.store.runs import noise_of
 
 FEWEST = 2 * SHORTEST
 """Runs that a series needs before anything is said of its level."""
@@ -42,7 +43,7 @@ _ID = re.compile("[0-9a-f]{16}").fullmatch
 
 
 @dataclass(frozen=True)
-class Asked:
+class HistoryQuery:
     """Which series; nothing: all of them."""
 
     ops: Sequence[str] = ()
@@ -72,7 +73,7 @@ class Asked:
 
 def histories(
     store: Store,
-    asked: Asked,
+    asked: HistoryQuery,
     *,
     everything: bool = False,
     margin: float = MARGIN,
@@ -109,7 +110,7 @@ def histories(
     return Histories(sorted(judged, key=_newest_first, reverse=True), looked, short, unsure, BY_CHANCE * looked)
 
 
-def followed(runs: Iterable[Run], asked: Asked) -> list[Run]:
+def followed(runs: Iterable[Run], asked: HistoryQuery) -> list[Run]:
     """Oldest first: stores that were merged hold them in another order."""
     kept = [
         run
@@ -122,26 +123,26 @@ def followed(runs: Iterable[Run], asked: Asked) -> list[Run]:
     return kept if asked.last is None else kept[-asked.last :]
 
 
-def _check(asked: Asked) -> None:
+def _check(asked: HistoryQuery) -> None:
     if asked.quantity and asked.quantity != ALL and asked.quantity not in QUANTITIES:
         raise UnknownName("quantity", asked.quantity, [*QUANTITIES, ALL])
     if asked.last is not None and asked.last < 1:
         raise UserError(f"last: expected 1 or more, got {asked.last}", f"a change takes {FEWEST} runs at least")
 
 
-def _why_none(asked: Asked) -> str:
+def _why_none(asked: HistoryQuery) -> str:
     if asked.label:
         return f"none has a label like `{asked.label}`; `opmark runs` lists them"
     return f"none was started since {asked.since}" if asked.since else "`opmark run` makes one"
 
 
-def _described(asked: Asked) -> str:
+def _described(asked: HistoryQuery) -> str:
     parts = [", ".join(asked.ops), *(f"{name}={value}" for name, value in asked.params.items())]
     parts += [f"of the id {asked.case}" if asked.case else "", *asked.backends, *asked.phases, asked.quantity]
     return " ".join(filter(None, parts))
 
 
-def _cases(store: Store, runs: Sequence[Run], asked: Asked) -> dict[str, Case]:
+def _cases(store: Store, runs: Sequence[Run], asked: HistoryQuery) -> dict[str, Case]:
     if _ID(asked.case):
         ids = [asked.case]
     else:
@@ -188,7 +189,7 @@ def _resolved(name: str) -> str:
         return name
 
 
-def _fits(case: Case, asked: Asked) -> bool:
+def _fits(case: Case, asked: HistoryQuery) -> bool:
     if asked.phases and case.phase not in asked.phases:
         return False
     return all(name in case.params and _one_of(case.params[name], value) for name, value in asked.params.items())
@@ -199,7 +200,7 @@ def _one_of(value: Any, wanted: Any) -> bool:
 
 
 def _each(
-    store: Store, runs: Sequence[Run], cases: Mapping[str, Case], asked: Asked, margin: float
+    store: Store, runs: Sequence[Run], cases: Mapping[str, Case], asked: HistoryQuery, margin: float
 ) -> Iterator[History]:
     counted = {run.id: at(run) for run in runs}
     facts: dict[str, dict[str, Any]] = {}
@@ -220,7 +221,7 @@ def _each(
             yield _history(line, case, facts, _floor(line, noise[environment]), margin)
 
 
-def _floor(line: Line, noise: NoiseFloor | None) -> float:
+def _floor(line: MachineSeries, noise: NoiseFloor | None) -> float:
     """As `doctor --aa` measured it; else what lies between the processes of the newest runs of this very series; 0
     where neither is known."""
     if noise and line.series.quantity in QUANTITIES and QUANTITIES[line.series.quantity].unit == "s":
@@ -229,7 +230,9 @@ def _floor(line: Line, noise: NoiseFloor | None) -> float:
     return spread(known) if len(known) >= LEAST else 0.0
 
 
-def _history(line: Line, case: Case, facts: Mapping[str, dict[str, Any]], floor: float, margin: float) -> History:
+def _history(
+    line: MachineSeries, case: Case, facts: Mapping[str, dict[str, Any]], floor: float, margin: float
+) -> History:
     series = line.series
     values = [value.point.value for value in line.values]
     enough = len(values) >= FEWEST
@@ -240,7 +243,7 @@ def _history(line: Line, case: Case, facts: Mapping[str, dict[str, Any]], floor:
     return History(
         case=series.case,
         op=line.op,
-        params=shown(case, parameters_of(case.op)),
+        params=format_params(case, parameters_of(case.op)),
         phase=case.phase,
         backend=series.backend,
         implementation=series.implementation,
@@ -257,11 +260,11 @@ def _history(line: Line, case: Case, facts: Mapping[str, dict[str, Any]], floor:
     )
 
 
-def _seen(change: Change, since: int, line: Line, facts: Mapping[str, dict[str, Any]]) -> ChangeSeen:
+def _seen(change: Change, since: int, line: MachineSeries, facts: Mapping[str, dict[str, Any]]) -> LevelChange:
     """`since`: where the old level began."""
     old = [value.point for value in line.values[since : change.at]]
     before, after = old[-1], line.values[change.at].point
-    return ChangeSeen(
+    return LevelChange(
         before=before.run,
         after=after.run,
         level_before=change.before,
@@ -274,7 +277,7 @@ def _seen(change: Change, since: int, line: Line, facts: Mapping[str, dict[str, 
     )
 
 
-def _environments(points: Iterable[Point]) -> list[str]:
+def _environments(points: Iterable[HistoryPoint]) -> list[str]:
     """Each once, that of the last point last."""
     return list(dict.fromkeys(point.environment for point in reversed(list(points))))[::-1]
 
@@ -304,3 +307,118 @@ def _judged(found: Sequence[History], threshold: float) -> list[History]:
 def _newest_first(history: History) -> tuple[str, str]:
     change = history.newest_change
     return change.after.started if change else "", history.points[-1].run.started
+
+
+# Stored figures -> series: the values of one case, way and quantity on one machine, run after run.
+
+ALL = "all"
+"""In place of a quantity: each of them is a series."""
+
+Way = tuple[str, str, int]
+"""Backend, implementation and threads."""
+Key = tuple[str, Cache | None]
+"""A quantity, and how the caches were."""
+Machines = Mapping[str, Machine]
+"""The machine of each environment, by its id."""
+_UNKNOWN: Machine = ("unknown", "cpu")
+Groups = dict[tuple[SeriesKey, Machine], dict[str, list[Figure]]]
+"""By series and machine: the figures of each run."""
+
+
+class RunValue(NamedTuple):
+    """A run's figures of a series."""
+
+    point: HistoryPoint
+    medians: tuple[float, ...]
+    """Medians of its processes."""
+
+
+@dataclass
+class MachineSeries:
+    """A series on one machine, oldest run first."""
+
+    series: SeriesKey
+    op: str
+    chip: str
+    values: list[RunValue]
+    outages: list[Outage] = field(default_factory=list)
+
+
+def lines_of(
+    figures: Sequence[Figure], runs: Mapping[str, RunAt], machines: Machines, quantity: str = ""
+) -> list[MachineSeries]:
+    """Of one case. `runs`: those that count, by id, oldest first. Without a quantity, what each way has for its
+    headline.
+
+    What failed, and what the scheduler took the processor from, is told and is no value.
+    """
+    among = [figure for figure in figures if figure.run in runs]
+    headlines = {} if quantity else _headlines(among)
+    groups: Groups = {}
+    for figure in among:
+        followed = quantity in (ALL, figure.quantity) if quantity else headlines.get(_way(figure)) == _key(figure)
+        if followed and _usable(figure):
+            key = (figure.series, machines.get(figure.environment, _UNKNOWN))
+            groups.setdefault(key, {}).setdefault(figure.run, []).append(figure)
+    without = [figure for figure in among if figure.status in FAILED or PREEMPTED in figure.cautions]
+    found = []
+    for (series, machine), by_run in groups.items():
+        values = [_value(run, by_run[key]) for key, run in runs.items() if key in by_run]
+        here = [f for f in without if not f.environment or machines.get(f.environment, _UNKNOWN) == machine]
+        found.append(
+            MachineSeries(series, next(iter(by_run.values()))[0].op, machine[0], values, _outages(here, series, runs))
+        )
+    return found
+
+
+def at(run: Run) -> RunAt:
+    return RunAt(run.id, run.started, run.label, run.revision)
+
+
+def _way(figure: Figure) -> Way:
+    return figure.backend, figure.implementation, figure.threads
+
+
+def _key(figure: Figure) -> Key:
+    return figure.quantity, figure.cache
+
+
+def _usable(figure: Figure) -> bool:
+    whole = figure.median is not None and math.isfinite(figure.median) and figure.median > 0
+    return figure.status == "ok" and whole and PREEMPTED not in figure.cautions
+
+
+def _headlines(figures: Iterable[Figure]) -> dict[Way, Key]:
+    """What most records of a way measured first; of several, the one measured last."""
+    first: dict[tuple[str, Way, int], Key] = {}
+    for figure in figures:
+        if figure.quantity:
+            first.setdefault((figure.run, _way(figure), figure.process), _key(figure))
+    counts: dict[Way, Counter[Key]] = {}
+    for (_, way, _), key in first.items():
+        counts.setdefault(way, Counter())[key] += 1
+    return {way: max(reversed(list(counter)), key=counter.__getitem__) for way, counter in counts.items()}
+
+
+def _value(run: RunAt, figures: Sequence[Figure]) -> RunValue:
+    medians = tuple(figure.median for figure in figures if figure.median is not None)
+    if len(medians) == 1:
+        return RunValue(HistoryPoint(run, medians[0], 1, figures[-1].environment), medians)
+    centre, interval = math.exp(sum(map(math.log, medians)) / len(medians)), log_interval(medians)
+    return RunValue(
+        HistoryPoint(run, centre, len(medians), figures[-1].environment, interval.low, interval.high), medians
+    )
+
+
+def _outages(figures: Iterable[Figure], series: SeriesKey, runs: Mapping[str, RunAt]) -> list[Outage]:
+    """Outages of the same way, each run once, in the order of the runs."""
+    way = (series.backend, series.implementation, series.threads)
+    found: dict[tuple[str, str], Outage] = {}
+    for figure in figures:
+        if _way(figure) != way:
+            continue
+        if figure.status in FAILED:
+            found[figure.run, figure.status] = Outage(runs[figure.run], figure.status)
+        elif _key(figure) == (series.quantity, series.cache):
+            found[figure.run, PREEMPTED] = Outage(runs[figure.run], "preempted")
+    return sorted(found.values(), key=lambda outage: (outage.run.started, outage.run.id))

@@ -11,40 +11,39 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from statistics import median
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from opmark.metrics.bus import OfLink, Skew, bandwidths, of_link, skew
-from opmark.metrics.doubts import (
+from opmark.analysis.bandwidth import LinkShare, Skew, bandwidths, link_share_of, skew
+from opmark.analysis.metrics import (
     APART,
     IS_ABOVE_PEAK,
     PROCESSES_DIFFER,
+    PeakShare,
     codes_over_processes,
     half_width,
     holds_over_processes,
     is_above,
+    peak_share,
+    rates,
 )
-from opmark.metrics.lead import Key as Key
-from opmark.metrics.roofline import Attained, attained
-from opmark.metrics.summary import SampledFigure, Summary, figure_of, join_figures
-from opmark.metrics.throughput import rates
-from opmark.registry import backend_or_none, parameters_of, way_of
+from opmark.analysis.ranking import Key
+from opmark.plugin.param import format_params
+from opmark.plugin.registry import backend_or_none, parameters_of, way_of
 from opmark.schema import QUANTITIES, Cache, Case, Caution, Cost, Measurement, Record, Run, Task
+from opmark.schema.case import Phase
 from opmark.schema.chart import Unit
-from opmark.schema.figure import StoredFigure
+from opmark.schema.cost import Link, Traffic
+from opmark.schema.machine import NoiseFloor, Peaks
 from opmark.schema.measurement import PREEMPTED
-from opmark.schema.noise import NoiseFloor
-from opmark.schema.operator import Phase
-from opmark.schema.overlap import Overlap
-from opmark.schema.peaks import Peaks
-from opmark.schema.record import FAILED, Status
+from opmark.schema.record import FAILED, Overlap, Status, StoredFigure
 from opmark.schema.record_head import RecordHead
-from opmark.schema.shown import shown
-from opmark.schema.task import alike
-from opmark.schema.traffic import Link, Traffic
-from opmark.stats import log_interval, median
+from opmark.schema.task import key_across_processes
+from opmark.stats import log_interval
+from opmark.stats.measurement import SampledFigure, Summary, figure_of, join_figures
 from opmark.units import percent, seconds
 
 NO_WORK = ("host_time",)
@@ -133,8 +132,8 @@ class Row(Struct, frozen=True, dict=True):
     bytes_per_second: float | None = None
     flops_per_second: float | None = None
     """Rates of the headline, where that is a time. A view moves nothing, and communication has `bus_bandwidth`."""
-    of_peak: Attained | None = None
-    of_datasheet: Attained | None = None
+    of_peak: PeakShare | None = None
+    of_datasheet: PeakShare | None = None
     traffic: int | None = None
     """For communication, bytes of the whole buffer."""
     link: Link | None = None
@@ -156,7 +155,7 @@ class Row(Struct, frozen=True, dict=True):
     seed: int = 0
     view: bool = False
     """The result is another look at what went in: no data was moved."""
-    of_link: OfLink | None = None
+    of_link: LinkShare | None = None
 
     @property
     def headline(self) -> Timing | None:
@@ -370,7 +369,7 @@ class RowNames:
 
 def case_parameters(case: Case, called: str = "") -> str:
     """The parameters of a case as people read them. `called`: the arguments of a foreign call."""
-    return shown(case, parameters_of(case.op), called)
+    return format_params(case, parameters_of(case.op), called)
 
 
 def rows_of_records(
@@ -427,7 +426,7 @@ def make_rows(
     row. `machines`: by the id of an environment. `names`: None leaves `parameters` and `where` empty."""
     groups: dict[tuple[Any, ...], list[RecordHead]] = {}
     for head in heads:
-        key = alike(head.case, head.backend, head.implementation, head.body.task.settings)
+        key = key_across_processes(head.case, head.backend, head.implementation, head.body.task.settings)
         groups.setdefault(key, []).append(head)
     return tuple([_make_row(group, cases[group[0].case], machines, names) for group in groups.values()])
 
@@ -511,16 +510,16 @@ def _rates(
     found |= {"bytes_per_second": None if view else work.bytes_per_second, "flops_per_second": work.flops_per_second}
     dtype = str(case.params.get("dtype", ""))
     for name, peaks in (("of_peak", machine.measured), ("of_datasheet", machine.datasheet)):
-        found[name] = attained(cost, duration, dtype, peaks, cold=lead.cache == "cold") if peaks else None
+        found[name] = peak_share(cost, duration, dtype, peaks, cold=lead.cache == "cold") if peaks else None
     return found
 
 
-def _link_share(cost: Cost, duration: float, backend: str, machine: MachineFacts) -> OfLink | None:
+def _link_share(cost: Cost, duration: float, backend: str, machine: MachineFacts) -> LinkShare | None:
     """Processes of one host have no link; nor is a processor one of the ends of its own."""
     info = backend_or_none(backend)
     if info is not None and info.device == "cpu":
         return None
-    found = (of_link(cost, duration, peaks) for peaks in (machine.datasheet, machine.measured) if peaks)
+    found = (link_share_of(cost, duration, peaks) for peaks in (machine.datasheet, machine.measured) if peaks)
     return next((share for share in found if share), None)
 
 

@@ -9,23 +9,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opmark.api.bisecting import bisect
-    from opmark.api.catalogue import describe, list_
-    from opmark.api.checking import check
-    from opmark.api.common import open_store
-    from opmark.api.comparing import compare
-    from opmark.api.following import history
-    from opmark.api.interleaving import ab, measure_sides
-    from opmark.api.machine import calibrate, noise_floor
-    from opmark.api.measuring import plan, run
-    from opmark.api.pruning import prune
-    from opmark.api.pushing import push
-    from opmark.api.querying import query
-    from opmark.api.reporting import make_report
+    from opmark.api.ab import ab, measure_sides
+    from opmark.api.bisect import bisect
+    from opmark.api.calibrate import calibrate
+    from opmark.api.check import check
+    from opmark.api.compare import compare
+    from opmark.api.coverage import coverage
+    from opmark.api.describe import describe
+    from opmark.api.doctor import noise_floor
+    from opmark.api.export import export, export_workload
+    from opmark.api.fit import fit
+    from opmark.api.history import history
+    from opmark.api.import_ import read_workload
+    from opmark.api.list_ import list_
+    from opmark.api.merge import merge
+    from opmark.api.prune import prune
+    from opmark.api.push import push
+    from opmark.api.query import query
+    from opmark.api.rank import rank, read_ranking
+    from opmark.api.report import make_report
     from opmark.api.requests import talk
-    from opmark.api.stored import coverage, export, fit, rank, read_ranking, show
-    from opmark.api.stores import describe_run, label, merge, runs
-    from opmark.api.workloads import export_workload, read_workload
+    from opmark.api.result import open_store
+    from opmark.api.run import plan, run
+    from opmark.api.runs import describe_run, label, runs
+    from opmark.api.show import show
 
 # Name -> the file of this package that has it.
 _WHERE = {
@@ -61,6 +68,15 @@ _WHERE = {
     "talk": "requests",
 }
 
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'opmark.api' has no attribute {name!r}")
+    found = getattr(import_module(f"opmark.api.{_WHERE[name]}"), name)
+    globals()[name] = found
+    return found
+
+
 __all__ = [
     "ab",
     "bisect",
@@ -93,11 +109,3 @@ __all__ = [
     "show",
     "talk",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'opmark.api' has no attribute {name!r}")
-    found = getattr(import_module(f"opmark.api.{_WHERE[name]}"), name)
-    globals()[name] = found
-    return found

@@ -13,7 +13,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_args, get_origin
 
 from opmark.errors import nearest
-from opmark.schema.checked import FAIL_ON
+from opmark.schema.comparison import FAIL_ON
 from opmark.schema.options import (
     DEFAULT_TIMEOUT,
     LONGEST,
@@ -32,14 +32,13 @@ from opmark.stats.verdict import DRIFT, MARGIN, STAGES
 
 if TYPE_CHECKING:
     from opmark.analysis.rows import Row
-    from opmark.api.interleaving import Progress
-    from opmark.result import Result
+    from opmark.api.ab import TurnProgress
+    from opmark.api.result import Result
     from opmark.runner.plan import Plan
-    from opmark.runner.profiling import Profiling
+    from opmark.runner.profilers.profile_run import Profiling
     from opmark.runner.supervisor import WorkerPool
     from opmark.schema import Environment, Record, Run
-    from opmark.schema.bisected import Candidate
-    from opmark.schema.comparison import Compared
+    from opmark.schema.comparison import Candidate, Compared
 
 _EFFORT = options_of(MeasureOptions)["effort"].option
 _TIMEOUT = options_of(MeasureOptions)["timeout"].option
@@ -54,7 +53,7 @@ ReturnT = TypeVar("ReturnT")
 
 def talk(message: str) -> None:
     """Print a message to stderr; stdout is for data. It may quote a run or a label, which anybody may have written."""
-    from opmark.report.plain import harmless
+    from opmark.report.text import harmless
 
     print(harmless(message), file=sys.stderr)
 
@@ -186,7 +185,7 @@ class ABRequest(StoreOptions, TurnOptions, Selection):
     repo: Annotated[PathLike | None, _REPO] = None
     make: Annotated[str, _MAKE] = ""
     same: Annotated[bool, Option("Compare a thing with itself: how much is noise?")] = False
-    on_turn: "Callable[[Progress], None] | None" = None
+    on_turn: "Callable[[TurnProgress], None] | None" = None
     on_interrupted: "Callable[[Compared], None] | None" = None
     """Called with what is known so far before Ctrl-C passes through."""
     say: Callable[[str], None] = talk
@@ -200,7 +199,7 @@ class BisectRequest(StoreOptions, TurnOptions, Selection):
     bad: Annotated[str, Option("A later one that is slow.")] = "HEAD"
     repo: Annotated[PathLike | None, _REPO] = None
     make: Annotated[str, _MAKE] = ""
-    on_turn: "Callable[[Progress], None] | None" = None
+    on_turn: "Callable[[TurnProgress], None] | None" = None
     on_step: "Callable[[Candidate], None] | None" = None
     say: Callable[[str], None] = talk
 
@@ -253,7 +252,7 @@ class CheckRequest(StoreOptions, MeasureOptions, Selection):
         float, Option("Seconds that measuring again may take.", above=0, most=LONGEST, unit="seconds", example="900")
     ] = 900.0
     unlike: Annotated[bool, Option("Also where the machines are not alike.")] = False
-    on_turn: "Callable[[Progress], None] | None" = None
+    on_turn: "Callable[[TurnProgress], None] | None" = None
     measure: "Callable[[RunRequest], Result] | None" = None
     """Measures what is now; None: as `opmark.run` does."""
     in_turns: "Callable[..., Compared] | None" = None

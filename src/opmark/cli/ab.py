@@ -20,8 +20,8 @@ def ab(request: ABRequest, as_json: Json = False) -> None:
 
     --backend, --python or --threads with two values, --env, --rev or --same says what A and B are.
     """
-    from opmark.api.interleaving import ab_request
-    from opmark.cli.turns import Turns
+    from opmark.api.ab import ab_request
+    from opmark.cli.progress import Turns
 
     turns = Turns()
     shown: list[Compared] = []

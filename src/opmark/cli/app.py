@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from opmark.cli.drop_in import DROP_INS, drop_in
+from opmark.cli.interop import DROP_INS, drop_in
 
 COMMANDS = {
     "run": "run", "list": "list_", "describe": "describe", "show": "show", "runs": "runs", "report": "report",

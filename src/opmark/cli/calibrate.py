@@ -10,9 +10,9 @@ from opmark.cli.output import console, print_json_lines
 @takes(CalibrateRequest)
 def calibrate(request: CalibrateRequest, as_json: Json = False) -> None:
     """Measure this machine's peaks: bandwidth of memory and caches, FLOP/s by dtype, launch cost."""
-    from opmark.api.catalogue import datasheet
-    from opmark.api.machine import calibrate_request
-    from opmark.report.machine import peaks_text
+    from opmark.api.doctor import calibrate_request
+    from opmark.hardware.datasheets import datasheet
+    from opmark.report.console.machine import peaks_text
 
     peaks = calibrate_request(request)
     if as_json:

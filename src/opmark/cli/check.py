@@ -17,8 +17,8 @@ from opmark.cli.output import console, write_out
 from opmark.errors import UserError
 
 if TYPE_CHECKING:
-    from opmark.result import Result
-    from opmark.schema.checked import Checked
+    from opmark.api.result import Result
+    from opmark.schema.comparison import CheckResult
 
 _STDOUT = "-"
 
@@ -42,10 +42,10 @@ def check(
 
 
 def _measure(request: RunRequest) -> Result:
-    from opmark.api.measuring import run_request
-    from opmark.cli.progress import Progress
+    from opmark.api.run import run_request
+    from opmark.cli.progress import ProgressBar
 
-    with Progress(as_json=False) as progress:
+    with ProgressBar(as_json=False) as progress:
         return run_request(
             replace(request, on_start=progress.start, on_record=progress.advance, say=progress.say)
         )  # fmt: skip
@@ -65,9 +65,9 @@ def _try_to_write(path: Path | None) -> None:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def _checked(request: CheckRequest) -> Checked:
-    from opmark.api.checking import check_request
-    from opmark.cli.turns import Turns
+def _checked(request: CheckRequest) -> CheckResult:
+    from opmark.api.check import check_request
+    from opmark.cli.progress import Turns
 
     turns = Turns()
     try:
@@ -79,12 +79,12 @@ def _checked(request: CheckRequest) -> Checked:
         turns.end()
 
 
-def _report(checked: Checked, markdown: Path | None, junit: Path | None, *, as_json: bool) -> None:
+def _report(checked: CheckResult, markdown: Path | None, junit: Path | None, *, as_json: bool) -> None:
     import msgspec
 
-    from opmark.report.checked import checked_view, print_checked
-    from opmark.report.comparison_markdown import summary_markdown
-    from opmark.report.junit import junit_xml
+    from opmark.report.console.comparison import checked_view, print_checked
+    from opmark.report.formats.junit import junit_xml
+    from opmark.report.formats.markdown import summary_markdown
 
     to_stdout = markdown is not None and str(markdown) == _STDOUT
     if junit is not None:

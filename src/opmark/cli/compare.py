@@ -44,17 +44,17 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object: --format json.")] = False,
 ) -> None:
     """Is B faster or slower than A? Two runs, or two backends of one, case by case."""
-    from opmark import api
-    from opmark.measure.collector import no_collector
+    from opmark.api.compare import compare as api_compare
     from opmark.report.comparison import wanted_words
+    from opmark.schema.codec import gc_disabled
 
     words = wanted_words(split(only or []))
     chosen = "json" if as_json else format
     if chosen not in _FORMATS:
         raise InvalidParameter(f"--format: expected {', '.join(_FORMATS)}, got `{format}`")
     shares = {"margin": share(margin, "margin"), "drift": share(drift, "drift")}
-    with no_collector():  # thousands of small things, all of them needed until the end
-        found = api.compare(a, b, db=db, run=run, quantity=quantity, unlike=unlike, **shares)
+    with gc_disabled():  # thousands of small things, all of them needed until the end
+        found = api_compare(a, b, db=db, run=run, quantity=quantity, unlike=unlike, **shares)
         write_comparison(found, chosen, output, words)
         gc.freeze()  # nor does anybody look at it when the process ends
 
@@ -63,8 +63,9 @@ def write_comparison(found: Compared, format: str, output: Path | None, only: li
     """In one of the formats, to a file or to standard output."""
     import msgspec
 
-    from opmark.report.comparison import comparison_text, comparison_view, print_comparison
-    from opmark.report.comparison_markdown import comparison_markdown
+    from opmark.report.comparison import comparison_view
+    from opmark.report.console.comparison import comparison_text, print_comparison
+    from opmark.report.formats.markdown import comparison_markdown
 
     if format == "json":
         view = msgspec.json.encode(comparison_view(found, only))

@@ -19,12 +19,11 @@ def coverage(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with every operator.")] = False,
 ) -> None:
     """Which operators of a framework can be measured, how, and which not; or which operators every backend has."""
-    from opmark import api
-    from opmark.report.coverage import coverage_text, coverage_view
-    from opmark.report.matrix import matrix_text, matrix_view
+    from opmark.api.coverage import coverage as api_coverage
+    from opmark.report.console.operators import coverage_text, coverage_view, matrix_text, matrix_view
     from opmark.schema.coverage import Coverage
 
-    found = api.coverage(framework, by=by, db=db)
+    found = api_coverage(framework, by=by, db=db)
     if as_json:
         print_json_lines([coverage_view(found) if isinstance(found, Coverage) else matrix_view(found)])
     else:

@@ -21,10 +21,9 @@ def describe(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Parameters, presets, cost and implementations of an operator; what a quantity is; what a chip can do."""
-    from opmark.api.catalogue import datasheet
-    from opmark.api.catalogue import describe as find_operator
-    from opmark.report.operator import operator_text, operator_view
-    from opmark.report.quantity import quantity_text
+    from opmark.api.describe import describe as find_operator
+    from opmark.hardware.datasheets import datasheet
+    from opmark.report.console.operators import operator_text, operator_view, quantity_text
     from opmark.schema import QUANTITIES
 
     if op in QUANTITIES:
@@ -48,7 +47,7 @@ def describe(
 
 def _with_chips(unknown: UnknownName, name: str) -> UnknownName:
     """The chips that hold the name in theirs; else the quantity or the chip that is next to it."""
-    from opmark.api.catalogue import chips as known_chips
+    from opmark.api.list_ import chips as known_chips
     from opmark.schema import QUANTITIES
 
     known = known_chips()
@@ -66,8 +65,8 @@ def _with_chips(unknown: UnknownName, name: str) -> UnknownName:
 
 
 def _describe_chip(chip: Peaks, as_json: bool) -> None:
-    from opmark.api.catalogue import brief
-    from opmark.report.hardware import hardware_text
+    from opmark.hardware.datasheets import brief
+    from opmark.report.console.machine import hardware_text
 
     if as_json:
         print_json_lines([brief(chip)])

@@ -23,8 +23,8 @@ def doctor(
     if aa:
         _noise(backend, processes, db, as_json=as_json)
         return
-    from opmark.api.machine import doctor as examine
-    from opmark.report.diagnosis import diagnosis_text
+    from opmark.report.console.machine import diagnosis_text
+    from opmark.runner.doctor import doctor as examine
 
     diagnosis = examine()
     if as_json:
@@ -34,8 +34,8 @@ def doctor(
 
 
 def _noise(backend: str | None, processes: int, db: str | None, *, as_json: bool) -> None:
-    from opmark.api.machine import noise_floor
-    from opmark.report.machine import noise_text
+    from opmark.api.doctor import noise_floor
+    from opmark.report.console.machine import noise_text
 
     floor = noise_floor(backend, processes=processes, db=db)
     if as_json:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 import typer
+from rich.console import Group
+from rich.text import Text
 
 from opmark.api.requests import talk
 from opmark.cli.output import console, print_json_lines
+from opmark.report.console.table import plain_table
+from opmark.runner.guests.environments import Guest, Recipe
 
 env = typer.Typer(no_args_is_help=True, help="Environments for frameworks that cannot share this one: guests.")
 
@@ -35,7 +41,6 @@ def create(
 def list_(as_json: Annotated[bool, typer.Option("--json", help="One JSON object an environment.")] = False) -> None:
     """What there is, and what could be made."""
     from opmark.api.env import envs
-    from opmark.report.guests import guest_view, guests_table
 
     made, recipes = envs()
     if as_json:
@@ -50,3 +55,23 @@ def remove(name: Annotated[str, typer.Argument(help="As in `opmark env list`.")]
     from opmark.api.env import remove_env
 
     talk(f"removed {remove_env(name)}")
+
+
+# Environments for guests: what there is, and what could be made.
+
+
+def guest_view(guest: Guest) -> dict[str, Any]:
+    return {**msgspec.to_builtins(guest), "folder": str(guest.folder), "python": str(guest.python)}
+
+
+def guests_table(made: Sequence[Guest], recipes: Mapping[str, Recipe]) -> Group:
+    """Environments that are there, then the others that `opmark env create` knows by name."""
+    there = plain_table("environment", "Python", "made of", "folder")
+    for guest in made:
+        there.add_row(Text(guest.name), guest.version, Text(", ".join(guest.requirements)), Text(str(guest.folder)))
+    could = plain_table("could be made", "Python", "made of")
+    for name, recipe in recipes.items():
+        if name not in {guest.name for guest in made}:
+            could.add_row(Text(name), " to ".join(recipe.python), Text(", ".join(recipe.requirements)))
+    parts: list[Any] = [there, Text()] if made else []
+    return Group(*parts, could)

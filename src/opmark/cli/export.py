@@ -26,22 +26,24 @@ def export(
     db: Db = None,
 ) -> None:
     """A stored run as a table or in another system's format; or a workload in that."""
-    from opmark import api
-    from opmark.measure.collector import no_collector
+    from opmark.api.export import export as api_export
+    from opmark.api.export import export_workload
+    from opmark.api.requests import talk
     from opmark.report.formats import format_for
+    from opmark.schema.codec import gc_disabled
 
     format = format_for(format, output, "")
     if not format:
         raise UserError("no format is named", "as in --format csv; `opmark list formats` lists them")
     if workload is None:
-        with no_collector():
-            write_files(api.export(run, format=format, db=db), output)
+        with gc_disabled():
+            write_files(api_export(run, format=format, db=db), output)
         return
     if run is not None:
         raise UserError("a run and a workload are two things", "give one of them")
-    files, unsaid = api.export_workload(workload, format=format, strict=strict)
+    files, unsaid = export_workload(workload, format=format, strict=strict)
     for line in unsaid:
-        api.talk(line)
+        talk(line)
     write_files(files, output)
     if unsaid:
         raise typer.Exit(1)

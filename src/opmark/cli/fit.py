@@ -13,7 +13,7 @@ from opmark.cli.output import console, print_json_lines, write_out
 from opmark.errors import UserError
 
 if TYPE_CHECKING:
-    from opmark.report.fits import Fitted
+    from opmark.analysis.fits import Fitted
 
 _NO_TERMINAL = 100
 """Columns of a plot that goes to a file."""
@@ -28,15 +28,16 @@ def fit(
     db: Db = None,
 ) -> None:
     """Latency and bandwidth of communication over its sizes: time = alpha + size / beta, fitted to a stored run."""
-    from opmark import api
-    from opmark.report.fit_charts import fit_charts
-    from opmark.report.fits import fit_view
-    from opmark.report.svg import standalone
-    from opmark.units import counted
+    from opmark.analysis.fits import fit_view
+    from opmark.api.fit import fit as api_fit
+    from opmark.api.requests import talk
+    from opmark.report.charts.communication import fit_charts
+    from opmark.report.html.figure import standalone
+    from opmark.units import count_noun
 
     if output is not None and output.suffix.lower() != ".svg":
         raise UserError(f"-o: expected a file that ends in .svg, got `{output}`", "--json is for programs")
-    fitted = api.fit(run, db=db)
+    fitted = api_fit(run, db=db)
     if not fitted:
         raise UserError(
             "nothing in this run sends anything, or nothing of it was measured",
@@ -51,12 +52,11 @@ def fit(
         _print(fitted, drawable)
     if output is not None:
         write_out(standalone(fit_charts(drawable)), output)
-        api.talk(f"drew {counted(len(drawable), 'series', 'series')} into {output}")
+        talk(f"drew {count_noun(len(drawable), 'series', 'series')} into {output}")
 
 
 def _print(fitted: Sequence[Fitted], drawable: Sequence[Fitted]) -> None:
-    from opmark.report.fit_table import LEGEND, print_fit_table
-    from opmark.report.plot import plot_text
+    from opmark.report.console.fits import LEGEND, plot_text, print_fit_table
 
     out = console()
     width = out.width if out.is_terminal else _NO_TERMINAL

@@ -31,7 +31,7 @@ def history(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it to this file.")] = None,
 ) -> None:
     """What got slower or faster, when, and what else changed there: change points over stored runs."""
-    from opmark.api.following import history_request
+    from opmark.api.history import history_request
 
     if format not in FORMATS:
         raise UnknownName("format", format, FORMATS)
@@ -45,8 +45,9 @@ def _begin(cases: int) -> None:
 
 
 def _print(found: Histories, format: str, output: Path | None, *, named: bool) -> None:
-    from opmark.report.history import history_markdown, history_view, print_history
-    from opmark.report.plain import json_line
+    from opmark.report.console.history import history_view, print_history
+    from opmark.report.formats.markdown import history_markdown
+    from opmark.report.text import json_line
 
     if format == "table" and output is None:
         print_history(found, console(), named=named)

@@ -55,14 +55,14 @@ def list_(
 
 
 def _print_page(names: list[str]) -> None:
-    from opmark.api.catalogue import describe
-    from opmark.report.catalogue import catalogue_page
+    from opmark.api.describe import describe
+    from opmark.report.console.operators import catalogue_page
 
     print(catalogue_page(map(describe, names)), end="")
 
 
 def _ops() -> list[dict[str, Any]]:
-    from opmark.api.catalogue import operators
+    from opmark.api.list_ import operators
 
     found = sorted(operators(), key=lambda op: (op.category, op.name))
     return [
@@ -79,20 +79,20 @@ def _ops() -> list[dict[str, Any]]:
 def _categories() -> list[dict[str, Any]]:
     from collections import Counter
 
-    from opmark.api.catalogue import operators
+    from opmark.api.list_ import operators
 
     counts = Counter(op.category for op in operators())
     return [{"category": category, "operators": counts[category]} for category in sorted(counts)]
 
 
 def _suites() -> list[dict[str, Any]]:
-    from opmark.api.catalogue import case_count, suites
+    from opmark.api.list_ import case_count, suites
 
     return [{"suite": w.name, "cases": case_count(w), "description": w.description} for w in suites()]
 
 
 def _backends() -> list[dict[str, Any]]:
-    from opmark.api.catalogue import backends_here
+    from opmark.api.list_ import backends_here
 
     return [
         {"backend": a.name, "here": a.reason is None, "reason": a.reason or "", "summary": a.summary}
@@ -107,15 +107,16 @@ def _quantities() -> list[dict[str, Any]]:
 
 
 def _formats() -> list[dict[str, Any]]:
-    from opmark.api.catalogue import formats
+    from opmark.api.list_ import formats
 
     return [{"command": command, "format": name, "what": summary} for command, name, summary in formats()]
 
 
 def _hardware(whole: bool) -> list[dict[str, Any]]:
     """Every chip: all that is known of it as data, or the part that a table has room for."""
-    from opmark.api.catalogue import brief, chips
-    from opmark.report.hardware import hardware_row
+    from opmark.api.list_ import chips
+    from opmark.hardware.datasheets import brief
+    from opmark.report.console.machine import hardware_row
 
     return [brief(peaks) if whole else hardware_row(peaks) for peaks, _ in chips()]
 

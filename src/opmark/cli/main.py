@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from opmark.cli.drop_in import DROP_INS, drop_in
-from opmark.cli.streams import write_out_the_unwritable
+from opmark.cli.interop import DROP_INS, drop_in
+from opmark.cli.output import write_out_the_unwritable
 from opmark.errors import UserError
 
 
@@ -20,7 +20,7 @@ def main() -> None:
 
         make_app(sys.argv[1] if len(sys.argv) > 1 else "")()
     except UserError as error:
-        from opmark.report.plain import harmless  # a message may quote a label that anybody wrote
+        from opmark.report.text import harmless  # a message may quote a label that anybody wrote
 
         print(f"error: {harmless(error.message)}", file=sys.stderr)
         if error.hint:

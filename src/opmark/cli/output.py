@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +27,7 @@ def console(*, stderr: bool = False, wide: bool = False, no_color: bool = False)
 
     Rich knows of FORCE_COLOR and TERM=dumb. What asks for no colour gets no escape sequence at all, bold ones neither.
     """
-    from opmark.report.plain_console import PlainConsole as Console
+    from opmark.report.console.table import PlainConsole as Console
 
     seen = (sys.stderr if stderr else sys.stdout).isatty()
     width = _ANY_WIDTH if wide else None if seen else 1000
@@ -34,14 +36,14 @@ def console(*, stderr: bool = False, wide: bool = False, no_color: bool = False)
 
 
 def print_json_lines(items: Iterable[Any]) -> None:
-    from opmark.report.plain import json_line
+    from opmark.report.text import json_line
 
     for item in items:
         sys.stdout.write(json_line(item) + "\n")
     sys.stdout.flush()
 
 
-class Looks(NamedTuple):
+class TableStyle(NamedTuple):
     """Of a table on a screen, as the options of the same names say."""
 
     long: bool = False
@@ -49,22 +51,22 @@ class Looks(NamedTuple):
     no_color: bool = False
 
 
-USUAL = Looks()
+USUAL = TableStyle()
 
 
 def print_records(
-    records: Sequence[Record], peaks: Mapping[str, MachineFacts] | None = None, looks: Looks = USUAL
+    records: Sequence[Record], peaks: Mapping[str, MachineFacts] | None = None, looks: TableStyle = USUAL
 ) -> None:
     """Side by side where several backends ran the same case; `long`: a row a task all the same."""
-    from opmark.report.beside import several_backends
+    from opmark.report.console.side_by_side import several_backends
 
     out = console(wide=looks.wide, no_color=looks.no_color)
     if not looks.long and several_backends(records):
-        from opmark.report.beside_table import print_beside
+        from opmark.report.console.side_by_side import print_side_by_side
 
-        print_beside(records, out, peaks)
+        print_side_by_side(records, out, peaks)
     else:
-        from opmark.report.console import print_records as print_table
+        from opmark.report.console.records import print_records as print_table
 
         print_table(records, out, peaks, wide=looks.wide)
 
@@ -76,7 +78,7 @@ def split(values: Iterable[str]) -> list[str]:
 
 def write_files(files: Mapping[str, str] | Mapping[str, str | bytes], output: Path | None) -> None:
     """One to where it is told, or to standard output; several into a folder."""
-    from opmark.units import counted
+    from opmark.units import count_noun
 
     if not files:
         raise UserError("nothing of it can be said in that format")
@@ -91,7 +93,7 @@ def write_files(files: Mapping[str, str] | Mapping[str, str | bytes], output: Pa
         write_out(content, output / name)
     from opmark.api.requests import talk
 
-    talk(f"{counted(len(files), 'file')} in {output}")
+    talk(f"{count_noun(len(files), 'file')} in {output}")
 
 
 def _check_name(name: str) -> None:
@@ -106,7 +108,7 @@ def write_out(content: str | bytes, path: Path | None) -> None:
     if path is None:
         _print(content)
         return
-    from opmark.tabular import whole_file
+    from opmark.report.formats.dataframe import whole_file
 
     with whole_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
@@ -118,7 +120,7 @@ def write_lines(lines: Iterable[str], path: Path | None) -> None:
         sys.stdout.writelines(lines)
         sys.stdout.flush()
         return
-    from opmark.tabular import whole_file
+    from opmark.report.formats.dataframe import whole_file
 
     with whole_file(path) as file:
         file.writelines(line.encode() for line in lines)
@@ -133,3 +135,24 @@ def _print(content: str | bytes) -> None:
     else:
         sys.stdout.buffer.write(content)
     sys.stdout.flush()  # before what is said of it
+
+
+# A stream that cannot write every character writes those out that it cannot, `\u2705`: no name stops a table.
+
+_WRITTEN_OUT = "opmark-written-out"
+
+
+def write_out_the_unwritable() -> None:
+    """On standard output; unless who started us has said what else to do (`PYTHONIOENCODING=ascii:replace`)."""
+    out = sys.stdout
+    if isinstance(out, io.TextIOWrapper) and out.errors == "strict":
+        codecs.register_error(_WRITTEN_OUT, _written_out)
+        out.reconfigure(errors=_WRITTEN_OUT)
+
+
+def _written_out(error: UnicodeError) -> tuple[str, int]:
+    """As JSON has it, so that what is JSON stays so: other characters than those of the first plane are two."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    halves = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{halves[i : i + 4]}" for i in range(0, len(halves), 4)), error.end

@@ -10,17 +10,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from opmark.cli.output import USUAL, Looks, print_json_lines, print_records
-from opmark.report.view import row_view
+from opmark.cli.output import USUAL, TableStyle, print_json_lines, print_records
+from opmark.report.row_view import row_view
+from opmark.units import count_noun
 
 if TYPE_CHECKING:
     from opmark.analysis.rows import Row
-    from opmark.api.measuring import Plan
+    from opmark.api.ab import TurnProgress
+    from opmark.runner.plan import Plan
     from opmark.schema import Record, Run
 
 
-class Progress:
-    def __init__(self, looks: Looks = USUAL, *, as_json: bool) -> None:
+class ProgressBar:
+    def __init__(self, looks: TableStyle = USUAL, *, as_json: bool) -> None:
         self._looks = looks
         self._as_json = as_json
         self._records: list[Record] = []
@@ -39,7 +41,7 @@ class Progress:
         )
         self._task = self._bar.add_task("starting", total=None)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressBar:
         self._bar.start()
         return self
 
@@ -76,3 +78,43 @@ class Progress:
 
     def say(self, message: str) -> None:
         self._console.print(message, soft_wrap=True, markup=False, highlight=False)
+
+
+# How far a comparison in turns is: a line that is written over where somebody is looking, a line a pair where not.
+
+_OVER = "\r\x1b[K"
+
+
+class Turns:
+    """To standard error. A line a turn is little enough not to disturb what is measured."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._pair = 0
+
+    def turn(self, progress: TurnProgress) -> None:
+        if self._live:
+            sys.stderr.write(_OVER + line(progress))
+            sys.stderr.flush()
+        elif progress.turn.pair != self._pair:
+            print(line(progress), file=sys.stderr)
+        self._pair = progress.turn.pair
+
+    def say(self, message: str) -> None:
+        self.end()
+        print(message, file=sys.stderr)
+
+    def end(self) -> None:
+        if self._live:
+            sys.stderr.write(_OVER)
+            sys.stderr.flush()
+
+
+def line(progress: TurnProgress) -> str:
+    turn = progress.turn
+    found = {word: count for word, count in progress.verdicts.items() if word != "undecided"}
+    so_far = "; so far " + ", ".join(f"{count} {word}" for word, count in sorted(found.items())) if found else ""
+    return (
+        f"pair {turn.pair} of {turn.until}, {'AB'[turn.side]} {progress.side.name}: "
+        f"{count_noun(turn.left, 'case')} left{so_far}"
+    )

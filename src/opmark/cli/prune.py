@@ -11,10 +11,10 @@ from opmark.api.requests import talk
 from opmark.cli.options import Db
 from opmark.cli.output import console
 from opmark.errors import UserError
-from opmark.units import counted
+from opmark.units import count_noun
 
 if TYPE_CHECKING:
-    from opmark.api.pruning import Pruned
+    from opmark.api.prune import Pruned
 
 _INTERRUPTED = 130
 
@@ -35,11 +35,11 @@ def prune(
 ) -> None:
     """Remove runs with their records, for good, after saying which. What is given narrows: a run goes if it is named
     (where any is) and fits every option."""
-    from opmark import api
-    from opmark.api.pruning import remove
+    from opmark.api.prune import prune as api_prune
+    from opmark.api.prune import remove
 
     asked = {"before": before, "label": label, "keep_last": keep_last, "everything": everything}
-    found = api.prune(runs or (), **asked, compact=compact, db=db)  # type: ignore[arg-type]
+    found = api_prune(runs or (), **asked, compact=compact, db=db)  # type: ignore[arg-type]
     _say(found)
     if found.runs:
         _agree(found, yes=yes)
@@ -56,7 +56,7 @@ def prune(
 
 
 def _say(found: Pruned) -> None:
-    from opmark.report.runs import print_runs
+    from opmark.report.console.runs import print_runs
 
     if found.runs:
         print_runs(found.runs, console())
@@ -82,4 +82,4 @@ def _agree(found: Pruned, *, yes: bool) -> None:
 
 
 def _counted(found: Pruned) -> str:
-    return f"{counted(len(found.runs), 'run')} with {counted(found.records, 'record')}"
+    return f"{count_noun(len(found.runs), 'run')} with {count_noun(found.records, 'record')}"

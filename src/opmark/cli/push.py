@@ -29,10 +29,10 @@ def push(
     db: Db = None,
 ) -> None:
     """Send runs to a dashboard. What is there already is left out, so it can be said twice; nothing is removed here."""
-    from opmark import api
-    from opmark.api.tokens import token_of
+    from opmark.api.push import push as api_push
+    from opmark.api.push import token_of
 
     asked = {"label": label, "everything": everything, "insecure_http": insecure_http, "db": db}
-    done = api.push(url, *runs or (), token=token_of(token, token_file), **asked)  # type: ignore[arg-type]
+    done = api_push(url, *runs or (), token=token_of(token, token_file), **asked)  # type: ignore[arg-type]
     if any(one.problem for one in done):
         raise typer.Exit(_UNDELIVERED)

@@ -33,8 +33,9 @@ def query(
     db: Db = None,
 ) -> None:
     """Ask the store in SQL: it can only read. The views and their columns are told by --views."""
-    from opmark.api.querying import asking, view_columns
-    from opmark.report.formats import LINES, Grid, format_for, written
+    from opmark.api.query import asking, view_columns
+    from opmark.report.formats import LINES, format_for, written
+    from opmark.report.formats.grid import Grid
 
     chosen = format_for(format, output)
     if views:

@@ -23,14 +23,15 @@ def rank(
     """Which implementation wins where: of what was measured and verified, by chip, phase and threads."""
     import msgspec
 
-    from opmark import api
-    from opmark.report.ranking import ranking_text
-    from opmark.units import counted
+    from opmark.api.rank import rank as api_rank
+    from opmark.api.requests import talk
+    from opmark.report.console.ranking import ranking_text
+    from opmark.units import count_noun
 
-    found = api.rank(runs, by=by, db=db)
+    found = api_rank(runs, by=by, db=db)
     if as_json or output:
         write_out(msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n", output)
         if output:
-            api.talk(f"wrote {counted(len(found.cases), 'case')} to {output}")
+            talk(f"wrote {count_noun(len(found.cases), 'case')} to {output}")
     if not as_json:
         console().print(ranking_text(found, by))

@@ -44,11 +44,11 @@ def report(
     db: Db = None,
 ) -> None:
     """One file to look at and to send: what failed, figures, every case; of several runs, what got slower."""
-    from opmark import api
+    from opmark.api.report import make_report
 
     chosen = chosen_format(format, output)
     shares = {"margin": share(margin, "margin"), "drift": share(drift, "drift")}
-    made = api.make_report(
+    made = make_report(
         names or (), format=chosen, title=title, db=db, run=run, quantity=quantity, unlike=unlike, browser=browser,
         **shares,
     )  # fmt: skip
@@ -82,9 +82,9 @@ def default_name(names: list[str], run: str | None, db: str | None, format: str)
     import re
 
     if not names:
-        from opmark import api
+        from opmark.api.runs import runs
 
-        names = [api.runs(last=1, db=db)[0].run.id]
+        names = [runs(last=1, db=db)[0].run.id]
     named = (*names, *([run] if run else []))
     safe = "-".join(re.sub(r"[^\w.~-]+", "_", name).strip("._") or "run" for name in named)
     return Path(f"opmark-report-{safe[:_LONGEST]}.{format}")

@@ -9,9 +9,9 @@ import typer
 
 from opmark.api.requests import ProfileOptions, RunRequest, talk
 from opmark.cli.options import NoColor, Wide, takes
-from opmark.cli.output import Looks, console, print_json_lines, print_records
+from opmark.cli.output import TableStyle, console, print_json_lines, print_records
 from opmark.errors import InvalidParameter
-from opmark.units import counted
+from opmark.units import count_noun
 
 
 @takes(RunRequest, ProfileOptions)
@@ -28,21 +28,21 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record.")] = False,
 ) -> None:
     """Measure operators; print a table, store a run."""
-    from opmark.api.measuring import profiling_of
+    from opmark.api.run import profiling_of
 
     if cuda_l2_cache is not None:
         request = _with_l2_cache(request, cuda_l2_cache)
     if dry_run:
         _print_plan(request, as_json=as_json)
     else:
-        _measure(replace(request, profile=profiling_of(profile)), Looks(long, wide, no_color), as_json=as_json)
+        _measure(replace(request, profile=profiling_of(profile)), TableStyle(long, wide, no_color), as_json=as_json)
 
 
-def _measure(request: RunRequest, looks: Looks, *, as_json: bool) -> None:
-    from opmark.api.measuring import run_request
-    from opmark.cli.progress import Progress
+def _measure(request: RunRequest, looks: TableStyle, *, as_json: bool) -> None:
+    from opmark.api.run import run_request
+    from opmark.cli.progress import ProgressBar
 
-    with Progress(looks, as_json=as_json) as progress:
+    with ProgressBar(looks, as_json=as_json) as progress:
         try:
             result = run_request(
                 replace(
@@ -61,7 +61,7 @@ def _measure(request: RunRequest, looks: Looks, *, as_json: bool) -> None:
     if not as_json:
         print_records(result.records, result.peaks, looks)
     untried = sum(record.untried for record in result.records)
-    more = f", without {counted(untried, 'task')} that nobody was left to do: --resume goes on" if untried else ""
+    more = f", without {count_noun(untried, 'task')} that nobody was left to do: --resume goes on" if untried else ""
     talk(f"stored as run {result.run.id} in {result.db}{more}")
     if not any(record.status == "ok" for record in result.records):
         talk("nothing was measured")
@@ -70,11 +70,12 @@ def _measure(request: RunRequest, looks: Looks, *, as_json: bool) -> None:
 
 
 def _print_plan(request: RunRequest, *, as_json: bool) -> None:
-    from opmark.api.measuring import complaints, plan_request
-    from opmark.report.plan import plan_rows, plan_table
+    from opmark.api.run import plan_request
+    from opmark.report.console.runs import plan_rows, plan_table
+    from opmark.runner.workload_source import problem_lines
 
     plan = plan_request(request)
-    for line in complaints(plan.problems, plan.notes):
+    for line in problem_lines(plan.problems, plan.notes):
         talk(line)
     if as_json:
         print_json_lines(plan_rows(plan.tasks, plan.skipped))

@@ -35,8 +35,8 @@ def list_(
             raise UserError(f"`opmark runs {context.invoked_subcommand}` lists nothing", "leave such options out")
         context.obj = db
         return
-    from opmark.api.stores import list_runs
-    from opmark.report.runs import print_runs
+    from opmark.api.runs import list_runs
+    from opmark.report.console.runs import print_runs
 
     found, older = list_runs(last=last or None, label=label, op=op, upgrade=upgrade, db=db)
     if upgrade:
@@ -59,10 +59,10 @@ def label_(
     db: Db = None,
 ) -> None:
     """Give a run a name."""
-    from opmark import api
-    from opmark.report.plain import printable
+    from opmark.api.runs import label
+    from opmark.report.text import printable
 
-    noted = api.label(run, text, say=lambda line: talk(f"warning: {line}"), db=db or context.obj)
+    noted = label(run, text, say=lambda line: talk(f"warning: {line}"), db=db or context.obj)
     talk(f"run {noted.id} is `{printable(noted.label)}`" if noted.label else f"run {noted.id} has no label")
 
 
@@ -74,7 +74,7 @@ def describe(
     db: Db = None,
 ) -> None:
     """Say something of a run."""
-    from opmark import api
+    from opmark.api.runs import describe_run
 
-    noted = api.describe_run(run, text, db=db or context.obj)
+    noted = describe_run(run, text, db=db or context.obj)
     talk(f"run {noted.id}: {noted.description}" if noted.description else f"run {noted.id} has no description")

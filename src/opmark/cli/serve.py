@@ -29,8 +29,8 @@ def serve(
     log: Annotated[bool, typer.Option("--log", help="Say who asks for which page.")] = False,
 ) -> None:
     """A dashboard over a store: pages for people, JSON for programs, until ctrl-c."""
-    from opmark.api.tokens import token_of
-    from opmark.dashboard.serving import serve as start
+    from opmark.api.push import token_of
+    from opmark.dashboard.serve import serve as start
 
     start(
         db=db,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opmark.cli.options import Db, NoColor, Wide
-from opmark.cli.output import Looks, console, print_json_lines, print_records, write_files
+from opmark.cli.output import TableStyle, console, print_json_lines, print_records, write_files
 from opmark.errors import UserError
 
 if TYPE_CHECKING:
-    from opmark.result import Result
+    from opmark.api.result import Result
 
 _TABLE = "table"
 
@@ -36,25 +36,27 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record, with everything in it.")] = False,
 ) -> None:
     """Print a stored run, or write it to a file."""
-    from opmark import api
-    from opmark.measure.collector import no_collector
+    from opmark.api.export import export
+    from opmark.api.requests import talk
+    from opmark.api.show import show as api_show
     from opmark.report.formats import format_for
+    from opmark.schema.codec import gc_disabled
 
     chosen = format_for(format, output, _TABLE)
     _check(chosen, output, long=long, numerics=numerics, wide=wide, as_json=as_json)
-    with no_collector():  # thousands of small things, all of them needed until the end
-        result = api.show(run, db=db)
-        api.talk(_about(result))
+    with gc_disabled():  # thousands of small things, all of them needed until the end
+        result = api_show(run, db=db)
+        talk(_about(result))
         if as_json:
             print_json_lines(result.rows())
         elif numerics:
-            from opmark.report.numerics import print_numerics
+            from opmark.report.console.numerics import print_numerics
 
             print_numerics(result.records, console(wide=wide, no_color=no_color))
         elif chosen == _TABLE and output is None:
-            print_records(result.records, result.peaks, Looks(long, wide, no_color))
+            print_records(result.records, result.peaks, TableStyle(long, wide, no_color))
         else:
-            write_files(api.export(result, format=chosen), output)
+            write_files(export(result, format=chosen), output)
         gc.freeze()  # nor does anybody look at it when the process ends
 
 
@@ -67,7 +69,7 @@ def _check(format: str, output: Path | None, **looks: bool) -> None:
 
 
 def _about(result: Result) -> str:
-    from opmark.report.plain import printable
+    from opmark.report.text import printable
 
     named = f" ({printable(result.run.label)})" if result.run.label else ""
     missing = max(0, result.run.tasks - len(result.records))

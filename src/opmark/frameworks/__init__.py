@@ -1,1 +1,5 @@
-"""Operators named by the frameworks themselves: any of their callables, and every entry of their databases."""
+"""The backends that ship, described without importing a framework. The classes are loaded in worker processes."""
+
+from opmark.schema.tensor import FLOATS, INTS
+
+_TORCH_DTYPES = frozenset({*FLOATS, *INTS, "bool", "float8_e4m3fn", "float8_e5m2"})

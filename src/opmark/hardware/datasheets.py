@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from opmark.errors import InvalidFile, UserError
-from opmark.hardware.sheet import read_sheet
-from opmark.registry import hardware_files
-from opmark.schema.peaks import Peaks
+import msgspec
+import yaml
+from msgspec import Struct
+from msgspec.structs import replace
+
+from opmark.errors import InvalidFile, UserError, nearest
+from opmark.plugin.registry import hardware_files
+from opmark.schema.codec import convert
+from opmark.schema.machine import MEMORY, RATED, Peaks
+from opmark.units import rate as format_rate
+from opmark.units import significant
 
 ENVIRONMENT = "OPMARK_HARDWARE"
 """Environment variable that names a hardware file of the user, or a folder of them."""
@@ -112,10 +121,190 @@ def _parse_plugin_file(where: str, text: str) -> tuple[Peaks, ...]:
 
 @cache
 def _texts() -> dict[str, str]:
-    found: list[Any] = sorted((files("opmark.hardware") / "zoo").iterdir(), key=lambda file: file.name)
+    found: list[Any] = sorted((files("opmark.hardware") / "chips").iterdir(), key=lambda file: file.name)
     return {file.name: file.read_text(encoding="utf-8") for file in found if file.name.endswith(".yaml")}
 
 
 @cache
 def _parse_shipped(name: str) -> tuple[Peaks, ...]:
     return tuple(read_sheet(_texts()[name], name).chips)
+
+
+# Check the figures of a foreign hardware file against the datasheet that ships for the same chip.
+
+_SAME = 0.05
+"""Figures within this relative distance are the same, only rounded differently."""
+
+
+def reconcile(chip: Peaks) -> tuple[Peaks, list[str]]:
+    """Return the chip with dense peaks and the names that drivers report, and a line for each change.
+
+    Of two different figures the lower one is used: most files that state more give the peak with sparsity, twice the
+    dense one.
+    """
+    sheet = shipped_datasheet(chip.chip)
+    if sheet is None:
+        return chip, []
+    flops, notes = dict(chip.flops), dict(chip.notes)
+    said: dict[str, list[str]] = {}
+    for dtype, told in chip.flops.items():
+        known = sheet.flops.get(dtype)
+        if known is None or abs(told - known) <= _SAME * known:
+            continue
+        flops[dtype] = min(told, known)
+        used = "the datasheet's is used" if told > known else "the file's is used"
+        both = f"{format_rate(told, 'FLOP/s')} in the file, {format_rate(known, 'FLOP/s')} in the datasheet of {sheet.chip}"
+        key = f"flops.{dtype}"
+        notes[key] = "; ".join(filter(None, (notes.get(key), f"{both}: {used}")))
+        said.setdefault(f"{_describe_factor(told / known)}: {used}", []).append(dtype)
+    aliases = [name for name in dict.fromkeys((*chip.aliases, *names(sheet))) if name != chip.chip]
+    lines = [f"{chip.chip}: {', '.join(types)} {text}" for text, types in said.items()]
+    return replace(chip, flops=flops, notes=notes, aliases=aliases), lines
+
+
+def _describe_factor(times: float) -> str:
+    """Describe a figure of the file as a multiple of the datasheet's."""
+    twice = abs(times - 2) <= 2 * _SAME
+    return "twice the datasheet's, as with sparsity" if twice else f"{significant(times, 2)} times the datasheet's"
+
+
+# Read and write hardware files: chips with their peaks.
+
+VERSION = 1
+_VENDOR_ZOO_SUFFIX = "参数"
+"""Every section name of a vendor_zoo file ends with this."""
+_LOOKS = "docs/add-a-chip.md shows what a hardware file looks like"
+
+
+class Sheet(Struct, frozen=True, forbid_unknown_fields=True):
+    schema: int
+    chips: list[Peaks]
+
+
+def is_sheet(data: Any) -> bool:
+    """Return whether plain data is meant as an opmark hardware file, valid or not."""
+    return isinstance(data, dict) and "chips" in data and "cases" not in data
+
+
+def read_sheet(text: str, where: str) -> Sheet:
+    """Parse a hardware file; error messages name `where`, the file."""
+    try:
+        return sheet_of(yaml.load(text, Loader=_Loader), where)  # a safe loader, made stricter
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
+        raise InvalidFile(f"{place}: {error.problem}", _LOOKS) from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InvalidFile(f"{where}: is not YAML: {error}", _LOOKS) from None
+
+
+def sheet_of(data: Any, where: str) -> Sheet:
+    if not isinstance(data, dict):
+        raise InvalidFile(f"{where}: expected a mapping with `schema` and `chips`", _LOOKS)
+    if any(str(key).endswith(_VENDOR_ZOO_SUFFIX) for key in data):
+        raise InvalidFile(
+            f"{where}: is a hardware file of ByteMLPerf's vendor_zoo, not of opmark",
+            f"`opmark import {where} -o mine.yaml` converts it",
+        )
+    sheet = convert(data, Sheet, where)
+    if sheet.schema != VERSION:
+        raise InvalidFile(
+            f"{where}: the file has schema {sheet.schema}; this opmark reads {VERSION}", f"write schema: {VERSION}"
+        )
+    for number, peaks in enumerate(sheet.chips):
+        _check(peaks, where, f"$.chips[{number}]")
+    every = [name for peaks in sheet.chips for name in (peaks.chip, *peaks.aliases)]
+    if twice := next((name for i, name in enumerate(every) if name in every[:i]), None):
+        raise InvalidFile(f"{where}: `{twice}` stands for two chips", "a name or an alias means one chip")
+    return sheet
+
+
+def _check(peaks: Peaks, where: str, place: str) -> None:
+    for dtype, rate in peaks.flops.items():
+        if dtype not in RATED:
+            near = nearest(dtype, RATED)
+            meant = f"did you mean `{near}`? " if near else ""
+            raise InvalidFile(
+                f"{where}: unknown element type `{dtype}`, at `{place}.flops`", f"{meant}known are {', '.join(RATED)}"
+            )
+        _positive(rate, where, f"{place}.flops.{dtype}")
+    for number, level in enumerate(peaks.levels):
+        _positive(level.bandwidth, where, f"{place}.levels[{number}].bandwidth")
+        _positive(level.nbytes, where, f"{place}.levels[{number}].nbytes")
+        if level.name == MEMORY and level.nbytes is not None:
+            raise InvalidFile(f"{where}: the memory has its size in `memory`, at `{place}.levels[{number}].nbytes`")
+    sizes = [level.nbytes for level in peaks.levels if level.nbytes is not None]
+    if any(small > large for small, large in pairwise(sizes)):
+        raise InvalidFile(f"{where}: expected the smallest cache first, at `{place}.levels`")
+    for key in ("memory", "power", "cores"):
+        _positive(getattr(peaks, key), where, f"{place}.{key}")
+
+
+def _positive(value: float | None, where: str, place: str) -> None:
+    if value is not None and not 0 < value < float("inf"):
+        raise InvalidFile(f"{where}: expected a number above 0, got {value}, at `{place}`")
+
+
+def yaml_text(chips: Sequence[Peaks]) -> str:
+    """Format chips as YAML, with one line per figure and without unknown figures."""
+    return "\n".join([f"schema: {VERSION}", "chips:", *(line for peaks in chips for line in _block(peaks))]) + "\n"
+
+
+def json_text(chips: Sequence[Peaks]) -> str:
+    whole = {"schema": VERSION, "chips": [brief(peaks) for peaks in chips]}
+    return msgspec.json.encode(whole).decode() + "\n"
+
+
+def brief(peaks: Peaks) -> dict[str, Any]:
+    """Return the fields that differ from the defaults."""
+    usual = msgspec.to_builtins(Peaks("", "", {}, []))
+    needed = ("chip", "source", "flops", "levels")
+    found = {key: value for key, value in msgspec.to_builtins(peaks).items() if key in needed or value != usual[key]}
+    for key in ("levels", "interconnect"):
+        if key in found:
+            found[key] = [{k: v for k, v in part.items() if v not in (None, {})} for part in found[key]]
+    return found
+
+
+def _block(peaks: Peaks) -> Iterator[str]:
+    for key, value in brief(peaks).items():
+        start = "  - " if key == "chip" else "    "
+        if key in ("levels", "interconnect") and value:
+            yield f"{start}{key}:"
+            yield from (f"      - {_flow(part)}" for part in value)
+        elif key == "notes":
+            yield f"{start}{key}:"
+            yield from (f"      {_flow(figure)}: {_flow(note)}" for figure, note in value.items())
+        else:
+            yield f"{start}{key}: {_flow(value)}"
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_flow(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, float):
+        short = f"{value:.12g}"
+        return short if float(short) == value else repr(value)
+    return msgspec.json.encode(value).decode()
+
+
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # five times as fast, if PyYAML was built with it
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """A safe loader that refuses repeated keys and reads 1e12 as a number."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"key `{key.value}` appears twice in one mapping", problem_mark=key.start_mark
+                )
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+        return dict(super().construct_mapping(node, deep))
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)

@@ -8,66 +8,66 @@ from pathlib import Path
 
 import psutil
 
-from opmark.hardware import detect
-from opmark.schema import Finding
+from opmark.hardware import host as host_module
+from opmark.schema import DiagnosisItem
 from opmark.units import count_bytes, percent
 
 BUSY_SHARE = 0.1
 """A process that uses more than this share of a core is reported."""
 
 
-def disturbances(seconds: float = 0.3) -> list[Finding]:
+def disturbances(seconds: float = 0.3) -> list[DiagnosisItem]:
     """Watch the machine for that many seconds."""
     busy, steal = _watch(seconds)
     return [_load(), _busy(busy), _steal(steal), *(finding for check in _STATIC for finding in check())]
 
 
-def _load() -> Finding:
-    load, cores = os.getloadavg()[0], len(detect.affinity())
-    return Finding(
+def _load() -> DiagnosisItem:
+    load, cores = os.getloadavg()[0], len(host_module.affinity())
+    return DiagnosisItem(
         "load", load < 0.5 * cores, f"{load:.2f} over the last minute on {cores} cores",
         "stop other work, or wait until it is done",
     )  # fmt: skip
 
 
-def _busy(busy: list[tuple[str, float]]) -> Finding:
+def _busy(busy: list[tuple[str, float]]) -> DiagnosisItem:
     if not busy:
-        return Finding("other processes", ok=True, found=f"none above {percent(BUSY_SHARE)} of a core")
+        return DiagnosisItem("other processes", ok=True, found=f"none above {percent(BUSY_SHARE)} of a core")
     listed = ", ".join(f"{name} {percent(share)}" for name, share in busy[:3])
-    return Finding("other processes", ok=False, found=f"busy: {listed}", hint="stop them while measuring")
+    return DiagnosisItem("other processes", ok=False, found=f"busy: {listed}", hint="stop them while measuring")
 
 
-def _steal(share: float) -> Finding:
-    return Finding(
+def _steal(share: float) -> DiagnosisItem:
+    return DiagnosisItem(
         "steal", share < 0.01, f"the hypervisor took {percent(share)} of the time",
         "another virtual machine shares these cores; repeat, or use a dedicated host",
     )  # fmt: skip
 
 
-def _governor() -> Iterator[Finding]:
-    governor = detect.governor()
+def _governor() -> Iterator[DiagnosisItem]:
+    governor = host_module.governor()
     if governor is None:
-        yield Finding("governor", ok=True, found="not reported by the kernel (usual in a virtual machine)")
+        yield DiagnosisItem("governor", ok=True, found="not reported by the kernel (usual in a virtual machine)")
     else:
         hint = "sudo cpupower frequency-set --governor performance"
-        yield Finding("governor", governor == "performance", governor, hint)
+        yield DiagnosisItem("governor", governor == "performance", governor, hint)
 
 
-def _turbo() -> Iterator[Finding]:
-    turbo = detect.turbo()
+def _turbo() -> Iterator[DiagnosisItem]:
+    turbo = host_module.turbo()
     if turbo is not None:
         hint = "clocks depend on temperature and on other cores; switch turbo off for steadier numbers"
-        yield Finding("turbo", not turbo, "on" if turbo else "off", hint)
+        yield DiagnosisItem("turbo", not turbo, "on" if turbo else "off", hint)
 
 
-def _hyperthreads() -> Iterator[Finding]:
-    active = detect.hyperthreads()
+def _hyperthreads() -> Iterator[DiagnosisItem]:
+    active = host_module.hyperthreads()
     if active is not None:
         hint = "two threads share a core: use --threads with the number of real cores"
-        yield Finding("hyper-threads", not active, "on" if active else "off", hint)
+        yield DiagnosisItem("hyper-threads", not active, "on" if active else "off", hint)
 
 
-def _quota() -> Iterator[Finding]:
+def _quota() -> Iterator[DiagnosisItem]:
     """A container whose quota is below its cores is paused in the middle of samples."""
     path = Path("/sys/fs/cgroup/cpu.max")
     if not path.exists():
@@ -75,17 +75,17 @@ def _quota() -> Iterator[Finding]:
     quota, period = path.read_text().split()
     if quota != "max":
         cores = int(quota) / int(period)
-        enough = cores >= len(detect.affinity())
+        enough = cores >= len(host_module.affinity())
         hint = f"use --threads {max(1, int(cores))} at most, or raise the container's limit"
-        yield Finding("container quota", enough, f"{cores:g} cores", hint)
+        yield DiagnosisItem("container quota", enough, f"{cores:g} cores", hint)
 
 
-def _swap() -> Iterator[Finding]:
+def _swap() -> Iterator[DiagnosisItem]:
     used = psutil.swap_memory().used
-    yield Finding("swap", used < 64 * 2**20, f"{count_bytes(used)} in use", "free memory before measuring")
+    yield DiagnosisItem("swap", used < 64 * 2**20, f"{count_bytes(used)} in use", "free memory before measuring")
 
 
-_STATIC: tuple[Callable[[], Iterator[Finding]], ...] = (_governor, _turbo, _hyperthreads, _quota, _swap)
+_STATIC: tuple[Callable[[], Iterator[DiagnosisItem]], ...] = (_governor, _turbo, _hyperthreads, _quota, _swap)
 
 
 def _watch(seconds: float) -> tuple[list[tuple[str, float]], float]:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from io import StringIO
 from typing import Any, NamedTuple
 
 import msgspec
-from rich.console import Console
 
 from opmark.errors import UnknownName
-from opmark.report.tables import print_rows
 from opmark.schema import QUANTITIES
-from opmark.schema.comparison import Compared, Geomean, Pairing
-from opmark.schema.differing import told
+from opmark.schema.comparison import Compared, Geomean, Pairing, difference_lines
 from opmark.schema.record import FAILED
 from opmark.stats.verdict import ALPHA
-from opmark.units import counted, percent, significant, small_unit
+from opmark.units import count_noun, percent, significant, small_unit
 
 WORDS = ("slower", "faster", "same", "undecided", "failed", "skipped")
 """What may be said of a case."""
@@ -121,29 +117,6 @@ def quantity(pair: Pairing) -> str:
     return f"{pair.quantity} {pair.cache}" if pair.quantity else ""
 
 
-def print_comparison(compared: Compared, console: Console, only: Collection[str] = ()) -> None:
-    shown = chosen(compared, only)
-    for line in header(compared):
-        _say(line, console)
-    if shown:
-        columns = Columns.of(shown)
-        rows = [[*columns.cells(pair), *figures(pair)] for pair in shown]
-        print_rows([*columns.heads, *FIGURES], rows, console, who=len(columns.heads))
-    for line in footer(compared):
-        _say(line, console)
-
-
-def comparison_text(compared: Compared, only: Collection[str] = ()) -> str:
-    """The same for a file."""
-    written = StringIO()
-    print_comparison(compared, Console(file=written, width=_WIDE, highlight=False), only)
-    return written.getvalue()
-
-
-def _say(line: str, console: Console) -> None:
-    console.print(line, soft_wrap=True, markup=False, highlight=False)
-
-
 def header(compared: Compared) -> Iterator[str]:
     """What is compared with what, and what else differs between them."""
     yield f"A {_called(compared.a, compared.runs[0])}, B {_called(compared.b, compared.runs[1])}: {_how(compared)}"
@@ -172,7 +145,7 @@ def _how(compared: Compared) -> str:
 
 
 def differences(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    return [f"{fact} {text}" for fact, text in told(found)]
+    return [f"{fact} {text}" for fact, text in difference_lines(found)]
 
 
 def footer(compared: Compared) -> Iterator[str]:
@@ -180,11 +153,11 @@ def footer(compared: Compared) -> Iterator[str]:
     for name, lone in zip("AB", compared.only, strict=True):
         if lone:
             listed = "; ".join(lone[:_FEW]) + ("; ..." if len(lone) > _FEW else "")
-            yield f"{counted(len(lone), 'case')} in {name} only: {listed}"
+            yield f"{count_noun(len(lone), 'case')} in {name} only: {listed}"
     neither = [pair for pair in compared.pairs if in_both(pair)]
     if neither:
         why = f": {neither[0].op}: {neither[0].note}" if neither[0].note else ""
-        yield f"{counted(len(neither), 'case')} without a number on either side{why}"
+        yield f"{count_noun(len(neither), 'case')} without a number on either side{why}"
     yield f"B/A above 1 is slower; intervals hold in {1 - ALPHA:.0%} of comparisons; {_alike(compared)}"
 
 
@@ -203,4 +176,4 @@ def summary(compared: Compared) -> str:
     if mean is None:
         return told
     known = f" ({interval(mean)})" if interval(mean) else ""
-    return f"{told}; geometric mean {ratio(mean.ratio)}{known} over {counted(mean.cases, 'case')}"
+    return f"{told}; geometric mean {ratio(mean.ratio)}{known} over {count_noun(mean.cases, 'case')}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opmark.errors import UserError
-from opmark.runner.revision_now import TRACKED
+from opmark.schema.run import CHANGED
 
 _PATIENCE = 600.0
 # Variables that a hook of git's sets, and that would lead these commands to another repository or index.
@@ -20,7 +20,7 @@ _QUIET = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 _NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}", "-c", "advice.detachedHead=false", "-c", "log.showSignature=false")
 
 
-class Said(NamedTuple):
+class GitOutput(NamedTuple):
     code: int
     out: str
     err: str
@@ -33,7 +33,7 @@ class Said(NamedTuple):
         return (fatal or lines or ["it said nothing"])[-1].strip()
 
 
-def ask(folder: str | Path, *arguments: str) -> Said:
+def ask(folder: str | Path, *arguments: str) -> GitOutput:
     """`git -C FOLDER ARGUMENTS`, whatever becomes of it."""
     environ = {name: value for name, value in os.environ.items() if name not in _LEADING} | _QUIET
     try:
@@ -45,7 +45,7 @@ def ask(folder: str | Path, *arguments: str) -> Said:
         raise UserError("git is not installed, or not on PATH", "revisions are compared with git's help") from None
     except subprocess.TimeoutExpired:
         raise UserError(f"git {arguments[0]} does not answer within {_PATIENCE:.0f} s") from None
-    return Said(done.returncode, *(text.decode(errors="replace") for text in (done.stdout, done.stderr)))
+    return GitOutput(done.returncode, *(text.decode(errors="replace") for text in (done.stdout, done.stderr)))
 
 
 def tell(folder: str | Path, *arguments: str) -> str:
@@ -102,3 +102,38 @@ def described(root: Path, commit: str) -> Commit:
 def changed(root: Path) -> bool:
     """Whether files differ from the last commit, or are not known to git."""
     return bool(tell(root, "status", "--porcelain", "--", *TRACKED))
+
+
+# Which commit the current folder is at, said quickly and quietly: a run keeps it, and no run fails for it.
+
+_REVISION_PATIENCE = 10.0
+# A hook of git's sets them, for the repository that it is a hook of.
+_REVISION_LEADING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+TRACKED = (":/", ":(top,exclude,glob)**/__pycache__/**")
+"""All files but what Python writes beside the modules that a measurement imports."""
+
+
+def revision_now(folder: str = ".") -> str:
+    """The hash of HEAD; nothing where there is no repository, no commit or no git.
+
+    Where git does not say in time whether files were changed, they may have been.
+    """
+    commit = _told(folder, "rev-parse", "--verify", "--quiet", "HEAD")
+    if not commit:
+        return ""
+    changes = _told(folder, "status", "--porcelain", "--", *TRACKED)
+    return commit if changes == "" else commit + CHANGED
+
+
+def _told(folder: str, *arguments: str) -> str | None:
+    """None where it could not be had."""
+    kept = {name: value for name, value in os.environ.items() if name not in _REVISION_LEADING}
+    environ = {**kept, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            ["git", "-C", folder, *arguments], env=environ, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+            timeout=_REVISION_PATIENCE,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None

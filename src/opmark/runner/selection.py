@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
+from itertools import product
 from types import UnionType
 from typing import Any
 
+from opmark.catalogue.expansion import WorkloadFilter, expand
+from opmark.catalogue.workload_file import read_yaml, suite
 from opmark.errors import InvalidParameter, UnknownName, UserError
-from opmark.guests.place import why_missing
-from opmark.hardware.presence import why_no_device
-from opmark.interfaces import BackendInfo
-from opmark.registry import backend as find_backend
-from opmark.registry import backends, catalogue, operators_like
-from opmark.registry import operator as find_operator
-from opmark.runner.intake import Intake, take_in
-from opmark.runner.plan import processes
-from opmark.runner.ranks.asked import Asked
-from opmark.runner.ranks.launcher import Place, launched, outside
-from opmark.schema import Case, Entry, Operator, Workload
+from opmark.hardware.host import why_no_device
+from opmark.plugin import BackendInfo, Operator
+from opmark.plugin.registry import backend as find_backend
+from opmark.plugin.registry import backends, catalogue, operators_like
+from opmark.plugin.registry import operator as find_operator
+from opmark.runner.guests.placement import why_missing
+from opmark.runner.plan import rank_count
+from opmark.runner.ranks.job import JobRank, detect_job, outside
+from opmark.runner.workload_source import WorkloadSource, read_source
+from opmark.schema import Case, Entry, Workload
 from opmark.schema.options import Selection, as_list, split_names
 from opmark.schema.workload import VERSION
-from opmark.workloads.expand import expand
-from opmark.workloads.load import read_yaml, suite
-from opmark.workloads.select import Selection as WorkloadFilter
+from opmark.units import count_noun
 
 ALL = "all"
 # A backend whose device another backend names as well is not among `all`.
@@ -37,11 +37,11 @@ _ANY_DEVICE = "accelerator"
 @dataclass(frozen=True)
 class SelectedCases:
     cases: list[Case]
-    source: Intake | None = None
+    source: WorkloadSource | None = None
     """The workload that the cases are from."""
     left_out: tuple[str, ...] = ()
     """What so many ranks cannot do, in words."""
-    place: Place | None = None
+    place: JobRank | None = None
     """Where a launcher has put this process, if the cases take several processes."""
 
 
@@ -54,7 +54,7 @@ def select_cases(selection: Selection, seed: int = 0) -> SelectedCases:
     _refuse_all_but_one(ops, selection.workload, selection.suite)
     source = None
     if selection.workload is not None:
-        source = take_in(selection.workload, seed=seed, phases=phases, strict=selection.strict)
+        source = read_source(selection.workload, seed=seed, phases=phases, strict=selection.strict)
     left_out: list[str] = []
     if ops:
         operators = [find_operator(name) for op in ops for name in operators_like(op)]
@@ -62,25 +62,25 @@ def select_cases(selection: Selection, seed: int = 0) -> SelectedCases:
         cases = _cases_of_operators(operators, selection, part, ranks)
         ranks.refuse_if_nobody(operators)
     else:
-        whole = source or Intake(f"suite {selection.suite}", suite(str(selection.suite)))
+        whole = source or WorkloadSource(f"suite {selection.suite}", suite(str(selection.suite)))
         cases = _cases_of_workload(selection, whole, part)
         operators = [find_operator(name) for name in dict.fromkeys(case.op for case in cases)]
         ranks = _ranks_asked(selection, operators)
         ranks.refuse_if_nobody(operators)
         cases, left_out = ranks.instead(cases)
     # Cases that take one process are done by rank 0 alone, where a launcher has surely started several.
-    several = any(map(processes, cases))
-    return SelectedCases(cases, source, tuple(left_out), outside(os.environ) if several else launched(os.environ))
+    several = any(map(rank_count, cases))
+    return SelectedCases(cases, source, tuple(left_out), outside(os.environ) if several else detect_job(os.environ))
 
 
-def _ranks_asked(selection: Selection, operators: Sequence[Operator]) -> Asked:
+def _ranks_asked(selection: Selection, operators: Sequence[Operator]) -> RankRequest:
     """The ranks that are asked for, and how many a launcher has started if any of the operators communicates."""
     place = outside(os.environ) if any(operator.ranks for operator in operators) else None
-    return Asked(as_list(selection.ranks), as_list(selection.group_size), place.size if place else None)
+    return RankRequest(as_list(selection.ranks), as_list(selection.group_size), place.size if place else None)
 
 
 def _cases_of_operators(
-    operators: Sequence[Operator], selection: Selection, part: WorkloadFilter, ranks: Asked
+    operators: Sequence[Operator], selection: Selection, part: WorkloadFilter, ranks: RankRequest
 ) -> list[Case]:
     wrt = split_names(selection.wrt)
     phases = split_names(selection.phase) or (["backward"] if wrt else ["forward"])
@@ -96,7 +96,7 @@ def _cases_of_operators(
     return cases
 
 
-def _cases_of_workload(selection: Selection, source: Intake, part: WorkloadFilter) -> list[Case]:
+def _cases_of_workload(selection: Selection, source: WorkloadSource, part: WorkloadFilter) -> list[Case]:
     call = (selection.args, selection.kwargs, selection.build)
     if selection.params or selection.wrt or any(value is not None for value in call):
         raise UserError(
@@ -262,3 +262,88 @@ def _here(infos: Sequence[BackendInfo]) -> tuple[list[str], list[str]]:
     if not there:
         raise UserError("; ".join(f"{name}: {reason}" for name, reason in reasons.items()), "`opmark list backends`")
     return there, [f"without {name}: {reason}" for name, reason in reasons.items() if reason]
+
+
+# How many ranks a person asks for, as cases: what a workload says of it gives way.
+
+
+@dataclass(frozen=True)
+class RankRequest:
+    """`--ranks` and `--group-size`."""
+
+    ranks: Sequence[int] = ()
+    groups: Sequence[int] = ()
+    started: int | None = None
+    """By a launcher: what all communication takes if nobody says otherwise."""
+
+    def beside(self, operator: Operator, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of an operator that a person has named, with these: both at once say it twice."""
+        axes = self._axes(operator)
+        for name, option in (("ranks", "--ranks"), ("group", "--group-size")):
+            if name in params and name in axes:
+                if self.ranks or self.groups:
+                    raise InvalidParameter(f"-p {name}=... and {option} say the same thing", "leave one of them out")
+                del axes[name]
+        return {**params, **axes}
+
+    def instead(self, cases: Sequence[Case]) -> tuple[list[Case], list[str]]:
+        """(every case of a workload with these; what is left out because so many ranks cannot do it)."""
+        if not self.ranks and not self.groups and not self.started:
+            return list(cases), []
+        found: dict[str, Case] = {}
+        out: list[Case] = []
+        for case in cases:
+            operator = find_operator(case.op)
+            for other in _variants(case, self._axes(operator)):
+                if _allowed(operator, other):
+                    found.setdefault(other.id, other)
+                else:
+                    out.append(other)
+        if not found:
+            raise InvalidParameter(
+                "no case of this workload can be done by so many ranks",
+                "`opmark describe OP` lists an operator's rules",
+            )
+        return list(found.values()), _said(out)
+
+    def refuse_if_nobody(self, operators: Sequence[Operator]) -> None:
+        """Ranks of what takes none are a mistake."""
+        asked = "ranks" if self.ranks else "group-size"
+        if (self.ranks or self.groups) and not any(_has(operator, "ranks") for operator in operators):
+            meant = [f"`{operator.name}_ranks`" for operator in operators if f"{operator.name}_ranks" in catalogue()]
+            near = f"did you mean {', '.join(meant)}? " if meant else ""
+            raise InvalidParameter(
+                f"--{asked}: none of these operators takes several processes",
+                f"{near}`opmark list ops --category communication` lists those that do",
+            )
+
+    def _axes(self, operator: Operator) -> dict[str, list[int]]:
+        """Only what an operator has. What was started is for those that communicate: a copy may well go alone."""
+        ranks = self.ranks or ([self.started] if self.started and operator.ranks else [])
+        axes = {"ranks": list(ranks), "group": list(self.groups)}
+        return {name: values for name, values in axes.items() if values and _has(operator, name)}
+
+
+def _said(out: Sequence[Case]) -> list[str]:
+    if not out:
+        return []
+    names = ", ".join(dict.fromkeys(case.op for case in out))
+    return [f"left out {count_noun(len(out), 'case')} that so many ranks cannot do: {names}"]
+
+
+def _variants(case: Case, axes: Mapping[str, Sequence[int]]) -> Iterator[Case]:
+    for point in product(*axes.values()):
+        params = {**case.params, **dict(zip(axes, point, strict=True))}
+        yield Case.of(case.op, params, case.phase, case.tags, case.wrt, case.sources) if axes else case
+
+
+def _has(operator: Operator, name: str) -> bool:
+    return name in operator.by_name and operator.by_name[name].kind == "rank"
+
+
+def _allowed(operator: Operator, case: Case) -> bool:
+    try:
+        operator.check_rules(case.params)
+    except InvalidParameter:
+        return False
+    return True

@@ -15,19 +15,18 @@ from pathlib import Path
 import psutil
 
 from opmark.errors import UserError
-from opmark.interfaces import Store
-from opmark.registry import backend as find_backend
-from opmark.runner.execute import utc_now
-from opmark.runner.messages import Hello
-from opmark.runner.plan import Group, Plan
-from opmark.runner.process import WorkerDied
-from opmark.runner.ranks.crew import RankGroup
-from opmark.runner.ranks.muster import RankLauncher
-from opmark.runner.revision_now import revision_now
-from opmark.runner.sides import Side
+from opmark.plugin.registry import backend as find_backend
+from opmark.runner.git import revision_now
+from opmark.runner.plan import Plan, TaskGroup
+from opmark.runner.ranks.group import RankGroup
+from opmark.runner.ranks.launcher import RankLauncher
 from opmark.runner.supervisor import Say, Supervisor, WorkerOptions
+from opmark.runner.worker_process import WorkerDied
 from opmark.schema import Record, Run, Task
+from opmark.schema.messages import Hello, Side
+from opmark.schema.record import utc_now
 from opmark.store.location import without_secrets
+from opmark.store.protocol import Store
 from opmark.version import VERSION
 
 _FEWER_RANKS = "--ranks says how many processes take part; `opmark list backends` says what can run here"
@@ -66,7 +65,7 @@ def run_plan(
     yield from plan.skipped
 
 
-def run_group(group: Group, worker: Supervisor | RankGroup, hello: Hello | WorkerDied) -> Iterator[Record]:
+def run_group(group: TaskGroup, worker: Supervisor | RankGroup, hello: Hello | WorkerDied) -> Iterator[Record]:
     """One record for each task of a group, whatever became of its worker."""
     for task in group.tasks:
         if isinstance(hello, WorkerDied):
@@ -78,13 +77,13 @@ def run_group(group: Group, worker: Supervisor | RankGroup, hello: Hello | Worke
             yield worker.run(task)
 
 
-Job = tuple[Group, Side | None]
+Job = tuple[TaskGroup, Side | None]
 """Tasks for one worker and, where two sides are compared, the side that it works for."""
 
 
 def start_workers(
     jobs: Sequence[Job], options: WorkerOptions, launcher: RankLauncher | None = None
-) -> Iterator[tuple[Group, Supervisor | RankGroup, Hello | WorkerDied]]:
+) -> Iterator[tuple[TaskGroup, Supervisor | RankGroup, Hello | WorkerDied]]:
     """The workers of one round, one after the other, each with its hello; a worker ends when the next one's turn comes.
 
     Workers of one round on the CPU start together, and all of them have started before the first one measures:

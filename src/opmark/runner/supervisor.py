@@ -8,14 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from opmark.errors import UserError
-from opmark.guests.place import why_missing
-from opmark.interfaces import BackendInfo
-from opmark.registry import backend as find_backend
-from opmark.runner import instructions
-from opmark.runner.messages import Hello
-from opmark.runner.process import WorkerDied, WorkerProcess, record_of_death
-from opmark.runner.sides import Side
+from opmark.plugin import BackendInfo
+from opmark.plugin.registry import backend as find_backend
+from opmark.runner import instruction_set
+from opmark.runner.guests.placement import why_missing
+from opmark.runner.worker_process import WorkerDied, WorkerProcess, record_of_death
 from opmark.schema import Environment, Record, Task
+from opmark.schema.messages import Hello, Side
 
 START_TIMEOUT = 120.0
 DEFAULT_COMPILE_TIMEOUT = 300.0
@@ -34,15 +33,15 @@ class WorkerPool:
     def prestart(self, backend: str, threads: int) -> None:
         """Start a worker now. If its interpreter is broken, whoever needs the worker will be told."""
         info = find_backend(backend)
-        limit = instructions.limit_for(info)
+        limit = instruction_set.limit_for(info)
         with suppress(UserError):
             if not why_missing(info):
-                self._waiting[backend, threads, limit] = WorkerProcess(info, threads, instructions.environ(limit))
+                self._waiting[backend, threads, limit] = WorkerProcess(info, threads, instruction_set.environ(limit))
 
     def take(self, info: BackendInfo, threads: int, limit: str | None, side: Side | None) -> WorkerProcess:
         """The worker that waits, if one was started for exactly this; else a new one."""
         waiting = self._waiting.pop((info.name, threads, limit), None) if side is None else None
-        return waiting or WorkerProcess(info, threads, instructions.environ(limit), side)
+        return waiting or WorkerProcess(info, threads, instruction_set.environ(limit), side)
 
     def close(self) -> None:
         """End the workers that nobody has taken."""
@@ -74,7 +73,7 @@ class Supervisor:
         self._threads = threads
         self._options = options
         self._side = side
-        self._limit = instructions.limit_for(info)
+        self._limit = instruction_set.limit_for(info)
         self._worker: WorkerProcess | None = None
         self._hello: Hello | None = None
         self._environment = ""
@@ -141,7 +140,7 @@ class Supervisor:
     def _retry_with_limit(self, task: Task) -> Record | None:
         """The record under the mildest limit with which the task survives; None if it survives none."""
         before = self._limit
-        for limit in instructions.stricter_than(before):
+        for limit in instruction_set.stricter_than(before):
             self._limit = limit
             try:
                 record = self._attempt(task)
@@ -149,7 +148,7 @@ class Supervisor:
                 if death.illegal:
                     continue
                 break
-            instructions.remember(self._info.name, limit)
+            instruction_set.remember(self._info.name, limit)
             self._say_limit()
             return record
         self._limit = before
@@ -158,5 +157,5 @@ class Supervisor:
     def _say_limit(self) -> None:
         self._options.say(
             f"this machine traps instructions that its processor advertises: {self._info.name} runs with "
-            f"{instructions.VARIABLE}={self._limit} (`opmark doctor` looks again)"
+            f"{instruction_set.VARIABLE}={self._limit} (`opmark doctor` looks again)"
         )

@@ -20,8 +20,7 @@ from math import isfinite
 from typing import Any
 
 from opmark.errors import InvalidParameter, nearest
-from opmark.schema.dtype import DTYPES, is_float
-from opmark.schema.tensor import TensorSpec
+from opmark.schema.tensor import DTYPES, TensorSpec, is_float
 
 _TENSOR = re.compile(r"(\(\)|\d+(?:x\d+)*) +([a-z]\w*)(?: +(\S+?)\.\.(\S+))?")
 # Probably a mistyped tensor: sizes with an `x` between them, or an element type after something else.
@@ -111,7 +110,7 @@ def assemble(node: Node, path: str, given: Mapping[str, Any], dtype: Callable[[s
     return {key: assemble(item, f"{path}.{key}", given, dtype) for key, item in node.items()}
 
 
-def filled(node: Node, values: Mapping[str, Any]) -> Node:
+def fill_placeholders(node: Node, values: Mapping[str, Any]) -> Node:
     """Replace `{name}`: if it is the whole text, by the value itself; inside a longer text, by the value as text."""
     if isinstance(node, str):
         if "{" not in node:
@@ -121,9 +120,9 @@ def filled(node: Node, values: Mapping[str, Any]) -> Node:
             return _value(alone[1], values)
         return re.sub(r"\{(\w+)\}", lambda found: _format_value(_value(found[1], values)), node)
     if isinstance(node, list):
-        return [filled(item, values) for item in node]
+        return [fill_placeholders(item, values) for item in node]
     if isinstance(node, Mapping):
-        return {key: filled(item, values) for key, item in node.items()}
+        return {key: fill_placeholders(item, values) for key, item in node.items()}
     return node
 
 

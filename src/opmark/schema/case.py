@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from opmark.schema.operator import Phase
+Phase = Literal["forward", "backward", "both"]
+PHASES: tuple[Phase, ...] = ("forward", "backward", "both")
+"""`both`: forward and backward in one step, as in training."""
 
 
 class Case(Struct, frozen=True):

@@ -46,7 +46,7 @@ class Mark(Struct, frozen=True):
     """The mark should have an interval, but that is not known: it is drawn hollow."""
 
 
-class Series(Struct, frozen=True):
+class ChartSeries(Struct, frozen=True):
     name: str
     marks: tuple[Mark, ...]
     shape: Shape = "points"
@@ -55,7 +55,7 @@ class Series(Struct, frozen=True):
     """The values come from a datasheet and not from a measurement: the series is drawn dashed."""
 
 
-class Rule(Struct, frozen=True):
+class ReferenceLine(Struct, frozen=True):
     """A line across the figure; with `to`, the stretch between two values."""
 
     across: Literal["x", "y"]
@@ -65,7 +65,7 @@ class Rule(Struct, frozen=True):
     to: float | None = None
 
 
-class Count(Struct, frozen=True):
+class HistogramBin(Struct, frozen=True):
     """One bin of a histogram: how many values lie in it. The last bin also counts values beyond its end."""
 
     low: float
@@ -86,15 +86,15 @@ class Chart(Struct, frozen=True):
     order taken, with a histogram of them along the right edge."""
     x: Axis
     y: Axis
-    series: tuple[Series, ...]
-    rules: tuple[Rule, ...] = ()
+    series: tuple[ChartSeries, ...]
+    rules: tuple[ReferenceLine, ...] = ()
     values: Axis | None = None
     """For a heatmap: the quantity of its cells."""
     notes: tuple[str, ...] = ()
     """What was left out and why, and which numbers are doubtful."""
-    spread: tuple[Count, ...] = ()
+    spread: tuple[HistogramBin, ...] = ()
     """For `samples`: the histogram of all values, also those that have no mark."""
 
-    def marks(self) -> list[tuple[Series, Mark]]:
+    def marks(self) -> list[tuple[ChartSeries, Mark]]:
         """Return every mark with its series, in the order of the table of numbers."""
         return [(series, mark) for series in self.series for mark in series.marks]

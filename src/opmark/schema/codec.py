@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import re
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, reduce
+from operator import or_
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import NODEFAULT, Struct, defstruct, field
+from msgspec.structs import FieldInfo, fields
 
 from opmark.errors import InvalidFile, nearest
-from opmark.schema.operator import PHASES
+from opmark.schema.case import PHASES
 
 T = TypeVar("T")
 
@@ -71,3 +79,52 @@ def _fields(noun: Any, path: str) -> list[str]:
         if get_origin(noun) is not list and not isinstance(noun, type):
             return []
     return [field.encode_name for field in msgspec.structs.fields(noun)]
+
+
+# Turns Python's cyclic garbage collector off for a while.
+
+
+@contextmanager
+def gc_disabled() -> Iterator[None]:
+    """Turn the collector off. It would run inside a sample now and then; and where much is made and nothing
+    thrown away, it would look at all of it again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+# Make structs that refuse unknown fields.
+
+
+@cache
+def strict_struct(noun: type[Struct]) -> type[Struct]:
+    """Return a subclass of a struct that forbids unknown fields, in itself and in every struct inside it."""
+    config = noun.__struct_config__
+    return defstruct(
+        noun.__name__,
+        [(one.name, _strict(one.type), _default(one)) for one in fields(noun)],
+        bases=(noun,),
+        frozen=config.frozen,
+        forbid_unknown_fields=True,
+        module=noun.__module__,
+    )
+
+
+def _strict(kind: Any) -> Any:
+    origin = get_origin(kind)
+    if origin is None:
+        return strict_struct(kind) if isinstance(kind, type) and issubclass(kind, Struct) else kind
+    if origin is Literal:
+        return kind
+    inner = tuple(part if part is Ellipsis else _strict(part) for part in get_args(kind))
+    return reduce(or_, inner) if origin in (Union, UnionType) else origin[inner]
+
+
+def _default(one: FieldInfo) -> Any:
+    if one.default is not NODEFAULT:
+        return one.default
+    return NODEFAULT if one.default_factory is NODEFAULT else field(default_factory=one.default_factory)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
 
-from opmark.schema.quantity import Cache
+from opmark.schema.measurement import Cache
 from opmark.schema.record import Status
+from opmark.units import count_bytes
 
 Verdict = Literal["faster", "slower", "same", "undecided"]
 """How B is, compared with A."""
@@ -79,3 +81,134 @@ class Compared(Struct, frozen=True):
 
     def counts(self) -> Counter[Verdict]:
         return Counter(pair.verdict for pair in self.pairs)
+
+
+# The result of `opmark bisect`: the commit that made a case slower, and how it was found.
+
+Word = Literal["good", "bad", "skip"]
+"""The verdict on a commit that is passed to git."""
+
+
+class Candidate(Struct, frozen=True):
+    """A commit that was measured, or that may be the first bad one."""
+
+    commit: str
+    author: str
+    date: str
+    subject: str
+    word: Word
+    ratio: float | None = None
+    """Time of the followed case at this commit over its time at the good commit."""
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+    """Why the commit was skipped."""
+    runs: tuple[str, str] | None = None
+
+
+class BisectResult(Struct, frozen=True):
+    good: str
+    bad: str
+    compared: Compared
+    """Comparison of the good and the bad commit."""
+    case: str = ""
+    """Id of the case that is followed; empty if no case is slower."""
+    op: str = ""
+    params: str = ""
+    margin: float = 0.0
+    """A commit is bad if it is slower than the good one by more than this fraction."""
+    steps: tuple[Candidate, ...] = ()
+    first: tuple[Candidate, ...] = ()
+    """The first bad commit; several if commits in between were skipped; none if nothing is slower."""
+    log: str = ""
+    """Output of `git bisect log`."""
+
+
+# The result of `opmark check`: a run against a baseline, with each slowdown measured a second time.
+
+Outcome = Literal[
+    "slower", "failed", "unconfirmed", "missing", "undecided", "cleared", "faster", "same", "mended", "broken"
+]
+"""
+slower       slower by more than the margin, also when measured again in turns with the baseline
+failed       failed now and when measured again, but not in the baseline
+unconfirmed  slower than the stored numbers twice, but the baseline itself could not be measured again: the machine
+             may have become slower
+missing      in the baseline, but now skipped or not asked for
+undecided    no verdict after all measurements
+cleared      slower or failed at first, but not when measured again
+mended       failed in the baseline, but not now
+broken       failed in the baseline and now
+"""
+
+FAIL_ON = ("slower", "failed", "unconfirmed", "missing", "undecided")
+"""Outcomes that may fail a build; an improvement never does."""
+
+
+class CheckedCase(Struct, frozen=True):
+    """One case of both sides, and its outcome."""
+
+    pair: Pairing
+    """The first comparison."""
+    outcome: Outcome
+    again: Pairing | None = None
+    """The comparison of the second measurement, if there was one."""
+    why: str = ""
+    """How the case was measured again, or why it was not."""
+
+
+class CheckResult(Struct, frozen=True):
+    compared: Compared
+    """The first comparison: A is the baseline."""
+    findings: tuple[CheckedCase, ...]
+    missing: tuple[str, ...]
+    """Cases of the baseline that were not asked for."""
+    fail_on: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """How cases were measured again."""
+    again: tuple[tuple[str, str], ...] = ()
+    """Runs of the second measurement: (baseline, now)."""
+
+    def counts(self) -> Counter[Outcome]:
+        found: Counter[Outcome] = Counter(finding.outcome for finding in self.findings)
+        if self.missing:
+            found["missing"] += len(self.missing)
+        return found
+
+    @property
+    def failing(self) -> int:
+        """Number of cases whose outcome fails the build."""
+        counts = self.counts()
+        return sum(count for outcome, count in counts.items() if outcome in self.fail_on)
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.failing else 0
+
+
+# Format the facts in which two environments differ.
+
+_BYTES = ("memory", "gpu_memory", "gpu_l2")
+_LONGEST = 60
+
+
+def difference_lines(found: Mapping[str, tuple[Any, Any]], facts: Sequence[str] | None = None) -> list[tuple[str, str]]:
+    """Return (fact, `a -> b`) for the given facts, or for all of them."""
+    return [
+        (fact, " -> ".join(_format_fact(fact, value) for value in found[fact]))
+        for fact in (found if facts is None else facts)
+    ]
+
+
+def _format_fact(fact: str, value: Any) -> str:
+    if value is None:
+        return "unknown"
+    if fact in _BYTES and isinstance(value, int):
+        return count_bytes(value)
+    if isinstance(value, list):
+        text = ", ".join(map(str, value)) or "none"
+    elif isinstance(value, dict):
+        text = " ".join(f"{name}={item}" for name, item in value.items()) or "none"
+    else:
+        text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

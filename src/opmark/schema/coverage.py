@@ -13,7 +13,7 @@ TIERS = {
 }
 
 
-class Covered(Struct, frozen=True):
+class CoveredOperator(Struct, frozen=True):
     """One operator of a framework."""
 
     name: str
@@ -35,22 +35,22 @@ class Covered(Struct, frozen=True):
 
 class Coverage(Struct, frozen=True):
     framework: str
-    operators: list[Covered]
+    operators: list[CoveredOperator]
     run: str = ""
     """The run that the outcomes are from; empty if no run was read."""
 
-    def of_tier(self, tier: int) -> list[Covered]:
+    def of_tier(self, tier: int) -> list[CoveredOperator]:
         return [covered for covered in self.operators if tier in covered.tiers]
 
-    def count(self, among: Iterable[Covered], phase: str) -> int:
+    def count(self, among: Iterable[CoveredOperator], phase: str) -> int:
         """Return how many of the operators were measured in a phase."""
         return sum(covered.outcomes.get(phase) == "ok" for covered in among)
 
-    def uncovered(self) -> list[Covered]:
+    def uncovered(self) -> list[CoveredOperator]:
         return [covered for covered in self.operators if covered.reason]
 
 
-class Implemented(Struct, frozen=True):
+class ImplementedOperator(Struct, frozen=True):
     """An operator of the catalogue, and the backends that compute it."""
 
     op: str
@@ -71,7 +71,7 @@ class Matrix(Struct, frozen=True):
     """Name of every backend that computes, and its name without the device: `torch-cpu` is `torch`."""
     differentiate: list[str]
     """Backends that can run a backward phase."""
-    operators: list[Implemented]
+    operators: list[ImplementedOperator]
     runs: int = 0
     """Number of stored runs that were read."""
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from opmark.schema.quantity import Cache
+from opmark.schema.measurement import Cache
 from opmark.schema.record import Status
 
 Direction = Literal["faster", "slower"]
@@ -21,7 +21,7 @@ class RunAt(Struct, frozen=True):
     revision: str = ""
 
 
-class Point(Struct, frozen=True):
+class HistoryPoint(Struct, frozen=True):
     """The value of a series in one run, over all its processes."""
 
     run: RunAt
@@ -41,7 +41,7 @@ class Outage(Struct, frozen=True):
     status: Status | Literal["preempted"]
 
 
-class ChangeSeen(Struct, frozen=True):
+class LevelChange(Struct, frozen=True):
     """A change of level between two successive runs."""
 
     before: RunAt
@@ -81,11 +81,11 @@ class History(Struct, frozen=True):
     cache: Cache | None
     chip: str
     """The chip that computed; runs on another chip are another series."""
-    points: tuple[Point, ...]
+    points: tuple[HistoryPoint, ...]
     """Oldest first; never empty."""
     level: float
     """Level since the last change. The newest run is left out of it if there are others."""
-    changes: tuple[ChangeSeen, ...] = ()
+    changes: tuple[LevelChange, ...] = ()
     """Oldest first."""
     outages: tuple[Outage, ...] = ()
     floor: float = 0.0
@@ -99,7 +99,7 @@ class History(Struct, frozen=True):
         return self.points[-1].value / self.level
 
     @property
-    def newest_change(self) -> ChangeSeen | None:
+    def newest_change(self) -> LevelChange | None:
         return self.changes[-1] if self.changes else None
 
 

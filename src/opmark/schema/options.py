@@ -15,10 +15,9 @@ from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args, get_origin
 
 from opmark.errors import InvalidParameter, UnknownName, UserError
-from opmark.schema.operator import PHASES
-from opmark.schema.quantity import CACHES, QUANTITIES
-from opmark.schema.sampling import EFFORTS
-from opmark.schema.task import MODES, TimerName
+from opmark.schema.case import PHASES
+from opmark.schema.measurement import CACHES, QUANTITIES
+from opmark.schema.task import EFFORTS, MODES, TimerName
 from opmark.schema.workload import Workload
 
 MOST_THREADS = 4096

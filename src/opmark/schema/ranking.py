@@ -27,7 +27,7 @@ class Accuracy(Struct, frozen=True):
     inf: int | None = None
 
 
-class Ranked(Struct, frozen=True):
+class RankedImplementation(Struct, frozen=True):
     """One way to compute a case, and how it compares with the best."""
 
     backend: str
@@ -74,7 +74,7 @@ class LeftOut(Struct, frozen=True):
     run: str
 
 
-class Place(Struct, frozen=True):
+class RankedCase(Struct, frozen=True):
     """A case on a chip: the keys to look it up by, and the order of its implementations."""
 
     op: str
@@ -92,7 +92,7 @@ class Place(Struct, frozen=True):
     case: str
     """Hash of op, params, phase and wrt."""
     best: Best
-    order: list[Ranked]
+    order: list[RankedImplementation]
     """The fastest first; only implementations that were measured and verified."""
     left_out: list[LeftOut]
 
@@ -113,7 +113,7 @@ class Tally(Struct, frozen=True):
     """The same over all cases of this backend: the cases differ by backend, so do not compare backends by it."""
 
 
-class Group(Struct, frozen=True):
+class RankingGroup(Struct, frozen=True):
     """Cases of one chip, phase and number of threads, taken together."""
 
     by: str
@@ -134,7 +134,7 @@ class Group(Struct, frozen=True):
     """The one with most wins first."""
 
 
-class Described(Struct, frozen=True):
+class OperatorDefaults(Struct, frozen=True):
     """Aliases and defaults of an operator, which are needed to look up one of its cases."""
 
     aliases: tuple[str, ...]
@@ -152,11 +152,11 @@ class Ranking(Struct, frozen=True):
     chips: list[str]
     environments: dict[str, dict[str, Any]]
     """Facts of every environment in which a number was measured, by id."""
-    operators: dict[str, Described]
-    cases: list[Place]
-    summary: list[Group]
+    operators: dict[str, OperatorDefaults]
+    cases: list[RankedCase]
+    summary: list[RankingGroup]
     """Groups over all cases."""
-    groups: list[Group]
+    groups: list[RankingGroup]
     """Groups by `--by`; empty for `--by case`."""
 
     def choose(
@@ -189,7 +189,7 @@ class Ranking(Struct, frozen=True):
         phase: str = "forward",
         threads: int | None = None,
         chip: str | None = None,
-    ) -> list[Place]:
+    ) -> list[RankedCase]:
         """Return every place of a case with its whole order, to choose by more than the median."""
         name = next((known for known, about in self.operators.items() if op in about.aliases), op)
         defaults = self.operators[name].defaults if name in self.operators else {}

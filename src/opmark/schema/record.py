@@ -2,18 +2,124 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from datetime import datetime, timezone
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
-from opmark.schema.compilation import Compilation
+from opmark.schema.case import content_id
 from opmark.schema.cost import Cost
-from opmark.schema.measurement import Measurement
-from opmark.schema.numerics import Numerics
-from opmark.schema.overlap import Overlap
-from opmark.schema.profile import Profile
-from opmark.schema.quantity import Cache
+from opmark.schema.measurement import Cache, Measurement
 from opmark.schema.task import Task
+
+
+def utc_now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+# Compilation: how long compiling an operator took, and what it produced. Run time is stored elsewhere.
+
+
+class Compilation(Struct, frozen=True):
+    cold: float
+    """Seconds of compiling with empty caches."""
+    cached: float | None = None
+    """Seconds of compiling again in the same process, with the framework's caches filled; None if it has none."""
+    graphs: int | None = None
+    """Number of graphs that the function was compiled into: more than one after a graph break."""
+    breaks: tuple[str, ...] = ()
+    """The reason for each graph break."""
+    operators: tuple[str, ...] = ()
+    """Operators in the compiled graphs, in the framework's own names: proof that ours is among them."""
+    kernels: tuple[str, ...] = ()
+    """Kernels that the compiler generated, where it names them."""
+    cache: str = ""
+    """The cache that makes the second compilation fast: FX graph cache, in-memory cache, none."""
+
+
+# Environment: everything about a machine and its software that may explain a number.
+
+
+class Environment(Struct, frozen=True):
+    id: str
+    facts: dict[str, Any]
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> Environment:
+        return cls(content_id(facts), facts)
+
+
+# Numerics: how far one output is from the float64 reference. It serves to compare frameworks and is no verdict.
+
+
+class Numerics(Struct, frozen=True):
+    """Errors over the elements that are finite on both sides; other elements are only counted. None if unknown, not
+    0."""
+
+    elements: int
+    compared: int
+    """Number of elements that are finite in the output and in the reference."""
+    nan: int
+    """Number of NaN in the output."""
+    inf: int
+    """Number of infinite elements in the output."""
+    nan_expected: int
+    inf_expected: int
+    max_abs: float | None = None
+    mean_abs: float | None = None
+    max_rel: float | None = None
+    """Relative to the reference, over the elements whose reference is not 0."""
+    mean_rel: float | None = None
+    cosine: float | None = None
+    """Cosine of the angle between output and reference as vectors; None if one of them is all zeros."""
+    max_ulp: float | None = None
+    """Error in units in the last place (ULP) of the output's type at the reference; None for integers."""
+    mean_ulp: float | None = None
+
+
+# Overlap: how much of a communication is hidden behind other work that runs at the same time.
+
+
+class Overlap(Struct, frozen=True):
+    """All times are seconds of the slowest rank."""
+
+    first: str
+    """The communication: it is started first and waited for last."""
+    first_alone: float
+    second: str
+    """The work that runs meanwhile."""
+    second_alone: float
+    together: float
+
+    @property
+    def share(self) -> float:
+        """Hidden share of the shorter one: 1 if both together take no longer than the longer one, 0 if they take as
+        long as one after the other."""
+        shorter = min(self.first_alone, self.second_alone)
+        saved = self.first_alone + self.second_alone - self.together
+        return max(0.0, min(1.0, saved / shorter)) if shorter > 0 else 0.0
+
+
+# Profile: the metrics of a task by kernel, from an external profiler.
+
+NO_PROFILE, PARTLY = "no profile", "part of a profile"
+"""How a note of a record begins that says why its profile is missing or incomplete."""
+
+
+class KernelMetrics(Struct, frozen=True):
+    name: str
+    metrics: dict[str, float | str]
+    """By the profiler's own names, with the unit in brackets: `gpu__time_duration.sum [ns]`."""
+
+
+class Profile(Struct, frozen=True):
+    profiler: str
+    file: str
+    """The profiler's own output, for its viewer."""
+    kernels: tuple[KernelMetrics, ...] = ()
+    """In the order launched."""
+    command: str = ""
+
 
 Status = Literal["ok", "wrong", "skipped", "error", "timeout", "oom"]
 """
@@ -96,3 +202,66 @@ class Record(Struct, frozen=True):
         """Return the first measurement that matches; without arguments, the headline."""
         fitting = (m for m in self.measurements if quantity in (None, m.quantity) and cache in (None, m.cache))
         return next(fitting, None)
+
+
+# Numbers of measurements without their samples: as they are stored, and as comparisons and histories read them.
+
+
+class StoredFigure(Struct, frozen=True, array_like=True):
+    """The numbers of one measurement that a store keeps beside its samples."""
+
+    quantity: str
+    cache: Cache
+    timer: str
+    calls: int
+    samples: int
+    median: float | None
+    """Seconds or joules per call; None where there are no samples."""
+    low: float | None
+    high: float | None
+    """Ends of the interval of the median."""
+    cycles: float | None
+    """The median in cycles of the clock at which each sample was taken, where the clock is known."""
+    cautions: tuple[str, ...]
+    """Codes, each once."""
+
+
+class SeriesKey(NamedTuple):
+    """Key under which figures of different runs are compared and followed over time."""
+
+    case: str
+    """Id of the case."""
+    backend: str
+    implementation: str
+    threads: int
+    quantity: str
+    """Empty if nothing was measured."""
+    cache: Cache | None
+
+
+class Figure(Struct, frozen=True):
+    """One measurement of a record. A record without measurements has one figure too, which carries its status."""
+
+    run: str
+    case: str
+    op: str
+    backend: str
+    implementation: str
+    threads: int
+    process: int
+    status: Status
+    environment: str
+    started: str
+    quantity: str = ""
+    """Empty if nothing was measured; the record says why."""
+    cache: Cache | None = None
+    median: float | None = None
+    """Median of the samples of this process: seconds or joules per call."""
+    cycles: float | None = None
+    """The median in clock cycles, where the clock during each sample is known."""
+    cautions: tuple[str, ...] = ()
+    """Codes of the cautions."""
+
+    @property
+    def series(self) -> SeriesKey:
+        return SeriesKey(self.case, self.backend, self.implementation, self.threads, self.quantity, self.cache)

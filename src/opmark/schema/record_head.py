@@ -8,8 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from opmark.schema.cost import Cost
-from opmark.schema.figure import StoredFigure
-from opmark.schema.record import Record, Status
+from opmark.schema.record import Record, Status, StoredFigure
 from opmark.schema.task import Settings
 
 

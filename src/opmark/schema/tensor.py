@@ -4,11 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
-from opmark.schema.dtype import sizeof
+# Names and sizes of element types, in the one spelling that opmark uses for all frameworks.
+
+Kind = Literal["float", "int", "bool", "complex"]
+
+
+class DType(NamedTuple):
+    kind: Kind
+    size: int
+    """Bytes per element."""
+
+
+DTYPES: dict[str, DType] = {
+    "float64": DType("float", 8),
+    "float32": DType("float", 4),
+    "float16": DType("float", 2),
+    "bfloat16": DType("float", 2),
+    "float8_e4m3fn": DType("float", 1),
+    "float8_e5m2": DType("float", 1),
+    "complex128": DType("complex", 16),
+    "complex64": DType("complex", 8),
+    "complex32": DType("complex", 4),
+    "int64": DType("int", 8),
+    "int32": DType("int", 4),
+    "int16": DType("int", 2),
+    "int8": DType("int", 1),
+    "uint8": DType("int", 1),
+    "bool": DType("bool", 1),
+}
+
+FLOATS = ("float64", "float32", "float16", "bfloat16")
+INTS = ("int64", "int32", "int16", "int8", "uint8")
+
+
+def sizeof(dtype: str) -> int:
+    return DTYPES[dtype].size
+
+
+def is_float(dtype: str) -> bool:
+    return DTYPES[dtype].kind == "float"
 
 
 class TensorSpec(Struct, frozen=True):

@@ -6,7 +6,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from opmark.schema.operator import Phase
+from opmark.schema.case import Phase
+from opmark.schema.machine import Peaks
 
 VERSION = 1
 
@@ -40,3 +41,32 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     cases: list[Entry]
     description: str = ""
+
+
+# The result of an importer. Parts of a foreign file that cannot be imported are reported, never dropped.
+
+
+class ImportProblem(Struct, frozen=True):
+    """A part of a file that could not be imported, and why."""
+
+    where: str
+    """The file and the place in it: `gemm.json: $.cases[0].dtype[2]`."""
+    message: str
+    """What was expected and what was found."""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" + (f"\n  hint: {self.hint}" if self.hint else "")
+
+
+class Imported(Struct, frozen=True):
+    entries: tuple[Entry, ...] = ()
+    """One case per entry, in the order of the file; `source` is `FILE#NAME` with the foreign system's name of the
+    case."""
+    chips: tuple[Peaks, ...] = ()
+    """Chips, if the file is a hardware file."""
+    problems: tuple[ImportProblem, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Settings that were interpreted differently or are not part of a workload."""
+    asked: dict[str, Any] = {}
+    """Options of `opmark.run` that the file asks for: `samples`, `warmup`."""

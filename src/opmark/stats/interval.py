@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from statistics import NormalDist
+from statistics import NormalDist, median
 from typing import NamedTuple
 
-from opmark.stats import student
-from opmark.stats.factors import exp
-from opmark.stats.summary import median
+from opmark.stats.summary import exp
 
 
 class Interval(NamedTuple):
@@ -55,7 +53,7 @@ def log_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
     logs = [math.log(value) for value in values]
     centre = sum(logs) / len(logs)
     deviation = math.sqrt(sum((value - centre) ** 2 for value in logs) / (len(logs) - 1))
-    half = student.quantile((1 + confidence) / 2, len(logs) - 1) * deviation / math.sqrt(len(logs))
+    half = quantile((1 + confidence) / 2, len(logs) - 1) * deviation / math.sqrt(len(logs))
     return Interval(exp(centre - half), exp(centre + half), confidence)
 
 
@@ -76,3 +74,95 @@ def _rank(n: int, confidence: float) -> tuple[int, float]:
             return rank, max(0.0, 1 - 2 * tail)
         tail += probability
         rank += 1
+
+
+# Student's t-distribution. SciPy has it, but importing SciPy takes longer than most commands.
+
+_TINY = 1e-300
+_EXACT = 1e-15
+_MOST_TERMS = 10_000
+_MOST_STEPS = 50
+_CLOSE = 1e-7
+_NORMAL = NormalDist()
+
+
+def tail(t: float, freedom: float) -> float:
+    """Return the probability of a value above `t`."""
+    if t < 0:
+        return 1.0 - tail(-t, freedom)
+    return 0.0 if math.isinf(t) else 0.5 * _beta_of_half(freedom, t)
+
+
+@lru_cache(maxsize=65536)
+def quantile(probability: float, freedom: float) -> float:
+    """Return the value below which a draw lies with `probability`, which is between 0 and 1."""
+    if probability == 0.5:
+        return 0.0
+    return -_upper(probability, freedom) if probability < 0.5 else _upper(1.0 - probability, freedom)
+
+
+def _upper(p: float, freedom: float) -> float:
+    """Return the value above which a draw lies with probability `p`, which is below one half."""
+    if freedom == 1:
+        return 1.0 / math.tan(math.pi * p)
+    if freedom == 2:
+        return (1.0 - 2.0 * p) / math.sqrt(2.0 * p * (1.0 - p))
+    t, goal = _first_guess(p, freedom), math.log(p)
+    for _ in range(_MOST_STEPS):
+        above = tail(t, freedom)
+        step = (math.log(above) - goal) * above / _density(t, freedom)
+        t = max(t + step, t / 2)
+        if abs(step) <= _CLOSE * t:  # Newton's next step would be about the square of this one
+            break
+    return t
+
+
+def _first_guess(p: float, freedom: float) -> float:
+    """Return Hill's expansion around the normal distribution; far out, where it fails, the inverse of the power law."""
+    z = _NORMAL.inv_cdf(1.0 - p) if p > _EXACT else math.sqrt(-2 * math.log(p))
+    if p >= 0.05 or freedom >= 3 + z * z:
+        return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    far = _log_constant(freedom) + (freedom + 1) / 2 * math.log(freedom) - math.log(freedom) - math.log(p)
+    return math.exp(far / freedom)
+
+
+def _log_constant(freedom: float) -> float:
+    """Return the logarithm of the density's constant factor."""
+    return math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - math.log(freedom * math.pi) / 2
+
+
+def _density(t: float, freedom: float) -> float:
+    return math.exp(_log_constant(freedom) - (freedom + 1) / 2 * math.log1p(t * t / freedom))
+
+
+def _beta_of_half(freedom: float, t: float) -> float:
+    """Return the regularized incomplete beta function of freedom / 2 and 1 / 2, at freedom / (freedom + t^2)."""
+    if t * t == 0:
+        return 1.0
+    a, b = freedom / 2, 0.5
+    x, rest = freedom / (freedom + t * t), t * t / (freedom + t * t)
+    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    front = math.exp(scale - a * math.log1p(t * t / freedom) + b * math.log(rest))
+    if x < (a + 1) / (a + b + 2):
+        return front * _continued_fraction(a, b, x) / a
+    return 1.0 - front * _continued_fraction(b, a, rest) / b
+
+
+def _continued_fraction(a: float, b: float, x: float) -> float:
+    c, d = 1.0, 1.0 / _avoid_zero(1.0 - (a + b) * x / (a + 1))
+    total = d
+    for m in range(1, _MOST_TERMS):
+        for term in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1.0 / _avoid_zero(1.0 + term * d)
+            c = _avoid_zero(1.0 + term / c)
+            total *= c * d
+        if abs(c * d - 1.0) < _EXACT:
+            break
+    return total
+
+
+def _avoid_zero(value: float) -> float:
+    return value if abs(value) > _TINY else _TINY

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import fmean, median, stdev
-
-__all__ = ["far_off", "median", "noise", "percentile", "relative_deviation", "robust_deviation"]
 
 # Makes the median absolute deviation of a normal sample an estimate of its standard deviation.
 _TO_SIGMA = 1.4826
@@ -20,7 +19,7 @@ def robust_deviation(values: Sequence[float]) -> float:
     return _TO_SIGMA * median([abs(value - centre) for value in values])
 
 
-def far_off(values: Sequence[float]) -> float:
+def outlier_limit(values: Sequence[float]) -> float:
     """Return the limit above which a sample is an outlier."""
     centre = median(values)
     return max(_OUTLIER_MATTERS * centre, centre + _OUTLIER_LIMIT * robust_deviation(values))
@@ -45,3 +44,14 @@ def percentile(values: Sequence[float], percent: float) -> float:
     low = int(place)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+# Compute factors from their logarithms.
+
+_MOST = 700.0
+"""exp(710) overflows."""
+
+
+def exp(logarithm: float) -> float:
+    """Return e**logarithm, limited to a finite positive number."""
+    return math.exp(min(max(logarithm, -_MOST), _MOST))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import NormalDist, fmean
 from typing import NamedTuple
 
 from opmark.schema.comparison import Verdict
-from opmark.stats import student
-from opmark.stats.factors import exp
+from opmark.stats import interval
+from opmark.stats.summary import exp
 
 ALPHA = 0.01
 MARGIN = 0.01
@@ -56,14 +56,14 @@ class _Estimate(NamedTuple):
 
     def half(self, confidence: float) -> float:
         """Return half the width of the interval."""
-        return student.quantile((1 + confidence) / 2, self.freedom) * self.error
+        return interval.quantile((1 + confidence) / 2, self.freedom) * self.error
 
     def p(self, drift: float) -> float:
         """Return the two-sided p-value of the hypothesis that the true difference is at most `drift`."""
         beyond = abs(self.centre) - drift
         if beyond <= 0:
             return 1.0
-        return 2 * student.tail(beyond / self.error, self.freedom) if self.error > 0 else 0.0
+        return 2 * interval.tail(beyond / self.error, self.freedom) if self.error > 0 else 0.0
 
 
 def compare_pairs(
@@ -126,13 +126,13 @@ def compare_groups(
     return judged if sure else judged._replace(verdict="undecided", p=1.0)
 
 
-def alike(margin: float, drift: float) -> float:
+def same_limit(margin: float, drift: float) -> float:
     """Return the largest difference that may be called the same: the margin, or twice the drift where that is more,
     because a drift may hide as much as it shows."""
     return max(margin, 2 * drift)
 
 
-def over_cases(found: Sequence[Comparison], q: float = SHARE) -> list[Comparison]:
+def control_false_discoveries(found: Sequence[Comparison], q: float = SHARE) -> list[Comparison]:
     """Apply Benjamini and Hochberg's procedure over the cases: of the remaining verdicts, at most a share `q` is false.
 
     The other verdicts become `undecided`; none is ever added.
@@ -165,7 +165,7 @@ def _judge(found: _Estimate, limits: _Limits) -> Comparison:
     verdict: Verdict = "undecided"
     if p < limits.alpha and abs(centre) >= math.log1p(limits.least):
         verdict = "slower" if centre > 0 else "faster"
-    elif abs(centre) + seen + drift <= math.log1p(alike(limits.margin, limits.drift)):
+    elif abs(centre) + seen + drift <= math.log1p(same_limit(limits.margin, limits.drift)):
         verdict = "same"
     return Comparison(verdict, exp(centre), exp(centre - half), exp(centre + half), p)
 
@@ -182,3 +182,26 @@ def _moments(logs: Sequence[float]) -> tuple[float, float | None]:
     """Return mean and variance; a single value has no variance."""
     centre = fmean(logs)
     return centre, sum((value - centre) ** 2 for value in logs) / (len(logs) - 1) if len(logs) > 1 else None
+
+
+# The Mann-Whitney rank-sum test. For comparison only: it gives false alarms if samples are not independent.
+
+
+def rank_sum_p(a: Sequence[float], b: Sequence[float]) -> float:
+    """Return the two-sided p-value by the normal approximation, which needs large samples."""
+    ordered = sorted([(value, 0) for value in a] + [(value, 1) for value in b])
+    total, ties, i = 0.0, 0.0, 0
+    while i < len(ordered):
+        j = i
+        while j < len(ordered) and ordered[j][0] == ordered[i][0]:
+            j += 1
+        mean_rank = (i + 1 + j) / 2
+        total += mean_rank * sum(1 for _, side in ordered[i:j] if side == 0)
+        ties += (j - i) ** 3 - (j - i)
+        i = j
+    n, m, both = len(a), len(b), len(a) + len(b)
+    spread = math.sqrt(n * m / 12 * (both + 1 - ties / (both * (both - 1))))
+    if spread == 0:
+        return 1.0
+    z = (total - n * (both + 1) / 2) / spread
+    return 2 * (1 - NormalDist().cdf(abs(z)))

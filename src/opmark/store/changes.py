@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Connection, func, select
 
-from opmark.store.pack import decoding, plain_body
+from opmark.store.record_codec import decoding, plain_body
 from opmark.store.sql import SqlStore
 from opmark.store.tables import BENCH_CASE, FINDING, RECORD, RUN
 

@@ -2,23 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from opmark.errors import StoreError
-from opmark.interfaces.store import Noted
 from opmark.schema import Case, Environment, Record, Run
-from opmark.schema.figure import Figure
-from opmark.schema.finding import Finding
-from opmark.store.database import Lost, Replaced
+from opmark.schema.machine import MachineFinding
+from opmark.schema.record import Figure
+from opmark.store.backlog import Say, discard, flush, new_journal, path_of
 from opmark.store.location import Told
-from opmark.store.pack import case_row, to_row
-from opmark.store.spool import Spool
+from opmark.store.protocol import Noted, Replaced, StoreUnreachable
+from opmark.store.record_codec import case_row, to_row, whole
 from opmark.store.sql import SqlStore
-from opmark.store.waiting import Say, discard, flush, new_journal, path_of
+
+# Entries that a server has confirmed, kept beside it until the end of the run: a server that goes down may forget.
+
+_LENGTH = 4
+"""Bytes that say how long the entry behind them is."""
+
+
+class Spool:
+    """A file that is gone with the process. Entries are packed as they are stored, and memory does not grow."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+        """Why entries are missing, if the disk did not take them. The server has them all the same."""
+        self._encoder = msgspec.msgpack.Encoder()
+        try:
+            self._file = tempfile.TemporaryFile(prefix="opmark-spool-", buffering=0)  # noqa: SIM115  (closed by `close`)
+        except OSError as error:
+            self.problem = str(error)
+
+    def add(self, entry: Sequence[Any]) -> None:
+        if self.problem:
+            return
+        try:
+            packed = self._encoder.encode(entry)
+        except UnicodeEncodeError:  # half a character: it was stored without that, too
+            packed = self._encoder.encode(whole(msgspec.to_builtins(entry, builtin_types=(bytes,))))
+        try:
+            self._file.seek(0, 2)
+            framed = len(packed).to_bytes(_LENGTH, "little") + packed
+            if self._file.write(framed) < len(framed):
+                self.problem = "no room is left for all of it"
+        except OSError as error:
+            self.problem = str(error)
+
+    def entries(self) -> Iterator[Sequence[Any]]:
+        """The entries in the order in which they were added, up to the problem, if there was one."""
+        if not hasattr(self, "_file"):
+            return
+        self._file.seek(0)
+        while len(head := self._file.read(_LENGTH)) == _LENGTH:
+            length = int.from_bytes(head, "little")
+            packed = self._file.read(length)
+            if len(packed) < length:
+                return
+            yield msgspec.msgpack.decode(packed)
+
+    def close(self) -> None:
+        if hasattr(self, "_file"):
+            self._file.close()
 
 
 class Entry(NamedTuple):
@@ -129,7 +179,7 @@ class JournaledStore:
             new = self._journals[-1].write(entry) if self._journals else entry.write_to(self.store)
         except StoreError as failure:
             # What belongs to a run that has begun is not lost for any reason: somebody may have removed the run.
-            if not isinstance(failure, Lost) and (self._journals or entry.run_id not in self._known):
+            if not isinstance(failure, StoreUnreachable) and (self._journals or entry.run_id not in self._known):
                 raise
             return self._turn_to_journal(failure, entry)
         if self._spool and not self._journals and entry.kind in ("records", "note", "keep"):
@@ -205,29 +255,29 @@ class JournaledStore:
     def cases(self, ids: Iterable[str]) -> dict[str, Case]:
         wanted, found = list(ids), dict[str, Case]()
         for store in self._reachable():
-            with suppress(Lost):
+            with suppress(StoreUnreachable):
                 found |= store.cases(wanted)
         return found
 
     def environments(self, ids: Iterable[str]) -> dict[str, Environment]:
         wanted, found = list(ids), dict[str, Environment]()
         for store in self._reachable():
-            with suppress(Lost):
+            with suppress(StoreUnreachable):
                 found |= store.environments(wanted)
         return found
 
     def kept(self, kind: str, chip: str) -> Any:
         found = None
         for store in self._reachable():
-            with suppress(Lost):
+            with suppress(StoreUnreachable):
                 body = store.kept(kind, chip)
                 found = found if body is None else body
         return found
 
-    def findings(self) -> list[Finding]:
-        found: list[Finding] = []
+    def findings(self) -> list[MachineFinding]:
+        found: list[MachineFinding] = []
         for store in self._reachable():
-            with suppress(Lost):
+            with suppress(StoreUnreachable):
                 found += [finding for finding in store.findings() if finding not in found]
         return found
 

@@ -43,12 +43,12 @@ def server(where: str) -> str:
     scheme, behind, rest = where.partition("://")
     if scheme.lower() not in SCHEMES or not behind:
         scheme = where.partition(":/")[0]
-        raise StoreError(f"{hidden(where)}: a store is a file or postgresql://..., not {scheme}:/...", _AS_IN)
+        raise StoreError(f"{mask_password(where)}: a store is a file or postgresql://..., not {scheme}:/...", _AS_IN)
     if rest.count("@") > 1 or "@" in rest.partition("?")[2]:
-        raise StoreError(f"{hidden(where)}: this address has an @ too many", "in a password, write it as %40")
+        raise StoreError(f"{mask_password(where)}: this address has an @ too many", "in a password, write it as %40")
     if not _PLACE.fullmatch(rest.rpartition("@")[2].partition("?")[0]):
         raise StoreError(
-            f"{hidden(where)}: this is not the address of a database",
+            f"{mask_password(where)}: this is not the address of a database",
             f"{_AS_IN}; in a password write / as %2F, : as %3A, ? as %3F",
         )
     return f"{scheme.lower()}://{rest}"
@@ -66,19 +66,19 @@ def store_path(told: Told = None) -> Path:
     return platformdirs.user_data_path("opmark") / "opmark.db"
 
 
-def there(told: Told = None) -> bool:
+def store_exists(told: Told = None) -> bool:
     """Whether something can be looked at; of a server, only asking tells."""
     where = address(told)
     return isinstance(where, str) or where.exists()
 
 
-def shown(told: Told = None) -> str | Path:
+def display_address(told: Told = None) -> str | Path:
     """For messages: without the password, and as it could be given again."""
     where = address(told)
-    return where if isinstance(where, Path) else hidden(where)
+    return where if isinstance(where, Path) else mask_password(where)
 
 
-def hidden(where: str) -> str:
+def mask_password(where: str) -> str:
     """An address without its password. Of one that is not quite right nobody knows where that stands: then only what
     is behind the last @ is told, and not even that where it does not look like a host and a database."""
     scheme, _, rest = where.partition(":/")
@@ -102,7 +102,7 @@ def without_secrets(arguments: Iterable[str]) -> Iterator[str]:
         elif option == _VARIABLES and given:
             yield f"{option}={_named(value)}"
         elif found := _ADDRESS.search(argument):
-            yield argument[: found.start()] + hidden(argument[found.start() :])
+            yield argument[: found.start()] + mask_password(argument[found.start() :])
         else:
             yield argument
         is_variable = argument == _VARIABLES

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from opmark.interfaces.store import Noted
 from opmark.schema import Case, Environment, Record, Run
-from opmark.schema.figure import Figure
-from opmark.schema.finding import Finding
-from opmark.store.figures import figures_of
+from opmark.schema.machine import MachineFinding
+from opmark.schema.record import Figure
+from opmark.store.protocol import Noted
+from opmark.store.record_codec import figures_of
 
 NAME = ":memory:"
 
@@ -22,7 +22,7 @@ class MemoryStore:
         self._runs: list[Run] = []
         self._records: dict[str, dict[str, Record]] = {}
         self._environments: dict[str, Environment] = {}
-        self._findings: list[Finding] = []
+        self._findings: list[MachineFinding] = []
 
     def begin(self, run: Run) -> None:
         self._runs.insert(0, run)
@@ -62,13 +62,13 @@ class MemoryStore:
         return {key: self._environments[key] for key in ids if key in self._environments}
 
     def keep(self, kind: str, chip: str, started: str, body: Any) -> None:
-        self._findings.append(Finding(kind, chip, started, msgspec.to_builtins(body)))
+        self._findings.append(MachineFinding(kind, chip, started, msgspec.to_builtins(body)))
 
     def kept(self, kind: str, chip: str) -> Any:
         found = [f for f in reversed(self._findings) if (f.kind, f.chip) == (kind, chip)]
         return max(found, key=lambda finding: finding.started).body if found else None
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[MachineFinding]:
         return list(self._findings)
 
     def remove(self, run_ids: Sequence[str]) -> None:

@@ -12,11 +12,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, Table, insert, select
 
 from opmark.errors import UserError
-from opmark.interfaces import Store
-from opmark.store.pack import case_row, from_row, storable_json, to_row
+from opmark.store.protocol import Store
+from opmark.store.record_codec import case_row, from_row, storable_json, to_row
 from opmark.store.sql import SqlStore
-from opmark.store.tables import BENCH_CASE, ENVIRONMENT, FINDING, RECORD, RUN, RUN_NOTE
-from opmark.store.upgrade import PACKED
+from opmark.store.tables import BENCH_CASE, ENVIRONMENT, FINDING, PACKED, RECORD, RUN, RUN_NOTE
 
 _AT_ONCE = 200
 """Number of records in memory at once: they may have thousands of samples."""

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from opmark.errors import StoreError
-from opmark.store.database import Lost
+from opmark.store.protocol import StoreUnreachable
 from opmark.store.tables import METADATA
 
 # A network that is silently gone is noticed within half a minute, and not within the hours that are usual.
@@ -104,7 +104,7 @@ class Postgresql:
     def explain(self, doing: str, error: DBAPIError) -> StoreError:
         said = " ".join(str(error.orig).split())
         hint = next((hint for part, hint in _HINTS.items() if re.search(part, said)), None)
-        kind = Lost if _is_gone(error) else StoreError
+        kind = StoreUnreachable if _is_gone(error) else StoreError
         return kind(f"{self.name}: cannot {doing} the store: {said}", hint)
 
     def close(self) -> None:

@@ -14,10 +14,9 @@ from msgspec import Struct
 from sqlalchemy import Select, literal, select
 
 from opmark.schema import Record
-from opmark.schema.figure import StoredFigure
-from opmark.schema.record import FAILED, Status
+from opmark.schema.record import FAILED, Status, StoredFigure
 from opmark.schema.record_head import HeadBody, RecordHead
-from opmark.store.pack import decoding, from_row, plain_body
+from opmark.store.record_codec import decoding, from_row, plain_body
 from opmark.store.sql import SqlStore
 from opmark.store.tables import BENCH_CASE, RECORD
 

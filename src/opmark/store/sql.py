@@ -5,22 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import msgspec
-from sqlalchemy import Connection, delete, insert, inspect, select
+from sqlalchemy import Connection, delete, event, insert, inspect, select
 from sqlalchemy.exc import DBAPIError
 
 from opmark.errors import StoreError
-from opmark.interfaces.store import Noted
 from opmark.schema import Case, Environment, Record, Run
-from opmark.schema.figure import Figure, StoredFigure
-from opmark.schema.finding import Finding
-from opmark.store.database import Database
-from opmark.store.figures import figures_from
-from opmark.store.pack import Damaged, case_row, decoding, encoded, from_row, storable, storable_json, to_row
-from opmark.store.tables import BENCH_CASE, ENVIRONMENT, FINDING, IDENTITY, META, RECORD, RUN, RUN_NOTE, VERSION
-from opmark.store.upgrade import add_index, make_tables, name_it, upgrade
+from opmark.schema.machine import MachineFinding
+from opmark.schema.record import Figure, StoredFigure
+from opmark.store.location import Told, address, server
+from opmark.store.protocol import Database, Noted
+from opmark.store.record_codec import (
+    Damaged,
+    case_row,
+    decoding,
+    encoded,
+    figures_from,
+    from_row,
+    storable,
+    storable_json,
+    to_row,
+)
+from opmark.store.sqlite import Sqlite
+from opmark.store.tables import (
+    BENCH_CASE,
+    ENVIRONMENT,
+    FINDING,
+    IDENTITY,
+    META,
+    RECORD,
+    RUN,
+    RUN_NOTE,
+    VERSION,
+    add_index,
+    make_tables,
+    name_it,
+    upgrade,
+)
 
 _AT_ONCE = 500
 """Ids in one statement: databases limit how many values one takes."""
@@ -166,10 +191,10 @@ class SqlStore:
             body = connection.execute(query).scalar()
         return None if body is None else msgspec.json.decode(body)
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[MachineFinding]:
         with self.reading() as connection:
             rows = connection.execute(select(FINDING).order_by(FINDING.c.number)).all()
-        return [Finding(row.kind, row.chip, row.started, msgspec.json.decode(row.body)) for row in rows]
+        return [MachineFinding(row.kind, row.chip, row.started, msgspec.json.decode(row.body)) for row in rows]
 
     def remove(self, run_ids: Sequence[str]) -> None:
         with self.writing() as connection:
@@ -312,3 +337,32 @@ def _note(run_id: str, kind: Noted, text: str) -> dict[str, str]:
 def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     for start in range(0, len(ids), _AT_ONCE):
         yield ids[start : start + _AT_ONCE]
+
+
+# Opening a store, in a file or on a server.
+
+
+def open_sql(told: Told = None, *, create: bool = False) -> SqlStore:
+    where = address(told)
+    if isinstance(where, Path):
+        return SqlStore(Sqlite(where), create=create)
+    checked = server(where)
+    from opmark.store.postgresql import Postgresql
+
+    return SqlStore(Postgresql(checked), create=create)
+
+
+def open_read_only(told: Told = None) -> SqlStore:
+    """A store that nothing can be written to, whatever happens: SQLite sees to it. Its connections are closed with the
+    last reference to it, since others may still be reading when another store takes its place."""
+    store = open_sql(told)
+    engine = store.database.engine
+    if engine.dialect.name == "sqlite":
+
+        @event.listens_for(engine, "connect")
+        def prepare(connection: Any, _: Any) -> None:
+            connection.execute("PRAGMA query_only=ON")
+
+        engine.dispose()  # connections that were opened before
+    finalize(store, store.database.close)
+    return store

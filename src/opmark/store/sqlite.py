@@ -15,7 +15,9 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
 
 from opmark.errors import StoreError
-from opmark.store.database import Lost, Replaced
+from opmark.store.location import Told, address
+from opmark.store.protocol import Replaced, StoreUnreachable
+from opmark.units import count_bytes
 
 BUSY_SECONDS = 30.0
 """How long one writer waits for another."""
@@ -120,7 +122,7 @@ class Sqlite:
         return Sqlite(path, scratch)
 
     def explain(self, doing: str, error: DBAPIError) -> StoreError:
-        return self._explain(doing, str(error.orig), Lost if _may_pass(error.orig) else StoreError)
+        return self._explain(doing, str(error.orig), StoreUnreachable if _may_pass(error.orig) else StoreError)
 
     def known_trouble(self, doing: str, text: str) -> StoreError | None:
         """What happens to files, by the words that SQLite has for it."""
@@ -216,3 +218,28 @@ def _engine(path: Path, wait: float, *, alone: bool) -> Engine:
             connection.info.setdefault("file", _file_number(path))
 
     return engine
+
+
+# The room of what was removed, given back to the disk.
+
+
+def compact(told: Told = None) -> str:
+    """What came of it, for people. Who else uses the file is waited for; a server does it by itself."""
+    where = address(told)
+    if isinstance(where, str):
+        return "PostgreSQL gives the room to new records by itself (autovacuum); VACUUM FULL returns it to the disk"
+    before = _size(where)
+    try:
+        with closing(sqlite3.connect(f"{where.resolve().as_uri()}?mode=rw", timeout=BUSY_SECONDS, uri=True)) as file:
+            file.execute("VACUUM")
+            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"{where}: cannot be made smaller: {error}", "it takes as much free room as the store; nothing is lost"
+        ) from None
+    return f"{where}: {count_bytes(before)} before, {count_bytes(_size(where))} now"
+
+
+def _size(path: Path) -> int:
+    files = (path, path.with_name(f"{path.name}-wal"))
+    return sum(file.stat().st_size for file in files if file.exists())

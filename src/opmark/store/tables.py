@@ -6,10 +6,13 @@ history of years, need not inflate them all.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
+from uuid import uuid4
 
 from sqlalchemy import (
     Column,
+    Connection,
     Float,
     ForeignKey,
     Index,
@@ -20,7 +23,16 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    bindparam,
+    inspect,
+    select,
+    text,
+    update,
 )
+
+from opmark.errors import StoreError
+from opmark.store.protocol import Database
+from opmark.store.record_codec import case_row, old_record, to_row
 
 VERSION = 3
 """Of this layout. A store of an older version is upgraded by its first writer, one of a newer version is refused.
@@ -130,3 +142,182 @@ Index("record_case", RECORD.c.case_id, RECORD.c.backend)
 OUTCOMES = Index("record_outcome", RECORD.c.run_id, RECORD.c.backend, RECORD.c.environment_id, RECORD.c.status)
 """What became of a run is counted from it alone. A store that was made without it gets it from its next writer; one
 that has it is of no other version."""
+
+
+# The tables made, and those of older versions brought up to date, in one transaction each: all of it or nothing.
+
+_ADDED = ((RUN, ("session", "revision")), (RECORD, ("implementation", "threads", "process", "reason", "figures")))
+"""Columns that the third version has and the ones before had not."""
+PACKED = ("body", "samples", *_ADDED[1][1])
+"""Columns of a record that an older version left out, or wrote otherwise."""
+_REDUNDANT = "record_run"
+"""An index that another one begins with."""
+
+_AT_ONCE = 500
+_SOME = "SELECT number, run_id, body, samples FROM record WHERE number > :last ORDER BY number LIMIT :count"
+
+
+def make_tables(database: Database) -> None:
+    with database.engine.execution_options(writes=True).begin() as connection:
+        database.lock(connection)
+        if _version(connection, database) is None:
+            if database.shared:
+                refuse_taken(connection, database.name, METADATA.tables)
+            METADATA.create_all(connection)
+            connection.execute(database.insert_new(META), {"key": "version", "value": str(VERSION)})
+            _make_views(connection)
+        _name_it(connection, database)
+
+
+def name_it(database: Database) -> None:
+    """For a store of this version that was made before stores had names of their own."""
+    with database.engine.execution_options(writes=True).begin() as connection:
+        _name_it(connection, database)
+
+
+def _name_it(connection: Connection, database: Database) -> None:
+    connection.execute(database.insert_new(META), {"key": IDENTITY, "value": uuid4().hex})
+
+
+def add_index(database: Database) -> None:
+    """For a store of this version that was made before there was this index. On a server only who owns the table can
+    make it; for others everything works, and counting takes longer."""
+    with database.engine.connect() as connection:
+        missing = not _has_index(connection) and database.owns(connection, RECORD)
+    if missing:
+        with database.engine.execution_options(writes=True).begin() as connection:
+            database.lock(connection)
+            OUTCOMES.create(connection, checkfirst=True)  # another process may have been quicker
+
+
+def _has_index(connection: Connection) -> bool:
+    return any(index["name"] == OUTCOMES.name for index in inspect(connection).get_indexes(RECORD.name))
+
+
+def upgrade(database: Database) -> None:
+    with database.engine.execution_options(writes=True).begin() as connection:
+        database.lock(connection)
+        if (_version(connection, database) or VERSION) < VERSION:  # another process may have been quicker
+            _add_columns(connection)
+            METADATA.create_all(connection)
+            _pack_records(connection, database)
+            connection.execute(text(f"DROP INDEX IF EXISTS {_REDUNDANT}"))
+            OUTCOMES.create(connection, checkfirst=True)
+            _make_views(connection)
+            connection.execute(update(META).where(META.c.key == "version").values(value=str(VERSION)))
+            _name_it(connection, database)
+
+
+def _version(connection: Connection, database: Database) -> int | None:
+    """None: there are no tables yet."""
+    if not database.engine.dialect.has_table(connection, META.name):
+        return None
+    return int(connection.execute(select(META.c.value).where(META.c.key == "version")).scalar_one())
+
+
+def _make_views(connection: Connection) -> None:
+    for statement in create_views(connection.dialect.name):
+        connection.execute(text(statement))
+
+
+def _add_columns(connection: Connection) -> None:
+    for table, names in _ADDED:
+        for name in names:
+            column = table.c[name]
+            kind = column.type.compile(connection.dialect)
+            default = column.server_default.arg  # type: ignore[union-attr]
+            connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {name} {kind} NOT NULL DEFAULT '{default}'"))
+
+
+def _pack_records(connection: Connection, database: Database) -> None:
+    """Bodies were texts; their figures, and the columns that people ask for, are taken from them."""
+    last = 0
+    while some := connection.execute(text(_SOME), {"last": last, "count": _AT_ONCE}).all():
+        records = [(row, old_record(row.body, row.samples)) for row in some]
+        cases = {record.task.case.id: record.task.case for _, record in records}
+        connection.execute(database.insert_new(BENCH_CASE), [case_row(case) for case in cases.values()])
+        packed = [{**to_row(row.run_id, record), "this": row.number} for row, record in records]
+        changed: dict[str, Any] = {name: bindparam(name) for name in PACKED}
+        connection.execute(
+            update(RECORD).where(RECORD.c.number == bindparam("this")).values(changed),
+            [{name: row[name] for name in ("this", *changed)} for row in packed],
+        )
+        last = some[-1].number
+
+
+# The views: what `opmark query` is asked about. Their columns are a promise (docs/store.md); the tables are not.
+
+# How each database looks into JSON: (an item of a list, a fact by its name, the rows of the list of figures).
+_WORDS = {
+    "sqlite": {
+        "each": "LEFT JOIN json_each(r.figures) AS m",
+        "text": "json_extract(m.value, '$[{0}]')",
+        "number": "json_extract(m.value, '$[{0}]')",
+        "whole": "json_extract(m.value, '$[{0}]')",
+        "fact": "json_extract(e.facts, '$.{0}')",
+    },
+    "postgresql": {
+        "each": "LEFT JOIN LATERAL json_array_elements(r.figures::json) AS m(value) ON true",
+        "text": "(m.value ->> {0})",
+        "number": "(m.value ->> {0})::double precision",
+        "whole": "(m.value ->> {0})::bigint",
+        "fact": "(e.facts::json ->> '{0}')",
+    },
+}
+
+# The columns of `figures`, in their order, and how each is read.
+_FIGURE = (("quantity", "text"), ("cache", "text"), ("timer", "text"), ("calls", "whole"), ("samples", "whole"),
+           ("median", "number"), ("low", "number"), ("high", "number"), ("cycles", "number"),
+           ("cautions", "text"))  # fmt: skip
+_FACTS = ("machine", "cpu", "gpu", "device", "backend", "python", "torch", "opmark", "system")
+_RECORD = ("run_id", "case_id", "op", "phase", "backend", "implementation", "threads", "process", "status", "reason",
+           "environment_id", "started", "duration")  # fmt: skip
+
+NAMES = ("runs", "records", "results", "cases", "environments", "findings")
+
+
+def _noted(kind: str) -> str:
+    """The newest of what was said of a run."""
+    newest = f"FROM run_note n WHERE n.run_id = u.id AND n.kind = '{kind}' ORDER BY n.number DESC LIMIT 1"
+    return f"(SELECT n.text {newest})"
+
+
+def create_views(dialect: str) -> Iterator[str]:
+    """The statements that make them, anew where they are there."""
+    words = _WORDS[dialect]
+    label = f"coalesce({_noted('label')}, u.label)"
+    record = ", ".join(f"r.{name}" for name in _RECORD)
+    joined = "record r JOIN run u ON u.id = r.run_id LEFT JOIN bench_case c ON c.id = r.case_id"
+    figure = ", ".join(f"{words[kind].format(place)} AS {name}" for place, (name, kind) in enumerate(_FIGURE))
+    facts = ", ".join(f"{words['fact'].format(name)} AS {name}" for name in _FACTS)
+    bodies = {
+        "runs": f"SELECT u.number, u.id, u.started, {label} AS label, "
+        f"coalesce({_noted('description')}, '') AS description, u.tasks, "
+        "(SELECT count(*) FROM record r WHERE r.run_id = u.id) AS records, "
+        "u.command, u.version, u.revision, u.session, u.plan FROM run u",
+        "records": f"SELECT r.number, {record}, c.params, {label} AS label, u.started AS run_started FROM {joined}",
+        "results": f"SELECT r.number, {record}, c.params, {label} AS label, u.started AS run_started, {figure} "
+        f"FROM {joined} {words['each']}",
+        "cases": "SELECT id, op, phase, params, wrt FROM bench_case",
+        "environments": f"SELECT e.id, {facts}, e.facts FROM environment e",
+        "findings": "SELECT number, kind, chip, started, body FROM finding",
+    }
+    if dialect == "postgresql":  # who may read them, and what others made of them, stays
+        yield from (f"CREATE OR REPLACE VIEW {name} AS {bodies[name]}" for name in NAMES)
+        return
+    for name in reversed(NAMES):
+        yield f"DROP VIEW IF EXISTS {name}"
+    for name in NAMES:
+        yield f"CREATE VIEW {name} AS {bodies[name]}"
+
+
+def refuse_taken(connection: Connection, where: str, names: Iterable[str]) -> None:
+    """Before the first table is made among those of others: nothing of theirs is taken for ours, or replaced."""
+    wanted = sorted({*names, *NAMES})
+    query = "SELECT relname FROM pg_class WHERE relname = ANY(:names) AND pg_table_is_visible(oid) ORDER BY relname"
+    if taken := connection.execute(text(query), {"names": wanted}).scalars().all():
+        raise StoreError(
+            f"{where}: has something else called {', '.join(taken)}; nothing was made",
+            "give opmark a database of its own, or a schema: CREATE SCHEMA opmark, and behind the address "
+            "?options=-csearch_path%3Dopmark",
+        )

@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
-
-from charts.handmade import GPU_FACTS, MEASURED, RUN, item, timing
+from handmade import GPU_FACTS, MEASURED, RUN, item, timing
 from made_up import HOSTILE
-from opmark.analysis.rows import MachineFacts
-from opmark.analysis.rows import RunView as LookedAt
-from opmark.api import reporting
-from opmark.api.reporting import charts_of, make_report
-from opmark.charts.gallery import FIGURES
-from opmark.errors import UserError
-from opmark.report.html.compact import compact
-from opmark.report.html.strip import strip, thinned
-from opmark.schema import Record, Run
-from opmark.schema.chart import Axis, Chart, Mark, Series
+from msgspec.structs import replace
 from page_checks import checked
 from showcase import CPU, GPU, Maker, fill, run, showcase
+
+from opmark.analysis.rows import MachineFacts
+from opmark.analysis.rows import RunView as LookedAt
+from opmark.api import report
+from opmark.api.report import charts_of, make_report
+from opmark.errors import UserError
+from opmark.report.charts.gallery import FIGURES
+from opmark.report.html.items import strip, thinned
+from opmark.report.html.templates import compact
+from opmark.schema import Record, Run
+from opmark.schema.chart import Axis, Chart, ChartSeries, Mark
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_on_paper_numbers_of_small_figures_are_unfolded_and_of_large_ones_told(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
-    monkeypatch.setattr("opmark.report.html.pdf.printed", lambda text, browser: sent.append(text) or b"%PDF-")
+    monkeypatch.setattr("opmark.report.html.page.printed", lambda text, browser: sent.append(text) or b"%PDF-")
     make_report("showcase", db=db, format="pdf")
     printed = r"<details class=.?numbers.? open><summary>Numbers \((\d+) row", r"Its numbers are (\d+) rows: a report"
     counts, large = ([int(count) for count in re.findall(pattern, sent[0])] for pattern in printed)
@@ -213,7 +213,7 @@ def test_two_thousand_cases_fit_into_six_megabytes(tmp_path: Path) -> None:
 
 
 def test_figures_without_room_are_named(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reporting, "charts_of", lambda looked: charts_of(looked, 50))
+    monkeypatch.setattr(report, "charts_of", lambda looked: charts_of(looked, 50))
     text = page("showcase", db=db)
     assert "left out, so that this file stays small" in text
 
@@ -231,17 +231,17 @@ def figures_of(**marks: tuple[int, ...]) -> dict[str, Any]:
     axis = Axis("", "", "linear")
 
     def made(kind: str, counts: tuple[int, ...]) -> list[Chart]:
-        return [Chart(f"{kind}-{i}", f"{kind}-{i}", "", "plot", axis, axis, (Series("", (Mark(1, 1),) * count),))
+        return [Chart(f"{kind}-{i}", f"{kind}-{i}", "", "plot", axis, axis, (ChartSeries("", (Mark(1, 1),) * count),))
                 for i, count in enumerate(counts)]  # fmt: skip
 
     return {kind: lambda looked, kind=kind, counts=counts: made(kind, counts) for kind, counts in marks.items()}
 
 
 def test_one_figure_of_each_kind_comes_before_a_second(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from opmark.api.looking import look
+    from opmark.api.items import view_run
 
-    looked = look("one", db=db)
-    monkeypatch.setattr(reporting, "FIGURES", figures_of(a=(5, 5, 5), b=(5,), c=(5, 1)))
+    looked = view_run("one", db=db)
+    monkeypatch.setattr(report, "FIGURES", figures_of(a=(5, 5, 5), b=(5,), c=(5, 1)))
     kept, left = charts_of(looked, 16)
     assert [chart.id for chart in kept] == ["a-0", "b-0", "c-0", "c-1"], "in the order of a page"
     assert left == ["a-1", "a-2"]
@@ -285,7 +285,7 @@ def test_on_paper_few_cases_are_unfolded_and_many_are_told_where_to_find(
     """A list of what is folded would say again what the table says."""
     fill(tmp_path / "paper.db", [run(1, "paper", many(count))])
     sent: list[str] = []
-    monkeypatch.setattr("opmark.report.html.pdf.printed", lambda text, browser: sent.append(text) or b"%PDF-")
+    monkeypatch.setattr("opmark.report.html.page.printed", lambda text, browser: sent.append(text) or b"%PDF-")
     make_report((), db=tmp_path / "paper.db", format="pdf")
     (text,) = sent
     checked(text)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from opmark.errors import UserError
-from opmark.report.html.pdf import NAMES, VARIABLE, find_browser, printed
+from opmark.report.html.page import NAMES, VARIABLE, find_browser, printed
 
 Script = Callable[..., Path]
 _PRINTS = """
@@ -39,7 +39,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
 
 def alone(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Only what lies there is installed."""
-    monkeypatch.setattr("opmark.report.html.pdf._APPS", ())
+    monkeypatch.setattr("opmark.report.html.page._APPS", ())
     found = {path.name: str(path) for path in folder.iterdir()}
     monkeypatch.setattr(shutil, "which", lambda name: found.get(name) or (name if Path(name).is_file() else None))
 

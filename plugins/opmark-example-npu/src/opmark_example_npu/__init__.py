@@ -1,6 +1,6 @@
 """The Example NPU as a backend of opmark. Described here; nothing else is imported before a worker starts."""
 
-from opmark.interfaces import BackendInfo
+from opmark.plugin import BackendInfo
 
 NPU_SIM = BackendInfo(
     name="npu-sim",

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opmark.interfaces import Backend, BackendInfo, DeviceClock, Function, Launch, MemoryProbe, Trace
+from opmark.plugin import Backend, BackendInfo, DeviceClock, Function, Launch, MemoryProbe, Trace
 from opmark_example_npu.device import CHIP, RUNTIME, Device, NpuTensor
 from opmark_example_npu.library import npu_fill
 

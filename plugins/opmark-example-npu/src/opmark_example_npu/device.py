@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from opmark.interfaces import Activity
+from opmark.plugin import Activity
 
 CHIP = "Example NPU-1"
 RUNTIME = "1.0.0"

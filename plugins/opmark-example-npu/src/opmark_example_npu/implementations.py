@@ -3,7 +3,7 @@
 from typing import Any
 
 from opmark.errors import Unsupported
-from opmark.interfaces import Function, Implementation, Params
+from opmark.plugin import Function, Implementation, Params
 
 
 def _softmax(p: Params, x: Any) -> Function:

@@ -6,12 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from opmark.errors import UnknownName, UserError
-from opmark.report.formats.comma import csv_lines, csv_text
-from opmark.report.formats.grid import Grid as Grid
-from opmark.report.formats.json_ import json_text, jsonl_lines, jsonl_text
+from opmark.report.formats.dataframe import parquet_bytes
+from opmark.report.formats.grid import Grid, csv_lines, csv_text, json_text, jsonl_lines, jsonl_text, table_text
 from opmark.report.formats.markdown import markdown_text
-from opmark.report.formats.parquet import parquet_bytes
-from opmark.report.formats.text import table_text
 
 FORMATS: dict[str, Callable[[Grid], str | bytes]] = {
     "table": table_text,

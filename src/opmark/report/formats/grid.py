@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import chain
 from typing import Any, NamedTuple
+
+from opmark.report.console.table import align_columns
+from opmark.report.text import harmless, json_line, printable
 
 
 class Grid(NamedTuple):
@@ -56,3 +63,84 @@ def _number(value: Decimal) -> int | float | Decimal:
 
 def is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+# CSV: RFC 4180 with lines that end in a line feed, UTF-8, numbers in full, nothing as nothing.
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+def csv_text(grid: Grid) -> str:
+    return "".join(csv_lines(grid.columns, grid.rows))
+
+
+def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """A line at a time: there may be more of them than fit into the memory."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for cells in chain([[_text(name) for name in columns]], ([_cell(value) for value in row] for row in rows)):
+        writer.writerow(cells)
+        yield text.getvalue()
+        text.seek(0)
+        text.truncate()
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return _text(value)
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return (
+        str(value) if isinstance(value, int) else repr(value) if isinstance(value, float) else _text(json_line(value))
+    )
+
+
+def _text(value: str) -> str:
+    guarded = f"'{value}" if value.startswith(_FORMULA) else value
+    return harmless(guarded)
+
+
+# JSON: a row is an object. What is no number (NaN, infinity) is null, since JSON has no word for it.
+
+
+def json_text(grid: Grid) -> str:
+    """One array, a row on a line of its own."""
+    lines = ",\n".join(map(json_line, grid.records()))
+    return f"[\n{lines}\n]\n" if lines else "[]\n"
+
+
+def jsonl_text(grid: Grid) -> str:
+    return "".join(jsonl_lines(grid.columns, grid.rows))
+
+
+def jsonl_lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """A line at a time: there may be more of them than fit into the memory."""
+    for row in rows:
+        yield f"{json_line(dict(zip(columns, row, strict=True)))}\n"
+
+
+# A table of text for people.
+
+
+def table_text(grid: Grid) -> str:
+    """Numbers to the right, all else to the left; a cell is one line."""
+    if not grid.columns:
+        return ""
+    heads = [printable(name) for name in grid.columns]
+    cells = [[printable(shown(value)) for value in row] for row in grid.rows]
+    right = [any(is_number(row[i]) for row in grid.rows) for i in range(len(heads))]
+    return align_columns([heads, *cells], right)
+
+
+def shown(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str | int | float):
+        return str(value)
+    return f"{value:f}" if isinstance(value, Decimal) else json_line(value)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
 from markupsafe import Markup
 
 from opmark import units
-from opmark.report.drawing.draw import svg
-from opmark.report.drawing.kinds.heatmap import identifier
-from opmark.report.drawing.numbers import Numbers, numbers
-from opmark.report.drawing.sound import left_out
-from opmark.report.drawing.text import safe
+from opmark.report.charts.svg.document import Numbers, numbers, svg
+from opmark.report.charts.svg.kinds import identifier
+from opmark.report.charts.svg.scale import left_out
+from opmark.report.charts.svg.text import clean, safe, shorten, text, width
+from opmark.report.html.templates import asset
 from opmark.schema.chart import Chart
 
 _RIGHT = ' class="n"'
@@ -56,7 +57,7 @@ def figure(chart: Chart, href: Callable[[str], str], shown: Shown = _USUAL) -> M
 
 def _notes(chart: Chart) -> Iterator[str]:
     missing = left_out(chart)
-    said = [f"{units.counted(missing, 'mark')} not drawn: no place on such an axis"] if missing else []
+    said = [f"{units.count_noun(missing, 'mark')} not drawn: no place on such an axis"] if missing else []
     left = [note.removeprefix(_LEFT) for note in chart.notes if note.startswith(_LEFT)]
     others = [note for note in chart.notes if not note.startswith(_LEFT)]
     if notes := [*others, *([_LEFT + "; ".join(left)] if left else []), *said]:
@@ -66,7 +67,7 @@ def _notes(chart: Chart) -> Iterator[str]:
 
 
 def _numbers(called: str, found: Numbers, href: Callable[[str], str], *, paper: bool) -> Iterator[str]:
-    count = units.counted(len(found.rows), "row")
+    count = units.count_noun(len(found.rows), "row")
     if paper and len(found.rows) > ON_PAPER:
         yield f'<p class="muted">Its numbers are {count}: a report in HTML has them.</p>'
         return
@@ -95,3 +96,90 @@ def _table(found: Numbers, href: Callable[[str], str]) -> Iterator[str]:
             yield f"{opened}{escape(cell)}</td>"
         yield "</tr>"
     yield "</tbody></table>"
+
+
+# Charts as a picture of their own, one below the other: an SVG on white that needs nothing else.
+
+_WIDTH = 960.0
+_MARGIN = 16.0
+_TITLE, _LINE = 26.0, 17.0
+_SMALL = 12.0
+_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+_VALUE = re.compile(r"(--[\w-]+):\s*([^;]+)")
+_VARIABLE = re.compile(r"var\((--[\w-]+)\)")
+_COLOUR = "--c"
+"""What a series sets for its own marks."""
+
+
+def standalone(charts: Sequence[Chart]) -> str:
+    """With a title above each, and its notes below."""
+    y, parts = _MARGIN, []
+    for chart in charts:
+        high, drawn = _chart(chart, y)
+        parts.append(drawn)
+        y += high + _MARGIN
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {y:.0f}" width="{_WIDTH:.0f}"'
+        f' height="{y:.0f}" class="chart" font-family="system-ui, sans-serif" font-size="12">'
+        f"<style>{style()}</style>"
+        f'<rect width="{_WIDTH:.0f}" height="{y:.0f}" fill="#fff"/>{"".join(parts)}</svg>\n'
+    )
+
+
+def _chart(chart: Chart, y: float) -> tuple[float, str]:
+    """Its height, and all of it. The names of its title and its description are those that the picture asks for."""
+    name, drawn = identifier(chart), svg(chart)
+    found = re.match(r'<svg [^>]*viewBox="0 0 (\d+) (\d+)"', drawn)
+    if found is None:
+        raise AssertionError("a picture without a size")
+    wide = _WIDTH - 2 * _MARGIN
+    high = wide * int(found[2]) / int(found[1])
+    place = f'x="{_MARGIN:.0f}" y="{y + _TITLE:.0f}" width="{wide:.0f}" height="{high:.0f}"'
+    placed = drawn.replace("<svg ", f"<svg {place} ", 1)
+    notes = [line for note in chart.notes for line in _wrapped(note, wide)]
+    below = [text(_MARGIN, y + _TITLE + high + _LINE * (k + 1), line) for k, line in enumerate(notes)]
+    title = (
+        f'<text id="{name}-title" x="{_MARGIN:.0f}" y="{y + 14:.0f}" font-size="15" font-weight="600">'
+        f'{safe(chart.title)}</text><desc id="{name}-about">{safe(chart.about)}</desc>'
+    )
+    return _TITLE + high + _LINE * len(notes), f"<g>{title}{placed}{''.join(below)}</g>"
+
+
+def _wrapped(note: str, room: float) -> Iterator[str]:
+    line = ""
+    for word in clean(note).split():
+        longer = f"{line} {word}" if line else word
+        if line and width(longer, _SMALL) > room:
+            yield line
+            longer = word
+        line = shorten(longer, room, _SMALL)
+    yield line
+
+
+def style() -> str:
+    """The rules of `chart.css` for what is in a picture, in its light colours, written in full: many programs that show
+    pictures know no variables."""
+    sheet = re.sub(r"/\*.*?\*/", "", asset("chart.css"), flags=re.DOTALL)
+    sheet = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", sheet)
+    rules = [(found[1].strip(), found[2].strip()) for found in _RULE.finditer(sheet)]
+    values = dict(_VALUE.findall(next(body for selector, body in rules if selector == ":root")))
+    own = {selector: body for selector, body in rules if body.startswith(f"{_COLOUR}:")}
+    colours = {selector: _resolved(body.partition(":")[2].strip(" ;"), values) for selector, body in own.items()}
+    found = [line for selector, body in rules for line in _in_full(selector, body, values, colours)]
+    return "".join(dict.fromkeys(found))
+
+
+def _in_full(selector: str, body: str, values: dict[str, str], colours: dict[str, str]) -> Iterator[str]:
+    """A rule for each kind of series where it has to do with the colour of one. Rules for the page around are none."""
+    if selector.startswith((":root", "figure")) or ".chart-tip" in selector or body.startswith(f"{_COLOUR}:"):
+        return
+    if f"var({_COLOUR})" not in body:
+        yield f"{selector}{{{_resolved(body, values)}}}"
+        return
+    for kind, colour in colours.items():
+        one = selector.replace(".series", ".series" + kind.removeprefix(".series"), 1)
+        yield f"{one}{{{_resolved(body, {**values, _COLOUR: colour})}}}"
+
+
+def _resolved(body: str, values: dict[str, str]) -> str:
+    return _VARIABLE.sub(lambda found: values[found[1]], body)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from opmark import units
-from opmark.report.plain import harmless
+from opmark.report.text import harmless
 
-_PLACES = ("opmark.report.html", "opmark.dashboard")
+_PLACES = ("opmark.report.html", "opmark.dashboard.pages")
 """Packages with a folder `templates`; the dashboard's may use those of the report."""
 
 
@@ -31,7 +35,7 @@ def templates() -> Environment:
         "count_bytes": units.count_bytes,
         "rate": units.rate,
         "percent": units.percent,
-        "counted": units.counted,
+        "counted": units.count_noun,
     }
     return made
 
@@ -42,3 +46,33 @@ def _shown(value: Any) -> Any:
     if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
         return value
     return harmless(value)
+
+
+# Style and script, as they lie in `assets/`: inlined into a report, served by the dashboard.
+
+
+@cache
+def asset(name: str) -> str:
+    return files("opmark.report.html").joinpath("assets").joinpath(name).read_text(encoding="utf-8")
+
+
+def source_hash(text: str) -> str:
+    """As a content security policy names an inline style or script: nothing else of that kind runs."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+# Markup without what HTML allows to be left out: a fifth of a large table.
+
+_CLOSING = re.compile(r"</t[dhr]>")
+_QUOTED = re.compile(r' (class|scope|data-i|cx|cy|r|href)="([\w.#-]+)"(?=[ >]|(/>))')
+"""Attributes of a table or of dots whose value holds nothing that would end it."""
+
+
+def compact(markup: str) -> str:
+    """Text is escaped in it, so that what looks like a tag is one."""
+    return _QUOTED.sub(_plain, _CLOSING.sub("", markup))
+
+
+def _plain(found: re.Match[str]) -> str:
+    """A slash right behind it would belong to the value."""
+    return f" {found[1]}={found[2]}" + (" " if found[3] else "")

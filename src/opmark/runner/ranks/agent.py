@@ -11,17 +11,12 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from opmark.errors import UserError
-from opmark.guests.place import why_missing
-from opmark.hardware.detect import host
-from opmark.interfaces import BackendInfo
-from opmark.registry import backend as find_backend
-from opmark.runner import instructions
-from opmark.runner.messages import Hello, encode
-from opmark.runner.process import WorkerDied
-from opmark.runner.ranks.launcher import PORT, Place
-from opmark.runner.ranks.members import LocalRank, RankLine
-from opmark.runner.ranks.muster import ARRIVAL_TIMEOUT, command_id, takes_ranks
-from opmark.runner.ranks.wire import (
+from opmark.hardware.host import host
+from opmark.plugin import BackendInfo
+from opmark.plugin.registry import backend as find_backend
+from opmark.runner import instruction_set
+from opmark.runner.guests.placement import why_missing
+from opmark.runner.ranks.connection import (
     DOING,
     ConnectionLost,
     Death,
@@ -41,8 +36,13 @@ from opmark.runner.ranks.wire import (
     reception,
     through,
 )
+from opmark.runner.ranks.job import PORT, JobRank
+from opmark.runner.ranks.launcher import ARRIVAL_TIMEOUT, command_id, takes_ranks
+from opmark.runner.ranks.rank_process import LocalRank, RankLine
 from opmark.runner.supervisor import Say
+from opmark.runner.worker_process import WorkerDied
 from opmark.schema import Case, Environment
+from opmark.schema.messages import Hello, encode
 from opmark.units import seconds
 from opmark.version import VERSION
 
@@ -51,7 +51,7 @@ _LINGER = 10.0
 """Seconds that rank 0 has to print what it found: a launcher ends all processes when one fails."""
 
 
-def serve_rank_zero(place: Place, cases: Sequence[Case], say: Say) -> int:
+def serve_rank_zero(place: JobRank, cases: Sequence[Case], say: Say) -> int:
     """Do the part of a rank above 0: nothing, where one worker is enough for each case. Return the exit code."""
     if takes_ranks(cases):
         return serve(place, command_id(cases), say)
@@ -59,7 +59,7 @@ def serve_rank_zero(place: Place, cases: Sequence[Case], say: Say) -> int:
     return 0
 
 
-def serve(place: Place, command: str, say: Say) -> int:
+def serve(place: JobRank, command: str, say: Say) -> int:
     """Return the exit code, which rank 0 decides. Raise UserError where rank 0 cannot be reached, or refuses."""
     try:
         connection = connect(place.host, place.port, time.monotonic() + ARRIVAL_TIMEOUT)
@@ -77,7 +77,7 @@ def serve(place: Place, command: str, say: Say) -> int:
         connection.close()
 
 
-def _greet(connection: RankConnection, place: Place, command: str) -> str:
+def _greet(connection: RankConnection, place: JobRank, command: str) -> str:
     """The name of rank 0's host."""
     at = f"what listens at {place.host}, port {place.port} ({place.port_of})"
     try:
@@ -125,7 +125,7 @@ class _ForwardingInbox(queue.Queue[RankLine]):
 
 
 class _Agent:
-    def __init__(self, place: Place, first_host: str, connection: RankConnection, say: Say) -> None:
+    def __init__(self, place: JobRank, first_host: str, connection: RankConnection, say: Say) -> None:
         self._name = f"rank {place.rank} on {platform.node()}"
         self._rank_zero = f"rank 0 on {first_host}"
         self._connection = connection
@@ -200,8 +200,8 @@ class _Agent:
     def _environ(self, info: BackendInfo, given: Mapping[str, str]) -> dict[str, str]:
         """The variables of the worker: the limit on instructions is that of this host's processor, and the network
         interface is the one from this host to rank 0's."""
-        others = {name: value for name, value in given.items() if name != instructions.VARIABLE}
-        limit = instructions.environ(instructions.limit_for(info))
+        others = {name: value for name, value in given.items() if name != instruction_set.VARIABLE}
+        limit = instruction_set.environ(instruction_set.limit_for(info))
         return through({**others, **limit}, self._connection.own_address)
 
     def _stop(self) -> None:

@@ -1,213 +1,319 @@
-"""Finds out from variables whether torchrun, Slurm or mpirun started this process as one of several, and which."""
+"""Where the ranks of a group come from: processes that are started here, or those that a launcher has started.
+
+Under a launcher, rank 0 waits for the processes of all other ranks, and refuses those that do not belong to it.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+import errno
+import platform
+import queue
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
+import psutil
+
 from opmark.errors import UserError
+from opmark.plugin import BackendInfo
+from opmark.runner.plan import rank_count
+from opmark.runner.ranks.connection import (
+    MAX_FIRST_LINE,
+    ConnectionLost,
+    Greeting,
+    RankConnection,
+    Refusal,
+    Welcome,
+    greeting,
+    interface_of,
+    is_loopback,
+)
+from opmark.runner.ranks.group import RankGroup
+from opmark.runner.ranks.job import LOOPBACK, PORT, JobRank
+from opmark.runner.ranks.rank_process import AgentConnection, Inbox, LocalRank, RankZero, RemoteRank
+from opmark.runner.supervisor import WorkerOptions
+from opmark.schema import Case, Environment, Record, Task
+from opmark.schema.case import content_id
+from opmark.schema.messages import Hello
+from opmark.units import count_bytes, count_noun, seconds
+from opmark.version import VERSION
 
-LOOPBACK = "127.0.0.1"
-PORT = "OPMARK_PORT"
-DEFAULT_PORT = 29500
-_LAST_PORT = 65535
-# Slurm numbers the steps that it makes itself for a batch script or an interactive shell from here on.
-_FIRST_STEP_OF_SLURM = 0xFFFFFFF0
-
-Environ = Mapping[str, str]
-
-
-class Place(NamedTuple):
-    """The position of a process among those that a launcher started together."""
-
-    launcher: str
-    rank: int
-    size: int
-    local_rank: int | None
-    """None where the launcher does not tell."""
-    local_size: int | None
-    host: str
-    """The host where rank 0 can be reached."""
-    port: int
-    """The port where the process of rank 0 listens for the others."""
-    port_of: str
-    """The variable, or the rule, that the port comes from."""
-
-
-class _Names(NamedTuple):
-    launcher: str
-    rank: str
-    size: str
-    local_rank: str
-    local_size: str
+ARRIVAL_TIMEOUT = 60.0
+_POLL_INTERVAL = 0.1
+RANK_MEMORY = 256 << 20
+"""Bytes that the process of a rank takes with its framework imported."""
 
 
-class _Standing(NamedTuple):
-    """The position that one launcher tells."""
+class RankLauncher:
+    """Starts all ranks on this host, each as a child of this process."""
 
-    launcher: str
-    rank: int
-    size: int
-    local_rank: int | None
-    local_size: int | None
+    def group(self, info: BackendInfo, threads: int, ranks: int, options: WorkerOptions) -> RankGroup:
+        need, free = ranks * RANK_MEMORY, psutil.virtual_memory().available
+        if need > free:
+            return UnavailableGroup(
+                f"{count_noun(ranks, 'process', 'processes')} need {count_bytes(need)} before they do anything, "
+                f"{count_bytes(free)} are free"
+            )
+        inbox = Inbox()
+        return RankGroup(info, threads, [LocalRank(rank, inbox) for rank in range(ranks)], inbox, options)
 
-
-_TORCH = _Names("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-_TORCHRUN = "TORCHELASTIC_RUN_ID"
-_BY_HAND = f"{_TORCH.rank} and {_TORCH.size}"
-_OPEN_MPI = _Names("Open MPI", *(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")))
-_MVAPICH = _Names("MVAPICH", *(f"MV2_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")))
-_HYDRA = _Names("MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
-# The innermost first: torchrun is started by srun, and mpirun starts its helpers by srun.
-_BY_NAME = (_TORCH, _OPEN_MPI, _MVAPICH, _HYDRA)
+    def set_outcome(self, code: int, message: str) -> None:
+        """Say what all other ranks print and exit with when the run is over. Children of this process need not know."""
 
 
-def launched(environ: Environ) -> Place | None:
-    """Like `outside`, but only where a launcher has surely started this very process: variables set by hand, or for a
-    whole container, say nothing about a command that needs one process only."""
+class UnavailableGroup(RankGroup):
+    """Stands for a group that cannot be started, and says why."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def start(self) -> Hello:
+        return Hello(self._reason, Environment.of({}))
+
+    def run(self, task: Task) -> Record:
+        return Record(task, "skipped", self._reason)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+class RemoteRankLauncher(RankLauncher):
+    """Starts rank 0 as a child of this process, and each other rank through its agent, the opmark that a launcher has
+    started for it."""
+
+    def __init__(self, place: JobRank, agents: Mapping[int, AgentConnection]) -> None:
+        self._place = place
+        self._agents = agents
+        self._outcome = 0, "rank 0 is done"
+        addresses = [agent.connection.own_address for agent in agents.values()]
+        self._address = next((address for address in addresses if not is_loopback(address)), LOOPBACK)
+
+    def group(self, info: BackendInfo, threads: int, ranks: int, options: WorkerOptions) -> RankGroup:
+        place, inbox = self._place, Inbox()
+        if ranks != place.size:
+            return UnavailableGroup(_misfit(place, ranks))
+        first = RankZero(platform.node(), self._address, inbox)
+        others = [RemoteRank(agent, inbox, self._interface(agent)) for _, agent in sorted(self._agents.items())]
+        return RankGroup(
+            info, threads, [first, *others], inbox, options,
+            host=place.host, local_ranks=local_ranks(place, self._agents),
+        )  # fmt: skip
+
+    def set_outcome(self, code: int, message: str) -> None:
+        self._outcome = code, message
+
+    def end(self) -> None:
+        dismiss(self._agents.values(), *self._outcome)
+
+    def _interface(self, agent: AgentConnection) -> str | None:
+        """The interface for a rank on this host that came by the loopback: it does not know how ranks on other hosts
+        reach this one."""
+        own = agent.connection.own_address
+        return interface_of(self._address) if is_loopback(own) and not is_loopback(self._address) else None
+
+
+def _misfit(place: JobRank, ranks: int) -> str:
+    started = f"{count_noun(place.size, 'rank')} were started ({place.launcher}), this case takes {ranks}"
+    if place.size % ranks == 0:
+        return f"{started}: --ranks {place.size} --group-size {ranks} measures {ranks} at a time, in groups"
+    return f"{started}: start {ranks} of them"
+
+
+def start_ranks(place: JobRank | None, cases: Sequence[Case]) -> AbstractContextManager[RankLauncher]:
+    """The launcher for these cases, seen from rank 0, or from a process that no launcher started (`place` is None)."""
+    if place is None or not takes_ranks(cases):
+        return nullcontext(RankLauncher())
+    return adopt_ranks(place, command_id(cases))
+
+
+@contextmanager
+def adopt_ranks(place: JobRank, command: str) -> Iterator[RemoteRankLauncher]:
+    """Take over all ranks that a launcher has started, and tell them in the end how it went. This process is rank 0."""
+    launcher = RemoteRankLauncher(place, await_agents(place, command))
     try:
-        found = outside(environ)
-    except UserError:
-        return None
-    return found if found and found.launcher != _BY_HAND else None
+        yield launcher
+    except UserError as error:
+        launcher.set_outcome(2, f"rank 0: {error.message}")
+        raise
+    except KeyboardInterrupt:
+        launcher.set_outcome(130, "rank 0 was interrupted")
+        raise
+    except BaseException as error:
+        launcher.set_outcome(1, f"rank 0 failed: {type(error).__name__}")
+        raise
+    finally:
+        launcher.end()
 
 
-def outside(environ: Environ) -> Place | None:
-    """The position of this process, or None where it is alone. Raise UserError where variables contradict each
-    other, or some are missing."""
-    found = [one for one in (*(_standing(names, environ) for names in _BY_NAME), _slurm(environ)) if one]
-    if not found:
-        _refuse_half(environ)
-        return None
-    this = found[0]
-    _refuse_contradiction(environ, found)
-    if this.size == 1:
-        return None
-    if this.launcher == _HYDRA.launcher and this.local_rank is None:
-        # srun speaks PMI too: then Slurm knows the rest.
-        this = next((one for one in found[1:] if (one.rank, one.size) == (this.rank, this.size)), this)
-    port, port_of = _port(environ)
-    return Place(*this, _host(environ, this), port, port_of)
+def takes_ranks(cases: Iterable[Case]) -> bool:
+    """Whether any of these cases needs more than one worker."""
+    return any(rank_count(case) for case in cases)
 
 
-def _standing(names: _Names, environ: Environ) -> _Standing | None:
-    rank, size = _number(environ, names.rank), _number(environ, names.size)
-    if rank is None or size is None:
-        return None
-    local_rank, local_size = _number(environ, names.local_rank), _number(environ, names.local_size)
-    _refuse_beyond(names.rank, rank, names.size, size)
-    if local_rank is not None and local_size is not None:
-        _refuse_beyond(names.local_rank, local_rank, names.local_size, local_size)
-    launcher = _BY_HAND if names is _TORCH and _TORCHRUN not in environ else names.launcher
-    return _Standing(launcher, rank, size, local_rank, local_size)
+def command_id(cases: Iterable[Case]) -> str:
+    """An id that is equal on every host for the same command, whatever is installed there."""
+    return content_id(sorted({case.id for case in cases}))
 
 
-def _slurm(environ: Environ) -> _Standing | None:
-    """The position in a step that srun started: a shell in an allocation has the same variables, and is one process."""
-    step = environ.get("SLURM_STEP_ID", "")
-    if not step.isdecimal() or int(step) >= _FIRST_STEP_OF_SLURM:
-        return None
-    size_name = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS"
-    rank, size = _number(environ, "SLURM_PROCID"), _number(environ, size_name)
-    if rank is None or size is None:
-        return None
-    _refuse_beyond("SLURM_PROCID", rank, size_name, size)
-    return _Standing("Slurm", rank, size, _number(environ, "SLURM_LOCALID"), _tasks_here(environ))
+_open: list[RankConnection] = []
+"""Connections of a run that failed, which stay open until this process ends: other ranks wait for that, or their
+launcher would end it early."""
 
 
-def _tasks_here(environ: Environ) -> int | None:
-    """Tasks on this node. SLURM_STEP_TASKS_PER_NODE is `2(x3),1` for two tasks on each of three nodes, and one on the
-    fourth."""
-    node = _number(environ, "SLURM_NODEID")
-    counts: list[int] = []
-    for part in filter(None, environ.get("SLURM_STEP_TASKS_PER_NODE", "").split(",")):
-        found = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
-        if not found:
-            return None
-        counts += [int(found[1])] * int(found[2] or 1)
-    if node is not None and node < len(counts):
-        return counts[node]
-    return _number(environ, "SLURM_NTASKS_PER_NODE")
+def dismiss(agents: Iterable[AgentConnection], code: int, message: str) -> None:
+    """Tell all agents how the run ended, which is what they exit with."""
+    for agent in agents:
+        agent.end(code, message)
+        if code:
+            _open.append(agent.connection)
+        else:
+            agent.connection.close()
 
 
-def _number(environ: Environ, name: str) -> int | None:
-    text = environ.get(name, "")
-    if not text:
-        return None
-    if not text.isdecimal():
-        raise UserError(f"{name}: expected a whole number, got `{text}`", "launchers set it; unset it if none did")
-    return int(text)
+def await_agents(place: JobRank, command: str) -> dict[int, AgentConnection]:
+    """The agents of all ranks but this one, by rank. Raise UserError where one is missing or does not fit."""
+    while _open:
+        _open.pop().close()
+    with _listen(place) as listener:
+        reception = _Reception(place, command)
+        try:
+            reception.run(listener)
+        except UserError as error:
+            dismiss(reception.agents.values(), 2, error.message)
+            raise
+        except BaseException:
+            dismiss(reception.agents.values(), 2, "rank 0 was interrupted while it waited for all ranks")
+            raise
+        finally:
+            reception.close_strangers()
+        return reception.agents
 
 
-def _refuse_beyond(rank_name: str, rank: int, size_name: str, size: int) -> None:
-    if rank >= size:
-        raise UserError(f"{rank_name} is {rank} and {size_name} is {size}: ranks count from 0 to {size - 1}")
-
-
-def _refuse_half(environ: Environ) -> None:
-    """A rank without a size, or a size above 1 without a rank."""
-    for names in _BY_NAME:
-        rank, size = _number(environ, names.rank), _number(environ, names.size)
-        if (rank is None) == (size is None) or size == 1:
-            continue
-        there, missing = (names.rank, names.size) if size is None else (names.size, names.rank)
+def _listen(place: JobRank) -> socket.socket:
+    """Listen on all addresses, since it is not known here by which one the others know this host. On one host, listen
+    on the loopback alone."""
+    try:
+        family = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0][0]
+    except OSError as error:
         raise UserError(
-            f"{there} is set and {missing} is not: nobody knows which rank of how many this is",
-            f"set {missing} too, or unset {there}",
+            f"the host of rank 0, `{place.host}`, is not known on {platform.node()}: {error.strerror or error}",
+            "MASTER_ADDR is the name or the address of the host that rank 0 runs on",
+        ) from None
+    alone = place.local_size == place.size
+    try:
+        dual = family == socket.AF_INET6 and not alone and socket.has_dualstack_ipv6()
+        return socket.create_server((place.host if alone else "", place.port), family=family, dualstack_ipv6=dual)
+    except OSError as error:
+        at = f"({place.port_of})"
+        if error.errno == errno.EADDRINUSE:
+            what = f"port {place.port} on {platform.node()} is in use, and rank 0 is to listen there {at}"
+        else:
+            what = f"rank 0 cannot listen on {place.host}, port {place.port} {at}: {error.strerror or error}"
+        raise UserError(what, f"set {PORT} to a free port of that host, the same for all ranks") from None
+
+
+class _Arrival(NamedTuple):
+    connection: RankConnection
+    who: Greeting
+
+
+class _Reception:
+    """Lets agents in until all are there."""
+
+    def __init__(self, place: JobRank, command: str) -> None:
+        self.agents: dict[int, AgentConnection] = {}
+        self._place = place
+        self._command = command
+        self._arrivals: queue.Queue[_Arrival] = queue.Queue()
+        self._connections: list[RankConnection] = []
+
+    def run(self, listener: socket.socket) -> None:
+        deadline = time.monotonic() + ARRIVAL_TIMEOUT
+        listener.settimeout(_POLL_INTERVAL)
+        while len(self.agents) < self._place.size - 1:
+            self._accept(listener)
+            while not self._arrivals.empty():
+                self._let_in(self._arrivals.get())
+            if time.monotonic() > deadline:
+                raise self._missing()
+        for agent in self.agents.values():
+            agent.listen()
+
+    def close_strangers(self) -> None:
+        kept = [*_open, *(agent.connection for agent in self.agents.values())]
+        for connection in self._connections:
+            if connection not in kept:
+                connection.close()
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            accepted, _ = listener.accept()
+        except TimeoutError:
+            return
+        connection = RankConnection(accepted)
+        self._connections.append(connection)
+        threading.Thread(target=self._await_greeting, args=(connection,), daemon=True).start()
+
+    def _await_greeting(self, connection: RankConnection) -> None:
+        """Strangers knock on any port: whoever does not greet is not let in, and nobody waits for it."""
+        try:
+            who: Greeting = connection.receive(greeting, MAX_FIRST_LINE)
+        except ConnectionLost:
+            connection.close()
+        else:
+            self._arrivals.put(_Arrival(connection, who))
+
+    def _let_in(self, arrival: _Arrival) -> None:
+        connection, who = arrival
+        reason = self._why_not(who)
+        try:
+            connection.send(Refusal(reason) if reason else Welcome(platform.node()))
+        except ConnectionLost:
+            return  # the rank counts as missing when the time is over
+        if reason:
+            _open.append(connection)
+            raise UserError(reason, "every rank is started with the same command of the same opmark")
+        connection.stay_alive()
+        self.agents[who.rank] = AgentConnection(connection, who)
+
+    def _why_not(self, who: Greeting) -> str | None:
+        place, here = self._place, platform.node()
+        name = f"rank {who.rank} on {who.host}"
+        if who.version != VERSION:
+            return f"{name} has opmark {who.version}, rank 0 on {here} has {VERSION}"
+        if who.size != place.size:
+            return f"{name} is one of {who.size}, rank 0 on {here} one of {place.size}"
+        if not 0 < who.rank < place.size:
+            return f"{name}: expected ranks from 1 to {place.size - 1} besides rank 0 on {here}"
+        if who.command != self._command:
+            return f"{name} was started with another command than rank 0 on {here}: its cases are not the same"
+        if who.rank in self.agents:
+            return f"{name} is there already: {self.agents[who.rank].where} came first"
+        return None
+
+    def _missing(self) -> UserError:
+        place = self._place
+        missing = [str(rank) for rank in range(1, place.size) if rank not in self.agents]
+        ranks = f"rank{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
+        return UserError(
+            f"{ranks} of {place.size} did not come within {seconds(ARRIVAL_TIMEOUT)} ({place.launcher})",
+            f"each runs the same command and needs a way to {place.host}, port {place.port} ({place.port_of})",
         )
 
 
-def _refuse_contradiction(environ: Environ, found: list[_Standing]) -> None:
-    """torchrun may be started by another launcher, once a host; what is set by hand has to say the same as that one."""
-    this = found[0]
-    for name, own in ((_TORCH.rank, this.rank), (_TORCH.size, this.size)):
-        said = _number(environ, name)
-        if said is not None and said != own:
-            raise UserError(f"{name} is {said}, {this.launcher} says {own}", f"unset {name}")
-    for other in found[1:]:
-        if this.launcher == _BY_HAND and (other.rank, other.size) != (this.rank, this.size):
-            raise UserError(
-                f"{_BY_HAND} say rank {this.rank} of {this.size}, {other.launcher} says rank {other.rank} of "
-                f"{other.size}",
-                f"unset {_BY_HAND}, or set them for each process",
-            )
-
-
-def _host(environ: Environ, this: _Standing) -> str:
-    """MASTER_ADDR; without, on one host nobody needs it, and Slurm lists its hosts with that of rank 0 first."""
-    named = environ.get("MASTER_ADDR", "")
-    if named:
-        return named
-    if this.local_size == this.size:
-        return LOOPBACK
-    if this.launcher == "Slurm":
-        first = _first_node(environ.get("SLURM_STEP_NODELIST", "")) or environ.get("SLURM_LAUNCH_NODE_IPADDR", "")
-        if first:
-            return first
-    raise UserError(
-        f"{this.launcher}: {this.size} processes were started, and MASTER_ADDR does not say on which host rank 0 is",
-        "set MASTER_ADDR to its name or address, the same for all processes",
-    )
-
-
-def _first_node(listed: str) -> str:
-    """`gpu[003-010,12],login` -> `gpu003`."""
-    first = re.match(r"(?:[^,\[\]]|\[[^\]]*\])+", listed)
-    return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", first[0]) if first else ""
-
-
-def _port(environ: Environ) -> tuple[int, str]:
-    """torchrun itself listens on MASTER_PORT."""
-    own, master = _number(environ, PORT), _number(environ, "MASTER_PORT")
-    if own is not None:
-        found, whose = own, PORT
-    elif master is None:
-        found, whose = DEFAULT_PORT, "the usual one, as neither OPMARK_PORT nor MASTER_PORT is set"
-    elif _TORCHRUN in environ:
-        found, whose = master + 1, "MASTER_PORT + 1, as torchrun itself listens on MASTER_PORT"
-    else:
-        found, whose = master, "MASTER_PORT"
-    if not 0 < found <= _LAST_PORT:
-        raise UserError(f"port {found} ({whose}): expected 1 to {_LAST_PORT}", f"set {PORT} to a free port")
-    return found, whose
+def local_ranks(place: JobRank, agents: Mapping[int, AgentConnection]) -> dict[int, tuple[int, int]]:
+    """For each rank, which one it is of how many on its host: as its launcher says, else counted by host names."""
+    hosts = {0: platform.node()} | {rank: agent.who.host for rank, agent in agents.items()}
+    told = {0: (place.local_rank, place.local_size)}
+    told |= {rank: (agent.who.local_rank, agent.who.local_size) for rank, agent in agents.items()}
+    found: dict[int, tuple[int, int]] = {}
+    for rank, (local, size) in sorted(told.items()):
+        neighbours = [other for other, host in sorted(hosts.items()) if host == hosts[rank]]
+        if local is None:
+            found[rank] = neighbours.index(rank), len(neighbours)
+        else:
+            found[rank] = local, size if size is not None else max(local + 1, len(neighbours))
+    return found

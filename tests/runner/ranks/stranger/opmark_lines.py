@@ -8,8 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from opmark.interfaces import BackendInfo, Exchange, Peers
-from opmark.schema import Implementation, Params
+from opmark.plugin import BackendInfo, Exchange, Implementation, Params, Peers
 
 SLOW = 4096
 

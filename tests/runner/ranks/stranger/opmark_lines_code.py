@@ -7,8 +7,8 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from opmark.backends.numpy_cpu import NumpyBackend
-from opmark.interfaces import Announce, Peers, World
+from opmark.frameworks.numpy.backend import NumpyBackend
+from opmark.plugin import Announce, Peers, World
 
 
 class Team:

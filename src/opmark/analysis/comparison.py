@@ -1,0 +1,442 @@
+"""Two sides of the same cases -> ratios and verdicts. A side is a run, or a part of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from statistics import fmean
+from typing import NamedTuple
+
+from opmark.analysis.environment import Facts, differing, refuse
+from opmark.analysis.noise_floor import NoiseEstimate, estimate_noise
+from opmark.analysis.pairs import CaseVerdict, Key, Matched, Measured, Rules, Values, Way, judge, measured, pair_sides
+from opmark.errors import InvalidParameter, UnknownName, UserError
+from opmark.plugin.param import format_params
+from opmark.plugin.registry import parameters_of, way_of
+from opmark.schema import CACHES, QUANTITIES, Case, Run
+from opmark.schema.comparison import Compared, Geomean, Pairing
+from opmark.schema.machine import NoiseFloor
+from opmark.schema.measurement import PREEMPTED
+from opmark.schema.record import Figure
+from opmark.stats.interval import log_interval
+from opmark.stats.verdict import (
+    ALPHA,
+    DRIFT,
+    FEWEST,
+    MARGIN,
+    STAGES,
+    Comparison,
+    compare_groups,
+    compare_pairs,
+    control_false_discoveries,
+    same_limit,
+)
+from opmark.store.protocol import Store
+from opmark.store.runs import noise_of
+from opmark.units import count_noun
+
+ALL = "all"
+MANY = 3000
+"""Records that are not read again for the reasons of a few."""
+_FEW = 3
+
+
+@dataclass(frozen=True)
+class ComparedSide:
+    """One of two things compared."""
+
+    name: str
+    run: Run
+    figures: Sequence[Figure]
+    facts: Mapping[str, Facts] = field(default_factory=dict)
+    """By the id of an environment."""
+    noise: Mapping[str, NoiseFloor] = field(default_factory=dict)
+    """By the same, where it was measured."""
+    learnt: Callable[[str], NoiseEstimate | None] = lambda environment: None
+    """By the same, from what else is stored: asked for only where few processes have no spread to rely on."""
+    why: Callable[[Way], str] = lambda way: ""
+    """Why something failed; asked for only where it has."""
+    read: dict[str, list[Figure]] = field(default_factory=dict)
+    """By run: all that was read of its store so far, for what else needs it."""
+
+
+def side_of(
+    store: Store,
+    run: Run,
+    name: str = "",
+    chosen: Callable[[Figure], bool] | None = None,
+    beside: ComparedSide | None = None,
+) -> ComparedSide:
+    """A run, or what of it is chosen; the store has to stay open until it is compared. `beside`: another side of the
+    same store, which may have learnt already what is to be learnt there."""
+    read = beside.read if beside else {}
+
+    def figures_of(run_id: str) -> list[Figure]:
+        if run_id not in read:
+            read[run_id] = store.figures(runs=[run_id])
+        return read[run_id]
+
+    figures = figures_of(run.id)
+    if chosen:
+        figures = [figure for figure in figures if chosen(figure)]
+    found = store.environments({figure.environment for figure in figures if figure.environment})
+    facts = {key: environment.facts for key, environment in found.items()}
+    floors = {key: noise_of(store, own) for key, own in facts.items()}
+    known = {key: floor for key, floor in floors.items() if floor}
+
+    @cache
+    def learnt(environment: str) -> NoiseEstimate | None:
+        if beside and environment in beside.facts:
+            return beside.learnt(environment)
+        return estimate_noise(store, facts[environment], figures_of) if environment in facts else None
+
+    why = Reasons(store, run, many=len(figures) > MANY)
+    return ComparedSide(name or run.label or run.id, run, figures, facts, known, learnt, why, read)
+
+
+class Reasons:
+    """Why what failed did. Read when it is first asked for; of a large run it is left to who wants to know, since all
+    records would have to be read for the reasons of a few."""
+
+    def __init__(self, store: Store, run: Run, *, many: bool) -> None:
+        self._store = store
+        self._run = run
+        self._many = many
+
+    def __call__(self, way: Way) -> str:
+        return f"`opmark show {self._run.id}` says why" if self._many else self._known.get(way, "")
+
+    @cached_property
+    def _known(self) -> dict[Way, str]:
+        tasks = ((r.task, r.reason) for r in self._store.records(self._run.id) if r.status != "ok")
+        return {Way(t.case.id, t.backend, t.implementation, t.settings.threads): reason for t, reason in tasks}
+
+
+def compare(
+    a: ComparedSide,
+    b: ComparedSide,
+    cases: Mapping[str, Case],
+    *,
+    quantity: str = "",
+    margin: float = MARGIN,
+    drift: float = DRIFT,
+    unlike: bool = False,
+) -> Compared:
+    """B as A has it. `cases`: what the ids stand for; `quantity`: another than the headline, as `latency`,
+    `latency:cold` or `all`; `unlike`: also where the machines are not alike."""
+    sides = measured(a.figures), measured(b.figures)
+    found = pair_sides(*sides)
+    if found is None:
+        raise _nothing_shared((a, b), sides, cases)
+    one_run = a.run.id == b.run.id
+    in_turns = not one_run and bool(a.run.session and a.run.session == b.run.session)
+    paired = one_run or in_turns
+    differ = differing(_opposite(a, b, found))
+    if not (unlike or one_run):
+        refuse((a.name, b.name), differ)
+    drafts = list(_drafts(found, a, b, quantity, Rules(margin, 0.0 if paired else drift, paired, looked=in_turns)))
+    if not drafts:
+        raise UserError(f"`{quantity}` was not measured on both sides", f"measured: {_quantities(found)}")
+    settled = _over_all(drafts)
+    names = _CaseNames(cases, found.ambiguous)
+    judged = [draft.judged for draft in settled if draft.judged]
+    clocked = not paired and bool(judged) and all(one.clocked for one in judged)
+    drift = 0.0 if paired or clocked else drift
+    return Compared(
+        a=a.name,
+        b=b.name,
+        runs=(a.run.id, b.run.id),
+        paired=paired,
+        margin=margin,
+        drift=drift,
+        pairs=tuple(sorted((_pairing(_explained(draft, a, b), names) for draft in settled), key=_by_effect)),
+        geomean=geomean(judged, paired=paired, looks=len(STAGES) if in_turns else 1),
+        only=(tuple(map(names.lone, found.only[0])), tuple(map(names.lone, found.only[1]))),
+        differing=differ,
+        resolution=same_limit(margin, drift) if drift and same_limit(margin, drift) > margin else None,
+        clocked=clocked,
+    )
+
+
+class _Draft(NamedTuple):
+    """A case on both sides, until all are judged."""
+
+    pair: tuple[Measured, Measured]
+    key: Key | None
+    judged: CaseVerdict | None
+    floor: float = 0.0
+    note: str = ""
+
+
+def _drafts(found: Matched, a: ComparedSide, b: ComparedSide, quantity: str, rules: Rules) -> Iterator[_Draft]:
+    wanted = _wanted(quantity)
+    for pair in found.pairs:
+        if any(one.status != "ok" for one in pair):
+            yield _Draft(pair, None, None)
+            continue
+        keys = [key for key in pair[0].figures if key in pair[1].figures and wanted(key)]
+        if not keys and not quantity:
+            yield _Draft(pair, None, None, note=_nothing_alike(pair))
+        for key in keys if quantity else keys[:1]:
+            yield _judged(pair, key, (a, b), rules)
+
+
+def _judged(
+    pair: tuple[Measured, Measured], key: Key, sides: tuple[ComparedSide, ComparedSide], rules: Rules
+) -> _Draft:
+    a, b = (_sound(one.figures[key], side) for one, side in zip(pair, sides, strict=True))
+    notes = "; ".join(filter(None, (a.note, b.note)))
+    if not a.figures or not b.figures:
+        return _Draft(pair, key, None, note=notes)
+    floor = _floor(key, (a.figures, b.figures), sides, rules)
+    judged = judge(Values.of(a.figures, b.figures), floor, rules)
+    return _Draft(pair, key, judged, floor, "; ".join(filter(None, (judged.note, notes))))
+
+
+def _wanted(quantity: str) -> Callable[[Key], bool]:
+    """`latency`, `latency:cold`, `all`; nothing: whatever there is."""
+    name, _, cache = quantity.partition(":")
+    if name not in ("", ALL, *QUANTITIES):
+        raise UnknownName("quantity", name, [*QUANTITIES, ALL])
+    if cache not in ("", *CACHES):
+        raise InvalidParameter(f"quantity `{quantity}`: expected {' or '.join(CACHES)} behind the colon, got `{cache}`")
+    return lambda key: (name in ("", ALL) or key[0] == name) and cache in ("", key[1])
+
+
+class _Sound(NamedTuple):
+    figures: Mapping[int, Figure]
+    """None: there is nothing to be judged by."""
+    note: str = ""
+
+
+def _sound(by_process: Mapping[int, Figure], side: ComparedSide) -> _Sound:
+    """Without processes whose number is the scheduler's; nothing where more than half of them are, or where a time is
+    below what the clock can tell."""
+    if all(map(_is_sound, by_process.values())):
+        return _Sound(by_process)
+    bad = [process for process, figure in by_process.items() if PREEMPTED in figure.cautions]
+    if 2 * len(bad) > len(by_process):
+        return _Sound({}, f"preempted in {side.name}: the number is the scheduler's")
+    if any(not figure.median or figure.median <= 0 for figure in by_process.values()):
+        return _Sound({}, f"below what can be measured in {side.name}")
+    if not bad:
+        return _Sound(by_process)
+    rest = {process: figure for process, figure in by_process.items() if process not in bad}
+    return _Sound(rest, f"without {len(bad)} of {len(by_process)} processes that were preempted in {side.name}")
+
+
+def _is_sound(figure: Figure) -> bool:
+    return figure.median is not None and figure.median > 0 and PREEMPTED not in figure.cautions
+
+
+def _floor(
+    key: Key,
+    figures: tuple[Mapping[int, Figure], Mapping[int, Figure]],
+    sides: tuple[ComparedSide, ComparedSide],
+    rules: Rules,
+) -> float:
+    """The larger of both sides', as far as it is known; it is one of times.
+
+    Where it has to stand for the spread of few processes, it is the largest that was seen: of which case it is matters
+    more than how long that takes. A session has as many as it needs, and learns none.
+    """
+    if key[0] in QUANTITIES and QUANTITIES[key[0]].unit != "s":
+        return 0.0
+    few = not rules.looked and any(len(by_process) < FEWEST for by_process in figures)
+    found = []
+    for by_process, side in zip(figures, sides, strict=True):
+        first = next(iter(by_process.values()))
+        noise, learnt = side.noise.get(first.environment), None
+        if noise and first.median:
+            found.append(noise.largest if few else noise.floor_for(first.median))
+        elif few and first.median:
+            learnt = side.learnt(first.environment)
+        if learnt and first.median:
+            found.append(learnt.floor_for(first.series, first.median))
+    return max(found, default=0.0)
+
+
+def _over_all(drafts: Sequence[_Draft]) -> list[_Draft]:
+    """With the verdicts that hold where so many are given at once."""
+    places = [i for i, draft in enumerate(drafts) if draft.judged]
+    corrected = control_false_discoveries([draft.judged.found for draft in drafts if draft.judged])
+    settled = list(drafts)
+    for i, found in zip(places, corrected, strict=True):
+        judged = drafts[i].judged
+        assert judged is not None
+        settled[i] = drafts[i]._replace(judged=judged._replace(found=found))
+    return settled
+
+
+def _explained(draft: _Draft, a: ComparedSide, b: ComparedSide) -> _Draft:
+    """With why it failed."""
+    sides = zip(draft.pair, (a, b), strict=True)
+    told = [_failure(one, side) for one, side in sides if one.status != "ok"]
+    return draft._replace(note="; ".join(told)) if told else draft
+
+
+def _failure(one: Measured, side: ComparedSide) -> str:
+    status, reason = one.status, side.why(one.way)
+    verb = "skipped" if status == "skipped" else "failed"
+    total = len(one.without) + max((len(by_process) for by_process in one.figures.values()), default=0)
+    some = (
+        f" ({len(one.without)} of {count_noun(total, 'process', 'processes')})" if one.figures and one.without else ""
+    )
+    what = [] if status == "skipped" else [status]
+    return ": ".join((f"{verb} in {side.name}{some}", *what, *filter(None, [reason])))
+
+
+def _opposite(a: ComparedSide, b: ComparedSide, found: Matched) -> list[tuple[Facts, Facts]]:
+    """The environments that stand opposite each other."""
+    ids = dict.fromkeys((_environment(one), _environment(other)) for one, other in found.pairs)
+    return [(a.facts[one], b.facts[other]) for one, other in ids if one in a.facts and other in b.facts]
+
+
+def _environment(one: Measured) -> str:
+    for by_process in one.figures.values():
+        for figure in by_process.values():
+            return figure.environment
+    return one.any.environment
+
+
+def _pairing(draft: _Draft, names: _CaseNames) -> Pairing:
+    one, other = draft.pair
+    op, params, phase = names.of(one)
+    judged = draft.judged
+    numbers = judged.found if judged else None
+    return Pairing(
+        case=one.way.case,
+        op=op,
+        params=params,
+        phase=phase,
+        where=(names.where(one.way), names.where(other.way)),
+        quantity=draft.key[0] if draft.key else "",
+        cache=draft.key[1] if draft.key else None,
+        a=judged.used.centre("a") if judged else None,
+        b=judged.used.centre("b") if judged else None,
+        processes=judged.used.processes if judged else (0, 0),
+        ratio=numbers.ratio if numbers else None,
+        low=numbers.low if numbers else None,
+        high=numbers.high if numbers else None,
+        p=numbers.p if numbers else None,
+        verdict=numbers.verdict if numbers else "undecided",
+        floor=draft.floor,
+        note=draft.note,
+        statuses=(one.status, other.status),
+    )
+
+
+def _by_effect(pair: Pairing) -> tuple[int, float]:
+    """What failed on one side only, then the slowest first, then what has no number to compare."""
+    ok = [status == "ok" for status in pair.statuses]
+    if ok == [True, False]:
+        return 0, 0.0
+    if ok == [False, True]:
+        return 1, 0.0
+    return (2, -pair.ratio) if pair.ratio is not None else (3, 0.0)
+
+
+def where(backend: str, implementation: str, threads: int) -> str:
+    """As `Pairing.where` has it."""
+    return f"{backend}{way_of(backend, implementation)} ×{threads}"
+
+
+class _CaseNames:
+    """What things are called; each is made up once."""
+
+    def __init__(self, cases: Mapping[str, Case], ambiguous: Collection[str] = ()) -> None:
+        self._cases = cases
+        self._ambiguous = ambiguous
+        self._where: dict[tuple[str, str, int], str] = {}
+
+    def of(self, one: Measured) -> tuple[str, str, str]:
+        """(operator, parameters, phase)"""
+        case = self._cases.get(one.way.case)
+        if case is None:
+            return one.op, f"case {one.way.case}", ""
+        return case.op, format_params(case, parameters_of(case.op)), " d".join((case.phase, *case.wrt))
+
+    def where(self, way: Way) -> str:
+        key = way[1:]
+        if key not in self._where:
+            self._where[key] = where(*key)
+        return self._where[key]
+
+    def lone(self, one: Measured) -> str:
+        op, params, phase = self.of(one)
+        unclear = ": several ways, and none opposite" if one.way.case in self._ambiguous else ""
+        parts = (op, params, "" if phase == "forward" else phase, f"({self.where(one.way)}{unclear})")
+        return " ".join(filter(None, parts))
+
+
+def _nothing_alike(pair: tuple[Measured, Measured]) -> str:
+    a, b = (", ".join(" ".join(key) for key in one.figures) for one in pair)
+    return f"nothing was measured on both sides: {a} in A, {b} in B"
+
+
+def _quantities(found: Matched) -> str:
+    every = dict.fromkeys(":".join(key) for a, b in found.pairs for key in a.figures if key in b.figures)
+    return ", ".join(every) or "nothing on both sides"
+
+
+def _nothing_shared(
+    sides: tuple[ComparedSide, ComparedSide], found: tuple[list[Measured], list[Measured]], cases: Mapping[str, Case]
+) -> UserError:
+    names = _CaseNames(cases)
+    told = [f"`{side.name}` has {_first(own, names)}" for side, own in zip(sides, found, strict=True)]
+    return UserError(
+        f"no case in common: {'; '.join(told)}",
+        "a case is an operator with all its parameters and its phase; run the same workload for both",
+    )
+
+
+def _first(found: Sequence[Measured], names: _CaseNames) -> str:
+    listed = list(dict.fromkeys(" ".join(filter(None, names.of(one))) for one in found[: 10 * _FEW]))
+    if not listed:
+        return "none"
+    more = ", ..." if len(listed) > _FEW or len(found) > 10 * _FEW else ""
+    return f"{count_noun(len({one.way.case for one in found}), 'case')}: {', '.join(listed[:_FEW])}{more}"
+
+
+def ids(*sides: ComparedSide) -> Iterable[str]:
+    """Ids of the cases of these sides."""
+    return {figure.case for side in sides for figure in side.figures}
+
+
+# The geometric mean over cases, and how far it can be trusted.
+
+
+def geomean(found: Sequence[CaseVerdict], *, paired: bool, looks: int = 1) -> Geomean | None:
+    """Each process is made one number, its mean over the cases, and these are compared like those of one case: what
+    hits a process hits all of its cases, so that these are not independent.
+
+    Ratio and interval are of all cases, and of those processes that measured all of them: a session goes on with the
+    cases that are not decided, and those processes say nothing of the rest. Where there is no second such process, the
+    interval is that of the mean over the cases as they spread. What drifts from session to session is in neither.
+    """
+    if not found:
+        return None
+    a, b = _by_process([one.used.a for one in found]), _by_process([one.used.b for one in found])
+    rounds = sorted(a.keys() & b.keys())
+    if paired and len(rounds) > 1:
+        return _of(compare_pairs([a[i] for i in rounds], [b[i] for i in rounds], looks=looks), len(found))
+    if not paired and min(len(a), len(b)) > 1:
+        return _of(compare_groups(list(a.values()), list(b.values())), len(found))
+    logs = [math.log(one.found.ratio) for one in found]
+    ratio = math.exp(fmean(logs))
+    if len(found) > 1:
+        spread = log_interval([math.exp(value) for value in logs], 1 - ALPHA)
+        return Geomean(ratio, spread.low, spread.high, len(found))
+    return Geomean(ratio, 0.0, math.inf, 1)
+
+
+def _of(found: Comparison, cases: int) -> Geomean:
+    return Geomean(found.ratio, found.low, found.high, cases)
+
+
+def _by_process(cases: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """The mean over all cases of each process that measured all of them."""
+    everywhere = set(cases[0]).intersection(*cases[1:])
+    return {i: math.exp(sum(math.log(case[i]) for case in cases) / len(cases)) for i in sorted(everywhere)}

@@ -1,0 +1,268 @@
+"""What of one side stands opposite what of the other: by case, and by how it was computed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from opmark.errors import UserError
+from opmark.plugin.registry import way_of
+from opmark.schema.measurement import Cache
+from opmark.schema.record import Figure, Status
+from opmark.stats.verdict import FEWEST, STAGES, Comparison, compare_groups, compare_pairs
+from opmark.units import count_noun, significant
+
+Key = tuple[str, Cache]
+"""A quantity and the state of the caches."""
+
+
+class Way(NamedTuple):
+    """One way to compute a case."""
+
+    case: str
+    backend: str
+    implementation: str
+    threads: int
+
+
+class Measured(NamedTuple):
+    """What became of one way on one side, over its processes."""
+
+    way: Way
+    figures: Mapping[Key, Mapping[int, Figure]]
+    """By process; in the order of measuring, so that the first is the headline."""
+    without: Sequence[Figure]
+    """Number of processes that measured nothing."""
+    status: Status
+    """Status of the process that fared worst: the others may have a number, but the case has none."""
+
+    @property
+    def op(self) -> str:
+        return self.any.op
+
+    @property
+    def any(self) -> Figure:
+        """One that stands for all, one that failed first."""
+        return self.without[0] if self.without else next(iter(next(iter(self.figures.values())).values()))
+
+
+class Matched(NamedTuple):
+    pairs: list[tuple[Measured, Measured]]
+    only: tuple[list[Measured], list[Measured]]
+    ambiguous: set[str]
+    """Cases in common with several ways on a side, none of which is known to be meant. They are in `only`, too."""
+
+
+# From the strictest: what has the same name everywhere, the same in another interpreter, the same implementation
+# elsewhere, the same number of threads, the case alone.
+_RULES: tuple[Callable[[Way], tuple[object, ...]], ...] = (
+    lambda way: way,
+    lambda way: (way.case, way.backend.partition("@")[0], way.implementation, way.threads),
+    lambda way: (way.case, way.implementation, way.threads),
+    lambda way: (way.case, way.threads),
+    lambda way: (way.case,),
+)
+
+
+def measured(figures: Iterable[Figure]) -> list[Measured]:
+    """In the order of the first of each."""
+    found: dict[tuple[str, str, str, int], tuple[dict[Key, dict[int, Figure]], list[Figure]]] = {}
+    bad: dict[tuple[str, str, str, int], Status] = {}
+    for figure in figures:
+        way = (figure.case, figure.backend, figure.implementation, figure.threads)
+        kept = found.get(way)
+        if kept is None:
+            kept = found[way] = ({}, [])
+        if figure.quantity and figure.cache:
+            by_process = kept[0].setdefault((figure.quantity, figure.cache), {})
+            by_process[figure.process] = figure
+        else:
+            kept[1].append(figure)
+        if figure.status != "ok":
+            bad.setdefault(way, figure.status)
+    return [Measured(Way(*way), *rest, bad.get(way, "ok")) for way, rest in found.items()]
+
+
+def pair_sides(a: Sequence[Measured], b: Sequence[Measured]) -> Matched | None:
+    """Case by case; None where there is no case in common. UserError where there is one, and nothing can be matched."""
+    found = opposite([one.way for one in a], [one.way for one in b])
+    if found is None:
+        return None
+    left, right = ({one.way: one for one in side} for side in (a, b))
+    pairs = [(left[one], right[other]) for one, other in found.pairs]
+    taken = {one for one, _ in found.pairs}, {other for _, other in found.pairs}
+    only = [[one for one in side if one.way not in used] for side, used in zip((a, b), taken, strict=True)]
+    return Matched(pairs, (only[0], only[1]), found.ambiguous)
+
+
+class Opposite(NamedTuple):
+    pairs: list[tuple[Way, Way]]
+    ambiguous: set[str]
+
+
+def opposite(a: Sequence[Way], b: Sequence[Way]) -> Opposite | None:
+    """The ways that stand opposite each other: as `matched`, known before anything is measured."""
+    right = _by_case(b)
+    found = {case: _of_case(ways, right[case]) for case, ways in _by_case(a).items() if case in right}
+    if not found:
+        return None
+    place = {way: i for i, way in enumerate(a)}
+    pairs = sorted((pair for pairs in found.values() for pair in pairs), key=lambda pair: place[pair[0]])
+    if pairs:
+        return Opposite(pairs, {case for case, pairs in found.items() if not pairs})
+    ways = [", ".join(dict.fromkeys(map(_named, side))) for side in (a, b)]
+    raise UserError(
+        f"{count_noun(len(found), 'case')} in common, but no way to compute them: A has {ways[0]}; B has {ways[1]}",
+        "`opmark compare BACKEND BACKEND --run RUN` compares backends of one run; of two runs, each has to have one",
+    )
+
+
+def _by_case(ways: Iterable[Way]) -> dict[str, list[Way]]:
+    found: dict[str, list[Way]] = {}
+    for way in ways:
+        found.setdefault(way.case, []).append(way)
+    return found
+
+
+def _of_case(a: Sequence[Way], b: Sequence[Way]) -> list[tuple[Way, Way]]:
+    """By the first rule that finds anything and leaves no choice: among all ways, then among the plain ones, which
+    stand for a framework where nothing else is said."""
+    if len(a) == len(b) == 1 and a[0] == b[0]:
+        return [(a[0], b[0])]  # as the first rule has it: so are most
+    plain = [[way for way in side if not way_of(way.backend, way.implementation)] for side in (a, b)]
+    for one, other in ((a, b), (plain[0], plain[1])):
+        for rule in _RULES:
+            keys = [[rule(way) for way in side] for side in (one, other)]
+            both = set(keys[0]) & set(keys[1])
+            if both and not any(_repeated(own, both) for own in keys):
+                right = dict(zip(keys[1], other, strict=True))
+                return [(way, right[key]) for key, way in zip(keys[0], one, strict=True) if key in both]
+    return []
+
+
+def _repeated(keys: Sequence[object], among: set[tuple[object, ...]]) -> bool:
+    return any(count > 1 and key in among for key, count in Counter(keys).items())
+
+
+def _named(way: Way) -> str:
+    return f"{way.backend}/{way.implementation} ×{way.threads}"
+
+
+# The verdict of one case, from the medians of its processes.
+
+COARSEST = 0.5e-6
+"""Seconds: no clock that is used here has larger ticks."""
+
+
+class Rules(NamedTuple):
+    margin: float
+    drift: float
+    """How far apart two sessions of the same code may be."""
+    paired: bool
+    """Whether processes of one number were measured next to each other."""
+    looked: bool = False
+    """Whether it was looked at several times, and went on where nothing was decided: two runs of one session."""
+
+
+class Values(NamedTuple):
+    """Medians by process."""
+
+    a: Mapping[int, float]
+    b: Mapping[int, float]
+    cycles_a: Sequence[float]
+    cycles_b: Sequence[float]
+    """The same in cycles, where every process knows its clock."""
+
+    @classmethod
+    def of(cls, a: Mapping[int, Figure], b: Mapping[int, Figure]) -> Values:
+        """All of them have a median above 0."""
+        times = [{process: figure.median or 0.0 for process, figure in side.items()} for side in (a, b)]
+        cycles = [[figure.cycles for figure in side.values() if figure.cycles] for side in (a, b)]
+        clocked = len(cycles[0]) == len(a) and len(cycles[1]) == len(b)
+        return cls(times[0], times[1], *(cycles if clocked else ([], [])))
+
+    @property
+    def rounds(self) -> list[int]:
+        return sorted(self.a.keys() & self.b.keys())
+
+    def in_rounds(self) -> Values:
+        """What both sides have."""
+        rounds = self.rounds
+        return self._replace(a={i: self.a[i] for i in rounds}, b={i: self.b[i] for i in rounds})
+
+    @property
+    def processes(self) -> tuple[int, int]:
+        return len(self.a), len(self.b)
+
+    def centre(self, side: Literal["a", "b"]) -> float:
+        own = self.a if side == "a" else self.b
+        return math.exp(sum(map(math.log, own.values())) / len(own))
+
+
+class CaseVerdict(NamedTuple):
+    found: Comparison
+    used: Values
+    note: str = ""
+    clocked: bool = False
+    """Whether cycles had a say, so that no drift was allowed for."""
+
+
+def judge(values: Values, floor: float, rules: Rules) -> CaseVerdict:
+    """In pairs where these were measured in turns; else as two groups, with what may drift between them.
+
+    Where all know their clock, time and cycles have to agree. The clock moves the one and not the other, so that no
+    allowance has to be made for it.
+    """
+    if rules.looked or (rules.paired and len(values.rounds) >= FEWEST):
+        return _in_turns(values, floor, rules)
+    a, b = list(values.a.values()), list(values.b.values())
+    note, tick = _lonely(values, floor), tick_of(a, b)
+    if values.cycles_a and values.cycles_b:
+        cycles = values.cycles_a, values.cycles_b
+        both = [compare_groups(*pair, floor, margin=rules.margin, drift=0.0, tick=tick) for pair in ((a, b), cycles)]
+        return _agreed(both[0], both[1], values, note)
+    groups = compare_groups(a, b, floor, margin=rules.margin, drift=rules.drift, tick=tick)
+    return CaseVerdict(groups, values, note)
+
+
+def tick_of(a: Sequence[float], b: Sequence[float]) -> float:
+    """How coarse the clock is, relative, where values of a side are exactly alike: the least step between any two.
+
+    Two sides a tick apart may truly differ by nearly none, and more processes do not tell: all are rounded alike.
+    """
+    steps = sorted({*a, *b})
+    if len(steps) < 2 or (len(set(a)) == len(a) and len(set(b)) == len(b)):
+        return 0.0
+    return min(COARSEST, *(later - earlier for earlier, later in pairwise(steps))) / steps[0]
+
+
+def _in_turns(values: Values, floor: float, rules: Rules) -> CaseVerdict:
+    """A session that was cut short may have no round that both sides have; a spread from elsewhere has no place in it,
+    since cases leave a session when they are decided."""
+    used, looks = values.in_rounds(), len(STAGES) if rules.looked else 1
+    if not used.a:
+        unknown = compare_groups(list(values.a.values())[:1], list(values.b.values())[:1])
+        return CaseVerdict(unknown, values, "no process of one side was measured next to one of the other")
+    a, b = list(used.a.values()), list(used.b.values())
+    found = compare_pairs(a, b, floor, margin=rules.margin, looks=looks, tick=tick_of(a, b))
+    few = f"{count_noun(len(a), 'pair')} of processes: {FEWEST} are needed for a verdict" if len(a) < FEWEST else ""
+    return CaseVerdict(found, used, few)
+
+
+def _agreed(time: Comparison, cycles: Comparison, values: Values, note: str) -> CaseVerdict:
+    both = time._replace(p=max(time.p, cycles.p))
+    if time.verdict == cycles.verdict:
+        return CaseVerdict(both, values, note, clocked=True)
+    moved = f"{time.verdict} in time, but in cycles {significant(cycles.ratio, 4)}x ({cycles.verdict}): the clock moved"
+    return CaseVerdict(both._replace(verdict="undecided"), values, "; ".join(filter(None, (note, moved))), clocked=True)
+
+
+def _lonely(values: Values, floor: float) -> str:
+    fewest = min(values.processes)
+    if fewest >= FEWEST or floor > 0:
+        return ""
+    told = "one process says nothing of the next" if fewest == 1 else f"{fewest} processes tell too little of the next"
+    return f"{told}: --processes 5, or `opmark doctor --aa` for the noise here"

@@ -1,0 +1,418 @@
+"""Stored runs -> the order of the implementations of every case."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import msgspec
+
+from opmark.errors import UnknownName, UserError
+from opmark.plugin.registry import backend_or_none
+from opmark.plugin.registry import operator as find_operator
+from opmark.schema import Cache, Measurement, Numerics, Record, Run
+from opmark.schema.machine import NoiseFloor, chip
+from opmark.schema.measurement import PREEMPTED
+from opmark.schema.ranking import (
+    SCHEMA,
+    Accuracy,
+    Best,
+    LeftOut,
+    OperatorDefaults,
+    RankedCase,
+    RankedImplementation,
+    Ranking,
+    RankingGroup,
+    Tally,
+)
+from opmark.stats.measurement import Summary, summarize
+from opmark.stats.verdict import MARGIN, compare_pairs
+from opmark.store.protocol import Store
+from opmark.store.runs import noise_of
+from opmark.version import VERSION
+
+# Which of several ways to compute the same thing is the fastest, and whether that is more than chance and noise.
+
+Key = tuple[str, Cache]
+"""A quantity and the state of the caches."""
+
+ASSUMED_FLOOR = 0.05
+"""How far apart two processes that run the same code are, where nobody has measured it here (`doctor --aa`). Over ten
+rounds the medians of single processes varied by 4 % on a quiet machine (benchmarks/README.md)."""
+
+DISTURBED_FLOOR = 0.25
+"""The same where the machine was not quiet: in a noisy hour single processes varied by so much (ibid.)."""
+DISTURBED = frozenset({"loaded", "stolen", "interrupted", "clocks-moved", "drifting", "unsettled"})
+"""Codes of cautions that tell of it."""
+
+_CONFIDENCE = 0.95
+
+
+class Contender(NamedTuple):
+    """One way to compute a case, as it was measured."""
+
+    records: tuple[Record, ...]
+    """At least one; the same task but for the process."""
+    run: str = ""
+    floor: float | None = None
+    """Relative spread of the medians of processes that run the same code, if it was measured."""
+
+    def measurements(self, key: Key) -> dict[int, Measurement]:
+        """By process."""
+        found = ((r.task.settings.process, r.measurement(*key)) for r in self.records)
+        return {process: measurement for process, measurement in found if measurement}
+
+    def summary(self, key: Key) -> Summary | None:
+        found = list(self.measurements(key).values())
+        return summarize(found) if found else None
+
+    def why_out(self, key: Key) -> str:
+        """Why its number is not to be chosen by, or nothing."""
+        failed = next((r for r in self.records if r.status != "ok"), None)
+        if failed:
+            return f"{failed.status}: {failed.reason}"
+        unchecked = next((r for r in self.records if not verified(r)), None)
+        if unchecked:
+            note = unchecked.verification.note if unchecked.verification else ""
+            return f"not verified: {note}" if note else "not verified"
+        found = self.measurements(key).values()
+        if len(found) < len(self.records):
+            return f"{' '.join(key)} was not measured"
+        if any(caution.code == PREEMPTED for measurement in found for caution in measurement.cautions):
+            return "preempted: the number is the scheduler's"
+        return "" if all(median(m.samples) > 0 for m in found) else "below what can be measured"
+
+
+def verified(record: Record) -> bool:
+    """In full or at a smaller size."""
+    return record.status == "ok" and record.verification is not None and record.verification.checked != "none"
+
+
+def shared_key(contenders: Iterable[Sequence[Record]]) -> Key | None:
+    """What all of them measured that measured anything: the first of it, as the first of them has it."""
+    measured = [list(dict.fromkeys((m.quantity, m.cache) for r in records for m in r.measurements))
+                for records in contenders]  # fmt: skip
+    measured = [keys for keys in measured if keys]
+    return next((key for key in measured[0] if all(key in keys for keys in measured)), None) if measured else None
+
+
+def leads(first: Contender, second: Contender, key: Key) -> bool:
+    """Whether the first is faster, beyond doubt.
+
+    In one run and several processes, these are held against each other in pairs, round by round. A lone process says
+    nothing of the next one: then the intervals of both medians must be apart, and the difference larger than what
+    samples, and processes of the same code, differ by; the more so where the machine was not quiet.
+    """
+    one, other = first.measurements(key), second.measurements(key)
+    rounds = sorted(one.keys() & other.keys()) if first.run == second.run else []
+    floors = [floor for floor in (first.floor, second.floor) if floor is not None]
+    if len(rounds) > 1:
+        quick, slow = ([median(found[i].samples) for i in rounds] for found in (one, other))
+        return compare_pairs(quick, slow, floor=max(floors, default=0.0)).verdict == "slower"
+    ahead, behind = first.summary(key), second.summary(key)
+    if not ahead or not behind or min(ahead.coverage, behind.coverage) < _CONFIDENCE or ahead.high >= behind.low:
+        return False
+    disturbed = any(c.code in DISTURBED for found in (one, other) for m in found.values() for c in m.cautions)
+    floor = max(max(floors, default=ASSUMED_FLOOR), DISTURBED_FLOOR if disturbed else 0.0)
+    return math.log(behind.median / ahead.median) >= math.log1p(max(MARGIN, 2 * floor, ahead.noise, behind.noise))
+
+
+def ordered(contenders: Sequence[Contender], key: Key) -> list[int]:
+    """Places of those that count, the fastest first."""
+    summaries = ((i, contender.summary(key)) for i, contender in enumerate(contenders) if not contender.why_out(key))
+    return [i for _, i in sorted((summary.median, i) for i, summary in summaries if summary)]
+
+
+def winner(contenders: Sequence[Contender], key: Key) -> int | None:
+    """The place of the one that leads all others; None where none does, or where there is nobody to lead."""
+    order = ordered(contenders, key)
+    if len(order) < 2 or challenged(contenders, key) or mixed(contenders, key):
+        return None
+    first = contenders[order[0]]
+    return order[0] if all(leads(first, contenders[i], key) for i in order[1:]) else None
+
+
+def challenged(contenders: Sequence[Contender], key: Key) -> bool:
+    """Whether somebody right was as fast as the fastest that counts, in a number that does not: the scheduler only ever
+    adds to it."""
+    order = ordered(contenders, key)
+    fastest = contenders[order[0]].summary(key) if order else None
+    doubted = [one for one in contenders if one.why_out(key) and all(map(verified, one.records))]
+    return fastest is not None and any((s := one.summary(key)) and s.fastest <= fastest.median for one in doubted)
+
+
+def mixed(contenders: Sequence[Contender], key: Key) -> bool:
+    """Whether some look at the same data in another way where others copy it: that is no race."""
+    order = ordered(contenders, key)
+    return len({any(record.view for record in contenders[i].records) for i in order}) > 1
+
+
+BY = ("operator", "dtype", "size", "case")
+
+
+class Source(NamedTuple):
+    """Runs to rank, the newest first, and what is known of where they ran."""
+
+    runs: Sequence[tuple[str, Sequence[Record]]]
+    environments: Mapping[str, dict[str, Any]]
+    """Facts by id."""
+    noise: Mapping[str, NoiseFloor] = {}
+    """By the id of the environment that it was measured in, where it was."""
+
+
+def source_of(store: Store, runs: Sequence[Run]) -> Source:
+    """The source for these runs, in whatever order they are named."""
+    wanted = {run.id for run in runs}
+    found = [(run.id, store.records(run.id)) for run in store.runs() if run.id in wanted]
+    ids = {record.environment for _, records in found for record in records if record.environment}
+    environments = {key: environment.facts for key, environment in store.environments(ids).items()}
+    floors = {key: noise_of(store, facts) for key, facts in environments.items()}
+    return Source(found, environments, {key: floor for key, floor in floors.items() if floor})
+
+
+def rank(source: Source, by: str = "case") -> Ranking:
+    """Of what was measured more than once, the newest verified number counts, unless it was found wrong since.
+
+    Chips, phases and numbers of threads are never mixed.
+    """
+    if by not in BY:
+        raise UnknownName("grouping", by, BY)
+    places = [place for entrants in _entrants(source).values() if (place := _place(entrants, source))]
+    used = {ranked.environment for place in places for ranked in place.order}
+    return Ranking(
+        schema=SCHEMA,
+        made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        opmark=VERSION,
+        runs=[run for run, _ in source.runs],
+        chips=list(dict.fromkeys(place.chip for place in places)),
+        environments={key: facts for key, facts in source.environments.items() if key in used},
+        operators={op: _described(op) for op in dict.fromkeys(place.op for place in places)},
+        cases=places,
+        summary=_groups(places, "all"),
+        groups=[] if by == "case" else _groups(places, by),
+    )
+
+
+def read(path: Path) -> Ranking:
+    """What `opmark rank -o FILE` wrote."""
+    try:
+        text = path.read_bytes()
+        written = msgspec.json.decode(text)
+        if not isinstance(written, dict) or written.get("schema") != SCHEMA:
+            raise UserError(f"{path}: is no ranking of version {SCHEMA}", "`opmark rank -o FILE` writes one")
+        return msgspec.json.decode(text, type=Ranking)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    except msgspec.MsgspecError as error:
+        raise UserError(f"{path}: is no ranking: {error}", "`opmark rank -o FILE` writes one") from None
+
+
+def _described(op: str) -> OperatorDefaults:
+    """Nothing of an operator that is no longer installed: its parameters have to be given in full."""
+    try:
+        operator = find_operator(op)
+    except UserError:
+        return OperatorDefaults((), {})
+    return OperatorDefaults(operator.aliases, {p.name: p.default for p in operator.params if not p.required})
+
+
+Entrants = dict[tuple[str, str], Contender]
+"""By backend and implementation."""
+
+
+def _entrants(source: Source) -> dict[tuple[Any, ...], Entrants]:
+    """By case, threads and chip. What did not run anywhere stands with every chip that the case ran on."""
+    found: dict[tuple[Any, ...], Entrants] = {}
+    nowhere: list[tuple[str, Record]] = []
+    for run, records in source.runs:
+        for one in _by_task(records):
+            record = one[0]
+            facts = source.environments.get(record.environment)
+            if facts is None:
+                nowhere.append((run, record))
+                continue
+            key = (record.task.case.id, record.task.settings.threads, chip(facts))
+            entrants, way = found.setdefault(key, {}), (record.task.backend, record.task.implementation)
+            contender = Contender(one, run, _floor(one, source))
+            if way not in entrants or (not _settled(entrants[way]) and _settled(contender)):
+                entrants[way] = contender
+    for run, record in nowhere:
+        for (case, threads, _), entrants in found.items():
+            if (case, threads) == (record.task.case.id, record.task.settings.threads):
+                entrants.setdefault((record.task.backend, record.task.implementation), Contender((record,), run))
+    return found
+
+
+def _settled(contender: Contender) -> bool:
+    """Whether it has a number to choose by, or was found wrong: then what was measured before does not count."""
+    return not _unfit(contender) or any(record.status == "wrong" for record in contender.records)
+
+
+def _by_task(records: Iterable[Record]) -> list[tuple[Record, ...]]:
+    """The measurements of several processes together."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.task.across_processes.id, []).append(record)
+    return [tuple(group) for group in found.values()]
+
+
+def _floor(records: Sequence[Record], source: Source) -> float | None:
+    noise, measurement = source.noise.get(records[0].environment), records[0].measurement()
+    seconds = median(measurement.samples) if measurement else 0.0
+    return noise.floor_for(seconds) if noise and seconds > 0 else None
+
+
+def _place(entrants: Entrants, source: Source) -> RankedCase | None:
+    """None where nothing of it was measured and verified."""
+    names, contenders = list(entrants), list(entrants.values())
+    key = _key([contender for contender in contenders if not _unfit(contender)])
+    order = ordered(contenders, key) if key else []
+    if not key or not order:
+        return None
+    first = contenders[order[0]]
+    behind = {i: leads(first, contenders[i], key) for i in order[1:]}
+    ranked = [_ranked(contenders[i], first, key, behind=behind.get(i, False)) for i in order]
+    task, facts = first.records[0].task, source.environments[first.records[0].environment]
+    top = ranked[0]
+    return RankedCase(
+        op=task.case.op,
+        params=task.case.params,
+        dtype=str(task.case.params.get("dtype", "")),
+        phase=task.case.phase,
+        wrt=task.case.wrt,
+        threads=task.settings.threads,
+        device=str(facts.get("device") or "cpu"),
+        chip=chip(facts),
+        quantity=key[0],
+        cache=key[1],
+        case=task.case.id,
+        best=Best(
+            top.backend, top.implementation, top.variant, top.python, top.median, winner(contenders, key) == order[0]
+        ),
+        order=ranked,
+        left_out=[
+            LeftOut(*names[i], contenders[i].why_out(key), contenders[i].run)
+            for i in range(len(contenders))
+            if i not in order
+        ],
+    )
+
+
+def _key(fit: Sequence[Contender]) -> Key | None:
+    """What most of them measured; of several such, what the first of them has for its headline."""
+    measured = [list(dict.fromkeys((m.quantity, m.cache) for r in c.records for m in r.measurements)) for c in fit]
+    keys = [key for each in measured for key in each]
+    return max(dict.fromkeys(keys), key=keys.count, default=None)
+
+
+def _unfit(contender: Contender) -> bool:
+    """Whether it is out whatever is looked at: then what it measured does not matter either."""
+    measured = contender.records[0].measurement()
+    return measured is None or bool(contender.why_out((measured.quantity, measured.cache)))
+
+
+def _ranked(contender: Contender, best: Contender, key: Key, *, behind: bool) -> RankedImplementation:
+    record, summary, top = contender.records[0], contender.summary(key), best.summary(key)
+    assert summary is not None
+    assert top is not None
+    info = backend_or_none(record.task.backend)
+    plain, _, python = record.task.backend.partition("@")
+    compiled = [r.compilation for r in contender.records if r.compilation]
+    cached = [one.cached for one in compiled if one.cached is not None]
+    check = record.verification
+    return RankedImplementation(
+        backend=record.task.backend,
+        implementation=record.task.implementation,
+        variant=info.way if info else plain.partition("/")[2],
+        python=python,
+        median=summary.median,
+        interval=(summary.low, summary.high),
+        processes=summary.processes,
+        ratio=summary.median / top.median,
+        behind=behind,
+        checked=check.checked if check else "none",
+        numerics=_accuracy(check.numerics if check else ()),
+        compile_cold=median([one.cold for one in compiled]) if compiled else None,
+        compile_cached=median(cached) if cached else None,
+        run=contender.run,
+        environment=record.environment,
+    )
+
+
+def _accuracy(outputs: Sequence[Numerics]) -> Accuracy:
+    """The worst output; what one of them does not know is not known of all."""
+    if not outputs:
+        return Accuracy()
+    names = ("max_abs", "mean_abs", "max_rel", "max_ulp")
+    largest = {name: _worst([getattr(one, name) for one in outputs], max) for name in names}
+    return Accuracy(
+        **largest,
+        cosine=_worst([one.cosine for one in outputs], min),
+        nan=sum(max(0, one.nan - one.nan_expected) for one in outputs),
+        inf=sum(max(0, one.inf - one.inf_expected) for one in outputs),
+    )
+
+
+def _worst(values: Sequence[float | None], of: Callable[[list[float]], float]) -> float | None:
+    known = [value for value in values if value is not None]
+    return of(known) if len(known) == len(values) else None
+
+
+def _groups(places: Sequence[RankedCase], by: str) -> list[RankingGroup]:
+    """Cases of one chip, phase and number of threads, by what they have in common."""
+    found: dict[str, list[RankedCase]] = {}
+    for place in places:
+        found.setdefault(repr((place.chip, place.threads, place.phase, _common(place, by))), []).append(place)
+    return [_group(among, by) for among in found.values()]
+
+
+def _common(place: RankedCase, by: str) -> dict[str, Any]:
+    size = {name: value for name, value in place.params.items() if name != "dtype"}
+    keys: dict[str, dict[str, Any]] = {
+        "all": {},
+        "operator": {"op": place.op},
+        "dtype": {"dtype": place.dtype},
+        "size": {"op": place.op, "params": size},
+    }
+    return keys[by]
+
+
+def _group(places: Sequence[RankedCase], by: str) -> RankingGroup:
+    ways = list(dict.fromkeys((one.backend, one.implementation) for place in places for one in place.order))
+    ratios = [{(one.backend, one.implementation): one.ratio for one in place.order} for place in places]
+    shared = [each for each in ratios if len(each) == len(ways)]
+    tallies = [_tally(way, places, ratios, shared if len(ways) > 1 else []) for way in ways]
+    contested = [place for place in places if len(place.order) > 1]
+    first = places[0]
+    return RankingGroup(
+        by=by,
+        key=_common(first, by),
+        chip=first.chip,
+        threads=first.threads,
+        phase=first.phase,
+        cases=len(places),
+        contested=len(contested),
+        undecided=sum(not place.best.decided for place in contested),
+        common=len(shared),
+        backends=sorted(tallies, key=lambda tally: (-tally.wins, tally.ratio or math.inf, -tally.cases)),
+    )
+
+
+def _tally(
+    way: tuple[str, str],
+    places: Sequence[RankedCase],
+    ratios: Sequence[Mapping[tuple[str, str], float]],
+    shared: Sequence[Mapping[tuple[str, str], float]],
+) -> Tally:
+    wins = sum(place.best.decided and (place.best.backend, place.best.implementation) == way for place in places)
+    own = [each[way] for each in ratios if way in each]
+    return Tally(*way, len(own), wins, _mean([each[way] for each in shared]) if shared else None, _mean(own))
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    """Geometric: twice as fast and twice as slow is as fast."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))

@@ -1,0 +1,211 @@
+"""Two sides measured in turns: `opmark ab`."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, fields
+
+from msgspec.structs import replace
+
+from opmark.analysis.comparison import compare, side_of
+from opmark.analysis.pairs import Way, opposite
+from opmark.api.requests import ABRequest, TurnOptions, keywords_of, talk
+from opmark.api.result import open_store
+from opmark.api.run import plan_cases
+from opmark.errors import UserError
+from opmark.runner.ab.sides import SideOptions, make_sides
+from opmark.runner.ab.turns import Turn, TurnSchedule, run_turns, stages
+from opmark.runner.plan import Plan, rank_count
+from opmark.runner.selection import SelectedCases, select_cases
+from opmark.runner.session import RunRecorder, new_run
+from opmark.runner.supervisor import WorkerOptions
+from opmark.runner.workload_source import problem_lines
+from opmark.schema import Case, Run, Task
+from opmark.schema.case import content_id
+from opmark.schema.comparison import Compared, Pairing, Verdict
+from opmark.schema.measurement import PREEMPTED
+from opmark.schema.messages import Side
+from opmark.schema.options import MeasureOptions, Names, StoreOptions, as_list, split_names
+from opmark.schema.run import short_revision
+from opmark.stats.verdict import STAGES
+from opmark.store.protocol import Store
+from opmark.units import count_noun
+
+
+@dataclass(frozen=True)
+class TurnProgress:
+    """What is about to be measured, and what is known so far."""
+
+    turn: Turn
+    side: Side
+    verdicts: Counter[Verdict]
+
+
+@keywords_of(ABRequest)
+def ab(request: ABRequest) -> Compared:
+    """Compare B with A, measured in turns: A B B A A B B A ..., each in a fresh process.
+
+    Exactly one of `backend`, `python`, `threads` has two values, or `env` (`VAR=VALUE`, `VAR=`, `VAR` for without) or
+    `rev` says what differs, or `same` compares a thing with itself. One `env` is for B, one `rev` is for A, and the
+    other side is as things are.
+    """
+    return ab_request(request)
+
+
+def ab_request(request: ABRequest) -> Compared:
+    selected = select_cases(request, request.seed)
+    refuse_ranks_of_others(selected)
+    if selected.source is not None:
+        for line in problem_lines(selected.source.problems, (*selected.source.notes, *selected.left_out)):
+            request.say(line)
+    difference = SideOptions(
+        backend=split_names(request.backend), python=split_names(request.python), threads=as_list(request.threads),
+        env=_texts(request.env), rev=_texts(request.rev), same=request.same, repo=request.repo, make=request.make,
+    )  # fmt: skip
+    with make_sides(difference, selected.cases) as (a, b):
+        return measure_sides(
+            a, b, selected.cases, request, StoreOptions(label=request.label, db=request.db), on_turn=request.on_turn,
+            on_interrupted=request.on_interrupted, say=request.say,
+        )  # fmt: skip
+
+
+def _texts(value: Names) -> list[str]:
+    """A variable or a revision may have commas in it: a text is one of them."""
+    return ([value] if value else []) if isinstance(value, str) else list(value)
+
+
+def refuse_ranks_of_others(selected: SelectedCases) -> None:
+    if selected.place:
+        launcher = selected.place.launcher
+        raise UserError(
+            f"sides are measured in turns by one opmark, and a launcher has started several ({launcher})",
+            "start `opmark ab` by itself; --ranks says how many processes a case takes",
+        )
+
+
+def measure_sides(
+    a: Side,
+    b: Side,
+    cases: Sequence[Case],
+    options: TurnOptions,
+    keep: StoreOptions,
+    *,
+    on_turn: Callable[[TurnProgress], None] | None = None,
+    on_interrupted: Callable[[Compared], None] | None = None,
+    settled: Callable[[Pairing], bool] = lambda pair: pair.verdict != "undecided",
+    say: Callable[[str], None] = talk,
+) -> Compared:
+    """Measure both sides in turns and store them as runs of one session, record by record.
+
+    The backend, the interpreter and the threads are those of the sides, whatever the options say. `settled` says
+    whether a case needs no more processes. Ctrl-C passes through; before, `on_interrupted` is given what is known.
+    """
+    most = STAGES[-1] if options.processes is None else options.processes
+    _refuse_ranks(a, b, cases)
+    one, two = (plan_cases(SelectedCases(list(cases)), options_of_side(options, side, most)) for side in (a, b))
+    _confirm_opposite((one, two), say)
+    with closing(open_store(keep.db, create=True)) as store:
+        session = _ABSession(store, (a, b), (one, two), keep.label, options.margin, most, settled)
+
+        def tell(turn: Turn) -> None:
+            if on_turn:
+                on_turn(TurnProgress(turn, (a, b)[turn.side], session.verdicts))
+
+        workers = WorkerOptions(options.timeout, options.compile_timeout, say, store.add_environment)
+        schedule = TurnSchedule(session.settled_cases, workers, most, options.budget, tell)
+        try:
+            for side, record in run_turns((a, b), (one, two), schedule):
+                session.recorders[side].add(record)
+        except KeyboardInterrupt:
+            if on_interrupted and all(recorder.begun for recorder in session.recorders):
+                on_interrupted(session.compared())
+            raise
+        return session.compared()
+
+
+def options_of_side(options: MeasureOptions, side: Side, processes: int) -> MeasureOptions:
+    """The same options, on the backend and with the threads of a side, whose name holds the interpreter."""
+    kept = {one.name: getattr(options, one.name) for one in fields(MeasureOptions)}
+    return MeasureOptions(
+        **{**kept, "backend": side.backend, "python": (), "threads": side.threads, "processes": processes}
+    )  # fmt: skip
+
+
+def _confirm_opposite(plans: tuple[Plan, Plan], say: Callable[[str], None]) -> None:
+    """UserError before hours of measuring, where nothing of one side would stand opposite anything of the other."""
+    a, b = (list(dict.fromkeys(_way(task) for task in plan.tasks)) for plan in plans)
+    found = opposite(a, b)
+    if found and found.ambiguous:
+        say(f"{count_noun(len(found.ambiguous), 'case')} with several ways on a side and none opposite: not compared")
+
+
+def _way(task: Task) -> Way:
+    return Way(task.case.id, task.backend, task.implementation, task.settings.threads)
+
+
+def _refuse_ranks(a: Side, b: Side, cases: Sequence[Case]) -> None:
+    if any(map(rank_count, cases)) and not (a.plain and b.plain):
+        raise UserError(
+            "a variable or a revision is not handed on to the ranks of a case that takes several processes",
+            "leave such cases out, or compare backends or threads",
+        )
+
+
+class _ABSession:
+    """The runs of both sides, and how they compare so far."""
+
+    def __init__(
+        self,
+        store: Store,
+        sides: tuple[Side, Side],
+        plans: tuple[Plan, Plan],
+        label: str,
+        margin: float,
+        most: int,
+        settled: Callable[[Pairing], bool],
+    ) -> None:
+        self._store = store
+        self._sides = sides
+        self._margin = margin
+        self._settled = settled
+        session, first = secrets.token_hex(8), stages(most)[0]
+        self.recorders = [
+            RunRecorder(store, _run(side, plan, f"{label} {letter}" if label else _label(side), session, first))
+            for side, plan, letter in zip(sides, plans, "ab", strict=True)
+        ]
+        self.verdicts: Counter[Verdict] = Counter()
+
+    def settled_cases(self) -> set[str]:
+        """The cases that need no more pairs."""
+        found = self.compared()
+        self.verdicts = found.counts()
+        waiting = {pair.case for pair in found.pairs if not self._settled(pair) and _may_be_decided(pair)}
+        return {pair.case for pair in found.pairs} - waiting
+
+    def compared(self) -> Compared:
+        a, b = (
+            side_of(self._store, recorder.run, side.name)
+            for recorder, side in zip(self.recorders, self._sides, strict=True)
+        )
+        cases = self._store.cases({figure.case for side in (a, b) for figure in side.figures})
+        return compare(a, b, cases, margin=self._margin, unlike=True)
+
+
+def _may_be_decided(pair: Pairing) -> bool:
+    """Whether more pairs may decide a case: there is a number, or one that the scheduler spoilt."""
+    return pair.ratio is not None or (pair.statuses == ("ok", "ok") and PREEMPTED in pair.note)
+
+
+def _run(side: Side, plan: Plan, label: str, session: str, pairs: int) -> Run:
+    """The run of one side. Its plan id is its own, since nobody can resume it; it has the tasks that are surely run."""
+    surely = sum(task.settings.process < pairs for task in plan.tasks) + len(plan.skipped)
+    run = replace(new_run(plan, label), session=session, plan=content_id([plan.id, session, side.name]), tasks=surely)
+    return replace(run, revision=side.checkout.commit) if side.checkout else run
+
+
+def _label(side: Side) -> str:
+    commit = side.checkout.commit if side.checkout else ""
+    return f"ab {short_revision(commit) if commit else side.name}"

@@ -1,0 +1,127 @@
+"""Which commit made it slower: `opmark bisect`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from dataclasses import replace as replace_option
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from opmark.api.ab import measure_sides, refuse_ranks_of_others
+from opmark.api.requests import BisectRequest, keywords_of
+from opmark.errors import StoreError, UserError
+from opmark.runner.ab.origin import confirm_origin
+from opmark.runner.ab.revisions import Bisection, checkout_revision, make
+from opmark.runner.ab.sides import SideOptions, one_side, side_at, side_in
+from opmark.runner.git import Commit, commit_of, repository
+from opmark.runner.selection import select_cases
+from opmark.schema import Case
+from opmark.schema.comparison import BisectResult, Candidate, Compared, Pairing, Word
+from opmark.schema.messages import Side
+from opmark.schema.options import StoreOptions, as_list, split_names
+
+
+@keywords_of(BisectRequest)
+def bisect(request: BisectRequest) -> BisectResult:
+    """Find the first commit that is slower than `good`, on the way to `bad`, with `git bisect`.
+
+    First these two are compared in turns, and have to be a confirmed slowdown. Then every candidate is compared with
+    the good commit: with half of that slowdown, by factor, as the margin, since it is this change that is looked for
+    and not a smaller one. Commits that cannot be made, imported or decided are skipped. The rest is as for `ab`.
+    """
+    return bisect_request(request)
+
+
+def bisect_request(request: BisectRequest) -> BisectResult:
+    if not request.good:
+        raise UserError("--good names a revision that was fast", "as in --good v1.0 --bad main")
+    selected = select_cases(request, request.seed)
+    refuse_ranks_of_others(selected)
+    difference = SideOptions(
+        backend=split_names(request.backend), python=split_names(request.python), threads=as_list(request.threads)
+    )
+    plain = one_side(difference, selected.cases)
+    root = repository(request.repo)
+    ends = commit_of(root, request.good), commit_of(root, request.bad)
+    if ends[0] == ends[1]:
+        raise UserError(f"--good and --bad are both commit {ends[0].short}: nothing lies between them")
+    ops = [case.op for case in selected.cases]
+    with ExitStack() as stack:
+        first = side_at(root, ends[0], plain, ops, stack, shown=request.good, command=request.make)
+        tree = stack.enter_context(checkout_revision(root, ends[1].hash))
+        work = _Work(request, root, tree, plain, first)
+        return _bisected(work, ends, selected.cases, request.on_step or (lambda step: None))
+
+
+@dataclass(frozen=True)
+class _Work:
+    request: BisectRequest
+    root: Path
+    tree: Path
+    """A worktree that is moved from commit to commit."""
+    plain: Side
+    good: Side
+
+    def compared(self, commit: Commit, cases: Sequence[Case], margin: float | None = None) -> Compared:
+        """The commit that is checked out, compared with the good one."""
+        asked, ops = self.request, [case.op for case in cases]
+        if asked.make:
+            make(asked.make, self.tree)
+        side = side_in(self.root, self.tree, commit, self.plain, ops)
+        confirm_origin(side, ops)
+        options = asked if margin is None else replace_option(asked, margin=margin)
+        keep = StoreOptions(label=f"{asked.label or 'bisect'} {commit.short}", db=asked.db)
+        return measure_sides(self.good, side, cases, options, keep, on_turn=asked.on_turn, say=asked.say)
+
+
+def _bisected(
+    work: _Work, ends: tuple[Commit, Commit], cases: Sequence[Case], on_step: Callable[[Candidate], None]
+) -> BisectResult:
+    whole = work.compared(ends[1], cases)
+    found = BisectResult(ends[0].hash, ends[1].hash, whole)
+    slower = [pair for pair in whole.pairs if pair.verdict == "slower" and pair.ratio]
+    if not slower:
+        return found
+    target = max(slower, key=lambda pair: pair.ratio or 0.0)
+    margin = math.sqrt(target.ratio or 1.0) - 1
+    followed = [case for case in cases if case.id == target.case]
+    bisection = Bisection(work.tree, ends[0].hash, ends[1].hash)
+    known = {ends[1].hash: _candidate(ends[1], "bad", target, whole)}
+    while not bisection.over:
+        step = _looked_at(work, bisection.candidate(), followed, target, margin)
+        known[step.commit] = step
+        on_step(step)
+        bisection.say(step.word)
+    return replace(
+        found,
+        case=target.case, op=target.op, params=target.params, margin=margin,
+        steps=tuple(known.values())[1:],
+        first=tuple(known.get(commit.hash) or _candidate(commit, "skip") for commit in bisection.left),
+        log=bisection.log(),
+    )  # fmt: skip
+
+
+def _looked_at(work: _Work, commit: Commit, cases: Sequence[Case], target: Pairing, margin: float) -> Candidate:
+    try:
+        compared = work.compared(commit, cases, margin)
+    except StoreError:
+        raise
+    except UserError as error:  # it cannot be made, or nothing of it can be measured
+        return _candidate(commit, "skip", why=error.message)
+    pair = next((one for one in compared.pairs if one.case == target.case and one.where == target.where), None)
+    if pair is None or pair.ratio is None:
+        return _candidate(commit, "skip", why=pair.note if pair else "it has no such case", compared=compared)
+    words: dict[str, Word] = {"slower": "bad", "faster": "good", "same": "good", "undecided": "skip"}
+    why = "" if pair.verdict != "undecided" else "undecided: neither as fast as the good one nor clearly slower"
+    return _candidate(commit, words[pair.verdict], pair, compared, why)
+
+
+def _candidate(
+    commit: Commit, word: Word, pair: Pairing | None = None, compared: Compared | None = None, why: str = ""
+) -> Candidate:
+    numbers = (pair.ratio, pair.low, pair.high) if pair else (None, None, None)
+    return Candidate(*commit, word, *numbers, why=why, runs=compared.runs if compared else None)

@@ -1,0 +1,180 @@
+"""The gate: what is now against a baseline, and every slowdown measured again before it counts: `opmark check`."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from opmark.analysis.comparison import compare as compare_sides
+from opmark.analysis.comparison import side_of
+from opmark.api.ab import measure_sides
+from opmark.api.baseline import BaselineSide
+from opmark.api.compare import RunFinder, RunReference, cases_of
+from opmark.api.confirm import ConfirmationResult, SlowdownConfirmation, candidates, key_of
+from opmark.api.requests import CheckRequest, RunRequest, TurnOptions, keywords_of
+from opmark.api.run import plan_cases, run_request
+from opmark.errors import UnknownName, UserError
+from opmark.plugin.param import format_params
+from opmark.plugin.registry import parameters_of
+from opmark.runner.selection import select_cases
+from opmark.schema import Case
+from opmark.schema.comparison import CheckedCase, CheckResult, Compared, Outcome, Pairing
+from opmark.schema.options import MeasureOptions, Selection, StoreOptions, options_of, split_names
+from opmark.schema.record import FAILED
+from opmark.units import count_noun
+
+# Options that a stored run does not refuse: they are for what is measured again.
+_BESIDE_RUN = ("timeout", "compile_timeout")
+# Options that measuring again takes over.
+_MEASURED_AGAIN = (
+    "seed",
+    "verify",
+    "rel_ci",
+    "min_time",
+    "max_time",
+    "min_samples",
+    "warmup",
+    "samples",
+    "mode",
+    "timer",
+)
+
+
+@keywords_of(CheckRequest)
+def check(request: CheckRequest) -> CheckResult:
+    """Compare a stored run (`current`), or what `opmark.run` would measure, with a baseline.
+
+    Whatever looks slower is measured again, in turns with the baseline where that can be had once more: as its git
+    revision, in its interpreter, or as `against_...` says; `make` is run in a revision's files first. Only what is
+    slower in turns, by more than the margin, is `slower`.
+    """
+    return check_request(request)
+
+
+def check_request(request: CheckRequest) -> CheckResult:
+    if not request.baseline:
+        raise UserError("no baseline is named", "as in --baseline main, the label of an earlier run")
+    if request.current is not None:
+        _refuse_beside_run(request)
+    against = BaselineSide(request.against_rev, request.against_python, request.against_backend)
+    against.check()
+    margin, drift = request.margin, request.drift
+    with ExitStack() as stack:
+        finder = RunFinder(stack, request.db)
+        base = _baseline(finder, request.baseline)
+        if request.current is None:
+            _refuse_strangers(base, request)
+            # What is checked may never be merged: the session keeps it out of the history.
+            now_request = RunRequest(**_shared(request, RunRequest), session=secrets.token_hex(8), say=request.say)
+            made = (request.measure or run_request)(now_request)
+            now = RunReference(finder.store(), made.run, made.run.label or "now")
+        else:
+            now = _run(finder, request.current)
+        first = _first_look(base, now, margin=margin, drift=drift, unlike=request.unlike)
+        wanting = candidates(first, margin)
+        options = _turn_options(request, now if request.current and wanting else None)
+        look = SlowdownConfirmation(
+            base, now, against, options, drift, request.db, request.say, request.in_turns or measure_sides,
+            live=request.current is None, make=request.make, on_turn=request.on_turn,
+        )  # fmt: skip
+        second = look.at(wanting)
+        findings = tuple(_finding(pair, second.get(key_of(pair))) for pair in first.pairs)
+    fail_on = tuple(word for word in split_names(request.fail_on) if word != "none")
+    return CheckResult(first, findings, first.only[0], fail_on, tuple(look.notes), tuple(look.runs))
+
+
+def _shared(request: CheckRequest, other: type) -> dict[str, Any]:
+    """The options that another request has as well, by name."""
+    return {name: getattr(request, name) for name in options_of(other) if name in options_of(CheckRequest)}
+
+
+def _refuse_beside_run(request: CheckRequest) -> None:
+    """A stored run says itself what was measured, and how: nobody is to believe that these options had a say."""
+    measuring = {**options_of(Selection), **options_of(MeasureOptions)}
+    for name, found in [*measuring.items(), ("label", options_of(StoreOptions)["label"])]:
+        if name not in _BESIDE_RUN and getattr(request, name) != found.default and getattr(request, name) != []:
+            option = "operators" if name == "ops" else found.flag
+            raise UserError(f"--run is of a run that is stored; {option} is for what is measured now", "leave one out")
+
+
+def _run(finder: RunFinder, name: str) -> RunReference:
+    found = finder.run(name)
+    if found is None:
+        known = [run.label for run in finder.store().runs() if run.label]
+        raise UnknownName("run", name, dict.fromkeys(known))
+    return found
+
+
+def _baseline(finder: RunFinder, name: str) -> RunReference:
+    """UserError where there is nothing in it to hold anything against."""
+    found = _run(finder, name)
+    statuses = [figure.status for figure in found.store.figures(runs=[found.run.id])]
+    if "ok" not in statuses:
+        raise UserError(
+            f"the baseline `{name}` (run {found.run.id}) measured nothing: {count_noun(len(statuses), 'record')}, none of "
+            "them ok",
+            f"`opmark show {found.run.id}` says why",
+        )
+    return found
+
+
+def _refuse_strangers(base: RunReference, request: CheckRequest) -> None:
+    """UserError before anything is measured that the baseline does not have, or by several processes at once."""
+    selected = select_cases(request, request.seed)
+    if selected.place:
+        raise UserError(
+            f"a launcher ({selected.place.launcher}) has started several processes of this check",
+            "let it start `opmark run`, and then `opmark check --run RUN` by itself",
+        )
+    whole = plan_cases(selected, request)
+    asked_for = {task.case.id for task in whole.tasks} | {record.task.case.id for record in whole.skipped}
+    known = {figure.case: figure.op for figure in base.store.figures(runs=[base.run.id])}
+    if not asked_for & known.keys():
+        there = base.store.cases(known)
+        named = [sorted({_named(case) for case in cases}) for cases in ((t.case for t in whole.tasks), there.values())]
+        raise UserError(
+            f"no case in common: asked for {count_noun(len(asked_for), 'case')} ({_few(named[0])}), the baseline "
+            f"`{base.name}` has {count_noun(len(known), 'case')} ({_few(named[1])})",
+            "a case is an operator with all its parameters and its phase; ask for what the baseline was made with",
+        )
+
+
+def _named(case: Case) -> str:
+    return " ".join(filter(None, (case.op, format_params(case, parameters_of(case.op)), case.phase)))
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+
+
+def _first_look(base: RunReference, now: RunReference, **how: Any) -> Compared:
+    a, b = side_of(base.store, base.run, base.name), side_of(now.store, now.run, now.name)
+    return compare_sides(a, b, cases_of((base.store, a), (now.store, b)), **how)
+
+
+def _turn_options(request: CheckRequest, stored: RunReference | None) -> TurnOptions:
+    """How to measure again: as it was asked for, or as the stored run was measured."""
+    limits = {name: getattr(request, name) for name in ("timeout", "compile_timeout", "budget", "margin")}
+    if stored is None:
+        return TurnOptions(**{name: getattr(request, name) for name in _MEASURED_AGAIN}, **limits)
+    used = next(record.task.settings for record in stored.store.records(stored.run.id))
+    return TurnOptions(
+        seed=used.seed, verify=used.verify, mode=used.mode, timer=used.timer, warmup=used.sampling.warmup,
+        samples=used.sampling.samples, **limits,
+    )  # fmt: skip
+
+
+def _finding(pair: Pairing, look: ConfirmationResult | None) -> CheckedCase:
+    return CheckedCase(pair, look.outcome, look.pair, look.why) if look else CheckedCase(pair, _outcome(pair))
+
+
+def _outcome(pair: Pairing) -> Outcome:
+    """Of what was not looked at again; what fails now was."""
+    then, now = pair.statuses
+    if now == "ok":
+        return "mended" if then in FAILED else pair.verdict
+    if then in FAILED:
+        return "broken"
+    return "undecided" if then == "skipped" else "missing"

@@ -1,0 +1,186 @@
+"""What the names of two sides stand for: runs, stores, or backends of one run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import NamedTuple
+
+from opmark.analysis.comparison import ComparedSide, ids, side_of
+from opmark.analysis.comparison import compare as compare_sides
+from opmark.api.result import open_store
+from opmark.errors import InvalidParameter, StoreError, UnknownName, UserError, nearest
+from opmark.plugin.registry import way_of
+from opmark.schema import Case, Run
+from opmark.schema.comparison import Compared
+from opmark.schema.options import PathLike
+from opmark.schema.record import Figure
+from opmark.stats.verdict import DRIFT, MARGIN
+from opmark.store.location import display_address, is_server
+from opmark.store.protocol import Store
+from opmark.store.runs import find_run
+
+BEHIND = "::"
+"""Between a store and a run of it."""
+
+
+class RunReference(NamedTuple):
+    store: Store
+    run: Run
+    name: str
+    chosen: Callable[[Figure], bool] | None = None
+    """What of the run is meant; nothing: all of it."""
+
+
+class RunFinder:
+    """Opens each store once, until the stack is closed."""
+
+    def __init__(self, stack: ExitStack, db: PathLike | None) -> None:
+        self._stack = stack
+        self._db = db
+        self._open: dict[str, Store] = {}
+
+    def two(self, a: str, b: str, run: str | None) -> tuple[RunReference, RunReference]:
+        """Runs before stores before backends of the last run; with `run`, backends of that one."""
+        if run is not None:
+            return self._parts(a, b, find_run(self.store(), run))
+        one, other = self.run(a), self.run(b)
+        if one and other:
+            return one, other
+        if one or other:
+            name, rest = (b, a) if one else (a, b)
+            raise UserError(
+                f"`{rest}` is a run, but {self._nothing(name)}",
+                f"{self._near(name)}two runs, or two backends of one run, can be compared",
+            )
+        return self._parts(a, b, find_run(self.store(), None))
+
+    def run(self, text: str) -> RunReference | None:
+        """A run of the store, or of the one that is named; None where it is neither."""
+        place, behind, name = text.rpartition(BEHIND)
+        if behind and (is_server(place) or Path(place).is_file()):
+            store = self.store(place)
+            return RunReference(store, find_run(store, name or None), f"{_shown(place)}{BEHIND}{name}")
+        if is_server(text):
+            return RunReference(self.store(text), find_run(self.store(text), None), _shown(text))
+        is_file = Path(text).is_file()
+        try:
+            store = self.store()
+            if store.runs(limit=1) or not is_file:
+                return RunReference(store, find_run(store, text), text)
+        except UnknownName:
+            pass
+        except StoreError:  # there is none yet, and none is needed for files
+            if not is_file:
+                raise
+        return RunReference(self.store(text), find_run(self.store(text), None), text) if is_file else None
+
+    def store(self, place: str = "") -> Store:
+        if place not in self._open:
+            self._open[place] = self._stack.enter_context(closing(open_store(place or self._db)))
+        return self._open[place]
+
+    def _parts(self, a: str, b: str, run: Run) -> tuple[RunReference, RunReference]:
+        store = self.store()
+        figures = store.figures(runs=[run.id])
+        found = []
+        for name in (a, b):
+            wanted = _called(name)
+            own = [figure for figure in figures if wanted(figure)]
+            if not own:
+                raise UserError(self._nothing(name, run, figures), self._near(name, figures).strip() or None)
+            found.append(RunReference(store, run, name, _chosen(wanted, own, name)))
+        return found[0], found[1]
+
+    def _nothing(self, name: str, run: Run | None = None, figures: Iterable[Figure] = ()) -> str:
+        listed = ", ".join(dict.fromkeys(figure.backend for figure in figures))
+        backend = f"no backend or interpreter of run {run.id} ({listed})" if run else ""
+        return ", ".join(filter(None, (f"`{name}` is no run, no label, no store file", backend)))
+
+    def _near(self, name: str, figures: Iterable[Figure] = ()) -> str:
+        runs = self.store().runs()
+        known = [*(run.label for run in runs if run.label), *(run.id for run in runs), *(f.backend for f in figures)]
+        near = nearest(name, dict.fromkeys(known))
+        return f"did you mean `{near}`? " if near else ""
+
+
+def _shown(place: str) -> str:
+    """Without a password: names of sides go into reports."""
+    return str(display_address(place)) if is_server(place) else place
+
+
+def _called(name: str) -> Callable[[Figure], bool]:
+    """By backend, backend/implementation, or interpreter."""
+    path = str(Path(name).expanduser().absolute())
+
+    def wanted(figure: Figure) -> bool:
+        python = figure.backend.partition("@")[2]
+        named = (figure.backend, f"{figure.backend}/{figure.implementation}", python)
+        return name in named or (bool(python) and path == python)
+
+    return wanted
+
+
+def _chosen(wanted: Callable[[Figure], bool], own: Iterable[Figure], name: str) -> Callable[[Figure], bool]:
+    """Of a case with several implementations the plain one, unless it is another that was named."""
+    ways = {(f.case, f.backend, f.implementation, f.threads) for f in own}
+    several = Counter((case, backend, threads) for case, backend, _, threads in ways)
+    plain = {way for way in ways if not way_of(way[1], way[2])}
+    with_plain = {(case, backend, threads) for case, backend, _, threads in plain}
+
+    def chosen(figure: Figure) -> bool:
+        if not wanted(figure):
+            return False
+        place = (figure.case, figure.backend, figure.threads)
+        if several[place] < 2 or place not in with_plain or name == f"{figure.backend}/{figure.implementation}":
+            return True
+        return not way_of(figure.backend, figure.implementation)
+
+    return chosen
+
+
+# Two stored things held against each other: `opmark compare`.
+
+
+def compare(
+    a: str,
+    b: str,
+    *,
+    db: PathLike | None = None,
+    run: str | None = None,
+    quantity: str = "",
+    margin: float = MARGIN,
+    drift: float = DRIFT,
+    unlike: bool = False,
+) -> Compared:
+    """B as A has it: faster, slower, same or undecided, case by case.
+
+    Each is a run (its id, the beginning of it, its label, `LABEL~1`), a store (`other.db`, `other.db::RUN`,
+    `postgresql://...::RUN`), or a backend or an interpreter of one run: of `run`, or of the last one.
+    """
+    check_share(margin, "margin")
+    check_share(drift, "drift")
+    with ExitStack() as stack:
+        found = RunFinder(stack, db).two(a, b, run)
+        one = side_of(found[0].store, found[0].run, found[0].name, found[0].chosen)
+        beside = one if found[0].store is found[1].store else None
+        other = side_of(found[1].store, found[1].run, found[1].name, found[1].chosen, beside)
+        cases = cases_of((found[0].store, one), (found[1].store, other))
+        return compare_sides(one, other, cases, quantity=quantity, margin=margin, drift=drift, unlike=unlike)
+
+
+def cases_of(*sides: tuple[Store, ComparedSide]) -> dict[str, Case]:
+    """What the ids stand for, each looked up once."""
+    known: dict[str, Case] = {}
+    for store, side in sides:
+        known |= store.cases(set(ids(side)) - known.keys())
+    return known
+
+
+def check_share(value: float, name: str) -> None:
+    if not 0 <= value < 1:
+        raise InvalidParameter(
+            f"{name}: expected a share from 0 to below 1, got {value:g}", f"as in --{name} 0.03 or --{name} 3%"
+        )

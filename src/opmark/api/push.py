@@ -1,0 +1,324 @@
+"""A dashboard, seen from a machine that sends to it: one address, one token, patience with a server that is busy.
+
+The token goes to that address and nowhere else: redirects are told and not followed, and it is in no message.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import closing
+from fnmatch import fnmatchcase
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from opmark.api.requests import talk
+from opmark.api.result import open_store
+from opmark.errors import InvalidFile, InvalidParameter, StoreError, UserError
+from opmark.schema import Run
+from opmark.schema.options import PathLike
+from opmark.schema.upload import MEDIA_TYPE, PATH, PushReply
+from opmark.store.runs import find_run
+from opmark.store.sql import SqlStore
+from opmark.store.transfer import UploadPart, gzipped, parts, payload
+from opmark.units import count_bytes, count_noun
+from opmark.version import VERSION
+
+# Stored runs sent to a dashboard. Nothing is taken away here, whatever becomes of it there.
+
+RECORDS, BYTES = 5_000, 32 << 20
+"""Of one upload, before it is packed: far below what a server takes, and soon sent again where a connection broke."""
+
+
+class Pushed(Struct, frozen=True):
+    run: Run
+    records: int = 0
+    """That were sent and are there."""
+    new: int = 0
+    """Of these, those that were not there before."""
+    problem: str = ""
+    """Why the rest could not be delivered."""
+
+
+def push(
+    url: str,
+    *runs: str,
+    label: str = "",
+    everything: bool = False,
+    token: str | None = None,
+    insecure_http: bool = False,
+    db: PathLike | None = None,
+    say: Callable[[str], None] = talk,
+) -> list[Pushed]:
+    """Sends runs to the dashboard at `url`: the last one; or those named, or of a label (it may have `*` and `?`), or
+    all, the oldest first. What is there already is left out there. One result for each run."""
+    dashboard = DashboardClient(url, token, insecure_http=insecure_http, say=say)
+    with closing(open_store(db)) as store:
+        if not isinstance(store, SqlStore):
+            raise InvalidParameter("push: a store in memory holds no run", "name a file or a server with --db")
+        chosen = _chosen(store, runs, label, everything=everything)
+        return [_pushed(store, run, dashboard, say) for run in chosen]
+
+
+def _chosen(store: SqlStore, names: tuple[str, ...], label: str, *, everything: bool) -> list[Run]:
+    if bool(names) + bool(label) + everything > 1:
+        raise InvalidParameter("push: expected runs, or --label, or --all, got several of these", "say which once")
+    if not (label or everything):
+        found = [find_run(store, name) for name in names or (None,)]
+        return list({run.id: run for run in found}.values())
+    chosen = [run for run in reversed(store.runs()) if everything or fnmatchcase(run.label, label)]
+    if not chosen:
+        what = f"no run has a label like `{label}`" if label else "the store holds no run yet"
+        raise UserError(f"push: {what}", "`opmark runs` lists them")
+    return chosen
+
+
+def _pushed(store: SqlStore, run: Run, dashboard: DashboardClient, say: Callable[[str], None]) -> Pushed:
+    """The parts of a run, one after the other. A run that cannot be delivered does not keep the next from it."""
+    name = f"{run.id} ({run.label})" if run.label else run.id
+    sent = new = 0
+    try:
+        for part in parts(store, run.id, RECORDS, BYTES):
+            received = _deliver(store, part, dashboard, name, say)
+            _check(part, received)
+            sent, new = sent + received.records, new + received.new
+    except (DeliveryError, StoreError) as error:
+        say(f"{name}: not delivered: {error}")
+        return Pushed(run, sent, new, error.message)
+    say(f"{name}: {count_noun(new, 'new record')}" + (f", {sent - new} there already" if sent > new else ""))
+    return Pushed(run, sent, new)
+
+
+def _deliver(
+    store: SqlStore, part: UploadPart, dashboard: DashboardClient, name: str, say: Callable[[str], None]
+) -> PushReply:
+    body = gzipped(payload(store, part))
+    say(f"{name}: sending {count_noun(part.records, 'record')}, {count_bytes(len(body))}")
+    return dashboard.deliver(body)
+
+
+def _check(part: UploadPart, received: PushReply) -> None:
+    """What it says is believed only where it can be."""
+    run, records, new = received.run, received.records, received.new
+    if (run, records) != (part.run.id, part.records) or not 0 <= new <= records:
+        raise DeliveryError(
+            f"the dashboard says that it has {count_noun(records, 'record')} of `{run}`, {new} of them new; "
+            f"sent were {part.records} of `{part.run.id}`",
+            "is something between here and there that changes answers?",
+        )
+
+
+# The token of a dashboard, as who serves one and who sends to one are given it; and where it needs no other guard.
+
+VARIABLE = "OPMARK_TOKEN"
+LONGEST = 4096
+"""Characters; a longer file is something else."""
+
+
+def token_of(given: str | None, file: str | os.PathLike[str] | None) -> str | None:
+    """Said, in a file, or in the environment, in this order."""
+    if given is not None and file is not None:
+        raise UserError("--token and --token-file are two ways to say the same", "give one of them")
+    if file is None:
+        return given if given is not None else os.environ.get(VARIABLE) or None
+    try:
+        with Path(file).expanduser().open("rb") as opened:
+            text = opened.read(LONGEST + 2).decode().strip()  # and the end of its line
+    except OSError as error:
+        raise InvalidFile(f"{file}: cannot be read: {error.strerror}", "--token-file names a file") from None
+    except (UnicodeDecodeError, RuntimeError):  # the second: a home that nobody has
+        raise InvalidFile(f"{file}: is not text", "--token-file names a file with the token") from None
+    if not text or len(text) > LONGEST:
+        raise InvalidFile(f"{file}: expected a token, got {'more' if text else 'nothing'}", "it holds nothing else")
+    return text
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+PAUSES = (1.0, 3.0, 9.0, 27.0)
+"""Seconds before it is tried again: a server that restarts, or a store that somebody writes to for long."""
+SECONDS = 120.0
+"""For an answer: the server waits for the store, and so for others who write to it."""
+_LONGEST_PAUSE = 120.0
+"""However long a server asks to wait."""
+_ANSWER = 1 << 20
+"""Bytes of an answer that are read."""
+_AGAIN = frozenset({429, 502, 503, 504})
+_AS_IN = "as in https://bench.example.org or http://127.0.0.1:8000"
+
+
+class DeliveryError(UserError):
+    """This could not be delivered, now or at all; it is still where it was."""
+
+
+class _Problem(Struct):
+    error: str = ""
+    hint: str = ""
+
+
+class _HttpResponse(NamedTuple):
+    status: int
+    body: bytes
+    location: str
+    wait: float
+
+
+class DashboardClient:
+    def __init__(
+        self, url: str, token: str | None, *, insecure_http: bool = False, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        where = _checked(url)
+        self._host, self._port, self._https = where.hostname or "", where.port, where.scheme == "https"
+        self._path = where.path.rstrip("/") + PATH
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self.name = f"{where.scheme}://{host}{f':{self._port}' if self._port else ''}{where.path.rstrip('/')}"
+        self._token, self._say = _checked_token(token), say
+        if not (self._https or insecure_http or is_loopback(self._host)):
+            raise InvalidParameter(
+                f"{self.name}: over http everybody on the way could read the token",
+                "use https, or an SSH tunnel to 127.0.0.1; --insecure-http does it all the same",
+            )
+
+    def deliver(self, body: bytes) -> PushReply:
+        """`Undelivered` if that cannot be; another `UserError` where it is the same for whatever is sent."""
+        for pause in (*PAUSES, None):
+            try:
+                answer = self._post(body)
+                if answer.status not in _AGAIN:
+                    return self._read(answer)
+                trouble, wait = f"answers {answer.status}", answer.wait
+            except (ConnectionResetError, BrokenPipeError, TimeoutError, HTTPException) as error:
+                trouble, wait = str(error) or type(error).__name__, 0.0
+            except OSError as error:
+                raise self._unreachable(error) from None
+            if pause is None:
+                break
+            wait = max(pause, wait)
+            self._say(f"{self.name}: {trouble}; trying again in {wait:g} s")
+            time.sleep(wait)
+        raise DeliveryError(f"{self.name}: {trouble}", "nothing is lost here: push again later")
+
+    def _post(self, body: bytes) -> _HttpResponse:
+        connection = self._connection()
+        headers = {
+            "authorization": f"Bearer {self._token}",
+            "content-type": MEDIA_TYPE,
+            "content-encoding": "gzip",
+            "accept": "application/json",
+            "user-agent": f"opmark/{VERSION}",
+        }
+        try:
+            try:
+                connection.request("POST", self._path, body, headers)
+            except (BrokenPipeError, ConnectionResetError):
+                # A server that has seen enough answers before it has read everything.
+                return _answer(connection.getresponse())
+            return _answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def _connection(self) -> HTTPConnection:
+        if not self._https:
+            return HTTPConnection(self._host, self._port, timeout=SECONDS)
+        return HTTPSConnection(self._host, self._port, timeout=SECONDS, context=ssl.create_default_context())
+
+    def _read(self, answer: _HttpResponse) -> PushReply:
+        status = answer.status
+        if status in (200, 201):
+            try:
+                return msgspec.json.decode(answer.body, type=PushReply)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                raise self._no_dashboard("answers something else than a dashboard does") from None
+        if 300 <= status < 400:
+            raise self._no_dashboard(f"sends on to {_shown(answer.location)}")
+        problem = _problem(answer.body)
+        if status in (401, 403):
+            raise UserError(
+                f"{self.name}: refuses the token ({status}): {problem.error or 'no reason is given'}",
+                problem.hint or "is it the one that `opmark serve --token` was given?",
+            )
+        if status in (404, 405):
+            raise self._no_dashboard(f"takes no runs ({status})")
+        raise DeliveryError(f"{self.name}: {problem.error or f'answers {status}'}", problem.hint or None)
+
+    def _no_dashboard(self, what: str) -> UserError:
+        return UserError(f"{self.name}: {what}", "is that the address of `opmark serve`? " + _AS_IN)
+
+    def _unreachable(self, error: OSError) -> UserError:
+        if isinstance(error, ssl.SSLError):
+            return UserError(
+                f"{self.name}: no secure connection: {error.reason or error}",
+                "SSL_CERT_FILE names the certificate of an authority of your own",
+            )
+        if isinstance(error, socket.gaierror):
+            return UserError(f"{self.name}: no host of that name is known: {error.strerror}", _AS_IN)
+        return DeliveryError(f"{self.name}: cannot be reached: {error.strerror or error}", "is `opmark serve` running?")
+
+
+def _answer(response: HTTPResponse) -> _HttpResponse:
+    after = response.headers.get("retry-after", "")
+    wait = min(float(after), _LONGEST_PAUSE) if after.isascii() and after.isdecimal() else 0.0
+    return _HttpResponse(response.status, response.read(_ANSWER), response.headers.get("location", ""), wait)
+
+
+def _shown(location: str) -> str:
+    """Without what may be secret in it. Where there is no host, it is somewhere on the same server."""
+    try:
+        where = urlsplit(location)
+        host = f"{where.scheme}://{where.hostname}" if where.hostname else ""
+    except ValueError:
+        return "what is no address"
+    return f"{host}{where.path}" or "nowhere"
+
+
+def _problem(body: bytes) -> _Problem:
+    """What a server says of it; a proxy in front of it says something else."""
+    try:
+        return msgspec.json.decode(body, type=_Problem)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _Problem()
+
+
+def _checked(url: str) -> SplitResult:
+    """What is wrong with an address is said without quoting it: it may hold a password."""
+    try:
+        where = urlsplit(url)
+        port = where.port
+    except ValueError:
+        raise InvalidParameter("URL: this is not an address", _AS_IN) from None
+    if where.scheme not in ("http", "https") or not where.hostname:
+        raise InvalidParameter("URL: expected an address that begins with https:// or http://", _AS_IN)
+    if "@" in where.netloc:
+        raise InvalidParameter(
+            "URL: a user or a password in it would be seen by others", "OPMARK_TOKEN or --token-file has the token"
+        )
+    if where.query or where.fragment:
+        raise InvalidParameter("URL: expected nothing behind a ? or #", "OPMARK_TOKEN or --token-file has the token")
+    plain = url.isascii() and url.isprintable() and " " not in url
+    if not plain or port == 0:
+        raise InvalidParameter("URL: this is not an address", _AS_IN)
+    return where
+
+
+def _checked_token(token: str | None) -> str:
+    if not token:
+        raise InvalidParameter("push: no token is given", "put the dashboard's into OPMARK_TOKEN, or use --token-file")
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise InvalidParameter("push: the token has a character that none has", "printable ASCII without spaces")
+    return token

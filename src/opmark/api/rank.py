@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from opmark.analysis.ranking import rank as rank_runs
+from opmark.analysis.ranking import read, source_of
+from opmark.api.result import open_store
+from opmark.schema.options import PathLike, split_names
+from opmark.schema.ranking import Ranking
+from opmark.store.runs import find_run
+
+
+def rank(runs: str | Sequence[str] | None = None, *, by: str = "operator", db: PathLike | None = None) -> Ranking:
+    """Which implementation wins where, over stored runs, or all of them; `choose` of it is for programs."""
+    with closing(open_store(db)) as store:
+        return rank_runs(
+            source_of(store, [find_run(store, run) for run in split_names(runs or ())] or store.runs()), by
+        )
+
+
+def read_ranking(path: PathLike) -> Ranking:
+    """What `opmark rank -o FILE` wrote."""
+    return read(Path(path))

@@ -1,0 +1,117 @@
+"""Stored runs as a page to look at: `opmark report`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from opmark.analysis.rows import RunView
+from opmark.api.compare import RunFinder, RunReference, compare
+from opmark.api.items import view_stored_run
+from opmark.errors import UnknownName, UserError
+from opmark.report.charts.elements import unique
+from opmark.report.charts.gallery import FIGURES
+from opmark.report.charts.ratios import ratios
+from opmark.report.summary import MARKS, Content, RunSection, Versus
+from opmark.schema.chart import Chart
+from opmark.schema.options import PathLike, split_names
+from opmark.stats.verdict import DRIFT, MARGIN
+from opmark.store.runs import find_run
+from opmark.store.sql import SqlStore
+
+FORMATS = ("html", "md", "pdf")
+
+
+class Compares(NamedTuple):
+    """How several are compared: as `opmark compare` has it."""
+
+    run: str | None = None
+    quantity: str = ""
+    margin: float = MARGIN
+    drift: float = DRIFT
+    unlike: bool = False
+
+
+def make_report(
+    runs: str | Sequence[str] = (),
+    *,
+    format: str = "html",
+    title: str = "",
+    db: PathLike | None = None,
+    run: str | None = None,
+    quantity: str = "",
+    margin: float = MARGIN,
+    drift: float = DRIFT,
+    unlike: bool = False,
+    browser: PathLike | None = None,
+) -> str | bytes:
+    """One run (without a name the last one), or several, each against the first, as one self-contained page.
+
+    Names are those of `compare`. `format`: `html`; `md`, short enough for a pull request; `pdf`, bytes, which a
+    browser prints: `browser`, `$OPMARK_BROWSER` or one that is found.
+    """
+    if format not in FORMATS:
+        raise UnknownName("format of a report", format, FORMATS)
+    content = gathered(split_names(runs), db, title, Compares(run, quantity, margin, drift, unlike))
+    if format == "md":
+        from opmark.report.formats.markdown import markdown_report
+
+        return markdown_report(content)
+    from opmark.report.html.page import page
+
+    if format == "html":
+        return page(content)
+    from opmark.report.html.page import printed
+
+    return printed(page(content, paper=True), Path(browser) if browser else None)
+
+
+def gathered(names: Sequence[str], db: PathLike | None, title: str, how: Compares) -> Content:
+    if len(names) < 2 and how.quantity:
+        raise UserError(
+            "--quantity says what is compared, and a single run is compared with nothing",
+            "name a second run; of one, every quantity is in the report",
+        )
+    with ExitStack() as stack:
+        finder = RunFinder(stack, db)
+        parts = {(id(found.store), found.run.id): found for found in _found(finder, names, how.run)}
+        versus = []
+        for other in names[1:]:
+            compared = compare(names[0], other, db=db, **how._asdict())
+            versus.append(Versus(compared, ratios(compared) if compared.pairs else None))
+        return Content(title, tuple(_part(found) for found in parts.values()), tuple(versus))
+
+
+def _found(finder: RunFinder, names: Sequence[str], run: str | None) -> list[RunReference]:
+    """The runs that the names are of: backends of one run have one."""
+    if len(names) > 1:
+        return [side for other in names[1:] for side in finder.two(names[0], other, run)]
+    if run is not None:
+        raise UserError("--run goes with two backends of it", f"`opmark report {run}` reports a run")
+    if names and (found := finder.run(names[0])):
+        return [found]
+    store = finder.store()
+    return [RunReference(store, find_run(store, names[0] if names else None), "")]
+
+
+def _part(found: RunReference) -> RunSection:
+    assert isinstance(found.store, SqlStore), "what is opened to read is one"
+    run_view = view_stored_run(found.store, found.run, whole=True)
+    return RunSection(run_view, *charts_of(run_view))
+
+
+def charts_of(run_view: RunView, most: int = MARKS) -> tuple[list[Chart], list[str]]:
+    """In the order of a page, and the titles of those that there is no room for: one of each kind comes before a
+    second of any."""
+    kinds = [figure(run_view) for figure in FIGURES.values()]
+    turns = [chart for turn in zip_longest(*kinds) for chart in turn if chart is not None]
+    kept, used = set(), 0
+    for chart in turns:
+        if used + len(chart.marks()) <= most:
+            used += len(chart.marks())
+            kept.add(id(chart))
+    charts = [chart for kind in kinds for chart in kind]
+    return unique(chart for chart in charts if id(chart) in kept), [c.title for c in charts if id(c) not in kept]

@@ -1,0 +1,146 @@
+"""Result: a run with its records, as programs get it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from msgspec import convert
+from msgspec.structs import replace
+
+from opmark.analysis.rows import MachineFacts, rows_of_records
+from opmark.api.requests import talk
+from opmark.hardware.datasheets import datasheet
+from opmark.plugin import Results
+from opmark.report.formats.dataframe import to_arrow, to_pandas
+from opmark.report.row_view import row_view
+from opmark.schema import Environment, ImportProblem, Record, Run
+from opmark.schema.machine import Peaks, chip, findings_key
+from opmark.schema.options import PathLike
+from opmark.store import memory
+from opmark.store.location import display_address
+from opmark.store.protocol import Store
+from opmark.store.runs import noise_of
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """A run with its records, oldest first."""
+
+    run: Run
+    records: list[Record]
+    db: str | Path
+    """Where it is stored: a file, or the address of a server."""
+    environments: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Facts by environment id."""
+    peaks: dict[str, MachineFacts] = field(default_factory=dict)
+    """What is known of the chip of an environment, by its id."""
+    problems: tuple[ImportProblem, ...] = ()
+    """The parts of a foreign workload that could not be used."""
+
+    rank: int = 0
+    """The rank of this process among those that a launcher started; only rank 0 has records."""
+    told: int = 0
+    """The exit code that rank 0 gave to this process."""
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command line: 1 where nothing was measured, something failed, or a part of a file could
+        not be used."""
+        if self.rank:
+            return self.told
+        measured = any(record.status == "ok" for record in self.records)
+        return 0 if measured and not self.failed and not self.problems else 1
+
+    def results(self) -> Results:
+        """The run as exporters take it."""
+        chips = {key: known.datasheet for key, known in self.peaks.items() if known.datasheet}
+        measured = {key: known.measured for key, known in self.peaks.items() if known.measured}
+        return Results(self.run, self.records, self.environments, chips, measured)
+
+    @property
+    def failed(self) -> bool:
+        return any(record.failed for record in self.records)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What `--json` prints: medians, intervals, rates and everything else but the samples, as plain data."""
+        return [row_view(row) for row in rows_of_records(self.records, self.run.id, self.peaks, named=False)]
+
+    def to_pandas(self) -> Any:
+        """The rows as a `pandas.DataFrame`; nested values are columns with dots in their names."""
+        return to_pandas(self.rows())
+
+    def to_arrow(self) -> Any:
+        """The rows as a `pyarrow.Table`."""
+        return to_arrow(self.rows())
+
+    def __repr__(self) -> str:
+        counts = Counter(record.status for record in self.records)
+        listed = ", ".join(f"{count} {status}" for status, count in counts.items())
+        return f"<opmark run {self.run.id}: {listed}>"
+
+
+# What the functions of this package share: where results are kept, and how a run becomes a result.
+
+_UPGRADE = "hint: `opmark runs --upgrade` upgrades the store itself, once"
+
+
+def open_store(db: PathLike | None = None, *, create: bool = False, say: Callable[[str], None] = talk) -> Store:
+    """Open a store to read; with `create`, to write, and make it if need be. A lost store costs no record."""
+    if str(db) == memory.NAME:
+        return memory.MemoryStore()
+    from opmark.store.backlog import flush_pending, tell_waiting
+    from opmark.store.sql import open_sql
+
+    store = open_sql(db, create=create)
+    if not create:
+        tell_waiting(db, say)
+        if store.copied:
+            say(f"{display_address(db)}: is of an older version; a copy is upgraded each time it is read\n{_UPGRADE}")
+        return store
+    from opmark.store.journal import JournaledStore
+
+    with ExitStack() as undo:
+        undo.callback(store.close)
+        flush_pending(store, db, say)
+        undo.pop_all()
+    return JournaledStore(store, db, say)
+
+
+def result_of(store: Store, run: Run, records: list[Record], db: PathLike | None) -> Result:
+    facts = facts_of(store, (record.environment for record in records))
+    return Result(
+        run, records, display_address(db), facts, {key: machine_facts(store, own) for key, own in facts.items()}
+    )
+
+
+def facts_of(store: Store, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The facts of environments by id; some records have none."""
+    found = store.environments(sorted({*ids} - {""}))
+    return {key: environment.facts for key, environment in found.items()}
+
+
+def machine_at(store: Store, environment: str) -> MachineFacts:
+    """As `machine_facts`, by the id of a stored environment; a record that never ran has none."""
+    facts = facts_of(store, [environment]).get(environment)
+    return machine_facts(store, facts) if facts else MachineFacts()
+
+
+def machine_facts(store: Store, facts: dict[str, Any]) -> MachineFacts:
+    """What was measured of a chip and of its noise, and what its datasheet says."""
+    measured = store.kept("peaks", findings_key(facts))
+    threads = facts.get("threads")
+    sheet = datasheet(chip(facts), threads if isinstance(threads, int) else None)
+    return MachineFacts(convert(measured, Peaks) if measured else None, sheet, noise_of(store, facts))
+
+
+def store_all(store: Store, run: Run, environments: Iterable[Environment], records: Sequence[Record]) -> None:
+    store.begin(replace(run, tasks=len(records)))
+    for environment in environments:
+        store.add_environment(environment)
+    for record in records:
+        store.append(run.id, record)

@@ -1,0 +1,164 @@
+"""`opmark run`, and the plan of what it would do."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from opmark.analysis.rows import RowCollector
+from opmark.api.requests import PlanRequest, ProfileOptions, RunRequest, keywords_of
+from opmark.api.result import Result, machine_at, open_store, result_of
+from opmark.errors import InvalidParameter
+from opmark.runner.plan import Plan, make_plan, settings_for
+from opmark.runner.profilers.profile_run import (
+    COMMAND,
+    DEFAULT_FOLDER,
+    ProfileQueue,
+    Profiling,
+    arguments_in,
+    profiler_runners,
+)
+from opmark.runner.ranks.agent import serve_rank_zero
+from opmark.runner.ranks.launcher import start_ranks
+from opmark.runner.selection import SelectedCases, default_backends, select_backends, select_cases
+from opmark.runner.session import RunRecorder, new_run, run_plan, run_to_resume
+from opmark.runner.supervisor import WorkerOptions, WorkerPool
+from opmark.runner.workload_source import file_requests
+from opmark.runner.workload_source import problem_lines as complaints
+from opmark.schema import Environment, Record
+from opmark.schema.options import MeasureOptions, PathLike, as_list, options_of, split_names
+from opmark.store.location import display_address
+from opmark.units import count_noun
+
+
+@keywords_of(PlanRequest)
+def plan(request: PlanRequest) -> Plan:
+    """What `run` would do, without measuring: `opmark run --dry-run`."""
+    return plan_request(request)
+
+
+def plan_request(request: PlanRequest) -> Plan:
+    return plan_cases(select_cases(request, request.seed), request)
+
+
+def plan_cases(selected: SelectedCases, options: MeasureOptions) -> Plan:
+    """The plan of cases that are selected already."""
+    settings = settings_for(options)
+    names = split_names(options.backend) or default_backends(selected.cases)
+    chosen, absent = select_backends(names, split_names(options.python))
+    shared = not as_list(options.threads) and not os.environ.get("OMP_NUM_THREADS")
+    whole = make_plan(selected.cases, chosen, settings, by_device=options.processes is None, divided=shared)
+    notes = (*selected.left_out, *absent)
+    source = selected.source
+    if source is None:
+        return dataclasses.replace(whole, notes=notes)
+    told = () if options.samples or options.warmup else tuple(file_requests(source.asked))
+    return dataclasses.replace(whole, problems=source.problems, notes=(*source.notes, *told, *notes))
+
+
+def profiling_of(options: ProfileOptions) -> Profiling | None:
+    """The profiler that the command line names; a command for a profiler names it by itself."""
+    name = options.profiler or (COMMAND if options.profiler_command else None)
+    if name is None:
+        for option in ("profiler_bin", "profiler_args"):
+            if getattr(options, option) is not None:
+                flag = options_of(ProfileOptions)[option].flag
+                raise InvalidParameter(f"{flag} goes with --profiler", "as in --profiler ncu")
+        return None
+    return Profiling(
+        name,
+        bin=options.profiler_bin,
+        args=arguments_in(Path(options.profiler_args)) if options.profiler_args else (),
+        command=options.profiler_command,
+        folder=options.profile_dir or DEFAULT_FOLDER,
+        iterations=options.profile_iterations,
+        batch=options.profile_batch,
+        timeout=options.profile_timeout,
+    )
+
+
+@keywords_of(RunRequest)
+def run(request: RunRequest) -> Result:
+    """Measure, store, and return the run with its records: `opmark run`.
+
+    `session` marks the run as a part of something larger, so that histories leave it out. `profile` names profilers
+    that look at what was measured, afterwards. `on_row` is given each row as soon as its last process has a record;
+    `--json` prints these. Ctrl-C passes through; what was measured until then is in the store.
+    """
+    return run_request(request)
+
+
+def run_request(request: RunRequest) -> Result:
+    say = request.say
+    selected = select_cases(request, request.seed)
+    if selected.place and selected.place.rank > 0:
+        return _serve_rank_zero(selected, request.label, request.db, say)
+    with ExitStack() as stack:
+        # First of all: what is wrong from here on is told to all ranks at once.
+        launcher = stack.enter_context(start_ranks(selected.place, selected.cases))
+        whole = plan_cases(selected, request)
+        for line in complaints(whole.problems, whole.notes):
+            say(line)
+        store = stack.enter_context(closing(open_store(request.db, create=True, say=say)))
+        resume = request.resume
+        if resume:
+            this = run_to_resume(store, whole, request.label)
+        else:
+            this = replace(new_run(whole, request.label), session=request.session)
+        records = store.records(this.id) if resume else []
+        rest = whole.without({record.task.id for record in records})
+        if request.on_start:
+            request.on_start(this, rest, list(records))
+        tasks = [*(record.task for record in (*records, *rest.skipped)), *rest.tasks]
+        rows = RowCollector(this.id, tasks, partial(machine_at, store), request.on_row) if request.on_row else None
+        for record in records:
+            if rows:
+                rows.add(record)
+
+        def announce(record: Record) -> None:
+            if request.on_record:
+                request.on_record(record)
+            if rows:
+                rows.add(record)
+
+        recorder = RunRecorder(store, this, announce, begun=resume)
+        queue = ProfileQueue(profiler_runners(request.profile, this.id, say), recorder.add)
+
+        def keep(environment: Environment) -> None:
+            store.add_environment(environment)
+            if request.on_environment:
+                request.on_environment(environment)
+
+        options = WorkerOptions(request.timeout, request.compile_timeout, say, keep, request.pool or WorkerPool())
+        try:
+            for record in run_plan(rest, options, launcher, fresh=not records):
+                queue.add(record)
+            queue.finish()
+        finally:
+            queue.abandon()  # nothing is left unless it was interrupted
+            if rows:
+                rows.end()
+        records += recorder.records
+        result = dataclasses.replace(result_of(store, this, records, request.db), problems=whole.problems)
+        launcher.set_outcome(result.exit_code, f"rank 0 stored run {this.id}: {count_noun(len(records), 'record')}")
+        return result
+
+
+_INTERRUPTED = 130
+
+
+def _serve_rank_zero(asked: SelectedCases, label: str, db: PathLike | None, say: Callable[[str], None]) -> Result:
+    """The empty result of a process that is another rank than 0: it does its part, and rank 0 has the records."""
+    assert asked.place is not None
+    try:
+        code = serve_rank_zero(asked.place, asked.cases, say)
+    except KeyboardInterrupt:
+        say("interrupted: what was measured is with rank 0")
+        code = _INTERRUPTED
+    return Result(new_run(Plan((), ()), label), [], display_address(db), rank=asked.place.rank, told=code)

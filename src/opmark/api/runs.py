@@ -1,0 +1,101 @@
+"""What a store holds: its runs listed, labelled and described; other stores brought into it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
+
+from opmark.api.requests import talk
+from opmark.api.result import open_store
+from opmark.errors import InvalidParameter
+from opmark.schema import Run
+from opmark.schema.options import PathLike
+from opmark.schema.run import RunSummary
+from opmark.store.location import address, store_exists
+from opmark.store.location import display_address as shown
+from opmark.store.protocol import Store
+from opmark.store.runs import find_run
+
+_COUNTED = re.compile(r".+~\d+")
+"""How one of several runs of a label is asked for."""
+
+
+def runs(
+    *,
+    last: int | None = None,
+    label: str = "",
+    op: str = "",
+    upgrade: bool = False,
+    db: PathLike | None = None,
+) -> list[RunSummary]:
+    """The runs of a store, newest first, with how many records there are of each and what they are of.
+
+    `label` and `op` may have `*` and `?`. `upgrade` brings a store of an older version up to date.
+    """
+    return list_runs(last=last, label=label, op=op, upgrade=upgrade, db=db)[0]
+
+
+def list_runs(
+    *, last: int | None, label: str = "", op: str = "", upgrade: bool = False, db: PathLike | None = None
+) -> tuple[list[RunSummary], int]:
+    """The same, and how many older ones there would be beyond the last."""
+    from opmark.store.runs import having, summaries
+
+    if last is not None and last < 1:
+        raise InvalidParameter(f"last: expected at least 1, got {last}")
+    with closing(open_store(db, create=upgrade and store_exists(db))) as store:
+        found = [run for run in store.runs() if not label or fnmatchcase(run.label, label)]
+        if op:
+            measured = having(store, op)
+            found = [run for run in found if run.id in measured]
+        return summaries(store, found[:last]), len(found) - len(found[:last])
+
+
+def label(run: str, text: str, *, say: Callable[[str], None] = talk, db: PathLike | None = None) -> Run:
+    """From now on this is its label; an empty one takes it away."""
+    with closing(open_store(db, create=store_exists(db))) as store:
+        this, text = find_run(store, run), text.strip()
+        others = _check_label(store.runs(), this, text)
+        noted = _note(store, this, "label", text)
+    if others:
+        listed = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        say(f"`{text}` is the label of {listed} too: `{text}~0` is the newest of them, `{text}~1` the one before")
+    return noted
+
+
+def describe_run(run: str, text: str, *, db: PathLike | None = None) -> Run:
+    """From now on this is said of it; nothing takes away what was said."""
+    with closing(open_store(db, create=store_exists(db))) as store:
+        return _note(store, find_run(store, run), "description", text.strip())
+
+
+def _other(other: PathLike, db: PathLike | None) -> Store:
+    there, here = address(other), address(db)
+    if there == here or (isinstance(there, Path) and isinstance(here, Path) and _same_file(there, here)):
+        raise InvalidParameter(f"{shown(other)}: is the store itself", "--db says which store the others come into")
+    return open_store(other)
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
+
+
+def _note(store: Store, run: Run, kind: Literal["label", "description"], text: str) -> Run:
+    if not text.isprintable():
+        raise InvalidParameter(f"{kind}: expected printable text on one line, got {text!a}")
+    if getattr(run, kind) != text:
+        store.note(run.id, kind, text)
+    return find_run(store, run.id)
+
+
+def _check_label(known: Sequence[Run], this: Run, text: str) -> list[str]:
+    """The ids of others that have it. One that means another thing already could never be asked for."""
+    if _COUNTED.fullmatch(text):
+        raise InvalidParameter(f"label: `{text}` would be one of several runs of a label", "choose one without ~NUMBER")
+    if any(run.id == text for run in known):
+        raise InvalidParameter(f"label: `{text}` is the id of a run", "choose another")
+    return [run.id for run in known if text and run.label == text and run.id != this.id]

@@ -1,0 +1,316 @@
+"""Expand the axes of a workload into cases: lists multiply, dotted keys zip. Errors name their place in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from opmark.errors import InvalidFile, InvalidParameter, UnknownName, UserError
+from opmark.plugin import Operator, Param
+from opmark.plugin.operator import resize_to_elements
+from opmark.schema import Case, Entry, Workload
+from opmark.schema.arguments import fill_placeholders, placeholders
+
+MOST_CASES = 1_000_000
+"""Limit for one entry: a larger product is a mistake, and would take hours to print."""
+
+Find = Callable[[str], Operator]
+"""Returns the operator of a name; raises UnknownName."""
+
+Match = Callable[[str], list[str]]
+"""Returns the names that a pattern with `*` or `?` matches; a plain name alone. Raises UnknownName."""
+
+Axis = list[dict[str, Any]]
+"""The values of an axis: each sets one or several parameters that change together."""
+
+
+def expand(workload: Workload, find: Find, where: str | None = None, match: Match = lambda name: [name]) -> list[Case]:
+    """Return every case of a workload once, with all its tags, in the order of the file; `where` is that file."""
+    cases: dict[str, Case] = {}
+    for index, entry in enumerate(workload.cases):
+        place = _Place(where, f"$.cases[{index}]")
+        with place / ".op":
+            names = match(entry.op)
+        for name in names:
+            for case in _expand_entry(entry, name, find, place):
+                known = cases.setdefault(case.id, case)
+                if known is not case and (known.tags, known.sources) != (case.tags, case.sources):
+                    cases[case.id] = merge_cases(known, case)
+    if not cases:
+        raise InvalidFile(f"{where or workload.name}: expands to no case", "it needs at least one entry in `cases`")
+    return list(cases.values())
+
+
+def cases_of(entry: Entry, find: Find) -> list[Case]:
+    """Return the cases of one entry that is in no file; a case appears as often as the axes produce it."""
+    return list(_expand_entry(entry, entry.op, find, _Place(None, "$")))
+
+
+def merge_cases(case: Case, other: Case) -> Case:
+    """Join the tags and sources of two mentions of the same case."""
+    tags, sources = (*case.tags, *other.tags), (*case.sources, *other.sources)
+    return replace(case, tags=tuple(dict.fromkeys(tags)), sources=tuple(dict.fromkeys(sources)))
+
+
+class _Place(NamedTuple):
+    """A place in a file, for error messages; a workload that is in no file has none.
+
+    As a context manager it adds the place to errors that are raised inside.
+    """
+
+    where: str | None
+    path: str
+
+    def __truediv__(self, step: str) -> _Place:
+        return _Place(self.where, self.path + step)
+
+    def error(self, message: str, hint: str | None = None) -> InvalidFile:
+        return InvalidFile(f"{self.where}: {self.path}: {message}" if self.where else message, hint)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InvalidParameter | UnknownName):
+            raise self.error(error.message, error.hint) from None
+
+
+def _expand_entry(entry: Entry, name: str, find: Find, place: _Place) -> Iterator[Case]:
+    with place / ".op":
+        operator = find(name)
+    if not entry.phases:
+        raise (place / ".phases").error("expands to no case", "leave it out, or give `forward`")
+    if "args" in operator.by_name:
+        yield from _expand_callable(entry, operator, place)
+        return
+    if (entry.args, entry.kwargs, entry.build) != (None, None, None):
+        raise place.error(
+            f"`{operator.name}` takes parameters, not args, kwargs or build",
+            f"`opmark describe {operator.name}` lists them; a callable is named with its framework, as torch.add is",
+        )
+    axes = [_axis(operator, key, value, place / f".params.{key}") for key, value in entry.params.items()]
+    _refuse_repeated_names(axes, place / ".params")
+    tags, wrt = tuple(entry.tags), _gradients(operator, entry, place / ".wrt")
+    presets = _presets(operator, entry, place)
+    _limit_cases(len(presets) * prod(len(axis) for axis in axes) * len(entry.phases), place)
+    with place / ".params":
+        for preset, *point in product(presets, *axes):
+            params = _complete(operator, preset, point)
+            for phase in entry.phases:
+                yield Case.of(operator.name, params, phase, tags, () if phase == "forward" else wrt, _sources(entry))
+
+
+def _expand_callable(entry: Entry, operator: Operator, place: _Place) -> Iterator[Case]:
+    """Expand an entry for a callable: its parameters have free names, which its arguments use as `{name}`."""
+    if entry.sizes:
+        raise (place / ".sizes").error(f"`{operator.name}` has no sizes", "write its arguments as tensors")
+    if entry.elements:
+        raise (place / ".elements").error(f"`{operator.name}` has no sizes", "write its arguments as tensors")
+    if entry.args is None and entry.kwargs is None and entry.build is None:
+        raise place.error(
+            f"`{operator.name}` is a callable and needs arguments", "give args, as in args: [8x64 float32, 2]"
+        )
+    unknown = sorted(set(entry.build) - {"args", "kwargs"}) if isinstance(entry.build, dict) else []
+    if unknown:
+        raise (place / ".build").error(
+            f"expected args and kwargs, got `{unknown[0]}`", "as in build: {args: [64, 32], kwargs: {bias: false}}"
+        )
+    written = {"args": entry.args or [], "kwargs": entry.kwargs or {}, "build": entry.build}
+    axes = [_free_axis(key, value, place / f".params.{key}") for key, value in entry.params.items()]
+    _refuse_repeated_names(axes, place / ".params")
+    unused = [name for axis in axes for name in axis[0] if name not in placeholders(written)]
+    if unused:
+        raise (place / ".params").error(
+            f"parameter `{unused[0]}` is used in no argument of `{operator.name}`",
+            f'write {{{unused[0]}}} where it belongs, as in args: ["{{M}}x64 {{dtype}}"]',
+        )
+    _limit_cases(prod(len(axis) for axis in axes) * len(entry.phases), place)
+    for point in product(*axes):
+        values = {name: value for part in point for name, value in part.items()}
+        with place:
+            given = {
+                name: operator.param(name).check(fill_placeholders(node, values)) for name, node in written.items()
+            }
+            for name in entry.wrt:
+                if name not in operator.inputs(given):
+                    raise UnknownName(f"tensor among the arguments of `{operator.name}`", name, operator.inputs(given))
+        for phase in entry.phases:
+            wrt = () if phase == "forward" else tuple(entry.wrt)
+            yield Case.of(operator.name, given, phase, tuple(entry.tags), wrt, _sources(entry))
+
+
+def _sources(entry: Entry) -> tuple[str, ...]:
+    return (entry.source,) if entry.source else ()
+
+
+def _free_axis(key: str, value: Any, place: _Place) -> Axis:
+    names = key.split(".")
+    if len(names) > 1:
+        return [dict(zip(names, row, strict=True)) for row in _rows(value, names, place)]
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        raise place.error("an empty list expands to no case", "give at least one value")
+    return [{key: item} for item in values]
+
+
+def _gradients(operator: Operator, entry: Entry, place: _Place) -> tuple[str, ...]:
+    """Return the chosen inputs in the operator's order; empty if they are all that have a gradient."""
+    for name in entry.wrt:
+        if not any(fnmatchcase(name, known) for known in operator.gradients):
+            has = (
+                f"it has gradients for {', '.join(operator.gradients)}"
+                if operator.gradients
+                else "it has no gradients at all"
+            )
+            raise place.error(f"`{operator.name}` has no gradient for `{name}`", has)
+    named = tuple(name for known in operator.gradients for name in entry.wrt if fnmatchcase(name, known))
+    return () if named == operator.gradients else tuple(dict.fromkeys(named))
+
+
+def _complete(operator: Operator, preset: Mapping[str, Any], point: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    given = dict(preset)
+    for part in point:
+        given.update(part)
+    params = operator.complete(given)
+    operator.check_rules(params)
+    return params
+
+
+def _presets(operator: Operator, entry: Entry, place: _Place) -> list[Mapping[str, Any]]:
+    """Return the parameters that `sizes` or `elements` supply; one empty set if neither is given."""
+    if entry.elements:
+        if entry.sizes:
+            raise (place / ".elements").error("cannot be combined with `sizes`", "give one of them")
+        if min(entry.elements) < 1:
+            raise (place / ".elements").error(f"expected numbers of at least 1, got `{min(entry.elements)}`")
+        with place / ".elements":
+            return _sweep(operator, entry.elements)
+    with place / ".sizes":
+        return [operator.preset(size) for size in entry.sizes] or [{}]
+
+
+def _sweep(operator: Operator, targets: Sequence[int]) -> list[Mapping[str, Any]]:
+    """Resize the typical preset to each target; targets that the operator does not reach are left out."""
+    typical = operator.complete(operator.preset("typical"))
+    found = (resize_to_elements(operator, typical, target) for target in targets)
+    given = set(operator.preset("typical"))
+    return [{name: value for name, value in params.items() if name in given} for params in found if params]
+
+
+def _axis(operator: Operator, key: str, value: Any, place: _Place) -> Axis:
+    with place:
+        params = [operator.param(name) for name in key.split(".")]
+    if len({param.name for param in params}) < len(params):
+        raise place.error("names one parameter twice", "each name may appear only once in a dotted key")
+    if len(params) == 1:
+        with place:
+            value = params[0].spread(value)
+    if len(params) > 1:
+        rows = _rows(value, [param.name for param in params], place)
+    elif not isinstance(value, list) or (params[0].is_shape and not any(isinstance(item, list) for item in value)):
+        with place:
+            return [{params[0].name: params[0].check(value)}]
+    else:
+        with place:
+            rows = [[item] for part in value for item in _spread(params[0], part)]
+    if not rows:
+        raise place.error("an empty list expands to no case", "give at least one value")
+    return [_check_row(params, row, place / f"[{i}]") for i, row in enumerate(rows)]
+
+
+def _spread(param: Param, value: Any) -> list[Any]:
+    """Return the values of a series of sizes (`8..64M`), or the value alone."""
+    found = param.spread(value)
+    return list(found) if found is not value else [value]
+
+
+def _check_row(params: Sequence[Param], row: Sequence[Any], place: _Place) -> dict[str, Any]:
+    with place:
+        return {param.name: param.check(value) for param, value in zip(params, row, strict=True)}
+
+
+def _rows(value: Any, names: list[str], place: _Place) -> list[list[Any]]:
+    """Check the rows of a dotted key: lists of as many values as there are names."""
+    if not isinstance(value, list):
+        raise place.error(
+            f"expected a list of [{', '.join(names)}] rows, got `{value}`",
+            "a dotted key holds rows",
+        )
+    for i, row in enumerate(value):
+        if not isinstance(row, list) or len(row) != len(names):
+            raise (place / f"[{i}]").error(
+                f"expected [{', '.join(names)}], got `{row}`", "each row has a value for each name of the key"
+            )
+    return value
+
+
+def _limit_cases(cases: int, place: _Place) -> None:
+    if cases > MOST_CASES:
+        raise place.error(
+            f"expands to {cases} cases; at most {MOST_CASES} are allowed", "use fewer values, or several workloads"
+        )
+
+
+def _refuse_repeated_names(axes: list[Axis], place: _Place) -> None:
+    seen: set[str] = set()
+    for name in (name for axis in axes for name in axis[0]):
+        if name in seen:
+            raise place.error(f"parameter `{name}` is on two axes", "leave it on one of them")
+        seen.add(name)
+
+
+# Select a part of a workload by size, name, category or tag.
+
+_MOST_TAGS = 40
+
+
+@dataclass(frozen=True)
+class WorkloadFilter:
+    """Filters over a workload. An empty filter selects everything; several values of one kind are alternatives."""
+
+    names: Sequence[str] = ()
+    """Names of operators, or patterns with `*` and `?`."""
+    categories: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    sizes: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.categories or self.tags or self.sizes)
+
+    def of_sizes(self, workload: Workload) -> Workload:
+        """Return the workload without the entries that do not have these sizes."""
+        if not self.sizes:
+            return workload
+        kept = [replace(entry, sizes=[s for s in entry.sizes if s in self.sizes]) for entry in workload.cases]
+        return replace(workload, cases=[entry for entry in kept if entry.sizes])
+
+    def of_cases(self, cases: Sequence[Case], find: Callable[[str], Operator]) -> list[Case]:
+        return [case for case in cases if self._accepts(case, find)]
+
+    def _accepts(self, case: Case, find: Callable[[str], Operator]) -> bool:
+        return (
+            (not self.names or any(self._matches_name(case.op, name, find) for name in self.names))
+            and (not self.categories or find(case.op).category in self.categories)
+            and (not self.tags or bool(set(self.tags) & set(case.tags)))
+        )
+
+    def _matches_name(self, op: str, name: str, find: Callable[[str], Operator]) -> bool:
+        return any(fnmatchcase(known, name) for known in (op, *find(op).aliases))
+
+    def nothing(self, of: str, cases: Sequence[Case] = ()) -> UserError:
+        """Return the error for a selection that is empty; `cases` is what it selected from."""
+        asked = (("op", self.names), ("category", self.categories), ("tag", self.tags), ("size", self.sizes))
+        listed = ", ".join(f"--{kind} {','.join(values)}" for kind, values in asked if values)
+        tags = sorted({tag for case in cases for tag in case.tags})
+        hint = "`--dry-run` without these options lists all cases"
+        if self.sizes and not cases:
+            hint = "--size selects entries that have `sizes`; the entries of this workload set parameters instead"
+        elif self.tags and tags:
+            hint = f"its tags are {', '.join(tags[:_MOST_TAGS])}" + (", ..." if len(tags) > _MOST_TAGS else "")
+        return UserError(f"{of} has no case for {listed}", hint)

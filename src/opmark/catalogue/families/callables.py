@@ -1,0 +1,194 @@
+"""Make an operator of any callable: `torch.baddbmm`, `torch.nn.Linear`, `numpy.cumsum`, `package.module:function`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from opmark.errors import Unsupported, UserError
+from opmark.plugin import Implementation, Launch, Operator, Param, Params, TensorSlot
+from opmark.plugin.registry import backends, resolve
+from opmark.schema import Cost, TensorSpec
+from opmark.schema.arguments import assemble, tensors
+from opmark.schema.cost import nbytes
+
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+_OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_SCHEMA = re.compile(r"[a-z]\w*::\w+(\.\w+)?")
+# Packages whose functions take the arrays of another framework.
+_TAKES = {"scipy": "numpy"}
+
+PARAMS = (
+    Param("args", "arguments", "positional arguments; a tensor is written as 8x64 float32", []),
+    Param("kwargs", "arguments", "arguments by name", {}),
+    Param(
+        "build",
+        "arguments",
+        "arguments of a class's constructor: {args: [...], kwargs: {...}}",
+        None,
+    ),
+)
+
+
+def operator_of(name: str) -> Operator | None:
+    """Return the operator that calls `name`; None if that cannot be the name of a callable."""
+    frameworks = _frameworks(name)
+    if not frameworks:
+        return None
+    return Operator(
+        name=name,
+        summary=f"{name}, called with the arguments given",
+        category="callable",
+        params=PARAMS,
+        inputs=_inputs,
+        cost=lambda p: Cost(None, nbytes(_inputs(p).values()), 0),
+        reference=_no_reference,
+        presets={},
+        implementations=tuple(Implementation(f, _builder(name, f), path=name) for f in frameworks),
+        foreign=True,
+    )
+
+
+def _path(name: str) -> str:
+    """Return the dotted path of a name: `aten::mm`, as TorchScript writes it, is `torch.ops.aten.mm`."""
+    return f"torch.ops.{name.replace('::', '.')}" if _SCHEMA.fullmatch(name) else name.replace(":", ".")
+
+
+def _frameworks(name: str) -> tuple[str, ...]:
+    """Return the frameworks whose tensors a callable takes: by its first word; for `module:function`, all of them."""
+    if _SCHEMA.fullmatch(name):
+        return ("torch",)
+    known = {info.framework: None for info in backends().values() if info.computes and info.callables}
+    if _OWN.fullmatch(name):
+        return tuple(known)
+    first = name.partition(".")[0]
+    framework = _TAKES.get(first, first)
+    return (framework,) if _DOTTED.fullmatch(name) and framework in known else ()
+
+
+def find_callable(name: str) -> Any:
+    """Import and return the callable of a name; UserError if there is none, or if it cannot be called."""
+    function = resolve(_path(name))
+    if not callable(function):
+        raise UserError(f"`{name}` is a {type(function).__name__} and cannot be called", "name a function or a class")
+    return function
+
+
+def _inputs(p: Params) -> dict[str, TensorSpec]:
+    by_name = [found for name, node in p["kwargs"].items() for found in tensors(node, f"kwargs.{name}")]
+    return dict([*tensors(p["args"], "args"), *by_name])
+
+
+def _no_reference(p: Params, **inputs: Any) -> Any:
+    raise Unsupported("a callable has no reference")
+
+
+def _builder(name: str, framework: str) -> Any:
+    def build(p: Params, **held: Any) -> Launch:
+        function, given = find_callable(name), {key: _tensor_of(tensor) for key, tensor in held.items()}
+        if p["build"] is not None and not isinstance(function, type):
+            raise UserError(f"`{name}` is a function, but `build` is for classes", "leave `build` out")
+        dtype = _dtypes(framework)
+        weights: list[Any] = []
+        if p["build"] is not None or isinstance(function, type):
+            function = _construct(function, p["build"] or {}, given, dtype)
+            weights = list(function.parameters()) if hasattr(function, "parameters") else []
+        args = assemble(p["args"], "args", given, dtype)
+        kwargs = _by_name(p["kwargs"], "kwargs", given, dtype)
+        call = FrameworkCall(*_wait_prefix(framework), function, *args, **kwargs)
+        call.reads = [*find_tensors([args, kwargs]), *weights]
+        call.leaves = [tensor for tensor in call.reads if _differentiable(tensor)]
+        return call
+
+    return build
+
+
+def _tensor_of(tensor: Any) -> Any:
+    """Return the tensor itself, out of the slot that some frameworks' tensors are kept in."""
+    return tensor.value if isinstance(tensor, TensorSlot) else tensor
+
+
+def _wait_prefix(framework: str) -> tuple[Any, ...]:
+    """Return a wrapper that waits, for a framework whose calls return before their work is done."""
+    return (partial(_call_and_wait, resolve("jax.block_until_ready")),) if framework == "jax" else ()
+
+
+def _call_and_wait(wait: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+    return wait(function(*args, **kwargs))
+
+
+def _construct(cls: Any, spec: Any, given: Any, dtype: Any) -> Any:
+    """Construct an object of a class, on the device of the arguments."""
+    parts = spec if isinstance(spec, dict) else {"args": spec}
+    built = cls(
+        *assemble(parts.get("args", []), "build", {}, dtype),
+        **_by_name(parts.get("kwargs", {}), "build", {}, dtype),
+    )
+    devices = {tensor.device for tensor in given.values() if hasattr(tensor, "device")}
+    if hasattr(built, "to") and hasattr(built, "parameters") and len(devices) == 1:
+        built = built.to(devices.pop())
+    return built
+
+
+def _by_name(nodes: Any, path: str, given: Any, dtype: Any) -> dict[str, Any]:
+    return {name: assemble(node, f"{path}.{name}", given, dtype) for name, node in nodes.items()}
+
+
+def _dtypes(framework: str) -> Any:
+    module = {"jax": "jax.numpy"}.get(framework, framework)
+    return lambda name: resolve(f"{module}.{'bool_' if name == 'bool' and framework != 'torch' else name}")
+
+
+def _differentiable(tensor: Any) -> bool:
+    """Return whether a tensor can have a gradient, by the name of its element type."""
+    return str(tensor.dtype).removeprefix("torch.").startswith(("float", "bfloat", "complex"))
+
+
+class _Callables:
+    last = True
+
+    def operator(self, name: str) -> Operator | None:
+        return operator_of(name)
+
+    def names(self, pattern: str) -> None:
+        return None  # there is no list of all callables
+
+
+CALLABLES = _Callables()
+
+
+# A call of a framework's own function, with the tensors that it uses.
+
+
+class FrameworkCall(partial[Any]):
+    """A launch as fast as a `partial`, with the tensors that it works on."""
+
+    reads: Sequence[Any] = ()
+    """Tensors that the call reads: arguments and weights."""
+    leaves: Sequence[Any] = ()
+    """Tensors whose gradients a backward pass computes, unless the case chooses them."""
+
+    described: str = ""
+    """The arguments as text, if the parameters of the case do not contain them."""
+    outputs: Callable[[Any], Any] = staticmethod(lambda found: found)
+    """Selects the part of the result that has a meaningful gradient."""
+
+    def flat(self) -> tuple[Any, ...]:
+        """Call the function and return every tensor of its result, however deeply nested."""
+        return tuple(find_tensors(self.outputs(self())))
+
+
+def find_tensors(value: Any) -> Iterator[Any]:
+    """Yield the tensors in lists, tuples and dictionaries; numbers, texts and None are left out."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from find_tensors(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from find_tensors(item)
+    elif (
+        hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, type)
+    ):  # types such as numpy.float32 have both
+        yield value

@@ -1,0 +1,143 @@
+"""Products of 8-bit matrices with one scale per row, as torch offers them on each device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from opmark.catalogue.operators import _numpy as np
+from opmark.errors import Unsupported
+from opmark.plugin import Params, Tolerance
+
+FP8 = "float8_e4m3fn"
+# torch._int_mm on CUDA needs more than 16 rows; its other sizes have to be multiples of 8.
+_FEWEST_ROWS, _MULTIPLE = 17, 8
+
+
+class Exact8(Tolerance):
+    """8-bit inputs are exact, so only the rounding of the result counts.
+
+    Matrix units sum products of 8-bit floats with fewer bits than float32 has, but with more than float16.
+    """
+
+    def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
+        return super().bounds("float16" if dtype == FP8 else dtype, params)
+
+
+def domain(dtype: str) -> tuple[float, float]:
+    """Return bounds of the values. Zeros or only positive values would let a device run faster than real data."""
+    return (-127, 128) if dtype == "int8" else (-1.0, 1.0)
+
+
+def multiply(p: Params, x: Any, weight: Any) -> Callable[..., Any]:
+    """Return a function f(x, x_scale, weight, w_scale) -> x weight' in parameter `out_dtype`, for operands like these.
+
+    Raises Unsupported if the device has no such product.
+    """
+    import torch
+
+    out = getattr(torch, p["out_dtype"])
+    if p["dtype"] == FP8:
+        return _scaled_product(x, weight, out)
+    product = _integer_product(x, weight)
+    return lambda x, xs, w, ws: (product(x, w) * xs.unsqueeze(1) * ws).to(out)
+
+
+def _integer_product(x: Any, weight: Any) -> Callable[[Any, Any], Any]:
+    import torch
+
+    def product(x: Any, weight: Any) -> Any:
+        return torch._int_mm(x, weight.t())
+
+    if x.device.type == "cpu":
+        return product
+    if weight.shape[0] % _MULTIPLE or weight.shape[1] % _MULTIPLE:
+        raise Unsupported(f"torch._int_mm on {x.device.type} needs sizes that are multiples of {_MULTIPLE}, got "
+                          f"K={weight.shape[1]} and N={weight.shape[0]}")  # fmt: skip
+
+    def padded(x: Any, weight: Any) -> Any:
+        rows = len(x)
+        if rows >= _FEWEST_ROWS:
+            return product(x, weight)
+        return product(torch.nn.functional.pad(x, (0, 0, 0, 2 * _MULTIPLE + _MULTIPLE - rows)), weight)[:rows]
+
+    return padded
+
+
+def _scaled_product(x: Any, weight: Any, out: Any) -> Callable[..., Any]:
+    import torch
+
+    one = torch.ones((), device=x.device)
+
+    def by_rows(x: Any, xs: Any, w: Any, ws: Any) -> Any:
+        return torch._scaled_mm(x, w.t(), scale_a=xs.unsqueeze(1), scale_b=ws.unsqueeze(0), out_dtype=out)
+
+    def by_tensor(x: Any, xs: Any, w: Any, ws: Any) -> Any:
+        product = torch._scaled_mm(x, w.t(), scale_a=one, scale_b=one, out_dtype=torch.float32)
+        return (product * xs.unsqueeze(1) * ws).to(out)
+
+    scales = torch.ones(len(x), device=x.device), torch.ones(len(weight), device=x.device)
+    reasons = []
+    # A GPU takes one scale per row for one output type only; for others the scales are applied after the product.
+    for way in (by_rows, by_tensor):
+        try:
+            way(x, scales[0], weight, scales[1])
+        except (RuntimeError, NotImplementedError, ValueError) as error:
+            reasons.append(str(error).partition("\n")[0])
+        else:
+            return way
+    raise Unsupported(f"torch._scaled_mm does not multiply these {FP8} matrices here: {reasons[0]}")
+
+
+# Values rounded to 8 bits: how rows of them are made and compared.
+
+LARGEST = 127
+# With steps of these sizes, values between -1 and 1 nearly fill 8 bits and none is clipped: none is above MOST.
+STEPS = (1 / 120, 1 / 100)
+MOST = 120
+# How far rounding in float32, before the final rounding, may move a value, as a fraction of a step.
+_SLACK = 0.01
+
+
+def accept_either_neighbour(reference: Callable[..., Any], *rounded: int) -> Callable[..., Any]:
+    """Return an `observe` for operators whose outputs at these indices (by default the first) are integers.
+
+    The reference does not round. An integer that is at most half a step, plus what earlier rounding explains, from the
+    reference is replaced by the reference; any other stays as it is.
+    """
+
+    def observe(p: Params, outputs: Any, **inputs: Any) -> Any:
+        found = list(outputs) if isinstance(outputs, tuple) else [outputs]
+        exact = reference(p, **inputs)
+        exact = exact if isinstance(exact, tuple) else (exact,)
+        within = 0.5 + _SLACK
+        for i in rounded or (0,):
+            if found[i].shape == exact[i].shape:
+                found[i] = np.where(np.abs(found[i] - exact[i]) <= within, exact[i], found[i])
+        return tuple(found)
+
+    return observe
+
+
+def numpy_rows(values: Any) -> tuple[Any, Any]:
+    """Return integers and one scale per row, such that the largest of a row is 127."""
+    numbers, scale = exact_rows(values)
+    return np.rint(numbers).astype(np.int8), scale.astype(np.float32)
+
+
+def exact_rows(values: Any) -> tuple[Any, Any]:
+    """Return the unrounded numbers and one scale per row."""
+    scale = np.abs(values).max(axis=-1) / LARGEST
+    return values / scale[..., None], scale
+
+
+def torch_rows(values: Any) -> tuple[Any, Any]:
+    import torch
+
+    scale = values.abs().amax(-1) / LARGEST
+    return (values / scale.unsqueeze(-1)).round().to(torch.int8), scale
+
+
+def first_in_int8(outputs: Sequence[Any], dtype: Any) -> tuple[Any, ...]:
+    """Return the first output as integers with scales, by `numpy_rows`, and the other outputs in `dtype`."""
+    return (*numpy_rows(outputs[0]), *(np.asarray(output).astype(dtype, copy=False) for output in outputs[1:]))

@@ -1,0 +1,447 @@
+"""Fused patterns around a product or a normalisation: linear_relu, linear_gelu, linear_add, add_layer_norm,
+matmul_softmax_matmul."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from typing import Any
+
+from opmark.catalogue.operators import _numpy as np
+from opmark.catalogue.operators._builders import attention, formula, gelu, layer_norm
+from opmark.catalogue.operators._fusion import compiled, fused, on_cpu, refuse_device, unfused
+from opmark.errors import Unsupported
+from opmark.plugin import Launch, Operator, Param, ParamRule, Params, Tolerance
+from opmark.plugin.operator import sum_of_products
+from opmark.plugin.param import choice, dtype, integer, real, shape, size
+from opmark.schema import Cost, TensorSpec
+from opmark.schema.cost import nbytes
+from opmark.schema.tensor import FLOATS, sizeof
+
+LINEAR_PARAMS = (size("M", "rows of x"), size("N", "features out"), size("K", "features in"))
+LINEAR_PRESETS = {
+    "small": {"M": 64, "N": 64, "K": 64},
+    "typical": {"M": 512, "N": 1024, "K": 512},
+    "large": {"M": 8192, "N": 8192, "K": 4096},
+}
+ROW_PRESETS = {
+    "small": {"shape": [64, 256]},
+    "typical": {"shape": [1024, 1024]},
+    "large": {"shape": [8192, 4096]},
+}
+
+
+def _linear_inputs(p: Params, third: tuple[int, ...], name: str) -> dict[str, TensorSpec]:
+    x, weight = TensorSpec((p["M"], p["K"]), p["dtype"]), TensorSpec((p["N"], p["K"]), p["dtype"])
+    return {"x": x, "weight": weight, name: TensorSpec(third, p["dtype"])}
+
+
+def _linear_relu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
+    return np.maximum(x @ weight.T + bias, 0)
+
+
+def _linear_gelu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
+    return gelu(x @ weight.T + bias, p["approximate"])
+
+
+def _relu_chain(p: Params) -> Callable[..., Any]:
+    from torch.nn.functional import linear, relu
+
+    return lambda x, weight, bias: relu(linear(x, weight, bias))
+
+
+def _gelu_chain(p: Params) -> Callable[..., Any]:
+    from torch.nn.functional import gelu, linear
+
+    kind = p["approximate"]
+    return lambda x, weight, bias: gelu(linear(x, weight, bias), approximate=kind)
+
+
+def _native_linear(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
+    """Build a launch of oneDNN's or cuBLASLt's product with the activation as an epilogue."""
+    import torch
+
+    refuse_device(x, "linear layer with an activation")
+    kind = p.get("approximate")
+    if on_cpu(x):
+        call = torch.ops.mkldnn._linear_pointwise
+        return partial(call, x, weight, bias, "gelu" if kind else "relu", [], kind or "")
+    if kind == "none":
+        raise Unsupported("on cuda, torch's fused linear layer has only the tanh approximation of gelu")
+    if kind and x.dtype == torch.float64:
+        raise Unsupported("on cuda, torch's fused linear layer computes gelu only in float32 precision")
+    return partial(torch.ops.aten._addmm_activation, bias, x, weight.t(), use_gelu=bool(kind))
+
+
+def _linear(name: str, summary: str, *, reference: Any, chain: Any, flops: int, params: tuple[Param, ...] = (),
+            aliases: tuple[str, ...]) -> Operator:  # fmt: skip
+    """Make a linear layer with an activation of `flops` operations per element."""
+
+    def inputs(p: Params) -> dict[str, TensorSpec]:
+        return _linear_inputs(p, (p["N"],), "bias")
+
+    def cost(p: Params) -> Cost:
+        n = p["M"] * p["N"]
+        return Cost((2 * p["K"] + 1 + flops) * n, nbytes(inputs(p).values()), n * sizeof(p["dtype"]))
+
+    return Operator(
+        name=name,
+        summary=summary,
+        category="fused",
+        params=(*LINEAR_PARAMS, *params, dtype(*FLOATS)),
+        inputs=inputs,
+        cost=cost,
+        reference=reference,
+        tolerance=sum_of_products(lambda p: int(p["K"]) + 1),
+        presets=LINEAR_PRESETS,
+        implementations=(formula(reference), unfused(chain), fused(_native_linear), compiled(chain)),
+        aliases=aliases,
+    )
+
+
+APPROXIMATE = choice("approximate", "how gelu is computed: exactly, or by a tanh", ("none", "tanh"), "none")
+
+
+def _linear_add(p: Params, x: Any, weight: Any, other: Any) -> Any:
+    return other + x @ weight.T
+
+
+def _add_chain(p: Params) -> Callable[..., Any]:
+    from torch.nn.functional import linear
+
+    return lambda x, weight, other: linear(x, weight) + other
+
+
+def _native_add(p: Params, x: Any, weight: Any, other: Any) -> Launch:
+    from torch import addmm
+
+    return partial(addmm, other, x, weight.t())
+
+
+LINEAR_ADD = Operator(
+    name="linear_add",
+    summary="other[M,N] + x[M,K] weight[N,K]ᵀ, as at the end of a residual block",
+    category="fused",
+    params=(*LINEAR_PARAMS, dtype(*FLOATS)),
+    inputs=lambda p: _linear_inputs(p, (p["M"], p["N"]), "other"),
+    cost=lambda p: Cost(
+        (2 * p["K"] + 1) * p["M"] * p["N"],
+        (p["M"] * p["K"] + p["N"] * p["K"] + p["M"] * p["N"]) * sizeof(p["dtype"]),
+        p["M"] * p["N"] * sizeof(p["dtype"]),
+    ),
+    reference=_linear_add,
+    tolerance=sum_of_products(lambda p: int(p["K"]) + 1),
+    presets=LINEAR_PRESETS,
+    implementations=(formula(_linear_add), unfused(_add_chain), fused(_native_add), compiled(_add_chain)),
+    aliases=("fc_sum", "linear_sum"),
+)
+
+
+def _row_specs(p: Params, tensors: tuple[str, ...], vectors: tuple[str, ...]) -> dict[str, TensorSpec]:
+    full = {name: TensorSpec(tuple(p["shape"]), p["dtype"]) for name in tensors}
+    return full | {name: TensorSpec((p["shape"][-1],), p["dtype"], 0.5, 1.5) for name in vectors}
+
+
+def _add_layer_norm(p: Params, x: Any, residual: Any, weight: Any, bias: Any) -> Any:
+    return layer_norm(p, x + residual, weight, bias)
+
+
+def _norm_chain(p: Params) -> Callable[..., Any]:
+    from torch.nn.functional import layer_norm
+
+    size, eps = (p["shape"][-1],), p["eps"]
+    return lambda x, residual, weight, bias: layer_norm(x + residual, size, weight, bias, eps)
+
+
+def _norm_inputs(p: Params) -> dict[str, TensorSpec]:
+    return _row_specs(p, ("x", "residual"), ("weight", "bias"))
+
+
+ADD_LAYER_NORM = Operator(
+    name="add_layer_norm",
+    summary="layer_norm(x + residual) along the last axis",
+    category="fused",
+    params=(
+        shape("shape", "shape of x and residual; the last axis is normalised"),
+        real("eps", "added to the variance before the root", 1e-5, kind="amount"),
+        dtype(*FLOATS),
+    ),
+    inputs=_norm_inputs,
+    # 1 for the sum and 7 for layer_norm.
+    cost=lambda p: Cost(8 * prod(p["shape"]), nbytes(_norm_inputs(p).values()), prod(p["shape"]) * sizeof(p["dtype"])),
+    reference=_add_layer_norm,
+    presets=ROW_PRESETS,
+    rules=(
+        ParamRule("shape", "have at least 4 elements along the last axis (got {shape})", lambda p: p["shape"][-1] >= 4),
+    ),
+    implementations=(formula(_add_layer_norm), unfused(_norm_chain), compiled(_norm_chain)),
+    aliases=("SkipLayerNormalization", "add_layernorm"),
+)
+
+
+def _attention(p: Params, q: Any, k: Any, v: Any) -> Any:
+    return attention(q, k, v, p["head_dim"] ** -0.5)
+
+
+def _attention_chain(p: Params) -> Callable[..., Any]:
+    from torch import softmax
+
+    scale = p["head_dim"] ** -0.5
+    return lambda q, k, v: softmax(q @ k.transpose(-1, -2) * scale, -1) @ v
+
+
+def _native_attention(p: Params, q: Any, k: Any, v: Any) -> Launch:
+    from torch.nn.functional import scaled_dot_product_attention
+
+    return partial(scaled_dot_product_attention, q, k, v)
+
+
+def _attention_inputs(p: Params) -> dict[str, TensorSpec]:
+    spec = TensorSpec((p["batch"], p["heads"], p["length"], p["head_dim"]), p["dtype"])
+    return {"q": spec, "k": spec, "v": spec}
+
+
+def _attention_preset(batch: int, heads: int, length: int, head_dim: int) -> dict[str, int]:
+    return {"batch": batch, "heads": heads, "length": length, "head_dim": head_dim}
+
+
+ATTENTION = Operator(
+    name="matmul_softmax_matmul",
+    summary="softmax(q k' / sqrt(head_dim)) v: the chain behind attention",
+    category="fused",
+    params=(
+        size("batch", "sequences"),
+        size("heads", "heads"),
+        size("length", "queries, keys and values per sequence"),
+        size("head_dim", "elements of a head"),
+        dtype(*FLOATS),
+    ),
+    inputs=_attention_inputs,
+    # Two products; the softmax is by convention not counted.
+    cost=lambda p: Cost(
+        4 * p["batch"] * p["heads"] * p["length"] ** 2 * p["head_dim"],
+        nbytes(_attention_inputs(p).values()),
+        _attention_inputs(p)["q"].nbytes,
+    ),
+    reference=_attention,
+    # A result is the mean of `length` values between -1 and 1.
+    tolerance=Tolerance(magnitude=lambda p: (3 * p["length"]) ** -0.5),
+    presets={
+        "small": _attention_preset(1, 2, 64, 32),
+        "typical": _attention_preset(2, 8, 256, 64),
+        "large": _attention_preset(4, 16, 2048, 128),
+    },
+    implementations=(
+        formula(_attention),
+        unfused(_attention_chain),
+        fused(_native_attention),
+        compiled(_attention_chain),
+    ),
+    aliases=("attention_chain", "unfused_attention"),
+)
+
+
+# Fused patterns around a convolution: conv_relu, conv_bn, conv_bn_relu.
+
+NORM = {"gamma": (0.5, 1.5), "beta": (-1.0, 1.0), "mean": (-1.0, 1.0), "var": (0.5, 2.0)}
+
+
+def _out_image(p: Params) -> tuple[int, int]:
+    height, width = (
+        (n + 2 * p["padding"] - k) // p["stride"] + 1 for n, k in zip(p["image"], p["kernel"], strict=True)
+    )
+    return height, width
+
+
+def _terms(p: Params) -> int:
+    """Return the number of products that are added up for one output element."""
+    return int(p["in_channels"] * prod(p["kernel"]))
+
+
+def _constant(size: tuple[int, ...], p: Params, low: float, high: float, seed: int) -> TensorSpec:
+    """Return values that do not depend on the seed of the task."""
+    return TensorSpec(size, p["dtype"], low, high, lambda _: np.random.default_rng(seed).uniform(low, high, size))
+
+
+def _inputs(p: Params, norm: bool) -> dict[str, TensorSpec]:
+    x = TensorSpec((p["batch"], p["in_channels"], *p["image"]), p["dtype"])
+    weight, vector = (p["out_channels"], p["in_channels"], *p["kernel"]), (p["out_channels"],)
+    if not norm:
+        return {"x": x, "weight": TensorSpec(weight, p["dtype"]), "bias": TensorSpec(vector, p["dtype"])}
+    statistics = {name: _constant(vector, p, *domain, seed) for seed, (name, domain) in enumerate(NORM.items(), 1)}
+    return {"x": x, "weight": _constant(weight, p, -1.0, 1.0, 0), **statistics}
+
+
+def _cost(p: Params, norm: bool) -> Cost:
+    """Count the products and a shift of each output; the scale is folded into the weights."""
+    n = p["batch"] * p["out_channels"] * prod(_out_image(p))
+    return Cost((2 * _terms(p) + 1) * n, nbytes(_inputs(p, norm).values()), n * sizeof(p["dtype"]))
+
+
+def _conv(p: Params, x: Any, weight: Any) -> Any:
+    pad, stride = p["padding"], p["stride"]
+    padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, tuple(p["kernel"]), axis=(2, 3))
+    seen = windows[:, :, ::stride, ::stride]
+    return np.tensordot(seen, weight, axes=((1, 4, 5), (1, 2, 3))).transpose(0, 3, 1, 2)
+
+
+def _per_channel(vector: Any) -> Any:
+    return vector[:, None, None]
+
+
+def _conv_relu(p: Params, x: Any, weight: Any, bias: Any) -> Any:
+    return np.maximum(_conv(p, x, weight) + _per_channel(bias), 0)
+
+
+def _conv_bn(p: Params, x: Any, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
+    scale = gamma / np.sqrt(var + p["eps"])
+    return (_conv(p, x, weight) - _per_channel(mean)) * _per_channel(scale) + _per_channel(beta)
+
+
+def _conv_bn_relu(p: Params, **inputs: Any) -> Any:
+    return np.maximum(_conv_bn(p, **inputs), 0)
+
+
+def _conv_relu_chain(p: Params) -> Callable[..., Any]:
+    from torch.nn.functional import conv2d, relu
+
+    stride, padding = p["stride"], p["padding"]
+    return lambda x, weight, bias: relu(conv2d(x, weight, bias, stride, padding))
+
+
+def _bn_chain(p: Params) -> Callable[..., Any]:
+    from torch.nn.functional import batch_norm, conv2d
+
+    stride, padding, eps = p["stride"], p["padding"], p["eps"]
+
+    def chain(x: Any, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
+        return batch_norm(conv2d(x, weight, None, stride, padding), mean, var, gamma, beta, False, 0.0, eps)
+
+    return chain
+
+
+def _bn_relu_chain(p: Params) -> Callable[..., Any]:
+    from torch.nn.functional import batch_norm, conv2d, relu
+
+    stride, padding, eps = p["stride"], p["padding"], p["eps"]
+
+    def chain(x: Any, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
+        return relu(batch_norm(conv2d(x, weight, None, stride, padding), mean, var, gamma, beta, False, 0.0, eps))
+
+    return chain
+
+
+def _native_relu(p: Params, x: Any, weight: Any, bias: Any) -> Launch:
+    """Build a launch of oneDNN's or cuDNN's convolution, which applies relu before writing."""
+    import torch
+
+    refuse_device(x, "convolution with relu")
+    stride, padding, one = [p["stride"]] * 2, [p["padding"]] * 2, [1, 1]
+    if on_cpu(x):
+        call = torch.ops.mkldnn._convolution_pointwise
+        return partial(call, x, weight, bias, padding, stride, one, 1, "relu", [], "")
+    return partial(torch.cudnn_convolution_relu, x, weight, bias, stride, padding, one, 1)
+
+
+def _fold(p: Params, weight: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> tuple[Any, Any]:
+    """Fold the normalisation into weight and bias of the convolution, in float64, then round."""
+    scale = gamma.double() / (var.double() + p["eps"]).sqrt()
+    bias = beta.double() - mean.double() * scale
+    return (weight.double() * scale[:, None, None, None]).to(weight.dtype), bias.to(weight.dtype)
+
+
+def _native_bn(p: Params, x: Any, **rest: Any) -> Launch:
+    from torch.nn.functional import conv2d
+
+    return partial(conv2d, x, *_fold(p, **rest), p["stride"], p["padding"])
+
+
+def _native_bn_relu(p: Params, x: Any, **rest: Any) -> Launch:
+    return _native_relu(p, x, *_fold(p, **rest))
+
+
+def _preset(batch: int, channels: int, image: int, out: int) -> dict[str, Any]:
+    return {"batch": batch, "in_channels": channels, "image": [image, image], "out_channels": out}
+
+
+RULES = (
+    ParamRule("image", "have two sizes, height x width (got {image})", lambda p: len(p["image"]) == 2),
+    ParamRule("kernel", "have two sizes, height x width (got {kernel})", lambda p: len(p["kernel"]) == 2),
+    ParamRule("kernel", "fit into the padded image {image} (got {kernel})", lambda p: min(_out_image(p)) >= 1),
+)
+PARAMS = (
+    size("batch", "images"),
+    size("in_channels", "channels of the input"),
+    shape("image", "height x width of the input"),
+    size("out_channels", "channels of the output"),
+    shape("kernel", "height x width of the kernel", [3, 3]),
+    size("stride", "step between two windows", 1),
+    integer("padding", "zeros on each side of the image", 1, kind="count"),
+)
+INFERENCE = "for inference: known statistics are folded into the weights in advance"
+EPS = real("eps", "added to the variance before the root", 1e-5, kind="amount")
+
+
+def _pattern(
+    name: str, summary: str, *, reference: Any, chain: Any, native: Any, norm: bool, aliases: tuple[str, ...]
+) -> Operator:
+    return Operator(
+        name=name,
+        summary=summary,
+        category="fused",
+        params=(*PARAMS, *((EPS,) if norm else ()), dtype(*FLOATS)),
+        inputs=lambda p: _inputs(p, norm),
+        cost=lambda p: _cost(p, norm),
+        reference=reference,
+        tolerance=sum_of_products(_terms),
+        presets={
+            "small": _preset(1, 16, 16, 16),
+            "typical": _preset(4, 64, 28, 64),
+            "large": _preset(32, 128, 56, 128),
+        },
+        rules=RULES,
+        implementations=(
+            formula(reference),
+            unfused(chain),
+            fused(native, "folded" if norm else "fused"),
+            compiled(chain),
+        ),
+        aliases=aliases,
+    )
+
+
+FUSED_CONV_OPERATORS: tuple[Operator, ...] = (
+    _pattern("conv_relu", "relu(conv2d(x, weight) + bias)", reference=_conv_relu, chain=_conv_relu_chain,
+             native=_native_relu, norm=False, aliases=("conv2d_relu", "ConvReLU2d")),
+    _pattern("conv_bn", f"batch_norm(conv2d(x, weight)), {INFERENCE}", reference=_conv_bn, chain=_bn_chain,
+             native=_native_bn, norm=True, aliases=("conv2d_bn", "ConvBn2d", "conv_batch_norm")),
+    _pattern("conv_bn_relu", f"relu(batch_norm(conv2d(x, weight))), {INFERENCE}", reference=_conv_bn_relu,
+             chain=_bn_relu_chain, native=_native_bn_relu, norm=True, aliases=("conv2d_bn_relu", "ConvBnReLU2d")),
+)  # fmt: skip
+
+
+OPERATORS: tuple[Operator, ...] = (
+    _linear(
+        "linear_relu",
+        "relu(x weightᵀ + bias)",
+        reference=_linear_relu,
+        chain=_relu_chain,
+        flops=0,
+        aliases=("linear_bias_relu", "LinearReLU"),
+    ),
+    _linear(
+        "linear_gelu",
+        "gelu(x weightᵀ + bias)",
+        reference=_linear_gelu,
+        chain=_gelu_chain,
+        flops=5,
+        params=(APPROXIMATE,),
+        aliases=("linear_bias_gelu", "LinearGELU"),
+    ),
+    LINEAR_ADD,
+    ADD_LAYER_NORM,
+    ATTENTION,
+    *FUSED_CONV_OPERATORS,
+)

@@ -1,0 +1,216 @@
+"""Read workload files, and the suites that ship with opmark."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from opmark.errors import InvalidFile, UnknownName
+from opmark.schema import Entry, Workload
+from opmark.schema.codec import convert
+from opmark.schema.workload import VERSION
+
+_SYNTAX = "look at brackets, quotes, commas and indentation there"
+_LOOKS = "docs/write-a-workload.md shows what a workload looks like"
+
+
+def load(path: Path) -> Workload:
+    """Read a workload file: JSON if it ends in .json, else YAML."""
+    return workload_of(read(path), str(path))
+
+
+def read(path: Path) -> Any:
+    """Return the plain data of a file: JSON or CSV by its ending, else YAML. A row of CSV is a mapping of texts."""
+    text, where = _read(path), str(path)
+    if path.suffix == ".json":
+        return _plain_json(text, where)
+    return _rows(text, where) if path.suffix == ".csv" else read_yaml(text, where)
+
+
+def suite(name: str) -> Workload:
+    """Return a workload that ships with opmark."""
+    known = {item.name.removesuffix(".yaml"): item for item in _suite_files()}
+    if name not in known:
+        raise UnknownName("suite", name, known, "opmark list suites")
+    where = f"suite {name}"
+    return workload_of(read_yaml(known[name].read_text(), where), where)
+
+
+def suites() -> list[Workload]:
+    return [suite(item.name.removesuffix(".yaml")) for item in _suite_files()]
+
+
+def _suite_files() -> list[Any]:
+    folder = files("opmark.catalogue") / "suites"
+    return sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InvalidFile(
+            f"{path}: cannot be read: {error.strerror}",
+            "check the path; use --suite for a suite that ships with opmark",
+        ) from None
+    except UnicodeDecodeError as error:
+        raise InvalidFile(
+            f"{path}: is not text: byte {error.start} is not UTF-8", "a workload is a YAML or JSON file"
+        ) from None
+
+
+def _rows(text: str, where: str) -> list[dict[str, str]]:
+    rows = list(csv.reader(text.splitlines()))
+    if not rows or len(set(rows[0])) < len(rows[0]):
+        raise InvalidFile(f"{where}: the first line of a CSV file names its columns, each once", _LOOKS)
+    for number, row in enumerate(rows[1:], 2):
+        if row and len(row) != len(rows[0]):
+            raise InvalidFile(
+                f"{where}:{number}: expected {len(rows[0])} values, got {len(row)}",
+                "give one value per column",
+            )
+    return [dict(zip(rows[0], row, strict=True)) for row in rows[1:] if row]
+
+
+def workload_of(data: Any, where: str) -> Workload:
+    """Convert plain data into a workload; error messages name `where`, the file."""
+    if not isinstance(data, dict):
+        got = "nothing" if data is None else f"a {type(data).__name__}"
+        raise InvalidFile(f"{where}: expected a mapping with `schema`, `name` and `cases`, got {got}", _LOOKS)
+    version = data.get("schema")
+    if isinstance(version, int) and version > VERSION:
+        raise InvalidFile(
+            f"{where}: the file has format version {version}; this opmark reads up to {VERSION}", "upgrade opmark"
+        )
+    workload = convert(data, Workload, where)
+    if workload.schema != VERSION:
+        raise InvalidFile(f"{where}: there is no format version {version}, at `$.schema`", f"write schema: {VERSION}")
+    return workload
+
+
+def _plain_json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=lambda pairs: _refuse_repeated_keys(pairs, where))
+    except json.JSONDecodeError as error:
+        raise InvalidFile(f"{where}:{error.lineno}:{error.colno}: {error.msg}", _SYNTAX) from None
+    except (ValueError, RecursionError) as error:  # an integer with too many digits, or too deep nesting
+        raise InvalidFile(f"{where}: {error}", _LOOKS) from None
+
+
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise InvalidFile(f"{where}: key `{twice}` appears twice in one object", "leave one of them out")
+    return found
+
+
+def read_yaml(text: str, where: str) -> Any:
+    """Parse YAML; errors name `where` with line and column."""
+    try:
+        return yaml.load(text, Loader=_StrictLoader)  # a safe loader, made stricter
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
+        raise InvalidFile(f"{place}: {error.problem}", _SYNTAX) from None
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        line, column = before.count("\n") + 1, error.position - before.rfind("\n")
+        raise InvalidFile(f"{where}:{line}:{column}: {error.reason}: #x{error.character:04x}", _SYNTAX) from None
+    except RecursionError:
+        raise InvalidFile(f"{where}: is nested too deeply", _LOOKS) from None
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """A safe loader that refuses repeated keys, reads 1e-5 as a number, and says where a malformed value is."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            if key_node.tag == _MERGE:
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"key `{key}` appears twice in one mapping", problem_mark=key_node.start_mark
+                )
+            seen.add(key if isinstance(key, str) else id(key))
+        return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, AttributeError) as error:  # raised by PyYAML's constructors on a malformed scalar
+            raise yaml.MarkedYAMLError(problem=str(error), problem_mark=node.start_mark) from None
+
+
+_MERGE = "tag:yaml.org,2002:merge"
+_StrictLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+# Write a workload as a file: name and description first, then one line per entry.
+
+
+def yaml_text(workload: Workload) -> str:
+    """Format a workload with each entry on one line, in the subset of YAML that is JSON: fast to write, read and
+    search."""
+    head = {"schema": workload.schema, "name": workload.name, "description": workload.description}
+    lines = [f"{key}: {_line(value)}" for key, value in head.items() if value]
+    return "\n".join([*lines, "cases:", *(f"  - {_line(_brief(entry))}" for entry in workload.cases)]) + "\n"
+
+
+def json_text(workload: Workload) -> str:
+    whole = {**msgspec.to_builtins(workload), "cases": [_brief(entry) for entry in workload.cases]}
+    return _line(whole) + "\n"
+
+
+def compact(entries: Sequence[Entry]) -> list[Entry]:
+    """Join neighbouring entries that differ only in the values of their parameters into one entry with rows. The cases
+    and their order stay the same."""
+    found: list[Entry] = []
+    for _, group in groupby(entries, key=_group_key):
+        found += _join(list(group))
+    return found
+
+
+def _line(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _brief(entry: Entry) -> dict[str, Any]:
+    """Return the fields that differ from the defaults."""
+    usual = msgspec.to_builtins(Entry(entry.op))
+    return {key: value for key, value in msgspec.to_builtins(entry).items() if key == "op" or value != usual[key]}
+
+
+def _group_key(entry: Entry) -> bytes:
+    rest = msgspec.structs.replace(entry, params=dict.fromkeys(entry.params))
+    return msgspec.json.encode(rest)
+
+
+def _join(group: list[Entry]) -> Iterator[Entry]:
+    first = group[0]
+    constant = {k: v for k, v in first.params.items() if all(entry.params[k] == v for entry in group)}
+    changing = [name for name in first.params if name not in constant]
+    if len(group) == 1 or not changing:
+        yield from group
+        return
+    rows = [[_value(entry.params[name]) for name in changing] for entry in group]
+    axis: list[Any] = [row[0] for row in rows] if len(changing) == 1 else rows
+    yield msgspec.structs.replace(first, params={**constant, ".".join(changing): axis})
+
+
+def _value(written: Any) -> Any:
+    """Unwrap a list value, which an entry writes as an axis of one value."""
+    return written[0] if isinstance(written, list) and len(written) == 1 and isinstance(written[0], list) else written

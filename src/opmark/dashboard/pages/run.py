@@ -1,0 +1,130 @@
+"""One run: what failed first, then everything, in a table that can be sorted and filtered by its address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from opmark.analysis.rows import Row
+from opmark.dashboard.endpoint import Endpoint
+from opmark.dashboard.items import Failure, FilterOptions, Filters, ItemRequest, RunProgress, Sort, progress_of
+from opmark.dashboard.navigation import Page, PageNumber
+from opmark.dashboard.reader import Reader
+from opmark.report.charts.samples import samples
+from opmark.schema import Run
+from opmark.schema.chart import Chart
+from opmark.schema.measurement import Caution
+from opmark.schema.run import RunSummary
+
+ROWS = 200
+OTHERS = 200
+"""Runs that are offered to compare with."""
+
+
+class RunQuery(Filters, frozen=True, kw_only=True):
+    run: str
+    sort: Sort = ""
+    page: PageNumber = 1
+
+
+class Other(Struct, frozen=True):
+    """A run to compare with."""
+
+    id: str
+    label: str
+    started: str
+
+
+class RunPage(Struct, frozen=True):
+    run: Run
+    summary: RunSummary
+    progress: RunProgress
+    failures: list[Failure]
+    items: list[Row]
+    """Rows that fit the filters, one page of them."""
+    page: Page
+    options: FilterOptions
+    environments: dict[str, dict[str, Any]]
+    others: list[Other]
+
+
+def view_run(reader: Reader, asked: RunQuery) -> RunPage:
+    run = reader.run(asked.run)
+    part = reader.part(run, ItemRequest(asked, asked.sort, asked.page, ROWS))
+    summary = reader.summaries([run])[0]
+    progress = reader.progress(run) if summary.missing else progress_of(run, summary.statuses, part.newest)
+    others = [Other(one.id, one.label, one.started) for one in reader.runs() if one.id != run.id]
+    return RunPage(
+        run, summary, progress, part.failures, part.items, part.page, part.options, part.environments, others[:OTHERS]
+    )
+
+
+RUN_ENDPOINT = Endpoint(
+    "/runs/{run}",
+    view_run,
+    RunQuery,
+    RunPage,
+    "run.html",
+    "Run",
+    "A run: what failed, and its items.",
+    of_runs=("run",),
+)
+
+
+# One item of a run, with the samples of every process.
+
+SAMPLES = 1000
+"""Drawn of each quantity; the report, which has thousands of items, draws fewer."""
+
+
+class ItemQuery(Struct, frozen=True):
+    run: str
+    key: str
+
+
+class ItemPage(Struct, frozen=True):
+    run: Run
+    item: Row
+    facts: dict[str, Any]
+    """Facts of the environment that it ran in."""
+    cautions: list[Caution]
+    charts: list[Chart]
+    """The samples, a chart a quantity and state of the caches."""
+
+
+def view_item(reader: Reader, asked: ItemQuery) -> ItemPage:
+    run = reader.run(asked.run)
+    row, facts = reader.row(run, asked.key)
+    timed = [timing for timing in row.timings if timing.samples]
+    charts = [samples(row, timing.quantity, timing.cache, most=SAMPLES) for timing in timed]
+    cautions = list({caution.code: caution for _, caution in row.warnings()}.values())
+    return ItemPage(run, row, facts, cautions, charts)
+
+
+ITEM_ENDPOINT = Endpoint(
+    "/runs/{run}/items/{key}",
+    view_item,
+    ItemQuery,
+    ItemPage,
+    "item.html",
+    "Item",
+    "An item of a run, with its samples.",
+    of_runs=("run",),
+)
+
+
+# How far a run is: asked for every two seconds by pages that show one under way.
+
+
+class ProgressQuery(Struct, frozen=True):
+    run: str
+
+
+def view_progress(reader: Reader, asked: ProgressQuery) -> RunProgress:
+    return reader.progress(reader.run(asked.run))
+
+
+PROGRESS_ENDPOINT = Endpoint(
+    "/runs/{run}/progress", view_progress, ProgressQuery, RunProgress, "", "Progress", "How far a run is."
+)

@@ -1,0 +1,204 @@
+"""Limits of one upload. opmark's own client stays far below: it sends large runs in parts."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from opmark.schema import Record, Run
+from opmark.schema.machine import NoiseFloor, Peaks
+from opmark.schema.upload import Note
+from opmark.store.merge import harmless_id
+
+
+@dataclass(frozen=True)
+class Limits:
+    wire: int = 32 << 20
+    """Bytes as they arrive. They are in memory together with their decoded form, for several uploads at once."""
+    unpacked: int = 256 << 20
+    """Bytes after inflating. Records shrink to about a fifth; data that shrinks to a thousandth is not measurements."""
+    line: int = 8 << 20
+    """Bytes of a record: 60 ranks with a thousand samples each are one or two million."""
+    records: int = 50_000
+    environments: int = 1_000
+    """A run has one for each backend, and a new one where something changed in between."""
+    findings: int = 1_000
+    notes: int = 1_000
+    text: int = 100_000
+    """Characters of a text; the longest are commands and error messages of frameworks."""
+    name: int = 1_000
+    """Characters of names that are shown in tables and searched for: operators, backends, labels."""
+    depth: int = 24
+    """Depth of nested lists and objects, so that recursive code does not run out of stack."""
+    values: int = 500_000
+    """Numbers, texts, lists and objects of a line; each takes far more memory than its bytes."""
+    held: int = 1_000_000
+    """The same for all lines but records, which are in memory together; records are packed one by one."""
+
+
+LIMITS = Limits()
+
+
+# Checks that an upload fits into a store and can be shown: lengths, depths, ranges, dates.
+
+_WORD = 2**63
+"""Limit of whole numbers of 64 bits, in databases and encoders."""
+_INTEGER = 2**31
+"""Limit of whole numbers of an integer column."""
+_PLAN = 16
+"""Characters of the column of plans."""
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3}(?:\d{3})?)?\+00:00", re.ASCII)
+"""opmark's format of times, which are sorted and compared as texts."""
+_AHEAD = timedelta(days=1)
+"""Largest error of a clock."""
+_SAMPLE = (1e-30, 1e18)
+"""Range of samples in seconds, joules or bytes, besides 0; values computed from others could overflow."""
+_SECONDS, _FLOPS, _BANDWIDTH = (1e-12, 1e6), (1e3, 1e19), (1e6, 1e17)
+_SPREAD, _LAUNCH = (0.0, 1.0), (0.0, 1e6)
+_SAMPLES = "samples"
+
+
+class UploadLimitExceeded(ValueError):
+    """The reason why a line is refused."""
+
+
+def check_size(value: Any, limits: Limits) -> int:
+    """Check depth, lengths and number of values of a line, and return the number; samples are limited by the line."""
+    count = 0
+    level = [part for key, part in value.items() if key != _SAMPLES] if isinstance(value, dict) else [value]
+    for _ in range(limits.depth):
+        count += len(level)
+        if count > limits.values:
+            raise UploadLimitExceeded(f"expected at most {limits.values} values, got more")
+        deeper: list[Any] = []
+        for part in level:
+            if isinstance(part, dict):
+                _check_texts(part, limits)
+                deeper.extend(part.values())
+            elif isinstance(part, list):
+                deeper.extend(part)
+            else:
+                _check_plain(part, limits)
+        if not deeper:
+            return count
+        level = deeper
+    raise UploadLimitExceeded(f"lists or objects are too deep in each other: expected at most {limits.depth} levels")
+
+
+def _check_texts(texts: Iterable[str], limits: Limits) -> None:
+    for text in texts:
+        _check_plain(text, limits)
+
+
+def _check_plain(value: Any, limits: Limits) -> None:
+    if isinstance(value, str) and len(value) > limits.text:
+        raise UploadLimitExceeded(f"expected texts of at most {limits.text} characters, got one of {len(value)}")
+    if isinstance(value, int) and not -_WORD <= value < _WORD:
+        raise UploadLimitExceeded("expected whole numbers of 64 bits, got a larger one")
+
+
+def check_run(run: Run, notes: tuple[Note, ...], limits: Limits) -> None:
+    if harmless_id(run.id) != run.id:
+        raise UploadLimitExceeded(
+            f"the id of the run is {run.id[:60]!a}; expected letters, digits, `.`, `_` and `-`, 1 to 48"
+        )
+    moment("started", run.started)
+    _at_most("plan", run.plan, _PLAN)
+    for name in ("label", "version", "session", "revision"):
+        _at_most(name, getattr(run, name), limits.name)
+    _column("tasks", run.tasks)
+    if run.description:
+        raise UploadLimitExceeded("a run's description is one of its notes")
+    if len(notes) > limits.notes:
+        raise UploadLimitExceeded(f"expected at most {limits.notes} notes, got {len(notes)}")
+    for note in notes:
+        if moment("noted", note.noted) > moment("started", run.started):  # others were said as it began
+            past("noted", note.noted)
+        if note.kind == "label":
+            _at_most("label", note.text, limits.name)
+
+
+def check_record(record: Record, limits: Limits) -> None:
+    task = record.task
+    names = {"op": task.case.op, "backend": task.backend, "implementation": task.implementation}
+    for name, text in names.items():
+        _at_most(name, text, limits.name)
+        if not text and (name != "implementation" or record.measurements):  # what nothing computes has none
+            raise UploadLimitExceeded(f"{name}: expected a name, got none")
+    for measurement in record.measurements:
+        _at_most("quantity", measurement.quantity, limits.name)
+        if record.status == "ok" and not measurement.samples:
+            raise UploadLimitExceeded(f"{measurement.quantity}: expected samples of what was measured, got none")
+        _check_samples(measurement.samples)
+    if record.started:
+        moment("started", record.started)
+    _column("threads", task.settings.threads)
+    _column("process", task.settings.process)
+    if record.untried:
+        raise UploadLimitExceeded("a record of what was not tried is not stored")
+
+
+def _check_samples(samples: Iterable[float]) -> None:
+    """Check the range of samples; NaN and infinity are kept as they were measured."""
+    least, most = _SAMPLE
+    for sample in samples:
+        if sample != 0 and math.isfinite(sample) and not least <= abs(sample) <= most:
+            raise UploadLimitExceeded(f"samples: expected 0, or {least:g} to {most:g}, got {sample:g}")
+
+
+def check_peaks(peaks: Peaks) -> None:
+    """Check that peaks are those of a chip, because other results are compared with them."""
+    for dtype, rate in peaks.flops.items():
+        _within(f"flops of {dtype[:60]}", rate, _FLOPS)
+    told = [(level.name, level.bandwidth) for level in peaks.levels]
+    for name, bandwidth in told + [(way.name, way.bandwidth) for way in peaks.interconnect]:
+        if bandwidth is not None:
+            _within(f"bandwidth of {name[:60]}", bandwidth, _BANDWIDTH)
+    for quantity, seconds in peaks.launch.items():
+        _within(f"launch, {quantity[:60]}", seconds, _LAUNCH)
+    for level in peaks.levels:
+        if level.nbytes is not None and level.nbytes < 1:
+            raise UploadLimitExceeded(f"nbytes of {level.name[:60]}: expected at least 1, got {level.nbytes}")
+
+
+def check_noise(noise: NoiseFloor) -> None:
+    if not noise.floors:
+        raise UploadLimitExceeded("floors: expected at least one, got none")
+    for floor in noise.floors:
+        _within("seconds", floor.seconds, _SECONDS)
+        _within("between", floor.between, _SPREAD)
+        _within("within", floor.within, _SPREAD)
+
+
+def _within(name: str, number: float, limits: tuple[float, float]) -> None:
+    if not limits[0] <= number <= limits[1]:  # also refuses NaN
+        raise UploadLimitExceeded(f"{name}: expected {limits[0]:g} to {limits[1]:g}, got {number:g}")
+
+
+def moment(name: str, text: str) -> datetime:
+    try:
+        if _MOMENT.fullmatch(text):
+            return datetime.fromisoformat(text)
+    except ValueError:
+        pass  # for example a month 13
+    raise UploadLimitExceeded(f"{name}: expected a date as in 2030-12-31T18:00:00.000+00:00, got {text[:60]!a}")
+
+
+def past(name: str, text: str) -> None:
+    """Check that a date is not in the future: the newest finding counts, and such a one would count for ever."""
+    if moment(name, text) > datetime.now(timezone.utc) + _AHEAD:
+        raise UploadLimitExceeded(f"{name}: expected a date that is not to come, got {text}")
+
+
+def _at_most(name: str, text: str, most: int) -> None:
+    if len(text) > most:
+        raise UploadLimitExceeded(f"{name}: expected at most {most} characters, got {len(text)}")
+
+
+def _column(name: str, number: int) -> None:
+    if not 0 <= number < _INTEGER:
+        raise UploadLimitExceeded(f"{name}: expected a number of 31 bits, got {number}")

@@ -1,1 +1,0 @@
-"""Exporters, which write runs and workloads in the formats of other systems."""

@@ -1,0 +1,191 @@
+"""A device that is not there: its clock, its sensors and its failures are made up, everything around them is real.
+
+OPMARK_NULL_DEVICE names what goes wrong, by comma: a drill for the bad days of a GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from opmark.errors import TimerFailed
+from opmark.plugin import Activity, DeviceClock, HostBackend, Implementation, Launch, Params, Timer, Trace
+from opmark.schema import SensorReading, TensorSpec
+
+# No hardware: tensors without data, launches without work, a clock that is only counted.
+
+_BYTES_PER_SECOND = 1e11
+_LAUNCH_SECONDS = 1e-6
+_JITTER = 0.005
+
+
+class NullLaunch:
+    """Does nothing, and knows how long that is to take."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def _build(p: Params, **tensors: TensorSpec) -> Launch:
+    nbytes = sum(tensor.nbytes for tensor in tensors.values())
+    return NullLaunch(_LAUNCH_SECONDS + nbytes / _BYTES_PER_SECOND)
+
+
+# The null framework takes any operator, by not computing it.
+IMPLEMENTATIONS = {"*": Implementation("null", _build)}
+
+
+class VirtualTimer:
+    """Time passes only by what launches say they take, with a little seeded jitter."""
+
+    name = "virtual"
+    resolution = 1e-9
+
+    def __init__(self, seed: int = 0, jitter: float = _JITTER) -> None:
+        self._random = random.Random(seed)
+        self._jitter = jitter
+
+    def time(self, launch: Launch, calls: int) -> float:
+        seconds = launch()
+        seconds = seconds if isinstance(seconds, float) else _LAUNCH_SECONDS
+        return calls * seconds * (1 + self._jitter * abs(self._random.gauss(0, 1)))
+
+    def overhead(self, calls: int) -> float:
+        return 0.0
+
+
+class NullBackend(HostBackend):
+    """Tensors are their specs. Nothing is computed, so nothing can be looked at."""
+
+    def upload(self, array: Any, dtype: str) -> Any:
+        raise TypeError("the null backend has no tensors with values")
+
+    def download(self, tensor: Any) -> Any:
+        raise TypeError("the null backend computes nothing that could be looked at")
+
+    def tensor(self, spec: TensorSpec, seed: int) -> TensorSpec:
+        return spec
+
+    def dtype(self, value: TensorSpec) -> str:
+        return value.dtype
+
+    def poison(self, value: Any) -> None:
+        return None
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        return None
+
+    def overwrite(self, nbytes: int) -> Launch:
+        return NullLaunch(nbytes / _BYTES_PER_SECOND)
+
+    def backward(
+        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
+    ) -> tuple[Launch, Sequence[Any]]:
+        return NullLaunch((3 if forward else 2) * getattr(launch, "seconds", _LAUNCH_SECONDS)), ()
+
+    def timers(self) -> dict[str, Timer]:
+        return {"latency": VirtualTimer(), "throughput": VirtualTimer()}
+
+
+VARIABLE = "OPMARK_NULL_DEVICE"
+FAULTS = {
+    "no-profiler": "the profiler cannot start",
+    "lost": "the profiler loses the records of every third call",
+    "all-lost": "the profiler loses all records",
+    "stray": "the device does work that no call launched",
+    "no-sensors": "nobody tells clock, power and temperature",
+    "throttled": "the power limit pulls the clock down",
+    "events-off": "events say twice the time",
+    "no-graphs": "nothing can be captured",
+    "idle": "calls launch nothing",
+}
+_CLOCK = 1.5e9
+_EVENT = 1e-6
+_CACHE = 32 << 20
+
+
+def faults() -> frozenset[str]:
+    named = frozenset(filter(None, os.environ.get(VARIABLE, "").split(",")))
+    unknown = sorted(named - FAULTS.keys())
+    if unknown:
+        raise ValueError(f"{VARIABLE}: no fault named {', '.join(unknown)}; known: {', '.join(FAULTS)}")
+    return named
+
+
+class NullDeviceClock(DeviceClock):
+    """Two kernels a call: the second takes a quarter of the time, a little later."""
+
+    name = "cupti"
+
+    def __init__(self) -> None:
+        self._random = random.Random(0)
+
+    def trace(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> Trace:
+        wrong = faults()
+        if "no-profiler" in wrong:
+            raise TimerFailed("the profiler cannot start: it is already in use")
+        calls = [[] if "idle" in wrong else self._activities(launch()) for launch in launches]
+        lost = [i for i in range(len(calls)) if "all-lost" in wrong or ("lost" in wrong and i % 3 == 2)]
+        for i in lost:
+            calls[i] = []
+        return Trace(calls, len(lost), stray=int("stray" in wrong))
+
+    def queued(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> list[float]:
+        factor = 2.0 if "events-off" in faults() else 1.0
+        return [_EVENT + factor * self._jitter() * _seconds(launch()) for launch in launches]
+
+    def capture(self, launches: Sequence[Launch]) -> Callable[[], float]:
+        if "no-graphs" in faults():
+            raise TimerFailed("these calls cannot be captured in a graph: not permitted")
+        seconds = [_seconds(launch()) for launch in launches]
+        return lambda: self._jitter() * sum(seconds) / len(seconds)
+
+    def _activities(self, output: Any) -> list[Activity]:
+        seconds = self._jitter() * _seconds(output)
+        return [Activity("first", 0.0, 0.75 * seconds), Activity("second", 0.8 * seconds, 1.05 * seconds)]
+
+    def _jitter(self) -> float:
+        return 1 + 0.002 * abs(self._random.gauss(0, 1))
+
+
+class NullSensors:
+    """The counter of energy steps with every reading, as if each took a tenth of a second at 100 watts."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._joules = 0.0
+
+    def read(self) -> SensorReading:
+        self._looks += 1
+        throttled = "throttled" in faults() and self._looks > 3
+        clock = 0.7 * _CLOCK if throttled else _CLOCK
+        return SensorReading(clock=clock, power=100.0, temperature=40.0, throttle=("power",) if throttled else ())
+
+    def energy(self) -> float | None:
+        self._joules += 10.0
+        return self._joules
+
+
+class NullDevice(NullBackend):
+    asynchronous = True
+
+    def timers(self) -> dict[str, Timer]:
+        return {quantity: VirtualTimer() for quantity in ("latency", "host_time", "throughput")}
+
+    def device_clock(self) -> NullDeviceClock:
+        return NullDeviceClock()
+
+    def sensors(self) -> NullSensors | None:
+        return None if "no-sensors" in faults() else NullSensors()
+
+    def cache_bytes(self) -> int:
+        return _CACHE
+
+
+def _seconds(output: Any) -> float:
+    return output if isinstance(output, float) else 0.0

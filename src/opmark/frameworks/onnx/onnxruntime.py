@@ -1,0 +1,256 @@
+"""ONNX Runtime, from models drawn node by node, on a CPU or a GPU."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from ctypes import c_char
+from hashlib import sha256
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from onnx import TensorProto, helper
+
+from opmark.errors import Unsupported
+from opmark.frameworks.onnx.engine import EngineBackend, as_type, node_types, numpy_dtype
+from opmark.plugin import BackendInfo, Launch
+from opmark.schema import Compilation, TensorSpec
+
+# Element types that ONNX Runtime spells in another way than opmark.
+_SPELLED = {
+    "float": "float32",
+    "double": "float64",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e5m2": "float8_e5m2",
+}
+_ELEMENT = {
+    "float32": TensorProto.FLOAT,
+    "float64": TensorProto.DOUBLE,
+    "float8_e4m3fn": TensorProto.FLOAT8E4M3FN,
+    "float8_e5m2": TensorProto.FLOAT8E5M2,
+}
+_PROVIDERS: dict[str, list[Any]] = {
+    "cpu": ["CPUExecutionProvider"],
+    # float32 means float32: with TF32, which is on by default, products would quietly keep 10 bits of 23.
+    "cuda": [("CUDAExecutionProvider", {"use_tf32": "0"}), "CPUExecutionProvider"],
+}
+# How it names the casts around a node that has no kernel for 16 bits and is computed in float32 instead.
+_INSERTED = "InsertedPrecisionFreeCast"
+_ERRORS_ONLY = 3
+
+
+class Tensor:
+    """Memory of ONNX Runtime's own, and a look at it as a NumPy array, also of types that NumPy does not know."""
+
+    __slots__ = ("dtype", "shape", "value")
+
+    def __init__(self, value: Any) -> None:
+        spelled = value.data_type().removeprefix("tensor(").removesuffix(")")
+        self.value = value
+        self.dtype = _SPELLED.get(spelled, spelled)
+        self.shape = tuple(value.shape())
+
+    def array(self) -> Any:
+        """On a CPU the memory itself; of a device a copy."""
+        dtype = numpy_dtype(self.dtype)
+        if not prod(self.shape):
+            return np.empty(self.shape, dtype)
+        if self.value.device_name() != "cpu":
+            return _fetched(self.value, self.dtype, dtype)
+        size = prod(self.shape) * dtype.itemsize
+        memory = (c_char * size).from_address(self.value.data_ptr())
+        return np.frombuffer(memory, dtype).reshape(self.shape)
+
+    def fill(self, array: Any) -> None:
+        """Bytes as they are: ONNX Runtime takes no arrays of types that NumPy does not know."""
+        if prod(self.shape):
+            known = array.dtype.isbuiltin == 1
+            self.value.update_inplace(array if known else array.view(f"u{array.dtype.itemsize}"))
+
+
+def _element(dtype: str) -> int:
+    return int(_ELEMENT.get(dtype) or getattr(TensorProto, dtype.upper()))
+
+
+def _fetched(value: Any, dtype: str, native: Any) -> Any:
+    """The values of a tensor on a device; a type that NumPy lacks goes through float32, which holds all of them."""
+    if native.isbuiltin == 1:
+        return value.numpy()
+    node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
+    given = helper.make_tensor_value_info("x", _element(dtype), list(value.shape()))
+    model = _model([node], [given], "y")
+    session = ort.InferenceSession(model.SerializeToString(), providers=_PROVIDERS["cuda"])
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("x", value)
+    binding.bind_output("y", "cpu")
+    session.run_with_iobinding(binding)
+    return binding.get_outputs()[0].numpy().astype(native)
+
+
+def _model(nodes: list[Any], inputs: list[Any], output: str) -> Any:
+    graph = helper.make_graph(nodes, "own", inputs, [helper.make_empty_tensor_value_info(output)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+class OnnxRuntimeBackend(EngineBackend):
+    """Inputs and outputs stay bound to the session: a call copies nothing, and allocates nothing that has a fixed size.
+
+    A run is waited for on a device too: that is what ONNX Runtime does unless it is told not to.
+    """
+
+    oom_messages = ("failed to allocate memory", "out of memory", "bad allocation")
+    # It says so where a node has no kernel for a type, or where ONNX has no such node.
+    unsupported_messages = (
+        "not_implemented", "not implemented", "of input parameter", "does not support", "is not supported",
+    )  # fmt: skip
+
+    def __init__(self, info: BackendInfo, threads: int) -> None:
+        super().__init__(info, threads)
+        self._provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}[info.device]
+        self._kernels: dict[bytes, tuple[str, ...]] = {}
+
+    def why_unavailable(self) -> str | None:
+        if self._provider not in ort.get_available_providers():
+            return f"onnxruntime {ort.__version__} is a build without {self._provider}"
+        if self.info.device != "cpu" and self._provider not in self._small().get_providers():
+            return f"onnxruntime {ort.__version__} cannot load {self._provider} (are driver, CUDA and cuDNN there?)"
+        return None
+
+    def environment(self) -> dict[str, Any]:
+        session = self._small()
+        options = session.get_session_options()
+        return {
+            "onnxruntime": ort.__version__,
+            "build": ort.get_build_info(),
+            "onnx": _onnx_version(),
+            "device": self.info.device,
+            "providers": ", ".join(session.get_providers()),
+            "provider_options": session.get_provider_options().get(self._provider, {}),
+            "threads": options.intra_op_num_threads,
+            "inter_op_threads": options.inter_op_num_threads,
+            "optimization": str(options.graph_optimization_level).rpartition(".")[2],
+        }
+
+    def upload(self, array: Any, dtype: str) -> Any:
+        made = Tensor(self._empty(array.shape, _element(dtype)))
+        made.fill(as_type(array, dtype))
+        return made
+
+    def download(self, tensor: Any) -> Any:
+        return tensor.array()
+
+    def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
+        model = self.model(built, inputs)
+        data = model.SerializeToString()
+        start = time.perf_counter()
+        session = ort.InferenceSession(data, self._options(), providers=_PROVIDERS[self.info.device])
+        cold = time.perf_counter() - start
+        kernels = self._kernels_of(data, inputs)
+        compilation = Compilation(cold, operators=node_types(model), kernels=kernels, graphs=1, cache="none")
+        return SessionCall(session, self._bound(session, inputs), compilation)
+
+    def dtype(self, value: Any) -> str:
+        return str(value.dtype)
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        target.fill(source.array())
+
+    def overwrite(self, nbytes: int) -> Launch | None:
+        """On a CPU not by a session: its threads would still be waiting for work when the timed one starts."""
+        if self.info.device == "cpu":
+            return super().overwrite(nbytes)
+        scratch = self.tensor(TensorSpec((nbytes // 4,), "float32"), 0)
+        return SessionCall(session := self._small(nbytes // 4), self._bound(session, {"x": scratch}))
+
+    def _empty(self, shape: Sequence[int], kind: int) -> Any:
+        return ort.OrtValue.ortvalue_from_shape_and_type(list(shape), kind, self.info.device, 0)
+
+    def _options(self, profile: Path | None = None) -> Any:
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = self.threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = _ERRORS_ONLY
+        if profile:
+            options.enable_profiling = True
+            options.profile_file_prefix = str(profile)
+        return options
+
+    def _small(self, elements: int = 1) -> Any:
+        """A session that does next to nothing: what is started with the first one is not to be timed."""
+        given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [elements])
+        model = _model([helper.make_node("Neg", ["x"], ["y"])], [given], "y")
+        return ort.InferenceSession(model.SerializeToString(), self._options(), providers=_PROVIDERS[self.info.device])
+
+    def _bound(self, session: Any, inputs: Mapping[str, Any]) -> Any:
+        """Outputs of a known size are made once; of others ONNX Runtime makes new ones at every call."""
+        binding = session.io_binding()
+        for name, tensor in inputs.items():
+            binding.bind_ortvalue_input(name, tensor.value)
+        for output in session.get_outputs():
+            if all(isinstance(n, int) for n in output.shape):
+                spelled = output.type.removeprefix("tensor(").removesuffix(")")
+                value = self._empty(output.shape, _element(_SPELLED.get(spelled, spelled)))
+                binding.bind_ortvalue_output(output.name, value)
+            else:
+                binding.bind_output(output.name, self.info.device)
+        return binding
+
+    def _kernels_of(self, data: bytes, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+        """Found out once for each model: several launches are made of one."""
+        mark = sha256(data).digest()
+        if mark not in self._kernels:
+            self._kernels[mark] = self._profiled(data, inputs)
+        return self._kernels[mark]
+
+    def _profiled(self, data: bytes, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+        """The kernels of one call, from a session of its own: what is timed is never profiled."""
+        with TemporaryDirectory() as folder:
+            options = self._options(Path(folder) / "profile")
+            session = ort.InferenceSession(data, options, providers=_PROVIDERS[self.info.device])
+            session.run_with_iobinding(self._bound(session, inputs))
+            events = json.loads(Path(session.end_profiling()).read_text())
+        ran = [event for event in events if event.get("cat") == "Node" and "provider" in event["args"]]
+        if not ran:
+            raise Unsupported("ONNX Runtime computes this model once, when it makes the session: no kernel is left")
+        strays = sorted({event["args"]["op_name"] for event in ran if event["args"]["provider"] != self._provider})
+        if strays:
+            raise Unsupported(f"{self._provider} has no kernel for {', '.join(strays)}: the CPU would compute it")
+        return tuple(map(_kernel, sorted(ran, key=lambda event: event["ts"])))
+
+
+class SessionCall:
+    """One call of a session over what is bound to it."""
+
+    __slots__ = ("_binding", "_fixed", "_session", "compilation")
+
+    def __init__(self, session: Any, binding: Any, compilation: Compilation | None = None) -> None:
+        self._session = session
+        self._binding = binding
+        self.compilation = compilation
+        self._fixed: Any = None
+        if all(isinstance(n, int) for output in session.get_outputs() for n in output.shape):
+            self._fixed = self._given()
+
+    def __call__(self) -> Any:
+        self._session.run_with_iobinding(self._binding)
+        return self._fixed or self._given()
+
+    def _given(self) -> Any:
+        outputs = tuple(Tensor(value) for value in self._binding.get_outputs())
+        return outputs if len(outputs) > 1 else outputs[0]
+
+
+def _kernel(event: Mapping[str, Any]) -> str:
+    kind = str(event["args"]["op_name"])
+    return f"{kind} (inserted)" if event["name"].startswith(_INSERTED) else kind
+
+
+def _onnx_version() -> str:
+    import onnx
+
+    return str(onnx.__version__)

@@ -1,0 +1,289 @@
+"""OpenVINO on the CPU, from ONNX models."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from itertools import cycle
+from typing import Any, NamedTuple
+
+import openvino as ov
+
+from opmark.errors import Unsupported
+from opmark.frameworks.onnx.engine import EngineBackend, as_type, node_types, numpy_dtype
+from opmark.plugin import BackendInfo, Launch
+from opmark.schema import Compilation
+
+_TYPES = {
+    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "f8e4m3",
+    "float8_e5m2": "f8e5m2", "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "u8",
+    "bool": "boolean",
+}  # fmt: skip
+_NAMES = {kind: dtype for dtype, kind in _TYPES.items()}
+_BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "f8e4m3": 8, "f8e5m2": 8}
+_PORTS = frozenset({"Input", "Output", "Const"})
+# Layers that only move, so that their precision is that of what passes through.
+_MOVES = _PORTS | {"Reorder", "Convert", "Reshape"}
+_DRAWS = ("Random", "Multinomial", "Bernoulli")
+_SAYS_NOTHING = (
+    "Exception from", "Check '", "FrontEnd API failed", "Model wasn't", "Summary:", "To facilitate", "While valid",
+    "Conversion is failed",
+)  # fmt: skip
+
+
+class OpenVinoBackend(EngineBackend):
+    """`latency`: one request at a time on all threads, done when the call returns.
+
+    `throughput`: OpenVINO splits the threads into streams and wants as many requests at a time as it says are optimal.
+    A launch then starts the next of these and returns; it waits only where that one is still busy. So the quantity
+    `throughput` is that of a full pipeline, and `latency`, where every call is waited for, is what a single request
+    takes in this configuration, on the threads of one stream. Either way a launch is one request.
+
+    Inputs and outputs are OpenVINO's own tensors, set once: a call copies nothing. An output whose shape is known only
+    afterwards is the exception; OpenVINO allocates it. A call is the public one, `infer` or `start_async`, with the
+    layer in Python that everybody pays who calls it from there.
+    """
+
+    oom_messages = ("bad_alloc", "out of memory", "failed to allocate")
+
+    def __init__(self, info: BackendInfo, threads: int) -> None:
+        super().__init__(info, threads)
+        self.asynchronous = info.way == "throughput"
+        self._core = ov.Core()
+        self._device = str(self._core.get_property("CPU", "FULL_DEVICE_NAME"))  # loads what is for this device
+        self._settings = {
+            "PERFORMANCE_HINT": info.way.upper(),
+            "INFERENCE_NUM_THREADS": threads,
+            # float32 means float32: by default it becomes bfloat16 wherever the processor has that. Models of float16
+            # and bfloat16 keep their types and are never computed with less.
+            "INFERENCE_PRECISION_HINT": "f32",
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
+            "CACHE_DIR": "",
+        }
+        self._flying: set[Any] = set()
+
+    def environment(self) -> dict[str, Any]:
+        told = _properties(self._core.compile_model(_smallest(), "CPU", self._settings))
+        return {
+            "openvino": ov.__version__,
+            "device": "cpu",
+            "cpu": self._device,
+            "capabilities": sorted(self._core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")),
+            "threads": told["INFERENCE_NUM_THREADS"],
+            "streams": told["NUM_STREAMS"],
+            "requests": told["OPTIMAL_NUMBER_OF_INFER_REQUESTS"],
+            "hint": told["PERFORMANCE_HINT"].lower(),
+            "precision": told["INFERENCE_PRECISION_HINT"],
+            "pinning": told["ENABLE_CPU_PINNING"],
+        }
+
+    def upload(self, array: Any, dtype: str) -> Any:
+        made = ov.Tensor(getattr(ov.Type, _TYPES[dtype]), ov.Shape(array.shape))
+        self.download(made)[...] = as_type(array, dtype)
+        return made
+
+    def download(self, tensor: Any) -> Any:
+        """The tensor's own memory."""
+        self.synchronize()
+        return tensor.data.view(numpy_dtype(self.dtype(tensor)))  # it shows bfloat16 as float16 with the same bits
+
+    def dtype(self, value: Any) -> str:
+        return _NAMES[value.element_type.to_string()]
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        self.download(target)[...] = self.download(source)
+
+    def synchronize(self) -> None:
+        while self._flying:
+            self._flying.pop().wait()
+
+    def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
+        model = self.model(built, inputs)
+        serialized, start = model.SerializeToString(), time.perf_counter()
+        try:
+            read = self._core.read_model(serialized, b"")
+            compiled = self._core.compile_model(read, "CPU", self._settings)
+        except RuntimeError as error:
+            if self.classify(error) == "oom":
+                raise
+            raise Unsupported(f"OpenVINO {ov.__version__.split('-')[0]}: {_words(error)}") from None
+        cold = time.perf_counter() - start
+        self._refuse_other_threads(compiled)
+        layers = _layers(compiled)
+        _refuse_folded(compiled)
+        _refuse_drawn_once(node_types(model), layers)
+        _refuse_less_precision(read, layers)
+        compilation = Compilation(
+            cold=cold,
+            graphs=1,
+            operators=node_types(model),
+            kernels=tuple(f"{layer.kind} {layer.how}" for layer in layers if layer.kind not in _PORTS),
+            cache="none",
+        )
+        if not self.asynchronous:
+            return _Request(compiled, inputs, compilation)
+        return _Requests(compiled, inputs, compilation, self._flying)
+
+    def _refuse_other_threads(self, compiled: Any) -> None:
+        told = int(compiled.get_property("INFERENCE_NUM_THREADS"))
+        if told != self.threads:
+            raise Unsupported(f"{self.threads} threads were asked for, OpenVINO takes {told}")
+
+
+class _Request:
+    """One request, made once."""
+
+    def __init__(self, compiled: Any, inputs: Mapping[str, Any], compilation: Compilation | None = None) -> None:
+        self.compilation = compilation
+        self._request = compiled.create_infer_request()
+        for port in compiled.inputs:
+            (name,) = port.get_names() & inputs.keys()  # it may have names of nodes that were left out as well
+            self._request.set_tensor(port, inputs[name])
+        for port in compiled.outputs:
+            if port.partial_shape.is_static:
+                self._request.set_tensor(port, ov.Tensor(port.element_type, port.shape))
+        whole = all(port.partial_shape.is_static for port in compiled.outputs)
+        self._ports = tuple(compiled.outputs)
+        self._outputs = tuple(map(self._request.get_tensor, self._ports)) if whole else None
+        self._infer = partial(self._request.infer, share_outputs=True)  # or it would copy what it returns
+
+    def __call__(self) -> Any:
+        self._infer()
+        return self.outputs()
+
+    def outputs(self) -> tuple[Any, ...]:
+        return self._outputs or tuple(map(self._request.get_tensor, self._ports))
+
+    def start(self) -> Any:
+        """Start it anew, once it is done."""
+        self._request.wait()
+        self._request.start_async()
+        return self._request
+
+
+class _Requests:
+    """As many requests as OpenVINO wants at a time, in turn."""
+
+    def __init__(self, compiled: Any, inputs: Mapping[str, Any], compilation: Compilation, flying: set[Any]) -> None:
+        self.compilation = compilation
+        count = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
+        self._turn = cycle([_Request(compiled, inputs) for _ in range(count)])
+        self._flying = flying
+
+    def __call__(self) -> Any:
+        request = next(self._turn)
+        self._flying.add(request.start())
+        return request.outputs()
+
+
+def _smallest() -> Any:
+    from openvino import opset8
+
+    value = opset8.parameter([1], ov.Type.f32)
+    return ov.Model([opset8.relu(value)], [value], "smallest")
+
+
+def _properties(compiled: Any) -> dict[str, Any]:
+    names = (
+        "INFERENCE_NUM_THREADS", "NUM_STREAMS", "OPTIMAL_NUMBER_OF_INFER_REQUESTS", "PERFORMANCE_HINT",
+        "ENABLE_CPU_PINNING",
+    )  # fmt: skip
+    told = {name: compiled.get_property(name) for name in names}
+    return {**told, "INFERENCE_PRECISION_HINT": compiled.get_property("INFERENCE_PRECISION_HINT").to_string()}
+
+
+class _Layer(NamedTuple):
+    """One layer of a compiled model."""
+
+    kind: str
+    how: str
+    precision: str
+    """The precision in which it says that it computes: that of its first input, whatever the rest of it does."""
+    gives: frozenset[str]
+    """Types of its outputs."""
+
+
+def _layers(compiled: Any) -> list[_Layer]:
+    """The layers of a compiled model, in the order in which they run."""
+    return [
+        _Layer(
+            _text(facts := node.get_rt_info(), "layerType"),
+            _text(facts, "primitiveType"),
+            _text(facts, "runtimePrecision"),
+            frozenset(_kinds(node.outputs())),
+        )
+        for node in compiled.get_runtime_model().get_ordered_ops()
+    ]
+
+
+def _kinds(ports: Any) -> set[str]:
+    return {port.element_type.to_string() for port in ports}
+
+
+def _text(facts: Any, key: str) -> str:
+    return str(facts[key].value) if key in facts else ""
+
+
+def _refuse_folded(compiled: Any) -> None:
+    """A model that does not depend on its inputs is computed while compiling: there would be nothing left to time."""
+    for result in compiled.get_runtime_model().get_results():
+        queue, seen = [result], {result.get_friendly_name()}
+        while queue:
+            node = queue.pop()
+            if node.get_type_name() == "Parameter" or _text(node.get_rt_info(), "layerType") not in _MOVES:
+                break
+            before = [value.get_node() for value in node.input_values()]
+            queue += [one for one in before if one.get_friendly_name() not in seen]
+            seen |= {one.get_friendly_name() for one in before}
+        else:
+            raise Unsupported("OpenVINO computes it while compiling: no call does any work")
+
+
+def _refuse_drawn_once(operators: tuple[str, ...], layers: list[_Layer]) -> None:
+    """Random numbers that only meet constants are folded like these."""
+    if any(one.startswith(_DRAWS) for one in operators) and not any(layer.kind.startswith(_DRAWS) for layer in layers):
+        raise Unsupported("OpenVINO draws its random numbers while compiling: every call gives the same ones")
+
+
+def _refuse_less_precision(read: Any, layers: list[_Layer]) -> None:
+    """OpenVINO computes float64 in float32, int64 in int32 and products of integers in float32, and tells nobody who
+    does not look at what it has compiled.
+
+    Asked for is what goes in and comes out: constants inside may be of any type. More than that is no fault.
+    """
+    computed = {layer.precision for layer in layers if layer.kind not in _MOVES}
+    ports = _kinds(read.inputs) | _kinds(read.outputs)
+    asked = ports & _BITS.keys() or {kind for node in read.get_ops() for kind in _kinds(node.outputs())} & _BITS.keys()
+    if "f64" in asked:
+        asked, less = {"f64"}, _narrowed(layers, ports)
+    elif asked:  # the narrowest: where types are mixed, a layer that widens one names the type that it takes
+        less = {p for p in computed & _BITS.keys() if _BITS[p] < min(_BITS[one] for one in asked)}
+    else:
+        asked = _kinds(read.inputs)
+        less = computed & _BITS.keys() | ({"i32"} & computed if asked == {"i64"} else set())
+    if less:
+        raise Unsupported(f"OpenVINO computes it in {_spelled(less)}, not in {_spelled(asked)}")
+
+
+def _narrowed(layers: list[_Layer], ports: set[str]) -> set[str]:
+    """Floats of less than 64 bits on the way from one port to another, also where they are only moved; but a layer that
+    is nothing but a conversion may have been asked for between these very types."""
+    seen = {
+        kind
+        for layer in layers
+        if layer.kind not in _PORTS
+        for kind in {layer.precision, *layer.gives} - (ports if layer.kind in _MOVES else set())
+    }
+    return {kind for kind in seen & _BITS.keys() if _BITS[kind] < _BITS["f64"]}
+
+
+def _spelled(kinds: set[str]) -> str:
+    return ", ".join(sorted(_NAMES.get(kind, kind) for kind in kinds))
+
+
+def _words(error: Exception) -> str:
+    """The message of an error, without the places in OpenVINO's source and the advertisement."""
+    lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
+    said = [line for line in lines if not line.startswith(_SAYS_NOTHING) and not line.endswith("with a message:")]
+    return "; ".join(said or lines)[:400]

@@ -1,0 +1,19 @@
+from opmark.frameworks import _TORCH_DTYPES
+from opmark.plugin import BackendInfo
+
+TENSORFLOW_CPU = BackendInfo(
+    name="tensorflow-cpu",
+    framework="tensorflow",
+    device="cpu",
+    summary="TensorFlow, tf.function, on the CPU",
+    dtypes=_TORCH_DTYPES,
+    loads="opmark.frameworks.tensorflow.backend:TensorFlowBackend",
+    differentiates=True,
+    requires="tensorflow",
+    install="opmark env create tensorflow",
+    environ={"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"},
+    compiles=True,
+    views=False,
+    guest="tensorflow",
+    variants=("function", "eager", "xla"),
+)

@@ -1,0 +1,45 @@
+from opmark.frameworks import _TORCH_DTYPES
+from opmark.plugin import BackendInfo
+
+
+def _torch(device: str, summary: str) -> BackendInfo:
+    return BackendInfo(
+        name=f"torch-{device}",
+        framework="torch",
+        device=device,
+        summary=summary,
+        dtypes=_TORCH_DTYPES,
+        loads="opmark.frameworks.torch.backend:TorchBackend",
+        differentiates=True,
+        requires="torch",
+        install="pip install 'opmark[torch]'",
+        guest="torch",
+    )
+
+
+TORCH_CPU = _torch("cpu", "PyTorch, eager, on the CPU")
+TORCH_CUDA = _torch("cuda", "PyTorch, eager, on an NVIDIA or AMD GPU")
+TORCH_XPU = _torch("xpu", "PyTorch, eager, on an Intel GPU")
+TORCH_MPS = _torch("mps", "PyTorch, eager, on an Apple GPU")
+TORCH_ACCELERATOR = _torch("accelerator", "PyTorch, eager, on whatever device torch.accelerator reports")
+
+
+def _torch_compile(device: str, summary: str) -> BackendInfo:
+    return BackendInfo(
+        name=f"torch-compile-{device}",
+        framework="torch",
+        device=device,
+        summary=summary,
+        dtypes=_TORCH_DTYPES,
+        loads="opmark.frameworks.torch.compile:TorchCompileBackend",
+        differentiates=True,
+        requires="torch",
+        install="pip install 'opmark[torch]'",
+        compiles=True,
+        guest="torch",
+        variants=("default", "max-autotune"),
+    )
+
+
+TORCH_COMPILE_CPU = _torch_compile("cpu", "PyTorch, torch.compile (inductor), on the CPU")
+TORCH_COMPILE_CUDA = _torch_compile("cuda", "PyTorch, torch.compile (inductor), on an NVIDIA or AMD GPU")

@@ -1,0 +1,352 @@
+"""PyTorch, eager, on any device that torch knows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from msgspec.structs import replace
+from torch.autograd.graph import _engine_run_backward
+
+from opmark.errors import Unsupported
+from opmark.frameworks.torch.device_clock import CudaClock, poison
+from opmark.plugin import (
+    BLOCK,
+    Announce,
+    Backend,
+    BackendInfo,
+    CallCost,
+    DeviceClock,
+    Launch,
+    MemoryProbe,
+    ProcessGroup,
+    World,
+    make_values,
+)
+from opmark.schema import Cost, TensorSpec
+from opmark.schema.tensor import is_float
+
+# Parts of messages by which torch says, without a type of its own, what an error is about.
+_OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
+# The Infinity Cache of AMD's accelerators, which torch does not count as L2.
+_AMD_LAST_LEVEL = 256 << 20
+_NOT_THERE = (
+    "not implemented for",
+    "not supported",
+    "does not support",
+    "could not run",
+    "no kernel found",
+    "is only supported on",
+)
+
+
+class TorchBackend(Backend):
+    """Sensors of an NVIDIA GPU are NVML's, found by the `gpu_uuid` in the environment."""
+
+    oom_errors = (MemoryError, torch.OutOfMemoryError)
+    oom_messages = _OUT_OF_MEMORY
+    unsupported_errors = (NotImplementedError,)
+    unsupported_messages = _NOT_THERE
+
+    def __init__(self, info: BackendInfo, threads: int) -> None:
+        super().__init__(info, threads)
+        self._device = _device_type(info.device)
+        self.asynchronous = self._device != "cpu"
+        self._clock = CudaClock() if self._device == "cuda" else None
+        torch.set_num_threads(threads)
+        _take_own_device(self._device)
+        # No graph is kept unless the backward phase asks for one.
+        torch.set_grad_enabled(False)
+        # float32 means float32: with TF32 allowed, convolutions would quietly keep 10 bits of 23.
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+
+    def why_unavailable(self) -> str | None:
+        if self._device == "cpu":
+            return None
+        if self._device == "none":
+            return f"torch {torch.__version__} reports no accelerator on this machine"
+        if self._device == "cuda" and not torch.cuda.is_available():
+            build = torch.version.cuda or torch.version.hip
+            return f"torch {torch.__version__} " + (
+                "finds no GPU (is there a driver?)" if build else "is a build without CUDA"
+            )
+        if not _module(self._device).is_available():
+            return f"torch {torch.__version__} has no {self._device} device on this machine"
+        return None
+
+    def environment(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            "torch": str(torch.__version__),
+            "device": self._device,
+            "threads": torch.get_num_threads(),
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+        }
+        if self._device == "cpu":
+            facts["capability"] = torch.backends.cpu.get_cpu_capability()
+            facts["mkldnn"] = torch.backends.mkldnn.is_available()
+        if self._device == "cuda":
+            properties = torch.cuda.get_device_properties()
+            facts |= {
+                "gpu": properties.name,
+                "gpu_uuid": str(properties.uuid),
+                "gpu_memory": properties.total_memory,
+                "gpu_l2": properties.L2_cache_size,
+                "gpu_sms": properties.multi_processor_count,
+                "cuda": torch.version.cuda,
+                "cudnn": torch.backends.cudnn.version(),
+                "tf32": torch.backends.cudnn.allow_tf32,
+            }
+        return facts
+
+    def upload(self, array: Any, dtype: str) -> Any:
+        return torch.from_numpy(array).to(self._device, getattr(torch, dtype))
+
+    def download(self, tensor: Any) -> Any:
+        if tensor.device.type == "cpu":
+            self.synchronize()  # a device may still be writing to it
+        host = tensor.detach().cpu()
+        lacks = host.is_floating_point() and host.dtype not in (torch.float64, torch.float32, torch.float16)
+        return (host.float() if lacks else host).numpy()
+
+    def tensor(self, spec: TensorSpec, seed: int) -> Any:
+        """Drawn on the device: uploading large tensors would take longer than measuring them."""
+        if spec.place != "device":
+            there = self.tensor(replace(spec, place="device"), seed).cpu()
+            return there.pin_memory() if spec.place == "pinned" else there
+        dtype = getattr(torch, spec.dtype)
+        if spec.make:
+            return self.upload(make_values(spec, seed), spec.dtype)
+        if self._device == "cpu" and spec.elements > BLOCK:
+            flat, block = torch.empty(spec.elements, dtype=dtype), self.tensor(replace(spec, shape=(BLOCK,)), seed)
+            for part in flat.split(BLOCK):
+                part.copy_(block[: len(part)])
+            return flat.reshape(spec.shape)
+        generator = torch.Generator(self._device).manual_seed(seed)
+        if is_float(spec.dtype):
+            # Generators know no 8-bit floats; their values are rounded from float32.
+            drawn = torch.float32 if dtype.itemsize == 1 else dtype
+            empty = torch.empty(spec.shape, dtype=drawn, device=self._device)
+            return empty.uniform_(spec.low, spec.high, generator=generator).to(dtype)
+        if dtype.is_complex:
+            pairs = torch.empty((*spec.shape, 2), dtype=dtype.to_real(), device=self._device)
+            return torch.view_as_complex(pairs.uniform_(spec.low, spec.high, generator=generator))
+        low, high = int(spec.low), int(spec.high)
+        return torch.randint(low, high, spec.shape, dtype=dtype, device=self._device, generator=generator)
+
+    def placing(self) -> AbstractContextManager[Any]:
+        place: AbstractContextManager[Any] = torch.device(self._device)
+        return place
+
+    def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
+        launch: Launch = built
+        return launch
+
+    def dtype(self, value: Any) -> str:
+        return str(value.dtype).removeprefix("torch.")
+
+    def deferred(self, value: Any) -> str | None:
+        """A subclass of a tensor may do its work only when somebody looks."""
+        plain = type(value) in (torch.Tensor, torch.nn.Parameter)
+        return None if plain else f"a {type(value).__name__}, which may be computed only when it is looked at"
+
+    def sample(self, value: Any, most: int) -> Any:
+        flat = value.detach().reshape(-1)
+        return self.to_numpy(flat[:: max(1, ceil(flat.numel() / most))])
+
+    def poison(self, value: Any) -> None:
+        self.synchronize()  # what is in the host's memory is written at once, and a device may not be done with it
+        poison(value)
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        target.data.copy_(source)
+
+    def backward(
+        self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
+    ) -> tuple[Launch, Sequence[Any]]:
+        """One graph, kept; each launch walks it back and returns new gradients, so nothing adds up or grows."""
+        for tensor in inputs:
+            tensor.requires_grad_(True)
+        with torch.enable_grad():
+            outputs = launch()
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        gradients = [self._like(out, seed + i) if out.requires_grad else None for i, out in enumerate(outputs)]
+        pairs = [(out, grad) for out, grad in zip(outputs, gradients, strict=True) if grad is not None]
+        if not pairs:
+            raise Unsupported("no output of this implementation has a gradient")
+        roots, seeds = zip(*pairs, strict=True)
+        if some:
+            inputs = _used(roots, seeds, tuple(inputs))
+        if forward:
+            return _TorchStep(launch, tuple(inputs), seeds), gradients
+        return partial(_gradients, roots, seeds, tuple(inputs), keep=True), gradients
+
+    def _like(self, value: Any, seed: int) -> Any:
+        return self.tensor(TensorSpec(tuple(value.shape), self.dtype(value)), seed)
+
+    def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
+        taken = _tensors(reads)
+        before = [tensor._version for tensor in taken]
+        outputs, flops = _with_flops(launch)
+        given, memory = _tensors(outputs), {tensor.untyped_storage().data_ptr() for tensor in taken}
+        # An output that shares its memory with an input is a view, unless the call has written to it.
+        written = sum(t.nbytes for t in given if t.untyped_storage().data_ptr() not in memory)
+        written += sum(t.nbytes for t, version in zip(taken, before, strict=True) if t._version != version)
+        if not written and flops is None:  # nothing that could be counted; a view, if it is one of some data
+            return CallCost(None, view=any(tensor.numel() for tensor in given))
+        read = sum({id(tensor): tensor.nbytes for tensor in taken}.values())
+        return CallCost(Cost(flops, read, written))
+
+    def device_clock(self) -> DeviceClock | None:
+        return self._clock
+
+    def cache_bytes(self) -> int | None:
+        if self._device != "cuda":
+            return None
+        reported = int(torch.cuda.get_device_properties().L2_cache_size)
+        return max(reported, _AMD_LAST_LEVEL) if torch.version.hip else reported
+
+    def overwrite(self, nbytes: int) -> Launch:
+        scratch = torch.zeros(nbytes, dtype=torch.uint8, device=self._device)
+        # On a CPU, stores alone may go around the caches; lines that are read first do not.
+        return partial(scratch.add_, 1) if self._device == "cpu" else scratch.zero_
+
+    def synchronize(self) -> None:
+        if self.asynchronous:
+            _module(self._device).synchronize()
+
+    def memory(self) -> MemoryProbe | None:
+        return AllocatorProbe(self._device) if self.asynchronous else None
+
+    def available_bytes(self) -> int | None:
+        if self._device == "cpu":
+            return int(psutil.virtual_memory().available)
+        if self._device == "cuda":
+            cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+            return int(torch.cuda.mem_get_info()[0] + cached)
+        return None
+
+    def usable(self) -> bool:
+        return super().usable() and not (self._clock and self._clock.spoiled)
+
+    def join(self, world: World, announce: Announce) -> ProcessGroup:
+        from opmark.frameworks.torch.process_group import TorchTeam  # torch.distributed takes its time to import
+
+        return TorchTeam(self._device, world, announce)
+
+    @contextmanager
+    def annotated(self, name: str) -> Iterator[None]:
+        """Ranges belong to a thread, so the backward pass is not to go to one of its own."""
+        marks = torch.cuda.nvtx.range(name) if self._device == "cuda" else nullcontext()
+        with torch.autograd.set_multithreading_enabled(False), torch.profiler.record_function(name), marks:
+            yield
+
+    @contextmanager
+    def traced(self, path: Path) -> Iterator[None]:
+        with torch.profiler.profile(record_shapes=True) as profile:
+            yield
+        profile.export_chrome_trace(str(path))
+
+
+def _gradients(
+    roots: tuple[Any, ...], seeds: tuple[Any, ...], inputs: tuple[Any, ...], *, keep: bool
+) -> tuple[Any, ...]:
+    """The engine itself: `torch.autograd.grad` does the same after checks in Python that import SymPy, for seconds."""
+    found: tuple[Any, ...] = _engine_run_backward(roots, seeds, keep, False, inputs, False, accumulate_grad=False)
+    return found
+
+
+def _used(roots: tuple[Any, ...], seeds: tuple[Any, ...], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs that the roots depend on."""
+    found = _engine_run_backward(roots, seeds, True, False, inputs, True, accumulate_grad=False)
+    return tuple(tensor for tensor, gradient in zip(inputs, found, strict=True) if gradient is not None)
+
+
+class _TorchStep:
+    """Forward and backward, as a step of training does them."""
+
+    def __init__(self, launch: Launch, inputs: tuple[Any, ...], seeds: tuple[Any, ...]) -> None:
+        self._launch = launch
+        self._inputs = inputs
+        self._seeds = seeds
+
+    def __call__(self) -> tuple[Any, ...]:
+        with torch.enable_grad():
+            outputs = self._launch()
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        roots = tuple(out for out in outputs if out.requires_grad)
+        return _gradients(roots, self._seeds, self._inputs, keep=False)
+
+
+class AllocatorProbe:
+    """Counts what torch's own allocator hands out on a device: exact to the byte, caches left out."""
+
+    source = "allocator"
+    resolution = 512  # the caching allocator rounds every request up to this
+
+    def __init__(self, device: str) -> None:
+        self._module = _module(device)
+
+    def start(self) -> int:
+        self._module.reset_peak_memory_stats()
+        return int(self._module.memory_allocated())
+
+    def peak(self) -> int:
+        return int(self._module.max_memory_allocated())
+
+
+def _with_flops(launch: Launch) -> tuple[Any, int | None]:
+    """(the outputs of a call, its floating-point operations where torch's counter knows them)."""
+    from torch.utils.flop_counter import FlopCounterMode, _FlopCounterMode
+
+    _leave_dynamo_out(_FlopCounterMode)
+    try:
+        with FlopCounterMode(display=False) as counter:
+            outputs = launch()
+    except AssertionError:  # it asserts what it expects of shapes, which not every variant of an operator keeps
+        return launch(), None
+    return outputs, int(counter.get_total_flops()) or None
+
+
+def _leave_dynamo_out(mode: Any) -> None:
+    """torch imports its compiler, which takes a second, only to switch it off for a mode. Where nothing is compiled
+    the mode's own function will do: it is put where torch keeps the one that is switched off."""
+    plain = getattr(mode.__torch_dispatch__, "__wrapped__", None)
+    if plain is not None:
+        plain.__dict__.setdefault("__dynamo_disable", plain)
+
+
+def _tensors(value: Any) -> list[Any]:
+    """The dense ones, however deep they are nested; of others (sparse, or a promise of zeros) nobody knows where their
+    data lies."""
+    if isinstance(value, torch.Tensor):
+        return [value] if value.layout == torch.strided and not value._is_zerotensor() else []
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [tensor for item in value for tensor in _tensors(item)] if isinstance(value, list | tuple) else []
+
+
+def _device_type(device: str) -> str:
+    if device != "accelerator":
+        return device
+    current = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return str(current.type) if current else "none"
+
+
+def _take_own_device(device: str) -> None:
+    """Each of several processes on a host takes a device of its own, as launchers number them, or the only one it
+    sees."""
+    rank = os.environ.get("LOCAL_RANK", "")
+    if device not in ("cpu", "none", "mps") and rank.isdecimal() and _module(device).is_available():
+        _module(device).set_device(int(rank) % _module(device).device_count())
+
+
+def _module(device: str) -> Any:
+    return torch.get_device_module(device)

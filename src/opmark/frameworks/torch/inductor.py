@@ -1,0 +1,227 @@
+"""torch.compile, asked what it does: what it was given, what it made of it, how long that took with empty caches and
+with filled ones. Its caches are of this process alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from types import FunctionType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch._dynamo
+import torch._inductor.compile_fx as compile_fx
+from torch._dynamo.exc import BackendCompilerFailed, TorchRuntimeError
+from torch._dynamo.utils import counters
+from torch._inductor.cpu_vec_isa import pick_vec_isa
+from torch._inductor.exc import InductorError
+from torch._inductor.graph import GraphLowering
+from torch._inductor.utils import clear_caches
+from torch.overrides import _pop_mode_temporarily
+
+from opmark.errors import TaskError, Unsupported
+from opmark.frameworks import cache_folder
+from opmark.schema import Compilation
+
+_KERNELS = re.compile(
+    r"^(\w+) = async_compile\.|\bextern_kernels\.(\w+)\(|"
+    r"= (?:torch\.ops\.)?((?:aten|mkldnn|quantized|onednn)\.[\w.]+)\(",
+    re.MULTILINE,
+)
+_GLUE = re.compile(r"^with_effects|^<|_tokens?\.")
+_EXPLAINS = "Explanation:"
+_LONGEST = 400
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+# One piece of code may be compiled for so many cases before torch refuses; they are forgotten long before that.
+_RECOMPILE_LIMIT = 256
+_CACHES = "TORCHINDUCTOR_CACHE_DIR"
+
+Run = Callable[[Callable[..., Any]], Any]
+"""Calls, in full, what is to be compiled: run(compiled)."""
+
+
+def set_up() -> None:
+    """From now on nothing is compiled, and nothing falls back to eager, without an error that says so."""
+    # Inductor compiles in this process: others that it starts would still be there while something is measured.
+    torch._inductor.config.compile_threads = 1
+    torch._dynamo.config.recompile_limit = _RECOMPILE_LIMIT
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+    torch._dynamo.config.suppress_errors = False
+    # A graph that is walked back many times has to keep what it has saved.
+    torch._functorch.config.donated_buffer = False
+    torch.compiler.set_stance("fail_on_recompile")
+
+
+def variables() -> dict[str, str]:
+    """Variables of the user that change what is compiled, and how; without those that are set here."""
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(("TORCHINDUCTOR_", "TORCH_COMPILE")) and name != _CACHES
+    }
+
+
+def compiled(mode: str, device: str, run: Run, synchronize: Callable[[], Any], calls: int) -> tuple[Any, Compilation]:
+    """(the compiled function of a launch, what it took): once with empty caches, once more with what is left of that.
+
+    Everything is compiled after so many calls.
+    """
+    _warm_up(device)
+    _fresh_caches()
+    told = Recording(mode)
+    with told.listening():
+        cold = _seconds(told, run, synchronize, calls)[1]
+    if not told.graphs:
+        raise Unsupported(f"torch.compile left it to eager: {told.why_not()}")
+    again = Recording(mode)
+    with again.listening():
+        call, cached = _seconds(again, run, synchronize, calls)
+    return call, Compilation(
+        cold,
+        cached,
+        graphs=told.graphs,
+        breaks=tuple(told.breaks),
+        operators=tuple(told.operators),
+        kernels=tuple(told.kernels),
+        cache=again.cache(),
+    )
+
+
+def _seconds(told: Recording, run: Run, synchronize: Callable[[], Any], calls: int) -> tuple[Any, float]:
+    """(the compiled function, seconds of the first calls beyond what calls take later on)."""
+    call, taken = told.function(), []
+    for _ in range(calls + 2):
+        started = time.perf_counter()
+        run(call)
+        synchronize()
+        taken.append(time.perf_counter() - started)
+    return call, max(0.0, sum(taken[:calls]) - calls * min(taken[calls:]))
+
+
+class Recording(torch._TorchCompileInductorWrapper):  # type: ignore[misc]
+    """Inductor in a mode of its own, with notes of what it was given and what it made of it."""
+
+    def __init__(self, mode: str) -> None:
+        super().__init__(mode, None, False)
+        self.graphs = 0
+        self.hits = 0
+        self.operators: dict[str, None] = {}
+        self.kernels: dict[str, None] = {}
+        self.breaks: list[str] = []
+
+    def __call__(self, model: Any, inputs: Any, **options: Any) -> Any:
+        if any(node.op.startswith("call") for node in model.graph.nodes):
+            self.graphs += 1
+        return super().__call__(model, inputs, **options)
+
+    def function(self) -> Any:
+        """A function of a launch, with code of its own: torch counts and forgets by code."""
+        own = FunctionType(_call.__code__.replace(), globals(), "call")
+        return torch._dynamo.optimize(backend=self, dynamic=False)(own)
+
+    def cache(self) -> str:
+        """The cache that makes a second compilation short, or why there is none."""
+        if not self.graphs:  # behind a graph break, functions are compiled by themselves, and found again
+            return "code in memory"
+        return "FX graph cache" if self.hits else "none: the FX graph cache does not take it"
+
+    def why_not(self) -> str:
+        return "; ".join(self.breaks) or "it found nothing to compile"
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        counters.clear()
+        inner = compile_fx._compile_fx_inner
+
+        def lower(model: Any, *arguments: Any, **options: Any) -> Any:
+            self.operators.update(dict.fromkeys(_operators(model)))
+            return inner(model, *arguments, **options)
+
+        def made(code: str) -> None:
+            self.kernels.update(dict.fromkeys(next(filter(None, found)) for found in _KERNELS.findall(code)))
+
+        with (
+            patch.object(compile_fx, "_compile_fx_inner", lower),
+            patch.object(GraphLowering, "save_output_code", made),
+            compiling(),
+            _telling(),
+        ):
+            yield
+        self.hits = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
+        # Counted once for each function that it happened inside of: by what is said, each is there once.
+        self.breaks = [_reason(why) for why in counters["graph_break"]]
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Something may be compiled inside, apart from the mode that places new tensors, which no launch is called in."""
+    with torch.compiler.set_stance("default"):
+        if torch._C._len_torch_function_stack():
+            with _pop_mode_temporarily():
+                yield
+        else:
+            yield
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """The compiler's failures, with what they are about: that stands on a later line."""
+    try:
+        yield
+    except InductorError as error:
+        lines = [line.strip() for line in str(error).splitlines()]
+        about = next((line.removeprefix("target:").strip() for line in lines if line.startswith("target:")), "")
+        if about:
+            raise Unsupported(f"inductor cannot lower {about}: {lines[0]}") from error
+        raise TaskError(f"inductor fails: {lines[0]}") from error
+    except (BackendCompilerFailed, TorchRuntimeError) as error:
+        raise TaskError(f"torch.compile fails: {_reason(str(error))}") from error
+
+
+def forget() -> None:
+    """Everything that was compiled; what is called after this is compiled anew."""
+    torch._dynamo.reset()
+
+
+def _call(launch: Any) -> Any:
+    return launch()
+
+
+def _operators(model: Any) -> Iterator[str]:
+    """The operators of a graph before it was taken apart, without those that only hold it together."""
+    for node in model.graph.nodes:
+        name = str(node.meta.get("original_aten") or node.target)
+        if node.op == "call_function" and not _GLUE.search(name):
+            yield name
+
+
+def _reason(text: str) -> str:
+    """The first line of a long message, and the one that explains it; without addresses."""
+    lines = [_ADDRESS.sub("", line.strip()) for line in text.strip().splitlines()] or ["no reason given"]
+    if lines[0].endswith(":"):  # what it is stands on the next one
+        lines[0] = " ".join(lines[:2])
+    explained = next((line for line in lines[1:] if line.startswith(_EXPLAINS)), "")
+    return (lines[0] + (f": {explained.removeprefix(_EXPLAINS).strip()}" if explained else ""))[:_LONGEST]
+
+
+@cache
+def _warm_up(device: str) -> None:
+    """What the first compilation of a process takes beyond its own work is no part of any operator: which instructions
+    there are, headers, modules that are loaded late. torch keeps some of it in a folder of the machine."""
+    if device == "cpu":
+        pick_vec_isa()
+    _fresh_caches()
+    with compiling():
+        Recording("default").function()(partial(torch.neg, torch.zeros(64, device=device)))
+
+
+def _fresh_caches() -> None:
+    folder = cache_folder.fresh()
+    os.environ[_CACHES] = str(folder)
+    os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
+    clear_caches()

@@ -1,0 +1,96 @@
+"""Facts about the host that may explain a number. They are the same for every backend."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+
+@cache
+def host() -> dict[str, Any]:
+    return {
+        "machine": platform.node(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "cpu": cpu_model(),
+        "cores": len(affinity()),
+        "affinity": affinity(),
+        "memory": psutil.virtual_memory().total,
+        "governor": governor(),
+        "max_mhz": _max_mhz(),
+    }
+
+
+def affinity() -> list[int]:
+    """Return the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def cpu_model() -> str:
+    """Return the processor's name, from the kernel if possible: py-cpuinfo takes most of a second."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    import cpuinfo
+
+    return str(cpuinfo.get_cpu_info().get("brand_raw", platform.processor()))
+
+
+def governor() -> str | None:
+    """Return the policy that sets the clocks; None if the kernel does not report it, as in most virtual machines."""
+    return _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+
+
+def turbo() -> bool | None:
+    """Return whether clocks may rise above nominal; None if the kernel does not report it."""
+    no_turbo = _read("/sys/devices/system/cpu/intel_pstate/no_turbo")
+    if no_turbo is not None:
+        return no_turbo == "0"
+    boost = _read("/sys/devices/system/cpu/cpufreq/boost")
+    return None if boost is None else boost == "1"
+
+
+def hyperthreads() -> bool | None:
+    active = _read("/sys/devices/system/cpu/smt/active")
+    return None if active is None else active == "1"
+
+
+def _max_mhz() -> float | None:
+    frequency = psutil.cpu_freq() if hasattr(psutil, "cpu_freq") else None
+    return frequency.max or None if frequency else None
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+# Tell from device files that a kind of device is missing, without asking a framework.
+
+# A loaded driver creates one of these files. Under WSL, /dev/dxg stands for every GPU.
+_FILES = {
+    "cuda": ("an NVIDIA or AMD GPU", ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")),
+    "xpu": ("an Intel GPU", ("/dev/dri", "/dev/dxg")),
+}
+
+
+def why_no_device(device: str) -> str | None:
+    """Return why there is no such device; None if there may be one."""
+    if device == "mps" and sys.platform != "darwin":
+        return "an Apple GPU needs macOS"
+    if device not in _FILES or sys.platform != "linux":
+        return None
+    what, files = _FILES[device]
+    return None if any(Path(file).exists() for file in files) else f"no driver of {what} is loaded here"

@@ -1,1 +1,0 @@
-"""Importers, which read files of other systems as workloads: one package per system."""

@@ -1,0 +1,319 @@
+"""ByteMicroPerf's operators of language models and of mixtures of experts: tokens, heads, caches, experts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from opmark.interop.bytemicroperf.fields import (
+    FEW,
+    Arguments,
+    Constant,
+    Dtype,
+    Field,
+    Only,
+    PointRefused,
+    TokenRows,
+    Unused,
+    ValueField,
+    Word,
+    check_value,
+    dtype_of,
+    missing_argument,
+    quote,
+)
+from opmark.interop.bytemicroperf.forms import ROWS, Form, has
+from opmark.units import count_noun
+
+# Fields of attention: how many tokens each sequence has, and what its cache is made of.
+
+_Q, _CACHE = ("q_len", "q_seq_len"), ("cache_len",)
+
+
+@dataclass(frozen=True)
+class Lengths(Field):
+    """Lengths of the sequences: `batch_size`, `q_len` and `cache_len`, or lists with a number for each sequence."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("batch_size", *_Q, *_CACHE, "q_lens", "cache_lens", "kv_lens")
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("batch", "q_len", "cache_len", "q_lens", "cache_lens")
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        found = self._lengths(given)
+        if "kv_lens" in given:
+            expected = _kv_lengths(found)
+            if given["kv_lens"] != expected:
+                raise PointRefused(f"argument `kv_lens`: expected {quote(expected)}, cached and new tokens together, "
+                              f"got {quote(given['kv_lens'])}", "kv_lens")  # fmt: skip
+        return found
+
+    def _lengths(self, given: Arguments) -> dict[str, Any]:
+        lists = [check_value(name, "counts", given[name]) for name in ("q_lens", "cache_lens") if name in given]
+        if not lists:
+            batch = check_value("batch_size", "size", given.get("batch_size", 1), FEW)
+            return {"batch": batch, **self._q(given), **self._cache(given)}
+        if not all(lists) or len({len(numbers) for numbers in lists}) > 1:
+            raise PointRefused("arguments `q_lens` and `cache_lens`: expected a number for each sequence, as many in both, "
+                          f"got {' and '.join(str(len(numbers)) for numbers in lists)}")  # fmt: skip
+        batch = len(lists[0])
+        if given.get("batch_size", batch) != batch:
+            raise PointRefused(f"argument `batch_size`: expected {batch} as in the lists of lengths, "
+                          f"got {quote(given['batch_size'])}", "batch_size")  # fmt: skip
+        q = _one_or_list(given, "q_lens", "q_len") or self._q(given)
+        return {"batch": batch, **q, **(_one_or_list(given, "cache_lens", "cache_len") or self._cache(given))}
+
+    def _q(self, given: Arguments) -> dict[str, Any]:
+        """Read the new tokens of each sequence; a decode has one by default, as in ByteMicroPerf."""
+        name = next((name for name in _Q if name in given), None)
+        if name is None and given.get("attn_mode", given.get("mode", "prefill")) != "decode":
+            raise missing_argument("q_len", given)
+        return {"q_len": check_value(name, "size", given[name]) if name else 1}
+
+    def _cache(self, given: Arguments) -> dict[str, Any]:
+        return {"cache_len": check_value("cache_len", "count", given.get("cache_len", 0))}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        batch = params["batch"]
+        if not params["q_lens"] and not params["cache_lens"]:
+            return {"batch_size": batch, "cache_len": params["cache_len"], "q_len": params["q_len"]}
+        return {
+            "arg_type": "batch_llm",
+            "cache_lens": params["cache_lens"] or [params["cache_len"]] * batch,
+            "q_lens": params["q_lens"] or [params["q_len"]] * batch,
+        }
+
+
+def _one_or_list(given: Arguments, name: str, same: str) -> dict[str, Any]:
+    """Return the list `name`, or the parameter `same` if all its numbers are equal."""
+    if name not in given:
+        return {}
+    numbers = given[name]
+    if len(set(numbers)) > 1:
+        return {name: list(numbers)}
+    return {same: check_value(name, "size" if same == "q_len" else "count", numbers[0])}
+
+
+def _kv_lengths(found: Arguments) -> list[int]:
+    """Return the tokens of each sequence, cached and new ones together."""
+    batch = found["batch"]
+    q = found.get("q_lens") or [found["q_len"]] * batch
+    cache = found.get("cache_lens") or [found["cache_len"]] * batch
+    return [one + other for one, other in zip(q, cache, strict=True)]
+
+
+@dataclass(frozen=True)
+class Pages(Field):
+    """The page size of a cache. opmark draws which pages a sequence has; a table in the file is only checked."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("block_size", "block_table", "slot_mapping")
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("block_size",)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        if "block_size" not in given:
+            return {}
+        size = check_value("block_size", "count", given["block_size"])
+        if size and "block_table" in given:
+            _check_block_table(given["block_table"], size, _kv_lengths(Lengths().read(given, op)))
+        return {"block_size": size}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return {"block_size": params["block_size"]}
+
+    def remark(self, given: Arguments) -> str:
+        ignored = [f"`{name}`" for name in self.names[1:] if name in given]
+        if not ignored:
+            return ""
+        why = "opmark draws the pages itself, and no two sequences share one" if given.get("block_size") else (
+            "without `block_size` there are no pages, and the sequences follow each other")  # fmt: skip
+        return f"{', '.join(ignored)}: {why}"
+
+
+def _check_block_table(table: Any, size: int, lengths: list[int]) -> None:
+    """Refuse a table unless every sequence has enough pages and no page is used twice."""
+    if not isinstance(table, list) or len(table) != len(lengths):
+        raise PointRefused(f"argument `block_table`: expected a row for each of {len(lengths)} sequences, "
+                      f"got {quote(table)}", "block_table")  # fmt: skip
+    seen: set[int] = set()
+    for row, tokens in zip(table, lengths, strict=True):
+        needed = ceil(tokens / size)
+        pages = row[:needed] if isinstance(row, list) else []
+        if len(pages) < needed or not all(type(page) is int and page >= 0 for page in pages):
+            raise PointRefused(f"argument `block_table`: expected {count_noun(needed, 'page')} of {size} for {tokens} "
+                          f"tokens, got {quote(row)}", "block_table")  # fmt: skip
+        for page in pages:
+            if page in seen:
+                raise PointRefused(f"argument `block_table`: page {page} is in it twice; "
+                              "opmark has no cache that sequences share", "block_table")  # fmt: skip
+            seen.add(page)
+
+
+@dataclass(frozen=True)
+class CacheDtype(Field):
+    """Element type of the cache: int8, or the type of the new tokens."""
+
+    default: str = "bfloat16"
+    """Type of the new tokens where a file does not name it."""
+    also: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("cache_dtype", *self.also)
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("cache_dtype",)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        name = next((name for name in self.names if name in given), None)
+        if name is None:
+            return {"cache_dtype": "same"}
+        cache, tokens = dtype_of(name, given[name]), dtype_of("dtype", given.get("dtype", self.default))
+        if cache not in (tokens, "int8"):
+            raise PointRefused(f"argument `{name}`: `{op}` has a cache of int8, or of the type of its tokens ({tokens}); "
+                          f"got {quote(given[name])}", name)  # fmt: skip
+        return {"cache_dtype": "same" if cache == tokens else "int8"}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return {"cache_dtype": params["dtype"] if params["cache_dtype"] == "same" else params["cache_dtype"]}
+
+
+@dataclass(frozen=True)
+class KeyHeads(Field):
+    """Heads of keys and values; opmark's 0 means as many as there are of queries."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("kv_head_num",)
+
+    @property
+    def ours(self) -> tuple[str, ...]:
+        return ("kv_heads",)
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        if "kv_head_num" not in given:
+            raise missing_argument("kv_head_num", given)
+        return {"kv_heads": check_value("kv_head_num", "size", given["kv_head_num"])}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return {"kv_head_num": params["kv_heads"] or params["q_heads"]}
+
+
+FLOAT = Dtype(default="bfloat16")
+SP_SIZE = ValueField("sp_size", optional=True)
+TOKENS = (ValueField("num_tokens"), SP_SIZE)
+HIDDEN = ValueField("hidden_size")
+NEW_HIDDEN = ValueField("new_hidden_size")
+TO_INT8 = Only("dst_dtype", value="int8", exported=True)
+SAME_RESULT = Only("dst_dtype", default_dtype="bfloat16")
+
+NARROW = (
+    Dtype(default="int8"),
+    Only("w_dtype", exported=True, default_dtype="int8"),
+    Only("compute_dtype", exported=True, default_dtype="int8"),
+    Dtype("dst_dtype", "out_dtype", "bfloat16"),
+)
+"""Element types of products of 8-bit numbers."""
+
+EXPERTS = ValueField("num_experts", most=FEW)
+TOPK = ValueField("topk", most=FEW)
+ROUTING: tuple[Field, ...] = (
+    ValueField("num_tokens"), EXPERTS, TOPK, ValueField("ep_size", optional=True, most=FEW),
+    ValueField("ep_rank", kind="count", optional=True, also=("rank",)), Constant("routing", "balanced"),
+    Only("num_shared_experts", value=0), Unused(("world_size", "dp_size")),
+)  # fmt: skip
+"""Tokens are distributed to the experts in turn, rank after rank, as in ByteMicroPerf."""
+ALL_TOKENS = Unused(("sp_size",))
+"""These operators work on the tokens of all ranks, so that `sp_size` changes nothing."""
+COMBINE = (
+    SP_SIZE,
+    ValueField("sp_rank", kind="count", optional=True),
+    ValueField("res_scale", kind="float", optional=True),
+)
+
+MODE = Word("attn_mode", "mode", also=("mode",),
+            words={"prefill": "prefill", "decode": "decode", "prefill_session_cache": "prefill"})  # fmt: skip
+Q_HEADS, HEAD_DIM = ValueField("q_head_num", "q_heads"), ValueField("head_dim")
+ALIKE = (Only("unbalance_q", value=0), Only("unbalance_cache", value=0), Unused(("random_seed",)))
+"""Random lengths are not imported: ByteMicroPerf's lists of lengths are."""
+SEQUENCES = (MODE, Lengths(), *ALIKE)
+ATTENTION = (
+    *SEQUENCES, Q_HEADS, KeyHeads(), HEAD_DIM, Pages(), FLOAT, CacheDtype(), *(Only(name, default_dtype="bfloat16") for
+    name in ("compute_dtype", "qk_compute_dtype", "pv_compute_dtype", "dst_dtype")), Only("is_causal", value=True),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class NormWeights(Field):
+    """ByteMicroPerf keeps the weights of a norm in float32 whatever the dtype of the tokens is."""
+
+    def read(self, given: Arguments, op: str) -> dict[str, Any]:
+        return {}
+
+    def write(self, params: Arguments) -> dict[str, Any] | None:
+        return {}
+
+    def remark(self, given: Arguments) -> str:
+        dtype = dtype_of("dtype", given.get("dtype", FLOAT.default))
+        return "" if dtype == "float32" else f"the weights of the norm are float32 in ByteMicroPerf, {dtype} here"
+
+
+def _llm(task: str, *fields: Field, op: str = "", exported: bool = True, note: str = "") -> Form:
+    return Form(task, op or task, fields, arg_type="llm", exported=exported, note=note)
+
+
+FORMS = (
+    _llm("scale_dynamic_quant", *TOKENS, HIDDEN, FLOAT, TO_INT8),
+    _llm("add_rms_norm", *TOKENS, HIDDEN, FLOAT, SAME_RESULT),
+    _llm("add_rms_norm_dynamic_quant", *TOKENS, HIDDEN, ValueField("add_residual", kind="bool", optional=True),
+         Word("output_mode", words={"none": "none", "res": "res", "norm": "norm"}), FLOAT, TO_INT8, NormWeights()),
+    _llm("head_rms_norm", *TOKENS, ValueField("total_head_num", "heads"), HEAD_DIM,
+         ValueField("norm_head_start", "norm_start", kind="count", optional=True),
+         ValueField("norm_head_num", "norm_heads", kind="count", optional=True), FLOAT, SAME_RESULT, NormWeights()),
+    _llm("head_rms_norm_dynamic_quant", *TOKENS, ValueField("head_num", "heads", also=("total_head_num",)), HEAD_DIM,
+         FLOAT, TO_INT8),
+    _llm("qk_rms_norm", *TOKENS, Q_HEADS, ValueField("kv_head_num", "kv_heads"), ValueField("qk_head_dim", also=("head_dim",)),
+         ValueField("v_head_dim", also=("head_dim",)), FLOAT, SAME_RESULT, NormWeights()),
+    _llm("rotary_embedding", *SEQUENCES, Q_HEADS, ValueField("kv_head_num", "kv_heads"), HEAD_DIM,
+         ValueField("rope_offset", kind="count", optional=True), ValueField("rope_dim", kind="count", optional=True),
+         Unused(("block_size", "block_table", "slot_mapping")), FLOAT, SAME_RESULT),
+    _llm("store_kv_cache", *SEQUENCES, Q_HEADS, ValueField("kv_head_num", "kv_heads"), HEAD_DIM, Pages(),
+         Word("store_mode", words={"both": "both", "k": "k", "v": "v"}), CacheDtype(also=("dst_dtype",)), FLOAT,
+         Only("quant_mode", value="static")),
+    _llm("store_paged_kv_cache", *SEQUENCES, Q_HEADS, ValueField("kv_head_num", "kv_heads"), HEAD_DIM, Pages(),
+         Word("store_mode", words={"both": "both", "k": "k", "v": "v"}), CacheDtype(also=("dst_dtype",)), FLOAT,
+         op="store_kv_cache", exported=False),
+    _llm("flash_attention", *ATTENTION),
+    _llm("flash_attention_session_cache", *ATTENTION, op="flash_attention", exported=False),
+    _llm("flash_decoding", *ATTENTION),
+    _llm("quant_matmul", *TOKENS, HIDDEN, NEW_HIDDEN, ValueField("has_bias", kind="bool", optional=True), *NARROW,
+         Only("transpose_o", value=False)),
+    _llm("moe_quant_matmul", *TOKENS, HIDDEN, NEW_HIDDEN, ValueField("has_bias", kind="bool", optional=True), *NARROW,
+         op="quant_matmul", exported=False),
+    _llm("quant_group_gemm_reduce_sum", ValueField("num_tokens"), ValueField("sp_size"), HIDDEN, NEW_HIDDEN, *NARROW,
+         Unused(("trans_w",), "the layout of the weight here is [new_hidden_size, hidden_size]")),
+    Form("swiglu", "swiglu", (TokenRows(2), FLOAT, SAME_RESULT), has("num_tokens"), "llm"),
+    Form("swiglu", "swiglu", (ROWS, Dtype()), exported=False,
+         note="swiglu of the first generation is silu(x) x; here the same number of elements is a gate and a value"),
+    _llm("swiglu_dynamic_quant", *TOKENS, HIDDEN, FLOAT, TO_INT8),
+    _llm("moe_gating_gemm", *TOKENS, HIDDEN, EXPERTS, FLOAT, Only("compute_dtype", value="float32"),
+         Only("dst_dtype", value="float32", exported=True)),
+    _llm("moe_softmax_topk", *TOKENS, EXPERTS, TOPK,
+         Word("compute_mode", words={"pre-softmax": "pre-softmax", "post-softmax": "post-softmax"}),
+         Dtype(default="float32"), Unused(("hidden_size",))),
+    _llm("moe_scatter_dynamic_quant", *ROUTING, HIDDEN, FLOAT, TO_INT8, ALL_TOKENS),
+    _llm("moe_quant_group_gemm", *ROUTING, HIDDEN, NEW_HIDDEN, *NARROW, ALL_TOKENS),
+    _llm("moe_quant_group_gemm_combine", *ROUTING, *COMBINE, HIDDEN, NEW_HIDDEN, *NARROW),
+    _llm("moe_swiglu", *ROUTING, HIDDEN, FLOAT, SAME_RESULT, ALL_TOKENS),
+    _llm("moe_swiglu_dynamic_quant", *ROUTING, HIDDEN, FLOAT, TO_INT8, ALL_TOKENS),
+    _llm("moe_gather", *ROUTING, *COMBINE, HIDDEN, FLOAT, SAME_RESULT),
+)  # fmt: skip

@@ -1,0 +1,18 @@
+"""mxnet_benchmarks.gluon.loss: losses. Classes, and the functions that run all classes of a kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opmark.interop.opperf.classes import member, members
+
+
+def __getattr__(name: str) -> Any:
+    return member("gluon.loss", name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+__all__ = members("gluon.loss")

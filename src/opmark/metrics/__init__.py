@@ -1,1 +1,0 @@
-"""Cost x measurement -> values with units, computed when read: a wrong formula is repaired without measuring again."""

@@ -1,0 +1,56 @@
+"""What a third party implements. A plug-in imports this package, `opmark.schema` and `opmark.errors`, nothing else."""
+
+from opmark.plugin.backend import (
+    BLOCK,
+    Backend,
+    BackendInfo,
+    CallCost,
+    Function,
+    HostBackend,
+    TensorSlot,
+    draw_values,
+    make_values,
+)
+from opmark.plugin.formats import Exporter, Importer, Results, WorkloadExporter
+from opmark.plugin.instruments import Activity, DeviceClock, MemoryProbe, Sensors, Timer, Trace
+from opmark.plugin.operator import Family, Implementation, Launch, Operator, ParamRule, Tolerance
+from opmark.plugin.param import Param, Params
+from opmark.plugin.process_group import Announce, Exchange, Peers, ProcessGroup, World
+from opmark.plugin.profiler import Profiler, Watched
+
+__all__ = [
+    "BLOCK",
+    "Activity",
+    "Announce",
+    "Backend",
+    "BackendInfo",
+    "CallCost",
+    "DeviceClock",
+    "Exchange",
+    "Exporter",
+    "Family",
+    "Function",
+    "HostBackend",
+    "Implementation",
+    "Importer",
+    "Launch",
+    "MemoryProbe",
+    "Operator",
+    "Param",
+    "ParamRule",
+    "Params",
+    "Peers",
+    "ProcessGroup",
+    "Profiler",
+    "Results",
+    "Sensors",
+    "TensorSlot",
+    "Timer",
+    "Tolerance",
+    "Trace",
+    "Watched",
+    "WorkloadExporter",
+    "World",
+    "draw_values",
+    "make_values",
+]

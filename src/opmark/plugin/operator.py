@@ -1,0 +1,345 @@
+"""Operator: an entry of the catalogue. It knows parameters, inputs, cost and reference, but no framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
+from math import log
+from typing import Any, Literal, Protocol
+
+from opmark.errors import InvalidParameter, UnknownName, nearest
+from opmark.plugin.param import Param, Params
+from opmark.schema.case import Phase
+from opmark.schema.cost import Cost
+from opmark.schema.tensor import TensorSpec, is_float, sizeof
+
+Launch = Callable[[], Any]
+"""The callable that is timed: it takes no arguments, everything is prepared."""
+
+Result = Literal["computed", "constant", "random"]
+"""
+computed  other data gives another result
+constant  other data may give the same result (zeros_like, all_finite)
+random    every call draws new values; `observe` returns what can be compared
+"""
+
+SIZES = ("small", "typical", "large")
+
+# Error that rounding explains, relative to the magnitude of a result, by element type. Integers are exact.
+_RELATIVE_ERROR = {
+    "float64": 1e-12,
+    "float32": 1e-5,
+    "float16": 2e-3,
+    "bfloat16": 1.6e-2,
+    "float8_e4m3fn": 1.3e-1,
+    "float8_e5m2": 2.5e-1,
+}
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far an output may be from the float64 reference.
+
+    Rounding errors of a sum of n terms grow like the square root of n; `terms` returns n. Frameworks accumulate with
+    more digits than they store, so the growth is slow.
+    """
+
+    terms: Callable[[Params], int] = lambda _: 1
+    magnitude: Callable[[Params], float] = lambda _: 0.0
+    """Average magnitude of the results, if known: a result near zero has the same absolute error as the others."""
+    factor: float = 1.0
+    """Above 1 for operators whose formula loses digits by cancellation."""
+
+    def bounds(self, dtype: str, params: Params) -> tuple[float, float]:
+        """Return (relative, typical): an error may be at most relative x |expected| + typical x magnitude of
+        results."""
+        relative = self.factor * (_RELATIVE_ERROR[dtype] if is_float(dtype) else 0.0)
+        return relative, relative * growth(self.terms(params))
+
+
+def sum_of_products(terms: Callable[[Params], int]) -> Tolerance:
+    """Tolerance for sums of `terms` products of inputs between -1 and 1, whose mean square is 1/3."""
+    return Tolerance(terms, magnitude=lambda p: terms(p) ** 0.5 / 3)
+
+
+def growth(terms: float) -> float:
+    """Return the rounding error of a sum of so many terms, relative to that of a single operation."""
+    return float(max(1.0, terms**0.5 / 8))
+
+
+@dataclass(frozen=True)
+class ParamRule:
+    """A condition over several parameters; `param` is the one that error messages name."""
+
+    param: str
+    says: str
+    """Completes "parameter `k` must ..."; may use parameters in braces."""
+    holds: Callable[[Params], bool]
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One framework's way to compute an operator."""
+
+    framework: str
+    build: Callable[..., Any]
+    """build(params, **inputs) prepares everything and returns the launch; for a framework that compiles, it returns
+    what the backend compiles into a launch (interfaces.Function, a graph)."""
+    name: str = ""
+    path: str = ""
+    """The framework's function behind it (`torch.softmax`), if it is a single one; coverage counts these."""
+    source: str = "opmark"
+    """The distribution that provides it; the registry fills this in."""
+
+    @property
+    def label(self) -> str:
+        return self.name or self.framework
+
+
+@dataclass(frozen=True)
+class Operator:
+    name: str
+    summary: str
+    category: str
+    params: tuple[Param, ...]
+    inputs: Callable[[Params], dict[str, TensorSpec]]
+    cost: Callable[[Params], Cost]
+    reference: Callable[..., Any]
+    """reference(params, **inputs) takes float64 (or integer) NumPy arrays and returns one array, or a tuple of them."""
+    presets: Mapping[str, Mapping[str, Any]]
+    implementations: tuple[Implementation, ...]
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    result_dtype: Callable[[Params], str] = lambda p: str(p["dtype"])
+    """The element type whose precision the output has."""
+    gradients: tuple[str, ...] = ()
+    """Inputs that have a gradient; if empty, there is no backward phase. `x*` stands for every input x0, x1, ...;
+    inputs that a case does not have (a bias that is switched off) are left out."""
+    backward_cost: Callable[[Params], Cost] | None = None
+    rules: tuple[ParamRule, ...] = ()
+    observe: Callable[..., Any] | None = None
+    """observe(params, outputs, **inputs) returns what is compared, if that is not simply all outputs."""
+    direction: Callable[..., Any] | None = None
+    """direction(params, name, generator, array) returns a change of an input along which the reference is smooth, for
+    operators that are not smooth in every direction; by default every element changes independently."""
+    observe_gradients: Callable[..., Any] | None = None
+    """observe_gradients(params, gradients, seeds, **inputs) returns pairs of (found, expected) arrays, for operators
+    whose gradient depends on random values (dropout), so that a reference cannot compute it."""
+    result: Result = "computed"
+    view: bool = False
+    """The output is a view of the input: no data moves, so there is no bandwidth."""
+    gradient_view: bool = False
+    """Each gradient is the incoming gradient, or a view of it."""
+    mutates: tuple[str, ...] = ()
+    """Inputs that a launch changes in place; the reference returns their new values. Repeating it has to keep them
+    finite, because a launch is timed many times."""
+    partial: bool = False
+    """A call touches only a part of its tensors, as a lookup does; `cost` counts that part."""
+    foreign: bool = False
+    """A function of a framework and not an entry of the catalogue: it has no reference and no cost formula. The backend
+    counts the cost of one call."""
+    ranks: bool = False
+    """Several processes compute it together, as many as its parameter `ranks` says, in groups of `group` (0: all of
+    them). Then `reference(params, rank, inputs)` returns the outputs of one rank of a group, from the inputs of all
+    its ranks (a list of dictionaries), and `build(params, peers, **inputs)` returns an interfaces.Exchange."""
+    device_only: bool = False
+    """The operator makes no sense if the device is the host."""
+    reference_by: str = "NumPy"
+    """The library that computes the reference; where NumPy is impractical, another framework in float64 on the CPU."""
+    aliases: tuple[str, ...] = ()
+
+    @cached_property
+    def by_name(self) -> dict[str, Param]:
+        return {param.name: param for param in self.params}
+
+    def param(self, name: str) -> Param:
+        known = self.by_name
+        if name not in known:
+            near = nearest(name, known)
+            raise InvalidParameter(
+                f"operator `{self.name}` has no parameter `{name}`",
+                f"did you mean `{near}`?" if near else f"it has {', '.join(known)}",
+            )
+        return known[name]
+
+    def preset(self, size: str) -> Mapping[str, Any]:
+        if size not in self.presets:
+            raise UnknownName(f"size of `{self.name}`", size, self.presets)
+        return self.presets[size]
+
+    def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the given values plus defaults, in the order of declaration; InvalidParameter if one is missing."""
+        missing = [name for name in self._required if name not in given]
+        if missing:
+            names = ", ".join(f"`{name}`" for name in missing)
+            raise InvalidParameter(
+                f"operator `{self.name}` needs {names}",
+                f"give {' '.join(f'-p {name}=...' for name in missing)}, or a size such as `typical` "
+                f"that supplies what is not given",
+            )
+        return {name: given.get(name, default) for name, default in self._defaults}
+
+    @cached_property
+    def _required(self) -> tuple[str, ...]:
+        return tuple(param.name for param in self.params if param.required)
+
+    @cached_property
+    def _defaults(self) -> tuple[tuple[str, Any], ...]:
+        return tuple((param.name, param.default) for param in self.params)
+
+    def check_rules(self, params: Params) -> None:
+        for rule in self.rules:
+            if not rule.holds(params):
+                raise InvalidParameter(
+                    f"operator `{self.name}`: parameter `{rule.param}` must {rule.says.format(**params)}",
+                    f"`opmark describe {self.name}` lists its rules",
+                )
+
+    def processes(self, params: Params) -> int:
+        """Return the number of ranks that a case needs; 0 for an ordinary case in one worker."""
+        ranks = int(params["ranks"]) if "ranks" in self.by_name and self.by_name["ranks"].kind == "rank" else 1
+        return ranks if self.ranks or ranks > 1 else 0
+
+    def phase_cost(self, params: Params, phase: Phase, wrt: tuple[str, ...] = ()) -> Cost | None:
+        """Return the cost of a phase; None if there is no formula for it. The formula of a backward pass covers all
+        gradients, so the cost of some of them (`wrt`) is unknown."""
+        if self.foreign:
+            return None
+        if phase == "forward":
+            return None if self.view else self.cost(params)
+        backward = self.backward_cost(params) if self.backward_cost and not wrt else None
+        if phase == "backward" or backward is None:
+            return backward
+        return backward if self.view else self.cost(params) + backward
+
+    def gradients_of(self, params: Params) -> tuple[str, ...]:
+        """Return the inputs of this case that have a gradient."""
+        inputs = self.inputs(params)
+        return tuple(found for name in self.gradients for found in inputs if fnmatchcase(found, name))
+
+    def why_no_phase(self, params: Params, phase: Phase) -> str | None:
+        """Return why this phase does not exist, or None if it does."""
+        if phase == "forward":
+            return None
+        if self.foreign:
+            return None  # only the framework knows whether there is a gradient
+        if not self.gradients:
+            return f"`{self.name}` has no gradient"
+        inputs = self.inputs(params)
+        dtypes = {self.result_dtype(params), *(inputs[name].dtype for name in self.gradients_of(params))}
+        exact = sorted(dtype for dtype in dtypes if not is_float(dtype))
+        return f"`{self.name}` has no gradient through {', '.join(exact)}" if exact else None
+
+    def implementations_for(self, framework: str) -> tuple[Implementation, ...]:
+        """Return the implementations in the operator's own file; the registry knows the other ones."""
+        return tuple(i for i in self.implementations if i.framework == framework)
+
+
+# Operators that are made from names.
+
+
+class Family(Protocol):
+    """Operators that are not listed but made from their names, such as any function of a framework.
+
+    Entry-point group `opmark.families`.
+    """
+
+    last: bool
+    """Whether it takes almost any name, and is therefore asked when no other knows it."""
+
+    def operator(self, name: str) -> Operator | None:
+        """The operator of that name; None where it is no name of this family. No framework is imported."""
+
+    def names(self, pattern: str) -> Sequence[str] | None:
+        """The names that a pattern with `*` or `?` stands for; None where it is not for this family to say."""
+
+
+# Resize a case: double or halve the sizes of its operator as far as the operator's rules allow.
+
+Place = tuple[str, int | None]
+"""A parameter, and the index within it where it is a shape."""
+
+_MOST_FLOPS = 2 * 10**12
+_STEPS = 64
+# Doubling a size is worthwhile if the data grows at least this much; a kernel size or a stride makes it grow less.
+_LEAST_GROWTH = 1.4
+
+
+def count_elements(operator: Operator, params: Params) -> int:
+    """Return the number of elements of all inputs and outputs."""
+    outputs = operator.cost(params).bytes_written // sizeof(operator.result_dtype(params))
+    return outputs + sum(spec.elements for spec in operator.inputs(params).values())
+
+
+def size_places(operator: Operator, params: Params) -> dict[Place, int]:
+    """Return the value of every parameter, or part of one, that is a size."""
+    found: dict[Place, int] = {}
+    for param in operator.params:
+        value = params[param.name]
+        if param.kind in ("size", "bytes") or (param.kind == "count" and value > 1):
+            found[param.name, None] = value
+        elif param.kind in ("shape", "counts"):
+            found |= {(param.name, i): n for i, n in enumerate(value)}
+    return found
+
+
+def resize(params: Params, at: Sequence[Place], by: Callable[[int], int]) -> dict[str, Any]:
+    changed = dict(params)
+    for name, index in at:
+        value = changed[name]
+        changed[name] = by(value) if index is None else [by(n) if i == index else n for i, n in enumerate(value)]
+    return changed
+
+
+def rules_allow(operator: Operator, params: Params) -> bool:
+    try:
+        operator.check_rules(params)
+    except InvalidParameter:
+        return False
+    return True
+
+
+def resize_to_elements(operator: Operator, params: Params, target: int) -> dict[str, Any] | None:
+    """Return parameters with about `target` elements in and out, or None if the operator has no such size."""
+    found = dict(params)
+    if not count_elements(operator, found):  # a barrier has no size
+        return None
+    for _ in range(_STEPS):
+        ratio = target / count_elements(operator, found)
+        if 2**-0.5 <= ratio <= 2**0.5:
+            break
+        step = _double(operator, found) if ratio > 1 else _halve(operator, found)
+        # A step may change two sizes at once and overshoot: stop if it leads further away.
+        if step is None or abs(log(ratio)) < abs(log(target / count_elements(operator, step))):
+            break
+        found = step
+    reached = 0.25 <= target / count_elements(operator, found) <= 4
+    return found if reached and (operator.cost(found).flops or 0) <= _MOST_FLOPS else None
+
+
+def _double(operator: Operator, params: Params) -> dict[str, Any] | None:
+    """Double the smallest size that makes enough difference, so that shapes stay balanced."""
+    before = count_elements(operator, params)
+    for at in _by_value(operator, params, largest=False):
+        larger = resize(params, at, lambda n: 2 * n)
+        if rules_allow(operator, larger) and count_elements(operator, larger) >= _LEAST_GROWTH * before:
+            return larger
+    return None
+
+
+def _halve(operator: Operator, params: Params) -> dict[str, Any] | None:
+    """Halve the largest size that makes enough difference."""
+    before = count_elements(operator, params)
+    for at in _by_value(operator, params, largest=True):
+        smaller = resize(params, at, lambda n: max(1, n // 2))
+        if rules_allow(operator, smaller) and count_elements(operator, smaller) * _LEAST_GROWTH <= before:
+            return smaller
+    return None
+
+
+def _by_value(operator: Operator, params: Params, *, largest: bool) -> list[list[Place]]:
+    """Return each size alone, then equal sizes together: some rules allow only to change them together."""
+    found = size_places(operator, params)
+    alone = [[place] for place in sorted(found, key=lambda place: found[place], reverse=largest)]
+    return alone + [[p for p in found if found[p] == n] for n in sorted(set(found.values()), reverse=largest)]

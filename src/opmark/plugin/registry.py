@@ -1,0 +1,353 @@
+"""Names to objects through entry points: lazily, ours exactly as a stranger's, a broken one named and skipped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import redirect_stdout
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from importlib.resources import files
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any, TypeVar
+
+from opmark.errors import InvalidParameter, UnknownName, UserError
+from opmark.plugin.backend import WRITE_NOW, BackendInfo, why_outdated
+from opmark.plugin.formats import Exporter, Importer, WorkloadExporter
+from opmark.plugin.operator import Family, Implementation, Operator
+from opmark.plugin.param import Param
+from opmark.plugin.profiler import Profiler
+
+T = TypeVar("T")
+
+OPERATORS_GROUP = "opmark.operators"
+IMPLEMENTATIONS_GROUP = "opmark.implementations"
+BACKENDS_GROUP = "opmark.backends"
+FAMILIES_GROUP = "opmark.families"
+IMPORTERS_GROUP = "opmark.importers"
+EXPORTERS_GROUP = "opmark.exporters"
+WORKLOAD_EXPORTERS_GROUP = "opmark.workload_exporters"
+PROFILERS_GROUP = "opmark.profilers"
+HARDWARE_GROUP = "opmark.hardware"
+
+DRILL = "diagnostics"
+"""The category of operators that fail in a chosen way."""
+COMMUNICATION = "communication"
+"""The category of operators between processes, devices and hosts."""
+ANY_OPERATOR = "*"
+"""The key of a row in `IMPLEMENTATIONS` that stands for every operator, on backends that compute nothing."""
+
+
+@cache
+def catalogue() -> dict[str, Operator]:
+    """Every operator by name. An entry point names a module or a package; `OPERATORS` of each module is taken."""
+    found: dict[str, Operator] = {}
+    for entry in _entries(OPERATORS_GROUP):
+        for operator in _load(entry, lambda entry: list(_find_operators(import_module(entry.value)))) or ():
+            _insert(found, getattr(operator, "name", ""), _with_source(operator, entry), Operator, entry)
+    return found
+
+
+def _with_source(operator: Any, entry: EntryPoint) -> Any:
+    """The operator, with the name of its package on its implementations where that package is not opmark."""
+    if not isinstance(operator, Operator) or not entry.dist or entry.value.startswith("opmark."):
+        return operator
+    named = tuple(replace(one, source=entry.dist.name) for one in operator.implementations)
+    return replace(operator, implementations=named)
+
+
+@cache
+def backends() -> dict[str, BackendInfo]:
+    """Every backend by name, described without importing its framework."""
+    found: dict[str, BackendInfo] = {}
+    for entry in _entries(BACKENDS_GROUP):
+        info = _load(entry, EntryPoint.load, instead=partial(_outdated_backend, entry))
+        if isinstance(info, BackendInfo) and info.name != entry.name:
+            _warn(entry, f"it describes `{info.name}`; both names must be the same")
+        elif info is not None:
+            _insert(found, entry.name, info, BackendInfo, entry)
+    return found
+
+
+def _outdated_backend(entry: EntryPoint, reason: str) -> BackendInfo:
+    """A backend that is listed, and cannot run."""
+    said = f"{_package(entry)} {reason}; {WRITE_NOW}"
+    return BackendInfo(name=entry.name, framework=entry.name, device="none", loads=entry.value, outdated=said)
+
+
+def operator(name: str) -> Operator:
+    known, other = catalogue(), aliases()
+    found = known.get(name) or other.get(name) or _make_by_family(name)
+    if found is None and set(name) & set(".:"):
+        takes = {info.framework for info in backends().values() if info.computes and info.callables}
+        frameworks = ", ".join(sorted(takes))
+        raise UserError(
+            f"no callable named `{name}` can be had",
+            f"a callable is named with a framework that has a backend ({frameworks}), as in torch.add, or as "
+            "package.module:function",
+        )
+    if found is None:
+        raise UnknownName("operator", name, [*known, *other], "opmark list ops")
+    return found
+
+
+def operators_like(pattern: str, categories: Collection[str] = ()) -> list[str]:
+    """The operators that a name stands for: itself, or with `*` and `?` every one that it matches.
+
+    What fails on purpose is had by its own name only; what takes several processes or devices not by `*` alone, unless
+    its category is asked for.
+    """
+    if not set(pattern) & set("*?["):
+        return [pattern]
+    left_out = {DRILL} if pattern != "*" or COMMUNICATION in categories else {DRILL, COMMUNICATION}
+    listed = [name for name, op in catalogue().items() if fnmatchcase(name, pattern) and op.category not in left_out]
+    for family in families().values():
+        listed += family.names(pattern) or ()
+    if not listed:
+        raise InvalidParameter(
+            f"no operator matches `{pattern}`",
+            "`opmark list ops` lists the catalogue, `opmark coverage --json` what goes by opinfo:NAME",
+        )
+    return listed
+
+
+def families() -> dict[str, Family]:
+    """Families, which make operators from names, by the name of their entry point."""
+    return plugins(FAMILIES_GROUP)
+
+
+def importers() -> dict[str, Importer]:
+    return plugins(IMPORTERS_GROUP)
+
+
+def exporters() -> dict[str, Exporter]:
+    return plugins(EXPORTERS_GROUP)
+
+
+def workload_exporters() -> dict[str, WorkloadExporter]:
+    return plugins(WORKLOAD_EXPORTERS_GROUP)
+
+
+def profilers() -> dict[str, Profiler]:
+    return plugins(PROFILERS_GROUP)
+
+
+@cache
+def plugins(group: str) -> dict[str, Any]:
+    """The objects that the entry points of a group name, ours first."""
+    found = {entry.name: _load(entry, EntryPoint.load) for entry in reversed(_entries(group))}
+    return {name: item for name, item in reversed(found.items()) if item is not None}
+
+
+@cache
+def _make_by_family(name: str) -> Operator | None:
+    made = (family.operator(name) for family in sorted(families().values(), key=lambda family: family.last))
+    return next((operator for operator in made if operator is not None), None)
+
+
+@cache
+def aliases() -> dict[str, Operator]:
+    """Operators by the names that other systems have for them."""
+    return {alias: op for op in catalogue().values() for alias in op.aliases}
+
+
+def backend(name: str) -> BackendInfo:
+    """`NAME`, `NAME/VARIANT`, and either with `@PYTHON`: the interpreter, or the environment, that it is to run in."""
+    known = backends()
+    if name in known:
+        return known[name]
+    rest, at, python = name.partition("@")
+    plain, _, variant = rest.partition("/")
+    if plain not in known:
+        raise UnknownName("backend", plain, known, "opmark list backends")
+    info = known[plain]
+    if rest != plain and variant not in info.variants:
+        raise UnknownName(f"variant of {plain}", variant, info.variants)
+    if at and not python:
+        raise UserError(f"backend `{name}`: no interpreter behind the @", "as in torch-cpu@/opt/env/bin/python")
+    shown = plain if variant in ("", *info.variants[:1]) else rest
+    return replace(info, name=f"{shown}{at}{python}", variant=variant, python=python)
+
+
+def backend_or_none(name: str) -> BackendInfo | None:
+    """The backend, or None: a stored record may come from one that is not known here."""
+    try:
+        return backend(name)
+    except UserError:
+        return None
+
+
+def parameters_of(name: str) -> dict[str, Param]:
+    """The parameters of an operator, if it is installed; a stored run may tell of one that is not."""
+    try:
+        return operator(name).by_name
+    except UserError:
+        return {}
+
+
+def way_of(backend: str, implementation: str) -> str:
+    """`/IMPLEMENTATION`, where it is not the framework's only one."""
+    own = backend_or_none(backend)
+    plain = not implementation or (own is not None and implementation in (*own.frameworks, own.name))
+    return "" if plain else f"/{implementation}"
+
+
+def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementation, ...]:
+    """What computes an operator on a backend: the implementations of the first of its frameworks that has any.
+
+    A backend that computes nothing takes any operator of a single process, by the row that its framework registers
+    for ANY_OPERATOR.
+    """
+    known = candidates(operator, info.frameworks)
+    if not info.computes and not operator.ranks:
+        known += implementation_tables(info.frameworks).get(ANY_OPERATOR, ())
+    for framework in info.frameworks:
+        if found := tuple(one for one in known if one.framework == framework):
+            return found
+    return ()
+
+
+def candidates(operator: Operator, frameworks: tuple[str, ...] | None = None) -> tuple[Implementation, ...]:
+    """Everything that computes an operator, or what does so in these frameworks: what stands beside it, then what was
+    registered.
+
+    Two of one framework run beside each other, so they need two names: the second one gets that of its package.
+    """
+    found = list(operator.implementations)
+    for one in implementation_tables(frameworks).get(operator.name, ()):
+        taken = {(other.framework, other.label) for other in found}
+        found.append(replace(one, name=f"{one.label}-{one.source}") if (one.framework, one.label) in taken else one)
+    return tuple(found)
+
+
+@cache
+def implementation_tables(frameworks: tuple[str, ...] | None = None) -> dict[str, tuple[Implementation, ...]]:
+    """Implementations by operator. An entry point names a module or a package; `IMPLEMENTATIONS` of each module is
+    taken, a mapping of operators' names to an implementation or several.
+
+    One that is called after a framework holds implementations for that one alone, and is read only where it is asked
+    for: there are thousands of rows.
+    """
+    found: dict[str, tuple[Implementation, ...]] = {}
+    named = {framework for info in backends().values() for framework in info.frameworks}
+    for entry in _entries(IMPLEMENTATIONS_GROUP):
+        only = entry.name if entry.name in named else None
+        if frameworks is None or only is None or only in frameworks:
+            for name, several in _table_rows(entry, only):
+                found[name] = found.get(name, ()) + several
+    return found
+
+
+def _table_rows(entry: EntryPoint, only: str | None) -> Iterator[tuple[str, tuple[Implementation, ...]]]:
+    source = _package(entry)
+    for name, made in _load(entry, lambda entry: list(_find_implementations(import_module(entry.value)))) or ():
+        several = made if isinstance(made, tuple) else (made,)
+        wrong = next((one for one in several if not isinstance(one, Implementation)), None)
+        astray = next((one for one in several if only and one is not wrong and one.framework != only), None)
+        if wrong is not None:
+            _warn(entry, f"`{name}`: expected Implementation, got {type(wrong).__name__}")
+        elif astray is not None:
+            _warn(entry, f"`{name}` is for {astray.framework}, and it is called after {only}; give it another name")
+        else:
+            yield name, tuple(replace(one, source=source) for one in several)
+
+
+@cache
+def hardware_files() -> dict[str, str]:
+    """The texts of plug-ins' hardware files, by where they are. An entry point names the package that they lie in."""
+    found: dict[str, str] = {}
+    for entry in _entries(HARDWARE_GROUP):
+        found |= _load(entry, _read_hardware_files) or {}
+    return found
+
+
+def _read_hardware_files(entry: EntryPoint) -> dict[str, str]:
+    inside = sorted(files(entry.value).iterdir(), key=lambda file: file.name)
+    return {f"{entry.value}/{f.name}": f.read_text(encoding="utf-8") for f in inside if f.name.endswith(".yaml")}
+
+
+def resolve(path: str) -> Any:
+    """The object that a dotted path names; its longest importable prefix is the module."""
+    parts = path.split(".")
+    for split in range(len(parts), 0, -1):
+        module = ".".join(parts[:split])
+        try:
+            value: Any = import_module(module)
+        except ModuleNotFoundError as error:
+            if module != error.name and not module.startswith(f"{error.name}."):
+                raise  # it is there, but something that it needs is not
+            continue
+        for part in parts[split:]:
+            if not hasattr(value, part):
+                raise UnknownName(f"function of {module}", part, dir(value))
+            value = getattr(value, part)
+        return value
+    raise ModuleNotFoundError(f"no module named {parts[0]!r}", name=parts[0])
+
+
+def forget() -> None:
+    """Look again at what is installed."""
+    catalogue.cache_clear()
+    implementation_tables.cache_clear()
+    aliases.cache_clear()
+    plugins.cache_clear()
+    hardware_files.cache_clear()
+    _make_by_family.cache_clear()
+    backends.cache_clear()
+
+
+def _entries(group: str) -> list[EntryPoint]:
+    """Ours first, so that a stranger cannot take one of our names by being read earlier."""
+    return sorted(entry_points(group=group), key=lambda e: (not e.value.startswith("opmark."), e.name))
+
+
+def _find_operators(module: ModuleType) -> Iterator[Operator]:
+    yield from getattr(module, "OPERATORS", ())
+    for child in iter_modules(getattr(module, "__path__", ())):
+        if not child.name.startswith("_"):
+            yield from _find_operators(import_module(f"{module.__name__}.{child.name}"))
+
+
+def _find_implementations(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    yield from getattr(module, "IMPLEMENTATIONS", {}).items()
+    for child in iter_modules(getattr(module, "__path__", ())):
+        if not child.name.startswith("_"):
+            yield from _find_implementations(import_module(f"{module.__name__}.{child.name}"))
+
+
+def _insert(found: dict[str, T], name: str, item: object, noun: type[T], entry: EntryPoint) -> None:
+    if not isinstance(item, noun):
+        _warn(entry, f"expected {noun.__name__}, got {type(item).__name__}")
+    elif name in found:
+        _warn(entry, f"the name `{name}` is taken already")
+    else:
+        found[name] = item
+
+
+def _load(entry: EntryPoint, load: Callable[[EntryPoint], Any], instead: Callable[[str], Any] | None = None) -> Any:
+    """What `load` gives, or None with a warning: one broken plug-in must not take the others with it.
+
+    `instead` gets the reason why a plug-in does not fit this version of opmark, and returns what takes its place.
+    """
+    try:
+        with redirect_stdout(sys.stderr):  # standard output is for data, also while a stranger's module is imported
+            return load(entry)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - such a module may raise anything, or try to leave
+        outdated = why_outdated(error) if isinstance(error, Exception) else None
+        if outdated and instead:
+            return instead(outdated)
+        _warn(entry, f"it {outdated}" if outdated else f"{type(error).__name__}: {error}")
+        return None
+
+
+def _package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else entry.value
+
+
+def _warn(entry: EntryPoint, what: str) -> None:
+    print(f"warning: plug-in `{entry.name}` of `{_package(entry)}` ({entry.value}) is broken and left out: {what}",
+          file=sys.stderr)  # fmt: skip

@@ -1,0 +1,31 @@
+"""All figures that a run may have, in the order of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from opmark.analysis.rows import RunView
+from opmark.report.charts.communication import bus
+from opmark.report.charts.elements import unique
+from opmark.report.charts.overhead import memory, overhead
+from opmark.report.charts.roofline import heatmap, roofline
+from opmark.report.charts.speedup import frameworks, fused, threads
+from opmark.report.charts.sweep import sweep
+from opmark.schema.chart import Chart
+
+FIGURES: dict[str, Callable[[RunView], list[Chart]]] = {
+    "roofline": roofline,
+    "heatmap": heatmap,
+    "frameworks": frameworks,
+    "sweep": sweep,
+    "bus": bus,
+    "overhead": overhead,
+    "threads": threads,
+    "fused": fused,
+    "memory": memory,
+}
+"""Each gives nothing where there is nothing to show."""
+
+
+def gallery(run_view: RunView) -> list[Chart]:
+    return unique(chart for figure in FIGURES.values() for chart in figure(run_view))

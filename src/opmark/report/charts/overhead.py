@@ -1,0 +1,207 @@
+"""What launching costs against what the device does; without a device, against what the smallest call takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opmark.analysis.rows import Row, RunView, Timing
+from opmark.report.charts.elements import (
+    NOWHERE,
+    by_backend,
+    called,
+    diagonal,
+    end,
+    few,
+    listed,
+    measured,
+    places,
+    positive,
+    spoilt,
+    usable,
+)
+from opmark.schema.chart import Axis, Chart, Mark, ReferenceLine
+from opmark.units import count_noun, seconds, significant
+
+_BOUND = "launch-bound"
+_NEAR = 2
+"""Times the smallest call: what takes less is mostly the call itself."""
+
+
+def overhead(run_view: RunView) -> list[Chart]:
+    fine = [row for row in run_view.rows if row.status == "ok"]
+    found = (_against_device(fine), _against_smallest(run_view, fine))
+    return [chart for chart in found if chart is not None]
+
+
+def _against_device(rows: Sequence[Row]) -> Chart | None:
+    pairs = [
+        (row, _overhead_dot(row, device, host)) for row in rows if (device := _device(row)) and (host := _host(row))
+    ]
+    if not pairs:
+        return None
+    kept, hidden = few(pairs)
+    series = by_backend(kept)
+    bound = sum(bool(mark.note) for _, mark in pairs)
+    lone = sum(_device(row) is not None and _host(row) is None for row in rows)
+    return Chart(
+        id="overhead",
+        title="Launch overhead against device time",
+        about="A dot above the line is launch-bound: the host takes longer to launch it than the device to do it.",
+        kind="plot",
+        x=Axis("device time", "s", "log"),
+        y=Axis("host time until the call returns", "s", "log"),
+        series=(*series, diagonal(series, "launch takes as long as the device works")),
+        notes=(
+            f"{bound} of {count_noun(len(pairs), 'case')} launch-bound",
+            *([f"{count_noun(lone, 'case')} left out: no usable host time"] if lone else []),
+            *hidden,
+        ),
+    )
+
+
+def _device(row: Row) -> Timing | None:
+    return _of(row, "device_time")
+
+
+def _host(row: Row) -> Timing | None:
+    return _of(row, "host_time")
+
+
+def _of(row: Row, quantity: str) -> Timing | None:
+    """Warm if it is there: launches are timed that way."""
+    found = row.timing(quantity, "warm") or row.timing(quantity)
+    return found if usable(found) else None
+
+
+def _overhead_dot(row: Row, device: Timing, host: Timing) -> Mark:
+    x, y = device.median or 0.0, host.median or 0.0
+    return Mark(x, y, called(row), end(host.low), end(host.high), link=row.key, note=_BOUND if y > x else "")
+
+
+def _against_smallest(run_view: RunView, rows: Sequence[Row]) -> Chart | None:
+    """Rows without a device of their own: latency over bytes, and where the smallest call of the backend lies."""
+    lone = [row for row in rows if row.timing("device_time") is None]
+    hosts = [row for row in lone if _smallest(run_view, row)]
+    others = list(dict.fromkeys(row.backend for row in lone if _latency(row) and not _smallest(run_view, row)))
+    pairs = [(row, _call(row, latency, _smallest(run_view, row) or 0)) for row in hosts
+             if positive(row.bytes) and (latency := _latency(row))]  # fmt: skip
+    if not pairs:
+        return None
+    calls = {(row.backend, _chip(run_view, row), _smallest(run_view, row) or 0) for row, _ in pairs}
+    kept, hidden = few(pairs)
+    near = sum(bool(mark.note) for _, mark in pairs)
+    unsized = sum(measured(row) is not None and not positive(row.bytes) for row in hosts)
+    return Chart(
+        id="overhead-host",
+        title="Latency against the smallest call",
+        about="Near the line a case is mostly the cost of calling at all, and a faster kernel would not help.",
+        kind="plot",
+        x=Axis("bytes moved at least", "B", "log2"),
+        y=Axis("latency", "s", "log"),
+        series=by_backend(kept),
+        rules=tuple(
+            ReferenceLine("y", launch, f"smallest call of {backend} on {chip}: {seconds(launch)}")
+            for backend, chip, launch in sorted(calls)
+        ),
+        notes=(
+            f"{near} of {count_noun(len(pairs), 'case')} within {_NEAR} times the smallest call",
+            *([f"{count_noun(unsized, 'case')} left out: nobody told how many bytes they move"] if unsized else []),
+            *([f"left out: {listed(others)}, whose smallest call nobody measured"] if others else []),
+            *spoilt(hosts),
+            *hidden,
+        ),
+    )
+
+
+def _smallest(run_view: RunView, row: Row) -> float | None:
+    """As `calibrate` measured it, with the same backend: a call costs another framework something else."""
+    known = run_view.machines.get(row.environment)
+    own = known and known.measured and known.measured.backend == row.backend
+    return end(known.measured.launch.get("latency")) if known and known.measured and own else None
+
+
+def _chip(run_view: RunView, row: Row) -> str:
+    known = run_view.machines[row.environment].measured
+    return known.chip if known else ""
+
+
+def _latency(row: Row) -> Timing | None:
+    first = measured(row)
+    return first if first and first.quantity == "latency" else _of(row, "latency")
+
+
+def _call(row: Row, latency: Timing, smallest: float) -> Mark:
+    value = latency.median or 0.0
+    note = _BOUND if value < _NEAR * smallest else ""
+    return Mark(row.bytes or 0, value, called(row), end(latency.low), end(latency.high), link=row.key, note=note)
+
+
+# How much memory cases take, against what their data takes at least.
+
+_MUCH = 2
+"""Times its data: what takes more is named."""
+
+
+def memory(run_view: RunView) -> list[Chart]:
+    where = places(run_view)
+    told = [row for row in run_view.rows if row.status == "ok" and row.memory is not None]
+    foreign = [where.get(row.environment, NOWHERE).device and _of_the_host(row) for row in told]
+    elsewhere = [row for row, away in zip(told, foreign, strict=True) if away]
+    known = [row for row, away in zip(told, foreign, strict=True) if not away]
+    drawn = [row for row in known if _seen(row) and positive(row.bytes)]
+    if not drawn:
+        return []
+    kept, hidden = few([(row, _memory_dot(row)) for row in drawn])
+    series = by_backend(kept)
+    return [
+        Chart(
+            id="memory",
+            title="Peak memory against the data",
+            about="On the line a case takes its inputs and outputs and nothing more; above it, room to work in.",
+            kind="plot",
+            x=Axis("bytes moved at least", "B", "log2"),
+            y=Axis("peak memory", "B", "log2"),
+            series=(*series, diagonal(series, "as much as its data")),
+            notes=(*_much(drawn), *_left_out(known), *_elsewhere(elsewhere), *hidden),
+        )
+    ]
+
+
+def _of_the_host(row: Row) -> bool:
+    """Whether it was the kernel that counted, which sees nothing of a device's memory."""
+    return row.memory_source.startswith("resident pages")
+
+
+def _seen(row: Row) -> bool:
+    return positive(row.memory) and row.memory >= row.memory_resolution
+
+
+def _elsewhere(rows: list[Row]) -> list[str]:
+    backends = listed(list(dict.fromkeys(row.backend for row in rows)))
+    said = (
+        f"{count_noun(len(rows), 'case')} of {backends} left out: counted on the host, which is not the device's memory"
+    )
+    return [said] if rows else []
+
+
+def _factor(row: Row) -> float:
+    return (row.memory or 0) / (row.bytes or 1)
+
+
+def _memory_dot(row: Row) -> Mark:
+    note = f"{significant(_factor(row))} times its data" if _factor(row) > _MUCH else ""
+    return Mark(row.bytes or 0, row.memory or 0, called(row), link=row.key, note=note)
+
+
+def _much(drawn: list[Row]) -> list[str]:
+    """Most first."""
+    found = sorted((row for row in drawn if _factor(row) > _MUCH), key=lambda row: -_factor(row))
+    named = listed([f"{called(row)} {significant(_factor(row))} times" for row in found])
+    return [f"{len(found)} of {count_noun(len(drawn), 'case')} over {_MUCH} times their data: {named}"] if found else []
+
+
+def _left_out(known: list[Row]) -> list[str]:
+    unseen = sum(not _seen(row) for row in known)
+    unsized = sum(_seen(row) and not positive(row.bytes) for row in known)
+    told = ((unseen, "less than the counter of memory can tell"), (unsized, "nobody told how many bytes they move"))
+    return [f"{count_noun(count, 'case')} left out: {why}" for count, why in told if count]

@@ -1,0 +1,138 @@
+"""Two sides of the same cases: how many times as long B takes, the slowest first."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from opmark.report.charts.elements import end, listed, positive
+from opmark.schema.chart import Axis, Chart, ChartSeries, Mark, ReferenceLine, Role
+from opmark.schema.comparison import Compared, Geomean, Pairing, Verdict
+from opmark.schema.record import FAILED
+from opmark.units import count_noun, percent
+
+MOST = 60
+_VERDICTS: tuple[tuple[Verdict, Role], ...] = (
+    ("slower", "alarm"),
+    ("faster", "data"),
+    ("undecided", "data"),
+    ("same", "data"),
+)
+
+
+_RANK = {"slower": 0, "faster": 1}
+
+
+class _DrawnRatio(NamedTuple):
+    pair: Pairing
+    ratio: float
+
+
+def ratios(compared: Compared, *, most: int = MOST) -> Chart:
+    """Without a series where no case has a ratio. The link of a mark is the id of its case: a pair is of two items."""
+    known = [_DrawnRatio(pair, pair.ratio) for pair in compared.pairs if positive(pair.ratio)]
+    drawn = _chosen(known, most)
+    mean = compared.geomean if compared.geomean and positive(compared.geomean.ratio) else None
+    names = [*_names(compared.pairs, [one.pair for one in drawn]), *([_mean_name(mean)] if mean else [])]
+    return Chart(
+        id="ratios",
+        title=f"{compared.b} against {compared.a}",
+        about=f"How many times as long {compared.b} takes as {compared.a}: to the right of 1 is slower.",
+        kind="bars",
+        x=Axis("B over A", "ratio", "log"),
+        y=Axis("", "", "category", tuple(names)),
+        series=(*_series(drawn), *([_mean(mean, len(drawn))] if mean else [])),
+        rules=(ReferenceLine("x", 1.0, "as fast"), *_alike(compared)),
+        notes=(*_not_drawn(known, drawn), *_without(compared)),
+    )
+
+
+def _chosen(known: Sequence[_DrawnRatio], most: int) -> list[_DrawnRatio]:
+    """What is decided before what is not, slower before faster, and of each the largest effects; the slowest first."""
+    order = sorted(known, key=lambda one: (_RANK.get(one.pair.verdict, 2), -abs(math.log(one.ratio))))
+    return sorted(order[:most], key=lambda one: -one.ratio)
+
+
+def _names(pairs: Sequence[Pairing], shown: Sequence[Pairing]) -> list[str]:
+    """Where and what was measured is told where it is not the same for all."""
+    where = len({pair.where for pair in pairs}) > 1
+    quantity = len({(pair.quantity, pair.cache) for pair in pairs if pair.quantity}) > 1
+    return [_name(pair, where=where, quantity=quantity) for pair in shown]
+
+
+def _name(pair: Pairing, *, where: bool = False, quantity: bool = False) -> str:
+    phase = "" if pair.phase == "forward" else pair.phase
+    parts = [pair.op, pair.params, phase]
+    if where:
+        a, b = pair.where
+        parts += ["on", a if a == b else f"{a} -> {b}"]
+    parts += [pair.quantity, pair.cache or ""] if quantity else []
+    return " ".join(filter(None, parts))
+
+
+def _series(drawn: Sequence[_DrawnRatio]) -> Iterator[ChartSeries]:
+    for verdict, role in _VERDICTS:
+        marks = tuple(_mark(one, place) for place, one in enumerate(drawn) if one.pair.verdict == verdict)
+        if marks:
+            yield ChartSeries(verdict, marks, "points", role)
+
+
+def _mark(one: _DrawnRatio, place: int) -> Mark:
+    pair = one.pair
+    label = _name(pair, where=True, quantity=True)
+    low, high = end(pair.low), end(pair.high)
+    unsure = low is None or high is None
+    return Mark(one.ratio, place, label, low, high, link=pair.case, note=pair.note, unsure=unsure)
+
+
+def _mean_name(mean: Geomean) -> str:
+    return f"geometric mean of {count_noun(mean.cases, 'case')}"
+
+
+def _mean(mean: Geomean, place: int) -> ChartSeries:
+    mark = Mark(mean.ratio, place, _mean_name(mean), end(mean.low), end(mean.high))
+    return ChartSeries("geometric mean", (mark,), "points", "guide")
+
+
+def _alike(compared: Compared) -> Iterator[ReferenceLine]:
+    """The stretch that may be called the same: as wide to both sides, by factor."""
+    width = compared.resolution if compared.resolution is not None else compared.margin
+    if positive(width):
+        yield ReferenceLine("x", 1 / (1 + width), f"called the same: up to {percent(width)}", 1 + width)
+
+
+def _not_drawn(known: Sequence[_DrawnRatio], drawn: Sequence[_DrawnRatio]) -> Iterator[str]:
+    more = Counter(one.pair.verdict for one in known)
+    more.subtract(one.pair.verdict for one in drawn)
+    told = [f"{count} {verdict}" for verdict, _ in _VERDICTS if (count := more[verdict])]
+    if told:
+        more_cases = count_noun(len(known) - len(drawn), "more case")
+        yield f"{more_cases} not drawn, as slower ones come first, then faster ones: {', '.join(told)}"
+    if unsure := sum(_mark(one, 0).unsure for one in drawn):
+        yield f"{count_noun(unsure, 'case')} without an interval, hollow: one process says nothing of the next"
+
+
+def _without(compared: Compared) -> Iterator[str]:
+    """What has no ratio, by what became of it; then what only one side has."""
+    found: dict[str, list[str]] = {}
+    for pair in compared.pairs:
+        if not positive(pair.ratio):
+            why = f" ({pair.note})" if pair.note else ""
+            found.setdefault(_fate(pair), []).append(f"{_name(pair, where=True)}{why}")
+    for fate, names in found.items():
+        yield f"{count_noun(len(names), 'case')} without a ratio, {fate}: {listed(names)}"
+    for side, lone in zip((compared.a, compared.b), compared.only, strict=True):
+        if lone:
+            yield f"{count_noun(len(lone), 'case')} in {side} only: {listed(lone)}"
+
+
+def _fate(pair: Pairing) -> str:
+    """Why it has none, in the words of its statuses."""
+    bad = [any(status in FAILED for status in pair.statuses), "skipped" in pair.statuses]
+    word = "failed" if bad[0] else "skipped" if bad[1] else "no usable number"
+    if "ok" not in pair.statuses:
+        return f"{word} on both sides"
+    sides = [name for name, status in zip("AB", pair.statuses, strict=True) if status != "ok"]
+    return f"{word} in {sides[0]}" if sides else word

@@ -1,0 +1,413 @@
+"""Time and rate over size, for cases that differ in their sizes only."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
+from itertools import combinations
+from math import gcd
+from statistics import median
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from opmark import units
+from opmark.analysis.rows import Row, RunView, Timing
+from opmark.plugin.param import Param
+from opmark.plugin.registry import parameters_of
+from opmark.report.charts.elements import (
+    Left,
+    Ways,
+    address,
+    alone,
+    called,
+    doubts,
+    ends,
+    listed,
+    timed,
+    unique,
+    why_out,
+)
+from opmark.schema.chart import Axis, Chart, ChartSeries, Mark
+
+# Chains: cases of one operator that differ in one size only, or in sizes that grow together.
+
+FEWEST = 3
+"""Sizes of a chain: two points are always a line."""
+_MOST_PAIRED = 4
+"""Sizes that vary, up to which each two of them are tried together: it costs a look at all cases."""
+_SIZES = ("size", "bytes")
+_WHOLE = "shape"
+"""Kinds of parameters that say how much."""
+
+Sizes = dict[str, int]
+"""By parameter, of a shape by parameter and place: `M`, `shape.0`."""
+
+
+class Chain(NamedTuple):
+    op: str
+    phase: str
+    """With the inputs whose gradients are computed, where these are chosen."""
+    dtype: str
+    moving: tuple[str, ...]
+    """The sizes that differ, named as in `Sizes`."""
+    fixed: str
+    """The other sizes and parameters, as people read them."""
+    cases: tuple[str, ...]
+    """Ids, by what they move."""
+    values: tuple[tuple[int, ...], ...]
+    """Values of the moving sizes, one case each."""
+
+
+class _ChainCase(NamedTuple):
+    row: Row
+    sizes: Sizes
+    rest: tuple[str, ...]
+    """Parameters that are no sizes."""
+
+
+def chains(rows: Iterable[Row]) -> list[Chain]:
+    """The longest first within each operator; a case is in one of them at most."""
+    alike: dict[tuple[Any, ...], list[_ChainCase]] = {}
+    known: dict[str, dict[str, Param]] = {}
+    for row in {row.case: row for row in rows}.values():
+        if row.op not in known:
+            known[row.op] = parameters_of(row.op)
+        sizes, rest = _split(row.params, known[row.op])
+        key = (row.op, row.phase_text, rest, tuple(sizes))
+        alike.setdefault(key, []).append(_ChainCase(row, sizes, rest))
+    return [chain for group in alike.values() if len(group) >= FEWEST for chain in _of_group(group)]
+
+
+def _split(params: dict[str, Any], known: dict[str, Param]) -> tuple[Sizes, tuple[str, ...]]:
+    """The sizes, and everything else as texts."""
+    sizes: Sizes = {}
+    rest = []
+    for name, value in params.items():
+        kind = known[name].kind if name in known else _guessed(value)
+        if kind in _SIZES and _is_size(value):
+            sizes[name] = value
+        elif kind == _WHOLE and isinstance(value, list) and all(map(_is_size, value)):
+            sizes.update((f"{name}.{i}", size) for i, size in enumerate(value))
+        else:
+            rest.append(f"{name}={value}")
+    return sizes, tuple(rest)
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _guessed(value: object) -> str:
+    """For an operator that is not installed, whole numbers may be sizes."""
+    if isinstance(value, list):
+        return _WHOLE
+    return _SIZES[0] if _is_size(value) else ""
+
+
+def _of_group(cases: Sequence[_ChainCase]) -> list[Chain]:
+    """What has the most sizes is taken first, and what is left is looked at again."""
+    names = list(cases[0].sizes)
+    varying = [name for name in names if len({case.sizes[name] for case in cases}) > 1]
+    found: list[tuple[tuple[str, ...], list[_ChainCase]]] = []
+    for moving in _candidates(varying):
+        found += [(moving, own) for own in _along(cases, moving, varying) if len(own) >= FEWEST]
+    found.sort(key=lambda pair: -len(pair[1]))
+    taken: set[str] = set()
+    made = []
+    for moving, own in found:
+        free = [case for case in own if case.row.case not in taken]
+        if len(free) >= FEWEST:
+            made.append(_chain(free, moving, varying))
+            taken.update(case.row.case for case in free)
+    return made
+
+
+def _candidates(varying: Sequence[str]) -> list[tuple[str, ...]]:
+    """Which sizes may be the ones that move: one, all, and two where there are few."""
+    singles: list[tuple[str, ...]] = [(name,) for name in varying]
+    pairs: list[tuple[str, ...]] = list(combinations(varying, 2)) if 2 < len(varying) <= _MOST_PAIRED else []
+    return [*singles, *([tuple(varying)] if len(varying) > 1 else []), *pairs]
+
+
+def _along(cases: Sequence[_ChainCase], moving: tuple[str, ...], varying: Sequence[str]) -> list[list[_ChainCase]]:
+    """Cases that are the same but for the moving sizes, which keep their proportions."""
+    fixed = [name for name in varying if name not in moving]
+    found: dict[tuple[int, ...], list[_ChainCase]] = {}
+    alone = len(moving) == 1
+    for case in cases:
+        key = tuple([case.sizes[name] for name in fixed])
+        if not alone:
+            key = (*key, *_proportions([case.sizes[name] for name in moving]))
+        found.setdefault(key, []).append(case)
+    return list(found.values())
+
+
+def _proportions(values: list[int]) -> list[int]:
+    common = reduce(gcd, values)
+    return [value // common for value in values]
+
+
+def _chain(cases: Sequence[_ChainCase], moving: tuple[str, ...], varying: Sequence[str]) -> Chain:
+    first, order = cases[0], sorted(cases, key=lambda case: case.sizes[moving[0]])
+    fixed = [f"{_called(name)}={first.sizes[name]}" for name in varying if name not in moving]
+    others = [part for part in first.rest if not part.startswith("dtype=")]
+    return Chain(
+        first.row.op,
+        first.row.phase_text,
+        first.row.dtype,
+        moving,
+        " ".join([*fixed, *others]),
+        tuple(case.row.case for case in order),
+        tuple(tuple(case.sizes[name] for name in moving) for case in order),
+    )
+
+
+def _called(name: str) -> str:
+    """`shape[0]`, as programs write it."""
+    parameter, dot, place = name.partition(".")
+    return f"{parameter}[{place}]" if dot else name
+
+
+def whole(moving: Sequence[str]) -> str | None:
+    """The parameter whose places all moving sizes are, if it is a shape."""
+    found = {name.partition(".")[0] for name in moving if "." in name}
+    return found.pop() if len(found) == 1 and all("." in name for name in moving) else None
+
+
+MOST_OPERATORS = 12
+"""Number of operators that get figures: those with the most sizes."""
+MOST_SERIES = 8
+"""In one figure, the longest: more cannot be told apart."""
+MOST_SIZES = 40
+"""Points of one series: evenly taken from more, its ends among them."""
+_LARGEST = 10**300
+"""Elements: a shape may be any numbers, and more of them are no place on an axis."""
+COMPUTES = 4.0
+"""Operations a byte above which arithmetic is what a rate should tell of."""
+
+_Marker = Callable[[float, "_Point"], "Mark | None"]
+
+_TIME = Axis("time a call", "s", "log")
+_BANDWIDTH = Axis("bandwidth", "B/s", "log")
+_ARITHMETIC = Axis("floating-point operations a second", "flop/s", "log")
+
+
+class _Point(NamedTuple):
+    row: Row
+    timing: Timing
+    size: tuple[int, ...]
+    """Values of the moving sizes."""
+
+
+class _SweepLine(NamedTuple):
+    """A chain as one backend measured it, in one state of the caches."""
+
+    chain: Chain
+    row: Row
+    timing: Timing
+    points: list[_Point]
+
+
+def sweep(run_view: RunView) -> list[Chart]:
+    """Two figures an operator and phase: time, and the rate that its bound is about."""
+    usable, left = [], Left()
+    for row in run_view.rows:
+        if reason := why_out(row):
+            left.out(reason)
+        else:
+            usable.append(row)
+    operators = sorted(_lines(usable).items(), key=lambda pair: _length(pair[1]), reverse=True)
+    cases = Counter((row.op, row.phase_text) for row in {row.case: row for row in usable}.values())
+    charts = [chart for (op, phase), lines in operators[:MOST_OPERATORS]
+              for chart in _charts(op, phase, lines, cases[op, phase])]  # fmt: skip
+    if charts:
+        more = [" ".join(key) for key, _ in operators[MOST_OPERATORS:]]
+        said = (
+            f"{units.count_noun(len(more), 'operator')} with fewer sizes left out: {listed(more)}; choose one to see it"
+        )
+        charts[0] = replace(charts[0], notes=(*charts[0].notes, *([said] if more else []), *left.notes()))
+    return unique(charts)
+
+
+def _lines(rows: Sequence[Row]) -> dict[tuple[str, str], list[_SweepLine]]:
+    by_case: dict[str, list[Row]] = {}
+    for row in rows:
+        by_case.setdefault(row.case, []).append(row)
+    found: dict[tuple[str, str], list[_SweepLine]] = {}
+    for chain in chains(rows):
+        own = [line for line in _measured(chain, by_case) if len(line.points) >= FEWEST]
+        if own:
+            found.setdefault((chain.op, chain.phase), []).extend(own)
+    return found
+
+
+def _measured(chain: Chain, by_case: dict[str, list[Row]]) -> list[_SweepLine]:
+    """The headline in each state of the caches, by who measured it and how."""
+    found: dict[tuple[object, ...], _SweepLine] = {}
+    for case, size in zip(chain.cases, chain.values, strict=True):
+        repeated: Counter[tuple[object, ...]] = Counter()
+        for row in by_case[case]:
+            quantity = row.timings[0].quantity
+            for timing in row.timings:
+                if timing.quantity != quantity or not timed(timing):
+                    continue
+                how = (row.backend, row.implementation, row.threads, row.effort, row.mode, row.seed, quantity,
+                       timing.cache)  # fmt: skip
+                line = found.setdefault((*how, repeated[how]), _SweepLine(chain, row, timing, []))
+                line.points.append(_Point(row, timing, size))
+                repeated[how] += 1
+    return list(found.values())
+
+
+def _length(lines: Sequence[_SweepLine]) -> tuple[int, int]:
+    return max(len(line.points) for line in lines), sum(len(line.points) for line in lines)
+
+
+def _charts(op: str, phase: str, lines: Sequence[_SweepLine], cases: int) -> Iterator[Chart]:
+    chosen, others = _chosen(lines)
+    shown = [line._replace(points=evenly(line.points)) for line in chosen]
+    every = _names([*chosen, *others])
+    names = every[: len(shown)]
+    lone = cases - len({case for line in lines for case in line.chain.cases})
+    notes = (*_left_out(every[len(shown) :], chosen, shown, lone), *alone(_timings(shown)))
+    across = _Across(shown)
+    title = op if phase == "forward" else f"{op} {phase}"
+    times = [_series(name, across.placed(line), _time) for name, line in zip(names, shown, strict=True)]
+    yield Chart(address("sweep", op, phase), f"{title}: time over size",
+                "Time a call over size; the area is the interval of the median. Where it is flat, the launch is all.",
+                "plot", across.axis, _TIME, _drawn(times), notes=notes)  # fmt: skip
+    computing = _computes(shown)
+    rates = [_series(name, across.placed(line), _flops if computing else _bytes)
+             for name, line in zip(names, shown, strict=True)]  # fmt: skip
+    if drawn := _drawn(rates):
+        axis = _ARITHMETIC if computing else _BANDWIDTH
+        yield Chart(address("sweep", op, phase, "rate"), f"{title}: {axis.title} over size",
+                    "What was reached at each size, with the interval of the median; it levels off at the limit.",
+                    "plot", across.axis, axis, drawn, notes=notes)  # fmt: skip
+
+
+def _chosen(lines: Sequence[_SweepLine]) -> tuple[list[_SweepLine], list[_SweepLine]]:
+    """The lines that are drawn, and the others. The longest come first, but one of each backend and element type before
+    a second of any: what nobody sees at all is missed most."""
+    ordered = sorted(lines, key=lambda line: -len(line.points))
+    turns: Counter[tuple[str, str, str]] = Counter()
+    ranked = []
+    for place, line in enumerate(ordered):
+        kind = (line.row.backend, line.row.implementation, line.chain.dtype)
+        ranked.append((turns[kind], place))
+        turns[kind] += 1
+    first = sorted(place for _, place in sorted(ranked)[:MOST_SERIES])
+    others = sorted(place for _, place in sorted(ranked)[MOST_SERIES:])
+    return [ordered[i] for i in first], [ordered[i] for i in others]
+
+
+def _timings(lines: Sequence[_SweepLine]) -> Iterator[Timing]:
+    return (point.timing for line in lines for point in line.points)
+
+
+def _left_out(
+    others: Sequence[str], chosen: Sequence[_SweepLine], shown: Sequence[_SweepLine], lone: int
+) -> Iterator[str]:
+    if others:
+        yield f"left out: {len(others)} more series: {listed(others)}"
+    if lone:
+        yield f"left out: {units.count_noun(lone, 'case')} with fewer than {FEWEST} sizes that differ in one thing only"
+    if skipped := sum(len(line.points) for line in chosen) - sum(len(line.points) for line in shown):
+        yield f"left out: {units.count_noun(skipped, 'point')} between others, of series with more than {MOST_SIZES} sizes"
+
+
+def evenly(points: Sequence[_Point]) -> list[_Point]:
+    """At most so many of them, the first and the last included."""
+    last = len(points) - 1
+    if last < MOST_SIZES:
+        return list(points)
+    return [points[round(i * last / (MOST_SIZES - 1))] for i in range(MOST_SIZES)]
+
+
+def _drawn(found: Sequence[ChartSeries]) -> tuple[ChartSeries, ...]:
+    return tuple(series for series in found if series.marks)
+
+
+def _computes(lines: Sequence[_SweepLine]) -> bool:
+    found = [point.row for line in lines for point in line.points]
+    known = [row.flops / row.bytes for row in found if row.flops is not None and row.bytes]
+    return bool(known) and median(known) > COMPUTES
+
+
+class _Across:
+    """What sizes are told by: the parameter where all series move the same one, else the bytes that are moved."""
+
+    def __init__(self, lines: Sequence[_SweepLine]) -> None:
+        movers = {line.chain.moving for line in lines}
+        shapes = {whole(moving) for moving in movers}
+        equal = all(len(set(size)) == 1 for line in lines for size in line.chain.values)
+        self._shape = shapes.pop() if len(shapes) == 1 else None
+        self._equal = not self._shape and len(movers) == 1 and equal
+        if self._shape:
+            title = "elements" if self._shape == "shape" else f"elements of {self._shape}"
+            self.axis = Axis(title, "count", "log2")
+        elif self._equal:
+            self.axis = Axis(" = ".join(movers.pop()), "count", "log2")
+        else:
+            self.axis = Axis("bytes moved", "B", "log2")
+
+    def placed(self, line: _SweepLine) -> list[tuple[float, _Point]]:
+        found = ((self._place(point), point) for point in line.points)
+        return sorted(((x, point) for x, point in found if x > 0), key=lambda pair: pair[0])
+
+    def _place(self, point: _Point) -> float:
+        if self._shape:
+            return float(min(math.prod(point.row.params[self._shape]), _LARGEST))
+        return float(point.size[0] if self._equal else point.row.bytes or 0)
+
+
+def _series(name: str, placed: Sequence[tuple[float, _Point]], mark: _Marker) -> ChartSeries:
+    found = (mark(x, point) for x, point in placed)
+    return ChartSeries(name, tuple(one for one in found if one is not None), "band")
+
+
+def _time(x: float, point: _Point) -> Mark | None:
+    low, high = ends(point.timing)
+    return Mark(x, point.timing.median or 0, called(point.row), low, high, link=point.row.key, note=_said(point))
+
+
+def _bytes(x: float, point: _Point) -> Mark | None:
+    return _rate(x, point, point.row.bytes)
+
+
+def _flops(x: float, point: _Point) -> Mark | None:
+    return _rate(x, point, point.row.flops)
+
+
+def _rate(x: float, point: _Point, work: int | None) -> Mark | None:
+    """The longest time is the lowest rate. Nothing where nobody knows how much is done."""
+    seconds = point.timing.median
+    if not work or not seconds:
+        return None
+    low, high = ends(point.timing)
+    slow, quick = (work / high if high else None), (work / low if low else None)
+    return Mark(x, work / seconds, called(point.row), slow, quick, link=point.row.key, note=_said(point))
+
+
+def _said(point: _Point) -> str:
+    return "; ".join(filter(None, [f"{point.timing.quantity}, {point.timing.cache}", doubts(point.timing)]))
+
+
+def _names(lines: Sequence[_SweepLine]) -> list[str]:
+    """Backend and cache, and of the rest what tells them apart; what nothing tells apart gets a number."""
+    ways = Ways()
+    parts = [
+        [ways.name(line.row), line.timing.cache, line.chain.dtype, line.chain.fixed, line.timing.quantity,
+         units.count_noun(line.row.threads, "thread"), line.row.mode, line.row.effort]
+        for line in lines
+    ]  # fmt: skip
+    apart = [i < 2 or len({own[i] for own in parts}) > 1 for i in range(len(parts[0]))]
+    names = [", ".join(part for part, tells in zip(own, apart, strict=True) if tells and part) for own in parts]
+    times: Counter[str] = Counter()
+    for i, name in enumerate(names):
+        times[name] += 1
+        names[i] = name if times[name] == 1 else f"{name} ({times[name]})"
+    return names

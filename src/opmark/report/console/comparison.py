@@ -1,0 +1,161 @@
+"""The gate's verdict, as a table: what fails the build first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from io import StringIO
+from typing import Any, get_args
+
+import msgspec
+from rich.console import Console
+
+from opmark.report.comparison import _WIDE, FIGURES, Columns, chosen, figures, footer, header, interval, ratio
+from opmark.report.console.table import print_rows
+from opmark.schema.comparison import FAIL_ON, BisectResult, Candidate, CheckedCase, CheckResult, Compared, Outcome
+from opmark.units import count_noun, percent, significant
+
+_NEWS = ("slower", "failed", "unconfirmed", "missing", "undecided", "cleared", "faster", "mended")
+"""What is worth a row."""
+
+
+def checked_view(checked: CheckResult) -> dict[str, Any]:
+    counts = dict(checked.counts())
+    return {**msgspec.to_builtins(checked), "counts": counts, "failing": checked.failing, "exit": checked.exit_code}
+
+
+def news(checked: CheckResult) -> list[CheckedCase]:
+    """In the order of their gravity; what is the same, or failed as before, is none."""
+    worth = [finding for finding in checked.findings if finding.outcome in _NEWS]
+    return sorted(worth, key=lambda finding: _NEWS.index(finding.outcome))
+
+
+def row_figures(finding: CheckedCase) -> list[str]:
+    """The figures of the first measurement, with what the second one says behind them."""
+    cells = figures(finding.pair)
+    cells[-2] = finding.outcome
+    again = finding.again
+    if again is not None and again.ratio is not None:
+        known = f" ({interval(again)})" if interval(again) else ""
+        cells[-1] = f"again {ratio(again.ratio)}{known}: {again.verdict}"
+    elif again is not None and again.note:
+        cells[-1] = f"again: {again.note}"
+    return cells
+
+
+def print_checked(checked: CheckResult, console: Console) -> None:
+    for line in header(checked.compared):
+        _say(line, console)
+    found = news(checked)
+    if found:
+        columns = Columns.of([finding.pair for finding in found])
+        rows = [[*columns.cells(finding.pair), *row_figures(finding)] for finding in found]
+        print_rows([*columns.heads, *FIGURES], rows, console, who=len(columns.heads))
+    for line in (*remarks(checked), verdict(checked)):
+        _say(line, console)
+
+
+def _say(line: str, console: Console) -> None:
+    console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def remarks(checked: CheckResult) -> Iterator[str]:
+    unsure = checked.counts()["unconfirmed"]
+    if unsure and "unconfirmed" not in checked.fail_on:
+        verb = "was" if unsure == 1 else "were"
+        yield (
+            f"WARNING: {count_noun(unsure, 'case')} {verb} slower twice than the stored numbers of a baseline that could "
+            "not be measured again: the code or the machine; this fails only with --fail-on unconfirmed"
+        )
+    yield from checked.notes
+    if checked.missing:
+        listed = "; ".join(checked.missing[:5]) + ("; ..." if len(checked.missing) > 5 else "")
+        yield f"{count_noun(len(checked.missing), 'case')} of the baseline not measured now: {listed}"
+
+
+def verdict(checked: CheckResult) -> str:
+    """One line."""
+    counts = checked.counts()
+    told = ", ".join(f"{counts[name]} {name}" for name in get_args(Outcome) if counts[name])
+    mean = checked.compared.geomean
+    over = f"; geometric mean {ratio(mean.ratio)} over {count_noun(mean.cases, 'case')}" if mean else ""
+    word = "FAILED" if checked.exit_code else "passed"
+    fails = [name for name in FAIL_ON if name in checked.fail_on] or ["nothing"]
+    return f"{word}: {told}{over} (fails on {', '.join(fails)}; margin {percent(checked.compared.margin)})"
+
+
+# Which commit it was, for people.
+
+_SHORT = 10
+_SAID = {"good": "as fast as the good one", "bad": "slower", "skip": "skipped"}
+
+
+def bisected_lines(found: BisectResult) -> Iterator[str]:
+    if not found.first:
+        yield nothing_slower(found.compared)
+        return
+    yield f"{found.op} {found.params}: {_bad_end(found)}"
+    half = significant(1 + found.margin)
+    yield f"a commit is bad where it takes {half} times as long or more: half of that, by factor"
+    for step in found.steps:
+        yield f"  {step_line(step)}"
+    if len(found.first) == 1:
+        yield f"first bad commit: {found.first[0].commit}"
+        yield from _about(found.first[0])
+        return
+    yield f"the first bad commit is one of {len(found.first)}: those before it had to be skipped"
+    for one in found.first:
+        yield f"  {one.commit} {one.author}: {one.subject}{f' ({one.why})' if one.why else ''}"
+
+
+def step_line(step: Candidate) -> str:
+    return f"{step.commit[:_SHORT]} {step.word}: {_measured(step)}{step.why or _SAID[step.word]}: {step.subject}"
+
+
+def _about(one: Candidate) -> Iterator[str]:
+    yield f"  {one.author}, {one.date}"
+    yield f"  {one.subject}"
+    if one.ratio is not None:
+        yield f"  {_measured(one)}B/A of the good commit and this one, measured in turns"
+
+
+def _bad_end(found: BisectResult) -> str:
+    end = next(pair for pair in found.compared.pairs if pair.case == found.case and pair.ratio is not None)
+    return f"{found.bad[:_SHORT]} takes {significant(end.ratio or 0.0)} times as long as {found.good[:_SHORT]}"
+
+
+def _measured(one: Candidate) -> str:
+    if one.ratio is None or one.low is None or one.high is None:
+        return ""
+    return f"{significant(one.ratio)} ({significant(one.low)}–{significant(one.high)}) "
+
+
+def nothing_slower(compared: Compared) -> str:
+    counts = compared.counts()
+    listed = ", ".join(f"{counts[word]} {word}" for word in ("faster", "same", "undecided") if counts[word])
+    return (
+        f"nothing to look for: of {count_noun(len(compared.pairs), 'case')}, none is slower in {compared.b} than in "
+        f"{compared.a} beyond doubt ({listed})"
+    )
+
+
+def print_comparison(compared: Compared, console: Console, only: Collection[str] = ()) -> None:
+    shown = chosen(compared, only)
+    for line in header(compared):
+        _print_lines(line, console)
+    if shown:
+        columns = Columns.of(shown)
+        rows = [[*columns.cells(pair), *figures(pair)] for pair in shown]
+        print_rows([*columns.heads, *FIGURES], rows, console, who=len(columns.heads))
+    for line in footer(compared):
+        _print_lines(line, console)
+
+
+def comparison_text(compared: Compared, only: Collection[str] = ()) -> str:
+    """The same for a file."""
+    written = StringIO()
+    print_comparison(compared, Console(file=written, width=_WIDE, highlight=False), only)
+    return written.getvalue()
+
+
+def _print_lines(line: str, console: Console) -> None:
+    console.print(line, soft_wrap=True, markup=False, highlight=False)

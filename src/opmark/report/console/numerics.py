@@ -1,0 +1,81 @@
+"""How far results are from the float64 reference, as tables: one a case, a row a backend and output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from opmark.analysis.rows import Row, rows_of_records
+from opmark.report.console.table import STYLES, print_lines
+from opmark.schema import Numerics, Record
+from opmark.units import count_noun
+
+UNKNOWN = "-"
+_FIGURES = ("max abs", "mean abs", "max rel", "1-cosine", "max ulp", "NaN", "Inf")
+_LEFT = ("backend", "output", "checked", "status")
+# Of a figure, so that those of several cases stand beneath each other.
+_WIDTH = 7
+
+
+def print_numerics(records: Sequence[Record], console: Console) -> None:
+    """What is not known is a dash, never a 0; of what was found wrong, how wrong it was."""
+    cases: dict[str, list[Row]] = {}
+    for row in rows_of_records(records):
+        cases.setdefault(row.case, []).append(row)
+    drawn = {id(row): _drawn(row) for found in cases.values() for row in found}
+    several = any(cells[1] not in ("", "0") for lines in drawn.values() for cells in lines)
+    columns = ["backend", *(["output"] if several else []), *_FIGURES, "checked", "status"]
+    first = max((len(cells[0]) for lines in drawn.values() for cells in lines), default=0)
+    for found in cases.values():
+        lines = [cells for row in found for cells in drawn[id(row)]]
+        if lines:
+            console.print(
+                Text(" ".join(filter(None, (found[0].op, found[0].parameters, found[0].phase_text)))), soft_wrap=True
+            )
+            print_lines(_table(columns, lines, first), console)
+            console.print()
+    console.print(Text("against the float64 reference; NaN and Inf: found / expected"))
+    without = sum(not lines for lines in drawn.values())
+    if without:
+        console.print(Text(f"{count_noun(without, 'task')} of {len(drawn)} without: skipped, failed or not verified"))
+
+
+def _table(columns: Sequence[str], lines: Sequence[Sequence[str]], first: int) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in columns:
+        width = first if name == "backend" else _WIDTH if name in _FIGURES[:5] else None
+        table.add_column(name, justify="left" if name in _LEFT else "right", overflow="fold", min_width=width)
+    for who, output, *figures, status in lines:
+        named = [who, output] if "output" in columns else [who]
+        table.add_row(*map(Text, (*named, *figures)), Text(status, style=STYLES[status]))
+    return table
+
+
+def _drawn(row: Row) -> list[list[str]]:
+    """The lines of a row; for several processes those of one, since they compute the same."""
+    record = row.record
+    check = record.verification
+    if check is None or check.checked == "none":
+        return []
+    outputs = [[str(i), *_figures(one)] for i, one in enumerate(check.numerics)]
+    if not outputs and check.max_abs_error is not None:  # a gradient without a reference of its own
+        compared = [_number(check.max_abs_error), UNKNOWN, _number(check.max_rel_error)]
+        outputs = [["along random directions", *compared, *[UNKNOWN] * (len(_FIGURES) - len(compared))]]
+    return [[row.place, *cells, check.checked, record.status] for cells in outputs]
+
+
+def _figures(one: Numerics) -> list[str]:
+    return [
+        *(_number(value) for value in (one.max_abs, one.mean_abs, one.max_rel)),
+        UNKNOWN if one.cosine is None else _number(1 - one.cosine),
+        _number(one.max_ulp),
+        f"{one.nan} / {one.nan_expected}",
+        f"{one.inf} / {one.inf_expected}",
+    ]
+
+
+def _number(value: float | None) -> str:
+    return UNKNOWN if value is None else "0" if value == 0 else f"{value:.2g}"

@@ -1,0 +1,118 @@
+"""Which implementation wins where, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from opmark import units
+from opmark.analysis.rows import case_parameters
+from opmark.plugin.registry import way_of
+from opmark.report.console.side_by_side import WayColumn, heads
+from opmark.report.console.table import plain_table
+from opmark.schema import Case, ranking
+from opmark.schema.ranking import RankedCase, RankedImplementation, Ranking, Tally
+
+Names = Mapping[tuple[str, str], str]
+"""Short ones, by backend and implementation."""
+
+_UNDECIDED = "?"
+
+
+def ranking_text(found: Ranking, by: str) -> Group:
+    """A table of its cases or groups, and one of all together: of each chip, phase and number of threads."""
+    if not found.cases:
+        return Group(Text("nothing was measured and verified in these runs"))
+    parts: list[RenderableType] = []
+    for whole in found.summary:
+        places = [place for place in found.cases if _together(place, whole)]
+        groups = [group for group in found.groups if _together(group, whole)]
+        names, device = _names(places)
+        on = f", backends NAME-{device}" if device else ""
+        counts = f"{units.count_noun(whole.cases, 'case')}, {whole.contested} with more than one backend"
+        title = f"{whole.chip}, {units.count_noun(whole.threads, 'thread')}, {whole.phase}{on}: {counts}"
+        parts += [Text(title, style="bold"), _by_case(places, names) if by == "case" else _by_group(groups, by, names)]
+        parts += [Text(), _summary(whole, names), Text()]
+    return Group(*parts, *map(Text, _legend(found, by)))
+
+
+def _together(one: RankedCase | ranking.RankingGroup, whole: ranking.RankingGroup) -> bool:
+    return (one.chip, one.threads, one.phase) == (whole.chip, whole.threads, whole.phase)
+
+
+def _names(places: Sequence[RankedCase]) -> tuple[Names, str]:
+    """Without the device that all of them are on, which is returned too."""
+    ways = dict.fromkeys((one.backend, one.implementation) for place in places for one in place.order)
+    columns = {way: WayColumn(way[0], way_of(*way), places[0].threads) for way in ways}
+    short = heads(list(columns.values()))
+    return {way: short.of[column] for way, column in columns.items()}, short.device
+
+
+def _name(one: RankedImplementation | Tally, names: Names) -> str:
+    return names[one.backend, one.implementation]
+
+
+def _by_case(places: Sequence[RankedCase], names: Names) -> Table:
+    quantities = len({(place.quantity, place.cache) for place in places}) > 1
+    table = plain_table("operator", "parameters", *(["quantity"] if quantities else []), "best", "median", "the others")
+    for place in places:
+        first, *others = place.order
+        case = Case.of(place.op, place.params, "forward")
+        quantity = [f"{place.quantity} {place.cache}"] if quantities else []
+        best = Text(_name(first, names) + (_UNDECIDED if others and not place.best.decided else ""))
+        behind = ", ".join(f"{_name(one, names)} {_times(one.ratio)}{_sure(one)}" for one in others)
+        size = " ".join(filter(None, (case_parameters(case), *(f"d{name}" for name in place.wrt))))
+        table.add_row(Text(place.op), Text(size), *quantity, best, _value(place, first), Text(behind))
+    return table
+
+
+def _value(place: RankedCase, one: RankedImplementation) -> str:
+    scale, name = units.small_unit(one.median, "J" if place.quantity == "energy" else "s")
+    return f"{units.significant(one.median / scale)} {name}"
+
+
+def _sure(one: RankedImplementation) -> str:
+    return "" if one.behind else _UNDECIDED
+
+
+def _times(ratio: float) -> str:
+    return f"{units.significant(ratio)}x"
+
+
+def _by_group(groups: Sequence[ranking.RankingGroup], by: str, names: Names) -> Table:
+    table = plain_table(by, "cases", "undecided", "wins, and times the best over the cases that all of these have")
+    for group in groups:
+        found = ", ".join(
+            f"{_name(tally, names)} {tally.wins}" + (f" ({_times(tally.ratio)})" if tally.ratio else "")
+            for tally in group.backends
+        )
+        table.add_row(Text(_key(group)), str(group.cases), str(group.undecided), Text(found))
+    return table
+
+
+def _key(group: ranking.RankingGroup) -> str:
+    if "params" in group.key:
+        case = Case.of(group.key["op"], group.key["params"], "forward")
+        return f"{case.op} {case_parameters(case)}".strip()
+    return str(next(iter(group.key.values()))) or "none"
+
+
+def _summary(whole: ranking.RankingGroup, names: Names) -> Table:
+    table = plain_table("backend", "wins", "in cases", "times the best", f"over the {whole.common} that all have")
+    for tally in whole.backends:
+        ratio = "" if tally.ratio is None else _times(tally.ratio)
+        table.add_row(Text(_name(tally, names)), str(tally.wins), str(tally.cases), _times(tally.own_ratio), ratio)
+    return table
+
+
+def _legend(found: Ranking, by: str) -> Iterator[str]:
+    runs = found.runs[0] if len(found.runs) == 1 else f"{len(found.runs)} runs, of each way the newest verified number"
+    yield f"from {runs}; a win is a lead over every other by more than chance and noise"
+    if by == "case" and any(not place.best.decided for place in found.cases if len(place.order) > 1):
+        yield f"{_UNDECIDED} not apart by more than chance and noise: either may be the faster one"
+    left = sum(len(place.left_out) for place in found.cases)
+    if left:
+        yield f"{units.count_noun(left, 'number')} not in the order (failed, not verified, preempted); --json says why"

@@ -1,0 +1,255 @@
+"""Records as a table on a terminal: wide where there is room, two lines for each row where there is not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from opmark import units
+from opmark.analysis.ranking import Key
+from opmark.analysis.rows import MachineFacts, Row, rows_of_records, unit_of
+from opmark.report.console.communication import print_above_link, print_overlaps, print_pairs, print_stragglers
+from opmark.report.console.fits import print_fits
+from opmark.report.console.table import DOUBTFUL, STYLES, gigabytes, print_rows, samples_line
+from opmark.schema import Record
+from opmark.schema.measurement import PREEMPTED
+from opmark.schema.record import NO_PROFILE, PARTLY
+from opmark.stats.measurement import Summary
+from opmark.units import count_noun
+
+_WHO = ("operator", "parameters", "backend", "phase")
+_RATES = ("GB/s", "GFLOP/s")
+_LINKS = ("algbw GB/s", "busbw GB/s", "of link", "skew", "overlap")
+_SHARES = ("of peak", "of datasheet", "gain")
+SAMPLES, COUNT = "samples", "taken"
+_CHARACTERS = 16
+"""Width of the samples of a row, drawn."""
+
+Cells = dict[str, Text | str]
+
+
+def print_records(
+    records: Sequence[Record],
+    console: Console,
+    machines: Mapping[str, MachineFacts] | None = None,
+    *,
+    wide: bool = False,
+) -> None:
+    """Print a row for each task, and remarks beneath. Samples are drawn where somebody looks at a screen that has room
+    for them; with `wide` in any case, and their number beside them. `machines`: by the id of an environment."""
+    found = rows_of_records(records, machines=machines)
+    columns, cells = cells_of(found)
+    if wide or console.is_terminal:
+        columns = _add_samples(columns, cells, found, console.encoding, count=wide)
+    lines = [[own.get(name, "") for name in columns] for own in cells]
+    print_rows(
+        columns, lines, console, len(_WHO), left=("quantity", SAMPLES, "status"),
+        unnamed=("status", "quantity", "median"), lead="status", spare=None if wide else SAMPLES,
+    )  # fmt: skip
+    print_remarks(found, console)
+
+
+def _add_samples(
+    columns: Sequence[str], cells: Sequence[Cells], found: Sequence[Row], encoding: str, *, count: bool
+) -> list[str]:
+    """The columns with one more, behind the noise, which is about the spread as well. `count`: and one that says how
+    many samples there are."""
+    for row, own in zip(found, cells, strict=True):
+        taken = row.samples()
+        if taken:
+            own[SAMPLES] = samples_line(taken, _CHARACTERS, encoding)
+            own[COUNT] = str(len(taken))
+    if not any(SAMPLES in own for own in cells):  # nothing but failures
+        return list(columns)
+    place = columns.index("noise") + 1
+    return [*columns[:place], SAMPLES, *([COUNT] if count else []), *columns[place:]]
+
+
+def cells_of(found: Sequence[Row]) -> tuple[list[str], list[Cells]]:
+    """The columns that these rows need, and for each row what stands in them."""
+    cells = [_cells(row) for row in found]
+    used = {name for own in cells for name, cell in own.items() if cell}
+    links = [name for name in _LINKS if name in used]
+    # What the headline is goes without saying where it is the latency of all; other quantities get a column each.
+    plain = all(row.keys[:1] in ([], [("latency", "warm")]) for row in found)
+    others = dict.fromkeys(" ".join(key) for row in found for key in row.keys[1:])
+    columns = [
+        *_WHO,
+        *([] if plain else ["quantity"]),
+        "median",
+        "interval",
+        "noise",
+        *(["compile"] if "compile" in used else []),
+        *others,
+        *(_RATES if not links or used & {*_RATES} else ()),
+        *links,
+        *(name for name in _SHARES if name in used),
+        "memory",
+        "status",
+    ]
+    return columns, cells
+
+
+def _cells(row: Row) -> Cells:
+    """By column; what is not known has no cell."""
+    cells: Cells = {
+        "operator": row.op,
+        "parameters": row.parameters,
+        "backend": row.where,
+        "phase": row.phase_text,
+        "memory": _memory(row),
+        "status": _status(row),
+    }
+    if row.compile_time is not None:
+        cells["compile"] = units.seconds(row.compile_time)
+    if row.headline and (summary := row.summary()):
+        first, *more = row.keys
+        cells |= {"quantity": " ".join(first), **_figures(summary, first)}
+        cells |= {" ".join(key): _figures(other, key)["median"] for key in more if (other := row.summary(key))}
+        cells["GB/s"] = "view" if row.view else gigabytes(row.bytes_per_second) if row.bytes_per_second else ""
+        cells["GFLOP/s"] = gigabytes(row.flops_per_second) if row.flops_per_second else ""
+    found = {
+        "algbw GB/s": gigabytes(row.algorithm_bandwidth) if row.algorithm_bandwidth else None,
+        "busbw GB/s": gigabytes(row.bus_bandwidth) if row.bus_bandwidth else None,
+        "of link": units.percent(row.of_link.share) if row.of_link else None,
+        "skew": units.percent(row.skew.share) if row.skew else None,
+        "overlap": units.percent(row.overlap.share) if row.overlap else None,
+        "of peak": units.percent(row.of_peak.share) if row.of_peak else None,
+        "of datasheet": units.percent(row.of_datasheet.share) if row.of_datasheet else None,
+        "gain": None if row.gain is None else f"{units.significant(row.gain)}x",
+    }
+    return cells | {name: text for name, text in found.items() if text is not None}
+
+
+def _figures(summary: Summary, key: Key) -> Cells:
+    scale, name = units.small_unit(summary.median, unit_of(key[0]))
+    value = f"{units.significant(summary.median / scale)} {name}"
+    if summary.samples == 1:  # nothing is known of its spread
+        return {"median": value, "interval": "", "noise": ""}
+    return {
+        "median": value,
+        "interval": "–".join(units.significant(end / scale) for end in (summary.low, summary.high)),
+        "noise": units.percent(summary.noise),
+    }
+
+
+def _memory(row: Row) -> str:
+    if row.memory is None:
+        return ""
+    if row.memory < row.memory_resolution:
+        return f"<{units.count_bytes(row.memory_resolution)}"
+    return units.count_bytes(row.memory)
+
+
+def _status(row: Row) -> Text:
+    codes = row.cautions
+    mark = " !!" if PREEMPTED in codes else " !" if codes else ""
+    style = {" !!": "bold red", " !": DOUBTFUL if row.status == "ok" else STYLES[row.status]}
+    return Text(row.status + mark, style=style.get(mark, STYLES[row.status]))
+
+
+# What is said beneath a table: what was not verified, why something has no number, what is doubtful.
+
+Named = Callable[[Sequence[Row]], str]
+"""Names the rows that a remark is about."""
+
+_NAIVE = "tvm"
+"""Beginning of the names of backends that run what a compiler makes of an operator untuned."""
+
+
+def print_remarks(found: Sequence[Row], console: Console) -> None:
+    """Print all remarks, beneath a table with a row for each task."""
+    _print_checks(found, console)
+    _print_reasons(found, console)
+    _print_profiles(found, console)
+    print_communication(found, console)
+    print_doubts(found, console)
+
+
+def print_communication(found: Sequence[Row], console: Console) -> None:
+    """What several rows say together: pairs of ranks, what hides behind what, latency and bandwidth over sizes."""
+    print_pairs(found, console)
+    print_overlaps(found, console)
+    print_fits(found, console)
+
+
+def name_rows(found: Sequence[Row]) -> str:
+    """Rows by the first of them."""
+    first = f"{found[0].op} {found[0].parameters}".strip()
+    return first if len(found) == 1 else f"{first} and {len(found) - 1} more"
+
+
+def print_doubts(found: Sequence[Row], console: Console, named: Named = name_rows) -> None:
+    _print_cautions(found, console, named)
+    print_stragglers(found, console, named)
+    print_above_link(found, console, named)
+    # The number of a default schedule says little by itself: somebody may take it for what the chip can do.
+    ran = list(dict.fromkeys(row.backend for row in found if row.timings))
+    if ran and all(name.startswith(_NAIVE) for name in ran):
+        beside = f"--backend torch-{ran[0].partition('/')[0].rpartition('-')[2]},{ran[0]}"
+        said = f"{', '.join(ran)} runs default schedules, which are naive: compare with a library, e.g. {beside}"
+        console.print(Text(said), soft_wrap=True)
+
+
+def reasons_of(row: Row) -> list[str]:
+    """Why a row has no number, or not every number that was asked for."""
+    notes = [note if note.startswith((NO_PROFILE, PARTLY)) else f"not measured: {note}" for note in row.notes]
+    return [f"{row.status}: {row.reason}", *notes] if row.reason else notes
+
+
+def _print_checks(found: Sequence[Row], console: Console) -> None:
+    scaled = sum(row.verified == "scaled" for row in found)
+    if scaled:
+        console.print(
+            Text(f"{count_noun(scaled, 'case')} of {len(found)} verified at a smaller size: too large in full")
+        )
+    checks = [row.record.verification for row in found if row.verified == "none"]
+    for why, count in Counter(check.note for check in checks if check).items():
+        console.print(Text(f"{count_noun(count, 'case')} of {len(found)} not verified: {why}"))
+
+
+def _print_reasons(found: Sequence[Row], console: Console) -> None:
+    """The same reason is given once. It has the colour of the status with which it begins."""
+    reasons: dict[str, list[Row]] = {}
+    for row in found:
+        for reason in reasons_of(row):
+            reasons.setdefault(reason, []).append(row)
+    several = len({row.backend for row in found}) > 1
+    if reasons:
+        console.print()
+    for reason, affected in reasons.items():
+        on = f" on {', '.join(dict.fromkeys(row.backend for row in affected))}" if several else ""
+        style = STYLES.get(reason.partition(":")[0], "")
+        console.print(Text(f"{name_rows(affected)}{on}: {reason}", style=style), soft_wrap=True)
+
+
+def _print_profiles(found: Sequence[Row], console: Console) -> None:
+    """Where the files are; what they say is in the JSON."""
+    taken = [profile for row in found for record in row.records for profile in record.profiles]
+    for name in dict.fromkeys(profile.profiler for profile in taken):
+        files = list(dict.fromkeys(profile.file for profile in taken if profile.profiler == name))
+        more = f" and {count_noun(len(files) - 1, 'more file')}" if len(files) > 1 else ""
+        cases = sum(any(p.profiler == name for record in row.records for p in record.profiles) for row in found)
+        console.print(Text(f"{name} profile of {count_noun(cases, 'case')}: {files[0]}{more}"), soft_wrap=True)
+
+
+def _print_cautions(found: Sequence[Row], console: Console, named: Named) -> None:
+    """One line for each kind of caution, with its first example and what to do."""
+    doubts: dict[str, list[tuple[Row, str, str]]] = {}
+    for row in found:
+        for key, caution in row.warnings():
+            cases = doubts.setdefault(caution.code, [])
+            if not cases or cases[-1][0] is not row:
+                what = "" if len(row.timings) == 1 else f"{' '.join(key)}: "
+                cases.append((row, what + caution.message, caution.hint))
+    if doubts:
+        console.print()
+    for code, cases in doubts.items():
+        _, message, hint = cases[0]
+        said = f"! {code}: {named([case[0] for case in cases])}: {message}"
+        console.print(Text(said, style=DOUBTFUL), soft_wrap=True)
+        if hint:
+            console.print(Text(f"  hint: {hint}"), soft_wrap=True)

@@ -1,0 +1,394 @@
+"""Backends side by side on a terminal: one line a case where there is room, blocks of columns where there is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from opmark import units
+from opmark.analysis.bandwidth import bandwidths
+from opmark.analysis.ranking import Contender, Key, ordered, shared_key, winner
+from opmark.analysis.rows import MachineFacts, Row, rows_of_records, unit_of
+from opmark.plugin.registry import backend_or_none, way_of
+from opmark.report.console.records import print_communication, print_doubts, reasons_of
+from opmark.report.console.table import DOUBTFUL, STYLES, gigabytes, print_lines
+from opmark.schema import Record
+from opmark.schema.case import content_id
+from opmark.schema.measurement import PREEMPTED
+
+# Backends side by side: a row a case, a column a way to compute it.
+
+
+class WayColumn(NamedTuple):
+    """One way to compute: where it runs, which implementation, with how many threads."""
+
+    backend: str
+    way: str
+    """`/IMPLEMENTATION` where the framework has several."""
+    threads: int
+
+
+@dataclass(frozen=True)
+class CaseLine:
+    """A case, however it was computed."""
+
+    cells: Mapping[WayColumn, Row]
+    key: Key | None
+    """What is shown of it: measured by all that measured anything; None where they share nothing."""
+    best: WayColumn | None
+    """The one that is ahead of all others by more than chance and noise."""
+    raced: int
+    """How many of them count: verified, and measured alike."""
+
+    @property
+    def row(self) -> Row:
+        return next(iter(self.cells.values()))
+
+    def shown(self, column: WayColumn) -> Key | None:
+        """What is shown in a column; where the columns share nothing, each shows what it has."""
+        measured = self.cells[column].keys
+        return self.key if self.key in measured else measured[0] if measured and self.key is None else None
+
+
+def several_backends(records: Iterable[Record]) -> bool:
+    """Whether there is a case that more than one backend was asked for."""
+    seen: dict[str, str] = {}
+    return any(seen.setdefault(r.task.case.id, r.task.backend) != r.task.backend for r in records)
+
+
+def lines(records: Sequence[Record], machines: Mapping[str, MachineFacts]) -> list[CaseLine]:
+    """The lines of a run, in the order of the backend that ran the most of them: what cannot run is recorded out of
+    turn."""
+    grouped: dict[str, dict[WayColumn, Row]] = {}
+    ran: dict[WayColumn, list[str]] = {}
+    for row in rows_of_records(records, machines=machines):
+        alike = content_id([row.case, row.mode, row.seed, row.effort])
+        column = WayColumn(row.backend, way_of(row.backend, row.implementation), row.threads)
+        grouped.setdefault(alike, {})[column] = row
+        if row.status != "skipped":
+            ran.setdefault(column, []).append(alike)
+    planned = max(ran.values(), key=len, default=[])
+    return [_line(grouped[alike]) for alike in dict.fromkeys((*planned, *grouped))]
+
+
+def _line(cells: Mapping[WayColumn, Row]) -> CaseLine:
+    key = shared_key(row.records for row in cells.values())
+    if key is None:
+        return CaseLine(cells, None, None, 0)
+    contenders = [Contender(row.records, "", _floor(row, key)) for row in cells.values()]
+    place = winner(contenders, key)
+    return CaseLine(cells, key, None if place is None else list(cells)[place], len(ordered(contenders, key)))
+
+
+def _floor(row: Row, key: Key) -> float | None:
+    found, summary = row.machine.noise, row.summary(key)
+    return found.floor_for(summary.median) if found and summary and summary.median > 0 else None
+
+
+def columns(found: Sequence[CaseLine]) -> list[WayColumn]:
+    """As they come; implementations that only some cases have stand last, so that they share a block."""
+    listed = list(dict.fromkeys(column for line in found for column in line.cells))
+    everywhere = {column for column in listed if not column.way or all(column in line.cells for line in found)}
+    return sorted(listed, key=lambda column: column not in everywhere)
+
+
+class ColumnHeads(NamedTuple):
+    """Heads of the columns, short enough to stand next to each other, and what was left out of them."""
+
+    of: Mapping[WayColumn, str]
+    device: str
+    """What all of the backends are on."""
+    threads: int | None
+    """With how many all of them ran; None where that differs and stands in the heads."""
+    interpreters: Mapping[str, str]
+    """Paths by the names that stand for them."""
+
+
+def heads(listed: Sequence[WayColumn]) -> ColumnHeads:
+    devices = {_device(column.backend) for column in listed}
+    device = devices.pop() if len(devices) == 1 else ""
+    numbers = {column.threads for column in listed}
+    interpreters = _interpreters(column.backend.partition("@")[2] for column in listed)
+    short = {path: name for name, path in interpreters.items()}
+    of = {}
+    for column in listed:
+        rest, at, python = column.backend.partition("@")
+        plain, slash, variant = rest.partition("/")
+        plain = plain.removesuffix(f"-{device}") if device else plain
+        threads = f" ×{column.threads}" if len(numbers) > 1 else ""
+        of[column] = f"{plain}{slash}{variant}{at}{short.get(python, python)}{column.way}{threads}"
+    shared = next(iter(numbers)) if len(numbers) == 1 else None
+    return ColumnHeads(of, device, shared, interpreters)
+
+
+def _device(backend: str) -> str:
+    """The device that stands at the end of a backend's name; empty where none does."""
+    info, plain = backend_or_none(backend), backend.partition("@")[0].partition("/")[0]
+    device = info.device if info else plain.rpartition("-")[2]
+    return device if plain.endswith(f"-{device}") else ""
+
+
+def _interpreters(paths: Iterable[str]) -> dict[str, str]:
+    """A path goes by the folder of its environment, if that is enough to tell it from the others."""
+    found = [path for path in dict.fromkeys(paths) if "/" in path]
+    folders = {path: _environment(PurePath(path)) or path for path in found}
+    alone = [path for path in found if list(folders.values()).count(folders[path]) == 1]
+    return {folders[path]: path for path in alone if folders[path] != path}
+
+
+def _environment(path: PurePath) -> str:
+    """The folder of an environment, which may itself be what was named."""
+    return path.parent.parent.name if path.parent.name in ("bin", "Scripts") else path.name
+
+
+def called(line: CaseLine, *, phase: bool, quantity: bool) -> tuple[str, str]:
+    """(operator, parameters and what else tells it from the other lines)."""
+    parts = [line.row.parameters]
+    if phase:
+        parts.append(line.row.phase_text)
+    if quantity and line.key:
+        parts.append(" ".join(line.key))
+    return line.row.op, " ".join(filter(None, parts))
+
+
+FASTEST = "*"
+SCALED = "~"
+UNCHECKED = "?"
+# Of the first column where space is short, and of a reason.
+_NARROW = 30
+_LONGEST = 200
+_GAP = 2
+_BUS = " GB/s"
+
+
+class TableCell(NamedTuple):
+    number: str
+    marks: str
+    compiling: str
+    """Seconds in brackets, where something was compiled; the bus bandwidth, where something crosses a link."""
+    style: str = ""
+
+
+def print_side_by_side(
+    records: Sequence[Record], console: Console, machines: Mapping[str, MachineFacts] | None = None
+) -> None:
+    """Print a line for each case, with a column for each way to compute it. `machines`: by the id of an environment."""
+    found = lines(records, machines or {})
+    listed = columns(found)
+    names = heads(listed)
+    cells = [{column: _cell(line, column) for column in line.cells} for line in found]
+    who = _who(found)
+    for block, narrow in _blocks(listed, names, cells, who, console):
+        print_lines(_table(block, names, cells, who, narrow=narrow), console)
+        console.print()
+    _print_legend(found, names, cells, console)
+    _print_reasons(found, names, console)
+    shown = [row for line in found for row in line.cells.values()]
+    heads_of = {id(row): names.of[column] for line in found for column, row in line.cells.items()}
+    print_communication(shown, console)
+    print_doubts(shown, console, lambda rows_: _named(rows_, heads_of))
+
+
+def _who(found: Sequence[CaseLine]) -> list[tuple[str, str]]:
+    phases = any(line.row.phase != "forward" for line in found)
+    quantities = len({line.key for line in found if line.key}) > 1
+    return [called(line, phase=phases, quantity=quantities) for line in found]
+
+
+def _cell(line: CaseLine, column: WayColumn) -> TableCell:
+    row, key = line.cells[column], line.shown(column)
+    summary = row.summary(key) if key else None
+    status = row.status
+    compiling = _behind(row, key)
+    if summary is None or key is None or status != "ok":
+        return TableCell(status, "", compiling if status == "ok" else "", STYLES[status])
+    scale, name = units.small_unit(summary.median, unit_of(key[0]))
+    best = column == line.best
+    quantity = "" if line.key else f" {key[0]}"
+    number = f"{units.significant(summary.median / scale)} {name}{quantity}"
+    doubt = _doubt(row)
+    style = "bold red" if "!!" in doubt else "bold green" if best else DOUBTFUL if "!" in doubt else ""
+    return TableCell(number, (FASTEST if best else "") + doubt, compiling, style)
+
+
+def _behind(row: Row, key: Key | None) -> str:
+    """What stands behind the number that is shown, which need not be the headline."""
+    seconds, summary = row.compile_time, row.summary(key) if key and unit_of(key[0]) == "s" else None
+    bus = bandwidths(row.record.cost, summary.median).bus if summary else None
+    parts = ["" if bus is None else f"{gigabytes(bus)}{_BUS}", "" if seconds is None else f"({units.seconds(seconds)})"]
+    return " ".join(filter(None, parts))
+
+
+def _doubt(row: Row) -> str:
+    sign = {"scaled": SCALED, "none": UNCHECKED, "": UNCHECKED}.get(row.verified, "")
+    return sign + ("!!" if PREEMPTED in row.cautions else "!" if row.cautions else "")
+
+
+class _Widths(NamedTuple):
+    """Widths of the parts of a column's cells: what stands beneath each other is aligned."""
+
+    number: int
+    marks: int
+    compiling: int
+    head: int
+
+    def total(self, *, narrow: bool) -> int:
+        first = self.number + self.marks
+        between = 1 if self.compiling else 0
+        return max(self.head, first, self.compiling) if narrow else max(self.head, first + between + self.compiling)
+
+
+def _widths(column: WayColumn, names: ColumnHeads, cells: Sequence[Mapping[WayColumn, TableCell]]) -> _Widths:
+    own = [line[column] for line in cells if column in line]
+    marks = max(len(cell.marks) for cell in own)
+    return _Widths(
+        max(len(cell.number) for cell in own), marks + 1 if marks else 0, max(len(cell.compiling) for cell in own),
+        len(names.of[column]),
+    )  # fmt: skip
+
+
+Block = Sequence[WayColumn]
+
+
+def _blocks(
+    listed: Sequence[WayColumn],
+    names: ColumnHeads,
+    cells: Sequence[Mapping[WayColumn, TableCell]],
+    who: Sequence[tuple[str, str]],
+    console: Console,
+) -> Iterator[tuple[Block, bool]]:
+    """(columns, whether a cell takes two lines): as many as there is room for."""
+    widths = {column: _widths(column, names, cells) for column in listed}
+    room = console.width if console.is_terminal else 1_000_000  # a file has room for any line
+    first = 1 + sum(max((len(part) for part in parts), default=0) for parts in zip(*who, strict=True))
+    if first + sum(_GAP + width.total(narrow=False) for width in widths.values()) <= room:
+        console.width = max(console.width, room) if not console.is_terminal else console.width
+        yield listed, False
+        return
+    block: list[WayColumn] = []
+    left = room - _first_width(who)
+    for column in listed:
+        needed = _GAP + widths[column].total(narrow=True)
+        if block and needed > left:
+            yield block, True
+            block, left = [], room - _first_width(who)
+        block.append(column)
+        left -= needed
+    yield block, True
+
+
+def _first_width(who: Sequence[tuple[str, str]]) -> int:
+    return min(_NARROW, max(len(part) for parts in who for part in parts))
+
+
+def _table(
+    block: Block,
+    names: ColumnHeads,
+    cells: Sequence[Mapping[WayColumn, TableCell]],
+    who: Sequence[tuple[str, str]],
+    *,
+    narrow: bool,
+) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("case", overflow="fold", max_width=_first_width(who) if narrow else None, no_wrap=not narrow)
+    widths = {column: _widths(column, names, cells) for column in block}
+    longest = max(len(operator) for operator, _ in who)
+    for column in block:
+        table.add_column(names.of[column].rjust(widths[column].total(narrow=narrow)), no_wrap=narrow is False)
+    for (operator, rest), line in zip(who, cells, strict=True):
+        if any(column in line for column in block):
+            drawn = [_drawn(line.get(column), widths[column], narrow=narrow) for column in block]
+            table.add_row(Text(f"{operator}\n{rest}" if narrow else f"{operator.ljust(longest)} {rest}"), *drawn)
+    return table
+
+
+def _drawn(cell: TableCell | None, widths: _Widths, *, narrow: bool) -> Text:
+    """Numbers end where numbers end; marks stand behind them."""
+    if cell is None:
+        return Text()
+    total = widths.total(narrow=narrow)
+    number = cell.number.rjust(widths.number) + (f" {cell.marks}" if cell.marks else "").ljust(widths.marks)
+    if narrow:
+        second = f"\n{cell.compiling.rjust(total)}" if cell.compiling else ""
+        return Text(number.rjust(total), style=cell.style) + Text(second)
+    behind = (" " + cell.compiling.rjust(widths.compiling)) if widths.compiling else ""
+    text = Text(number.rjust(total - len(behind)), style=cell.style)
+    return text + Text(behind)
+
+
+def _print_legend(
+    found: Sequence[CaseLine], names: ColumnHeads, cells: Sequence[Mapping[WayColumn, TableCell]], console: Console
+) -> None:
+    for said in (_what(found, names), *_signs(found, cells)):
+        console.print(Text(said), soft_wrap=True)
+
+
+def _what(found: Sequence[CaseLine], names: ColumnHeads) -> str:
+    keys = {line.key for line in found if line.key}
+    quantity = f"median {' '.join(keys.pop())}" if len(keys) == 1 else "medians"
+    counts = {row.processes for line in found for row in line.cells.values() if row.timings}
+    parts = [quantity]
+    if counts and max(counts) > 1:
+        least, most = min(counts), max(counts)
+        parts.append(f"over {most if least == most else f'{least} to {most}'} processes")
+    if names.threads is not None:
+        parts.append(units.count_noun(names.threads, "thread"))
+    if names.device:
+        parts.append(f"backends NAME-{names.device}")
+    parts += [f"@{name} is {path}" for name, path in names.interpreters.items()]
+    return ", ".join(parts)
+
+
+def _signs(found: Sequence[CaseLine], cells: Sequence[Mapping[WayColumn, TableCell]]) -> Iterator[str]:
+    """What a sign means, where it is used."""
+    drawn = [cell for line in cells for cell in line.values()]
+    if any(_BUS in cell.compiling for cell in drawn):
+        yield "GB/s: bus bandwidth, as of nccl-tests"
+    if any("(" in cell.compiling for cell in drawn):
+        yield "(...) compiling it, with empty caches: not part of the median"
+    if any(line.best for line in found):
+        yield f"{FASTEST} ahead of every other verified one by more than chance and noise"
+    elif any(line.raced > 1 for line in found):
+        yield f"no {FASTEST}: none is ahead of every other by more than chance and noise; more --processes tell more"
+    if any(SCALED in cell.marks for cell in drawn):
+        yield f"{SCALED} verified at a smaller size: too large in full"
+    if any(UNCHECKED in cell.marks for cell in drawn):
+        checks = [row.record.verification for line in found for row in line.cells.values() if row.status == "ok"]
+        notes = dict.fromkeys(check.note for check in checks if check and check.checked == "none" and check.note)
+        yield f"{UNCHECKED} not verified, and not in the race" + (f": {'; '.join(notes)}" if notes else "")
+    if any("!!" in cell.marks for cell in drawn):
+        yield "!! the number is the scheduler's and not the operator's: not in the race"
+
+
+def _print_reasons(found: Sequence[CaseLine], names: ColumnHeads, console: Console) -> None:
+    """What has no number, and why: one line a reason, with the columns and the cases that it is about."""
+    reasons: dict[str, tuple[dict[str, None], dict[int, Row]]] = {}
+    for line in found:
+        for column, row in line.cells.items():
+            for told in reasons_of(row):
+                reason = told.replace(f"{row.status}: `{row.op}` ", f"{row.status}: ", 1)  # said once for several
+                heads_, cases = reasons.setdefault(reason, ({}, {}))
+                heads_[names.of[column]] = None
+                cases.setdefault(id(line), row)
+    if reasons:
+        console.print()
+    for reason, (heads_, cases) in reasons.items():
+        short = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}... (all of it: `opmark show --long`)"
+        said = f"{', '.join(heads_)}: {_operators(list(cases.values()))}: {short}"
+        console.print(Text(said, style=STYLES.get(reason.partition(":")[0], "")), soft_wrap=True)
+
+
+def _operators(found: Sequence[Row]) -> str:
+    listed = list(dict.fromkeys(row.op for row in found))
+    return ", ".join(listed[:4]) + (f" and {len(listed) - 4} more" if len(listed) > 4 else "")
+
+
+def _named(found: Sequence[Row], heads_of: Mapping[int, str]) -> str:
+    first = f"{found[0].op} on {heads_of[id(found[0])]}"
+    return first if len(found) == 1 else f"{first} and {len(found) - 1} more"

@@ -1,0 +1,231 @@
+"""The look of tables on a terminal and in a file."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import pairwise
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from opmark import units
+from opmark.report.text import harmless, printable
+
+STYLES = {"ok": "green", "wrong": "bold red", "error": "red", "timeout": "red", "oom": "red", "skipped": "yellow"}
+
+DOUBTFUL = "yellow"
+"""The colour of what has a caution: a `!` says the same."""
+
+MANY = 200
+"""Rows beyond which nothing is folded: Rich would measure every cell."""
+
+
+def gigabytes(rate: float) -> str:
+    return units.significant(rate / 1e9)
+
+
+def plain_table(*columns: str, caption: str | None = None) -> Table:
+    """No lines, bold heads, cells that fold where a terminal is narrow."""
+    table = Table(box=None, header_style="bold", pad_edge=False, caption=caption, caption_justify="left")
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def print_lines(table: Table, console: Console) -> None:
+    """Print a table without the blanks that fill up the last column."""
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().split("\n")[:-1]))
+
+
+def print_rows(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    console: Console,
+    who: int,
+    *,
+    left: Collection[str] = (),
+    unnamed: Collection[str] | None = None,
+    lead: str = "",
+    spare: str | None = None,
+) -> None:
+    """Print a table of which the first `who` columns name a row and figures follow.
+
+    On a narrow terminal the names stand on a line of their own, and the figures with their heads on the next. `left`:
+    heads of further columns that are set to the left. `unnamed`: heads that need not be said on a narrow terminal;
+    where given, the names go without the head of the first column, too. `lead`: the head of the figure that comes first
+    there. `spare`: the head of a column that is left out where a terminal has not enough room for it, or nobody looks
+    at one.
+    """
+    shown = [[_one_line(str(cell)) for cell in row] for row in (heads, *rows)]
+    usual = [i for i, head in enumerate(heads) if head != spare]
+    width = sum(widths_of([[line[i] for i in usual] for line in shown])) + 2 * (len(usual) - 1)
+    if console.is_terminal and width > console.width:
+        order = sorted(range(len(heads)), key=lambda i: (i >= who, heads[i] != lead))
+        texts = [[_text(row[i]) for i in order] for row in rows]
+        _print_two_lines([heads[i] for i in order], texts, console, who, unnamed)
+        return
+    if len(usual) < len(heads) and console.is_terminal:
+        whole = sum(widths_of(shown)) + 2 * (len(heads) - 1)
+        usual = list(range(len(heads))) if whole <= console.width else usual
+    right = [i >= who and bool(heads[i]) and heads[i] not in left for i in usual]
+    lines = aligned_cells([[line[i] for i in usual] for line in shown], right)
+    if console.is_terminal:
+        paints: dict[tuple[str, str], str] = {}
+        styles = [["bold"] * len(usual), *([getattr(row[i], "style", "") for i in usual] for row in rows)]
+        lines = [
+            [_painted(cell, style, console, paints) if style else cell for cell, style in zip(line, own, strict=True)]
+            for line, own in zip(lines, styles, strict=True)
+        ]
+    console.file.write("".join(f"{'  '.join(line).rstrip()}\n" for line in lines))
+
+
+def _print_two_lines(
+    heads: Sequence[str], rows: Sequence[Sequence[Text]], console: Console, who: int, unnamed: Collection[str] | None
+) -> None:
+    first = f"{heads[0]} " if unnamed is None else ""
+    for row in rows:
+        names = Text(first) + Text("  ").join([cell for cell in row[:who] if cell.plain])
+        figures = [
+            cell if not head or head in (unnamed or ()) else Text(f"{head} ") + cell
+            for head, cell in zip(heads[who:], row[who:], strict=True)
+            if cell.plain
+        ]
+        numbers = Text("  ").join(figures)
+        if len(rows) > MANY:
+            console.file.write(f"{_one_line(names.plain)}\n  {_one_line(numbers.plain)}\n")
+        else:
+            console.print(names, overflow="fold")
+            console.print(Padding(numbers, (0, 0, 0, 2)), overflow="fold")
+
+
+def _one_line(cell: str) -> str:
+    return cell if cell.isprintable() else printable(" ".join(cell.split()))
+
+
+def _text(cell: str | Text) -> Text:
+    """A cell as it stands: what looks like Rich's markup is a name."""
+    return cell if isinstance(cell, Text) else Text(_one_line(cell))
+
+
+def _painted(cell: str, style: str, console: Console, paints: dict[tuple[str, str], str]) -> str:
+    """A cell as this console prints it: with its colour, or as it stands where there is none. A cell that many rows
+    share is painted once."""
+    bare = cell.strip()
+    if (bare, style) not in paints:
+        with console.capture() as captured:
+            console.print(Text(bare, style=style), end="", soft_wrap=True)
+        paints[bare, style] = captured.get()
+    return cell.replace(bare, paints[bare, style]) if bare else cell
+
+
+# A table of text, by hand: drawing thousands of rows with a library takes longer than everything else together.
+
+_ONE_WIDE = re.compile(r"[ -~\u00a0-\u02ff\u2010-\u2027\u2581-\u2588]*").fullmatch
+"""Letters, digits, signs such as µ, × and –, the bars of sparklines: each as wide as any other."""
+
+
+def align_columns(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
+    """Lines of text with their columns beneath each other. `right`: whether a column is set to the right."""
+    return "".join(f"{'  '.join(line).rstrip()}\n" for line in aligned_cells(lines, right))
+
+
+def aligned_cells(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> list[Sequence[str]]:
+    """The cells of the lines, each as wide as its column."""
+    columns = [_padded(*column) for column in zip(zip(*lines, strict=True), right, strict=True)]
+    return list(zip(*columns, strict=True))
+
+
+def _padded(column: Sequence[str], to_the_right: bool) -> list[str]:
+    widths = list(map(_width, column))
+    most = max(widths)
+    blanks = (" " * (most - width) for width in widths)
+    cells = zip(blanks, column, strict=True)
+    return [blank + cell if to_the_right else cell + blank for blank, cell in cells]
+
+
+def widths_of(lines: Sequence[Sequence[str]]) -> list[int]:
+    """The width of each column."""
+    return [max(map(_width, column)) for column in zip(*lines, strict=True)]
+
+
+def _width(text: str) -> int:
+    """Width on a terminal, where some signs are two wide."""
+    if (text.isascii() and text.isprintable()) or _ONE_WIDE(text):
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+# A console that obeys nothing that stands in a text: whatever a table is of, its names come from anywhere.
+
+
+class PlainConsole(Console):
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(harmless(segment.text), segment.style)
+
+
+# A series of numbers in a few characters.
+
+_BARS = "▁▂▃▄▅▆▇█"
+_ASCII = "_.-~=+*#"
+"""For streams that cannot write those; as many, so that both say the same."""
+WIDTH = 30
+_STILL = 0.02
+"""A series that moves by less is drawn flat: else noise would look like news."""
+
+
+def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
+    """Positive values, by logarithm; where there are more than characters, neighbours share one."""
+    return _drawn(_shared([math.log(value) for value in values], width, _mean), _BARS)
+
+
+def samples_line(values: Sequence[float], width: int, encoding: str) -> str:
+    """Samples in the order taken. Where several share a character it is the slowest of them: one straggler among a
+    thousand is what a reader looks for, and a mean would hide it. What is no positive number cannot be drawn."""
+    if values and not (min(values) > 0 and math.isfinite(sum(values))):
+        values = [value for value in values if 0 < value < math.inf]
+    return _drawn([math.log(value) for value in _shared(values, width, max)], bars_for(encoding))
+
+
+def bars_for(encoding: str) -> str:
+    """The signs that the stream can write."""
+    try:
+        _BARS.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return _ASCII
+    return _BARS
+
+
+def _drawn(logs: Sequence[float], bars: str) -> str:
+    if not logs:
+        return ""
+    low, high = min(logs), max(logs)
+    span = max(high - low, _STILL)
+    start, scale, top = low - (span - (high - low)) / 2, len(bars) / span, len(bars) - 1
+    return "".join([bars[min(top, int((value - start) * scale))] for value in logs])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _shared(values: Sequence[float], width: int, of: Callable[[Sequence[float]], float]) -> list[float]:
+    if len(values) <= width:
+        return list(values)
+    ends = [round(i * len(values) / width) for i in range(width + 1)]
+    return [of(values[a:b]) for a, b in pairwise(ends)]

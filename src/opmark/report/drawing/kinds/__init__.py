@@ -1,1 +1,0 @@
-"""Kinds of charts, one file each: how large the picture is and what stands where."""

@@ -1,0 +1,177 @@
+"""A run as lines for programs: one for each quantity that was measured of a row.
+
+A row without measurements has one line too, with its status and its reason. Nothing is rounded.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from opmark.analysis.metrics import rates
+from opmark.analysis.rows import NO_WORK, MachineFacts, Row, Timing, rows_of_records
+from opmark.plugin import Results
+from opmark.report.console.records import cells_of, print_records
+from opmark.report.console.side_by_side import print_side_by_side, several_backends
+from opmark.report.formats.dataframe import parquet_bytes
+from opmark.report.formats.grid import Grid, csv_text, json_text, jsonl_text
+from opmark.report.formats.markdown import markdown_text
+from opmark.report.text import harmless, json_line
+
+FACTS = ("machine", "cpu", "gpu", "device", "python", "torch", "opmark", "system")
+"""Facts of the environment that it ran in; all of them are in the view `environments`."""
+_TEXT, _WHOLE, _NUMBER, _YES = "string", "int64", "float64", "bool_"
+
+# The columns in their order, and their types; a column for each parameter comes behind `params`.
+COLUMNS = {
+    "run": _TEXT, "label": _TEXT, "run_started": _TEXT, "revision": _TEXT, "session": _TEXT,
+    "case": _TEXT, "op": _TEXT, "phase": _TEXT, "wrt": _TEXT, "params": _TEXT,
+    "backend": _TEXT, "implementation": _TEXT, "threads": _WHOLE, "effort": _TEXT, "mode": _TEXT, "processes": _WHOLE,
+    "status": _TEXT, "reason": _TEXT,
+    "quantity": _TEXT, "cache": _TEXT, "headline": _YES, "unit": _TEXT,
+    "median": _NUMBER, "low": _NUMBER, "high": _NUMBER, "coverage": _NUMBER, "fastest": _NUMBER, "noise": _NUMBER,
+    "samples": _WHOLE, "calls": _WHOLE, "cycles": _NUMBER, "timer": _TEXT, "cautions": _TEXT,
+    "bytes": _WHOLE, "flops": _NUMBER, "bytes_per_second": _NUMBER, "flops_per_second": _NUMBER,
+    "of_peak": _NUMBER, "of_datasheet": _NUMBER, "algorithm_bandwidth": _NUMBER, "bus_bandwidth": _NUMBER,
+    "memory_peak": _WHOLE, "compile_time": _NUMBER, "verified": _TEXT,
+    "environment": _TEXT, "started": _TEXT, "duration": _NUMBER, **dict.fromkeys(FACTS, _TEXT),
+}  # fmt: skip
+PARAMS = "params"
+
+
+def result_rows(results: Results) -> list[dict[str, Any]]:
+    """The lines by column; `params` is a mapping here."""
+    this = results.run
+    of_run = {"run": this.id, "label": this.label, "run_started": this.started, "revision": this.revision,
+              "session": this.session}  # fmt: skip
+    found: list[dict[str, Any]] = []
+    for row in rows_of_records(results.records, this.id, machines_of(results), named=False):
+        shared = of_run | _shared(row, results)
+        for measured in [_measured(row, timing) for timing in row.timings] or [{}]:
+            whole = shared | measured
+            found.append({name: whole.get(name) for name in COLUMNS})
+    return found
+
+
+def result_grid(results: Results) -> Grid:
+    """The lines as a table, with a column for each parameter behind all of them as JSON."""
+    found = result_rows(results)
+    names = list(dict.fromkeys(name for row in found for name in row[PARAMS]))
+    place = list(COLUMNS).index(PARAMS) + 1
+    columns = [*list(COLUMNS)[:place], *(f"{PARAMS}.{name}" for name in names), *list(COLUMNS)[place:]]
+    cells = []
+    for row in found:
+        params = row[PARAMS]
+        values = [json_line(params) if name == PARAMS else row[name] for name in COLUMNS]
+        cells.append([*values[:place], *(params.get(name) for name in names), *values[place:]])
+    return Grid(columns, cells, COLUMNS)
+
+
+def _shared(row: Row, results: Results) -> dict[str, Any]:
+    """What is the same for all that was measured of a row."""
+    facts = results.environments.get(row.environment, {})
+    told = {name: facts.get(name) for name in FACTS}
+    return {
+        "case": row.case, "op": row.op, "phase": row.phase, "wrt": ",".join(row.wrt), "params": row.params,
+        "backend": row.backend, "implementation": row.implementation, "threads": row.threads,
+        "effort": row.effort, "mode": row.mode, "processes": row.processes, "status": row.status, "reason": row.reason,
+        "bytes": row.bytes, "flops": None if row.flops is None else float(row.flops),
+        "memory_peak": row.memory, "compile_time": row.compile_time, "verified": row.verified or None,
+        "environment": row.environment, "started": row.started, "duration": row.duration,
+        **{name: fact if fact is None or isinstance(fact, str) else json_line(fact) for name, fact in told.items()},
+    }  # fmt: skip
+
+
+def _measured(row: Row, timing: Timing) -> dict[str, Any]:
+    """One quantity in one state of the caches."""
+    summary, first = row.summary(timing.key), row.measurements(timing.key)[0]
+    assert summary is not None
+    found = {
+        "quantity": timing.quantity, "cache": timing.cache, "headline": timing is row.headline, "unit": timing.unit,
+        "median": summary.median, "low": summary.low, "high": summary.high, "coverage": summary.coverage,
+        "fastest": summary.fastest, "noise": summary.noise, "samples": summary.samples, "calls": first.calls,
+        "cycles": summary.cycles, "timer": first.timer, "cautions": ",".join(timing.cautions),
+    }  # fmt: skip
+    if timing.unit == "s" and timing.quantity not in NO_WORK and row.traffic is None:
+        work = rates(row.record.cost, summary.median)
+        found["bytes_per_second"] = None if row.view else work.bytes_per_second
+        found["flops_per_second"] = work.flops_per_second
+    if timing is row.headline:
+        found |= {
+            "of_peak": row.of_peak.share if row.of_peak else None,
+            "of_datasheet": row.of_datasheet.share if row.of_datasheet else None,
+            "algorithm_bandwidth": row.algorithm_bandwidth,
+            "bus_bandwidth": row.bus_bandwidth,
+        }
+    return found
+
+
+def machines_of(results: Results) -> dict[str, MachineFacts]:
+    """What is known of the chip of each environment, by its id."""
+    return {key: MachineFacts(results.peaks.get(key), results.chips.get(key)) for key in results.environments}
+
+
+# A run as people read it: rounded, with units, what is doubtful marked.
+
+_WIDE = 1000
+
+
+def table_of(results: Results) -> str:
+    """As `opmark show` prints it into a file."""
+    out = io.StringIO()
+    console = Console(file=out, width=_WIDE, highlight=False, color_system=None)
+    print_table = print_side_by_side if several_backends(results.records) else print_records
+    print_table(results.records, console, machines_of(results))
+    return harmless(out.getvalue())
+
+
+def markdown_of(results: Results) -> str:
+    """A row for each case and backend; why one has no number, or a doubtful one, is in the last column."""
+    found = rows_of_records(results.records, results.run.id, machines_of(results))
+    columns, cells = cells_of(found)
+    notes = ["; ".join(filter(None, (row.reason, *row.cautions))) for row in found]
+    more = ["note"] if any(notes) else []
+    lines = [
+        [*(str(row.get(name, "")) for name in columns), *([note] if more else [])]
+        for row, note in zip(cells, notes, strict=True)
+    ]
+    return markdown_text(Grid([*columns, *more], lines))
+
+
+# A run as a table: two for people, four for programs. The same names as `opmark query --format`.
+
+SUFFIXES = {"table": "txt"}
+"""Where it is not the name of the format."""
+
+
+@dataclass(frozen=True)
+class _Tables:
+    name: str
+    summary: str
+    write: Callable[[Results], str | bytes]
+
+    def files(self, results: Results) -> Mapping[str, str | bytes]:
+        return {f"{results.run.id}.{SUFFIXES.get(self.name, self.name)}": self.write(results)}
+
+
+def _nested(results: Results) -> Grid:
+    """JSON has parameters as they are, and needs no column for each."""
+    return Grid([*COLUMNS], [[*row.values()] for row in result_rows(results)])
+
+
+TABLE = _Tables("table", "the table that `opmark show` prints, and what it says beneath", table_of)
+MARKDOWN = _Tables("md", "a Markdown table: a row a case and backend, rounded for people", markdown_of)
+CSV = _Tables(
+    "csv", "a row for each thing measured, numbers in full, a column a parameter", lambda r: csv_text(result_grid(r))
+)
+JSON = _Tables(
+    "json", "the rows of csv as one JSON array, parameters as they are", lambda results: json_text(_nested(results))
+)
+JSONL = _Tables(
+    "jsonl", "the rows of csv as JSON lines, parameters as they are", lambda results: jsonl_text(_nested(results))
+)
+PARQUET = _Tables("parquet", "the rows of csv as a Parquet file, by pyarrow", lambda r: parquet_bytes(result_grid(r)))

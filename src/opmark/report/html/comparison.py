@@ -1,0 +1,119 @@
+"""A comparison in a page: the verdicts, the mean, the table with the slowest first, and what else differs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from opmark.report.comparison import (
+    FIGURES,
+    WORDS,
+    Columns,
+    chosen,
+    figures,
+    footer,
+    header,
+    in_both,
+    interval,
+    ratio,
+    word,
+)
+from opmark.report.summary import ItemAnchors, Key, RunSection
+from opmark.report.text import esc, fact, printable, sortable
+from opmark.schema.comparison import Compared, Pairing
+from opmark.units import count_noun
+
+_NUMBERS = ("A", "B", "B/A")
+_CLASSES = {"slower": "fail", "failed": "fail", "faster": "good"}
+Links = Mapping[tuple[str, str], str]
+"""Links to rows, by case and by what tables call the place where they ran."""
+
+
+class FactDifference(NamedTuple):
+    name: str
+    a: str
+    b: str
+
+
+def links_of(part: RunSection, place: ItemAnchors) -> Links:
+    found = {}
+    for row in part.run_view.rows:
+        found[row.case, row.place] = place.href(row.key)
+    return found
+
+
+def verdicts(compared: Compared) -> list[Key]:
+    counts = Counter(word(pair) for pair in compared.pairs if not in_both(pair))
+    mean = compared.geomean
+    found = [Key(name, str(counts[name]), "of B against A") for name in WORDS if counts[name]]
+    if mean:
+        about = f"{interval(mean)}, " if interval(mean) else ""
+        told = filter(None, (f"{about}{count_noun(mean.cases, 'case')}", spread(compared)))
+        found.append(Key("geometric mean B/A", ratio(mean.ratio), "; ".join(told)))
+    return found
+
+
+def spread(compared: Compared) -> str:
+    """The interval of a mean is narrow where many cases went both ways: how far they went is said beside it."""
+    found = [pair.ratio for pair in compared.pairs if pair.ratio]
+    if compared.geomean is None or len(found) < 2:
+        return ""
+    return f"the interval is of the mean; single cases lie between {ratio(min(found))} and {ratio(max(found))}"
+
+
+def lines(compared: Compared) -> list[str]:
+    """What is compared with what, and what was not."""
+    return [printable(line) for line in (*header(compared), *footer(compared)) if not line.startswith("differs: ")]
+
+
+def differences(compared: Compared) -> list[FactDifference]:
+    return [
+        FactDifference(printable(name), *(fact(name, value) or "unknown" for value in both))
+        for name, both in compared.differing.items()
+    ]
+
+
+def versus_table(compared: Compared, number: int, links: Links, of: str = "") -> Markup:
+    """Slowest first, as the comparison has them. Empty where no case is on both sides. `of`: which of several it is."""
+    pairs = chosen(compared)
+    if not pairs:
+        return Markup()
+    name, columns = f"versus-{number}", Columns.on_a_page(pairs)
+    heads = "".join(
+        f"<th scope=col{' class=n' if head in _NUMBERS else ''}><button type=button>{head or 'remark'}</button>"
+        for head in (*columns.heads, *FIGURES)
+    )
+    rows = "".join([_row(pair, columns, links) for pair in pairs])
+    region = esc(": ".join(filter(None, ("Comparison, case by case", of))))
+    return Markup(
+        f'{_filters(name, pairs)}<div class="scroll tall" tabindex=0 role=region aria-label="{region}">'
+        f"<table id={name} class=items data-sortable><thead><tr>{heads}</thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _row(pair: Pairing, columns: Columns, links: Links) -> str:
+    told = word(pair)
+    href = next((link for where in reversed(pair.where) if (link := links.get((pair.case, where), ""))), "")
+    first, *who = [esc(cell) for cell in columns.cells(pair)]
+    named = f'<a href="{esc(href)}">{first}</a>' if href else first
+    numbers = [(pair.a, 0), (pair.b, 1), (pair.ratio, 2)]
+    shown = figures(pair)
+    cells = "".join(f"<td>{cell}" for cell in who)
+    cells += "".join(f'<td class=n data-v="{sortable(value)}">{esc(shown[i])}' for value, i in numbers)
+    kind = f" class={_CLASSES[told]}" if told in _CLASSES else ""
+    return (
+        f"<tr data-verdict={told}><th scope=row>{named}{cells}<td>{esc(shown[3])}<td{kind}>{told}<td>{esc(shown[5])}\n"
+    )
+
+
+def _filters(name: str, pairs: Sequence[Pairing]) -> str:
+    found = Counter(word(pair) for pair in pairs)
+    options = "".join(f"<option value={one}>{one} ({found[one]})</option>" for one in WORDS if found[one])
+    return (
+        f"<form class=filters data-for={name} hidden><label class=wide>Filter<input type=search></label>"
+        f"<label>verdict<select name=verdict><option value=''>all</option>{options}</select></label>"
+        f"<button type=reset>Show all</button></form><p class=shown data-for={name} role=status aria-live=polite></p>"
+    )

@@ -1,0 +1,342 @@
+"""The table of all rows, which `table.js` sorts and filters. There may be thousands: texts are joined,
+not templated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from opmark.analysis.rows import Row, Timing
+from opmark.report.summary import WORDS, ItemAnchors
+from opmark.report.text import amount, esc, esc_lines, interval, known, memory, moment, percent, rate, size, sortable
+from opmark.schema.measurement import Caution
+from opmark.stats import outlier_limit
+from opmark.units import count_noun, significant
+
+FILTERS = ("backend", "dtype", "status", "phase")
+"""Each is an attribute of a row, and `data-NAME` in the page."""
+
+
+class ItemColumn(NamedTuple):
+    head: str
+    text: Callable[[Row], str]
+    number: Callable[[Row], float | None] | None = None
+    """What it is sorted by; None: its text."""
+    always: bool = False
+    """Whether the column is shown also where no row has anything there."""
+
+
+def _median(row: Row) -> float | None:
+    return row.headline.median if row.headline else None
+
+
+def _headline(row: Row) -> str:
+    return amount(_median(row), row.headline.unit) if row.headline else ""
+
+
+def _interval(row: Row) -> str:
+    first = row.headline
+    return interval(first.low, first.high, first.unit) if first else ""
+
+
+def _width(row: Row) -> float | None:
+    """Width of the interval relative to the median."""
+    first = row.headline
+    if not first or not first.median or first.low is None or first.high is None:
+        return None
+    return (first.high - first.low) / first.median
+
+
+def _bandwidth(row: Row) -> float | None:
+    """For communication operators, the bandwidth of the bus."""
+    return row.bytes_per_second if row.bus_bandwidth is None else row.bus_bandwidth
+
+
+COLUMNS = (
+    ItemColumn("where", lambda row: row.where, always=True),
+    ItemColumn("dtype", lambda row: row.dtype),
+    ItemColumn("phase", lambda row: "" if row.phase == "forward" else row.phase_text),
+    ItemColumn("status", lambda row: WORDS[row.status], always=True),
+    ItemColumn("quantity", lambda row: f"{row.headline.quantity} {row.headline.cache}" if row.headline else ""),
+    ItemColumn("median", _headline, _median),
+    ItemColumn("interval", _interval, _width),
+    ItemColumn("bandwidth", lambda row: rate(_bandwidth(row), "B/s"), _bandwidth),
+    ItemColumn("arithmetic", lambda row: rate(row.flops_per_second, "FLOP/s"), lambda row: row.flops_per_second),
+    ItemColumn("of peak", lambda row: percent(_of_peak(row)), lambda row: _of_peak(row)),
+    ItemColumn("of datasheet", lambda row: percent(_of_datasheet(row)), lambda row: _of_datasheet(row)),
+    ItemColumn("memory", memory, lambda row: row.memory),
+    ItemColumn("cautions", lambda row: ", ".join(row.headline_cautions)),
+)
+
+
+def _of_peak(row: Row) -> float | None:
+    return row.of_peak.share if row.of_peak else None
+
+
+def _of_datasheet(row: Row) -> float | None:
+    return row.of_datasheet.share if row.of_datasheet else None
+
+
+def row_table(rows: Sequence[Row], place: ItemAnchors, of: str = "", *, instead: bool = False) -> Markup:
+    """With its filters. `of`: the run, where there are several. `instead`: there are no details, so that what links to
+    an item finds its row."""
+    name = f"items-{place.number}"
+    used = [column for column in COLUMNS if column.always or any(column.text(row) for row in rows)]
+    heads = "".join(_head(head, number=number) for head, number in _heads(used))
+    shared = set.intersection(*(set(row.tags) for row in rows)) if rows else set()
+    names = [f' id="{esc(place.id(row.key))}"' if instead else "" for row in rows]
+    lines = "".join([_table_row(row, place, used, shared, own) for row, own in zip(rows, names, strict=True)])
+    region = esc(" ".join(filter(None, ("All cases", of and f"of {of}"))))
+    return Markup(
+        f'{filters(name, rows)}<div class="scroll tall" tabindex=0 role=region aria-label="{region}">'
+        f"<table id={name} class=items data-sortable><thead><tr>{heads}</thead><tbody>{lines}</tbody></table></div>"
+    )
+
+
+def _heads(used: Sequence[ItemColumn]) -> Iterator[tuple[str, bool]]:
+    yield "case", False
+    for column in used:
+        yield column.head, column.number is not None
+
+
+def _head(head: str, *, number: bool) -> str:
+    return f"<th scope=col{' class=n' if number else ''}><button type=button>{head}</button>"
+
+
+def _table_row(row: Row, place: ItemAnchors, used: Sequence[ItemColumn], shared: Collection[str], own: str) -> str:
+    """`shared`: tags that all have; nobody filters by these."""
+    kept = "".join(f' data-{name}="{esc(str(getattr(row, name)))}"' for name in FILTERS)
+    unseen = " ".join(filter(None, (row.reason, *row.notes, *(tag for tag in row.tags if tag not in shared))))
+    said = f' data-t="{esc(unseen[:300])}"' if unseen else ""
+    cells = "".join([_cell(row, column) for column in used])
+    return f'<tr{kept}{own}{said}><th scope=row><a href="#{esc(place.id(row.key))}">{esc(row.name)}</a>{cells}\n'
+
+
+def _cell(row: Row, column: ItemColumn) -> str:
+    text = esc(column.text(row))
+    if column.number is None:
+        return f"<td>{text}"
+    value = sortable(column.number(row))
+    return f"<td class=n data-v={value}>{text}" if value else f"<td class=n>{text}"
+
+
+def filters(name: str, rows: Sequence[Row]) -> str:
+    """A select for whatever differs between items; hidden until the script that they need is there."""
+    selects = "".join(
+        _select(field, values)
+        for field in FILTERS
+        if len(values := sorted({str(getattr(row, field)) for row in rows})) > 1
+    )
+    return (
+        f"<form class=filters data-for={name} hidden><label class=wide>Filter<input type=search "
+        f"placeholder='any words: operator, shape, reason, caution'></label>{selects}"
+        f"<button type=reset>Show all</button></form><p class=shown data-for={name} role=status aria-live=polite></p>"
+    )
+
+
+def _select(field: str, values: Sequence[str]) -> str:
+    options = "".join(f'<option value="{esc(value)}">{esc(_said(field, value))}</option>' for value in values if value)
+    return f"<label>{field}<select name={field}><option value=''>all</option>{options}</select></label>"
+
+
+def _said(field: str, value: str) -> str:
+    return WORDS.get(value, value) if field == "status" else value
+
+
+# Samples in a line of text: dots in the order taken, how often each value came at the right, the median across.
+
+WIDTH, HEIGHT = 200, 24
+_BINS = 12
+_ASIDE = 36
+"""Part of the width that the histogram has."""
+_TICK = 4
+MOST = 40
+"""Dots that can be told apart."""
+
+
+def strip(samples: Sequence[float], most: int = MOST) -> str:
+    """Empty where there is nothing to see. The numbers stand beside it, so it is not read aloud."""
+    low, slowest = min(samples, default=0.0), max(samples, default=0.0)
+    if len(samples) < 2 or not slowest > low:
+        return ""
+    high = _top(samples)
+    drawn = thinned(samples, most)
+    places = [_down(value, low, high) for value in drawn]
+    middle = _down(median(samples), low, high)
+    beyond = [i for i, value in enumerate(drawn) if value > high]
+    return (
+        f'<svg class=strip viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden=true>'
+        f'<path class=m d="M0 {middle}H{WIDTH - _ASIDE}"/><path d="{_dots(places)}"/>'
+        f'<path class=h d="{_histogram([value for value in samples if value <= high], low, high)}"/>'
+        f"{_ticks(beyond, len(drawn))}</svg>"
+    )
+
+
+def _top(samples: Sequence[float]) -> float:
+    """Upper end of the scale: the slowest that is no straggler, for one of these would press all others into a line."""
+    limit = outlier_limit(samples)
+    usual = max(value for value in samples if value <= limit)
+    return usual if usual > min(samples) else max(samples)
+
+
+def _ticks(beyond: Sequence[int], count: int) -> str:
+    """Stragglers stand at the upper edge, each with a stroke upwards: it lies further off than is drawn."""
+    if not beyond:
+        return ""
+    across = [_across(i, count) for i in beyond]
+    return f'<path class=far d="{"".join(f"M{x} 0v-{_TICK}" for x in across)}"/>'
+
+
+def thinned(samples: Sequence[float], most: int) -> list[float]:
+    """Evenly, but the fastest and the slowest stay: a reader looks for those."""
+    if len(samples) <= most:
+        return list(samples)
+    step = len(samples) / (most - 2)
+    kept = {int(i * step) for i in range(most - 2)}
+    kept |= {min(range(len(samples)), key=samples.__getitem__), max(range(len(samples)), key=samples.__getitem__)}
+    return [samples[i] for i in sorted(kept)]
+
+
+def _down(value: float, low: float, high: float) -> int:
+    """What lies beyond the scale is at its edge."""
+    return max(0, round((HEIGHT - 1) * (high - value) / (high - low)))
+
+
+def _across(i: int, count: int) -> int:
+    return round(i * (WIDTH - _ASIDE - 8) / (count - 1)) + 2
+
+
+def _dots(places: Sequence[int]) -> str:
+    """Relative moves, each with a stroke of no length, which a round pen draws as a dot."""
+    across = [_across(i, len(places)) for i in range(len(places))]
+    moves = [f"M{across[0]} {places[0]}h0"]
+    for i in range(1, len(places)):
+        down = places[i] - places[i - 1]
+        moves.append(f"m{across[i] - across[i - 1]}{down if down < 0 else f' {down}'}h0")
+    return "".join(moves)
+
+
+def _histogram(samples: Sequence[float], low: float, high: float) -> str:
+    counts = [0] * _BINS
+    for value in samples:
+        counts[min(_BINS - 1, int(_BINS * (high - value) / (high - low)))] += 1
+    most = max(counts)
+    return "".join(
+        f"M{WIDTH - _ASIDE + 2} {2 * i + 1}h{max(1, round((_ASIDE - 4) * count / most))}"
+        for i, count in enumerate(counts)
+        if count
+    )
+
+
+# Everything about a row, folded away: what was measured, what it means, what is doubtful.
+
+_HEADS = ("quantity", "median", "interval", "fastest", "slowest", "samples")
+_VERIFIED = {"full": "in full", "scaled": "at a smaller size: too large in full",
+             "none": "not verified"}  # fmt: skip
+
+
+class ItemStyle(NamedTuple):
+    """How rows are shown in a page."""
+
+    dots: int = MOST
+    """Number of samples of a quantity that are drawn; 0 for none."""
+    every: bool = True
+    """Whether samples of every quantity are drawn, and not only of the headline."""
+    open: bool = False
+    """Whether rows are unfolded, because on paper nobody can do it."""
+    of: str = ""
+    """The run, where a page has several."""
+
+
+def row_details(row: Row, place: ItemAnchors, look: ItemStyle, figure: str = "") -> str:
+    """A row with everything about it. `figure`: its samples, drawn large."""
+    opened = " open" if look.open else ""
+    facts = "".join(f"<dt>{name}<dd>{value}" for name, value in _facts(row))
+    reason = f"<pre>{esc_lines(row.reason)}</pre>" if row.reason else ""
+    return (
+        f'<details class=item id="{esc(place.id(row.key))}"{opened}><summary>{_summary(row)}</summary>{reason}'
+        f"{_quantities(row, look)}<dl>{facts}</dl>{figure}</details>\n"
+    )
+
+
+def _summary(row: Row) -> str:
+    first = row.headline
+    told = amount(first.median, first.unit) if first else ""
+    word = told or WORDS[row.status]
+    kind = " class=fail" if row.failed else ""
+    return f"{esc(row.name)} <i>{esc(row.where)}</i> <b{kind}>{esc(word)}</b>"
+
+
+def _quantities(row: Row, look: ItemStyle) -> str:
+    if not row.timings:
+        return ""
+    lines = "".join([_line(timing, _samples(row, timing), look, i) for i, timing in enumerate(row.timings)])
+    named = ", ".join(filter(None, (f"{row.name} on {row.where}", look.of)))
+    heads = "".join(f"<th scope=col>{head}" for head in _HEADS)
+    drawn = "<th scope=col>in the order taken" if look.dots else ""
+    return (
+        f'<div class=scroll tabindex=0 role=region aria-label="Quantities: {esc(named)}">'
+        f"<table class=q><thead><tr>{heads}{drawn}"
+        f"<tbody>{lines}</table></div>"
+    )
+
+
+def _samples(row: Row, timing: Timing) -> list[float]:
+    """The samples of all processes in the order taken, without those that are no number."""
+    return [value for m in row.measurements(timing.key) for value in m.samples if known(value) is not None]
+
+
+def _line(timing: Timing, samples: Sequence[float], look: ItemStyle, number: int) -> str:
+    several = f" in {timing.processes} processes" if timing.processes > 1 else ""
+    cells = (
+        amount(timing.median, timing.unit) or "no number",
+        interval(timing.low, timing.high, timing.unit),
+        amount(min(samples, default=None), timing.unit),
+        amount(max(samples, default=None), timing.unit),
+        f"{timing.samples}{several}",
+    )
+    drawn = f"<td>{strip(samples, look.dots)}" if look.dots and (look.every or not number) else ""
+    return f"<tr><th scope=row>{esc(timing.quantity)} {timing.cache}" + "".join(f"<td>{cell}" for cell in cells) + drawn
+
+
+def _facts(row: Row) -> Iterator[tuple[str, str]]:
+    """(name, escaped value) of what there is."""
+    doubts: dict[Caution, list[str]] = {}
+    for key, caution in row.warnings():
+        doubts.setdefault(caution, []).append(" ".join(key))
+    for caution, of in doubts.items():
+        hint = f"; {esc(caution.hint)}" if caution.hint else ""
+        which = f"{esc(', '.join(dict.fromkeys(of)))}: " if len(row.timings) > 1 else ""
+        yield "caution", f"<b class=caution>{esc(caution.code)}</b> {which}{esc(caution.message)}{hint}"
+    yield from ((name, esc(value)) for name, value in _plain_facts(row) if value)
+
+
+def _plain_facts(row: Row) -> Iterator[tuple[str, str]]:
+    """(name, value), which is empty where there is nothing to tell."""
+    rates = (rate(row.bytes_per_second, "B/s"), rate(row.flops_per_second, "FLOP/s"))
+    yield "rate", ", ".join(filter(None, rates))
+    buses = (rate(row.bus_bandwidth, "B/s"), rate(row.algorithm_bandwidth, "B/s"))
+    if all(buses):
+        yield "communication", f"bus {buses[0]}, algorithm {buses[1]}, {count_noun(row.ranks or 0, 'rank')}"
+    for name, share in (("peak", row.of_peak), ("datasheet", row.of_datasheet)):
+        if share and percent(share.share):
+            yield f"of {name}", f"{percent(share.share)} ({share.bound})"
+    work = (size(row.bytes) and f"at least {size(row.bytes)}", row.flops and rate(row.flops, "FLOP"))
+    yield "work", ", ".join(part for part in work if part)
+    yield "memory", memory(row) + (f" (by {row.memory_source})" if row.memory_source else "")
+    yield "compiled in", amount(row.compile_time, "s")
+    check = next((record.verification for record in row.records if record.verification), None)
+    if row.verified:
+        told = [_VERIFIED.get(row.verified, row.verified)]
+        if check and known(check.max_rel_error) is not None:
+            told.append(f"largest relative error {significant(check.max_rel_error or 0.0, 2)}")
+        yield "verified", "; ".join([*told, *([check.note] if check and check.note else [])])
+    for note in row.notes:
+        yield "note", note
+    yield "tags", ", ".join(row.tags)
+    yield "how", ", ".join(filter(None, (f"effort {row.effort}", row.mode, count_noun(row.threads, "thread"))))
+    yield "case", row.case
+    yield "started", moment(row.started)

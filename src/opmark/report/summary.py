@@ -1,0 +1,341 @@
+"""What a run is and what became of it, in a few words and numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from opmark import units
+from opmark.analysis.metrics import is_above
+from opmark.analysis.rows import Row, RunView
+from opmark.report.text import fact, harmless, known, lasting, moment, percent, printable, rate
+from opmark.schema.chart import Chart
+from opmark.schema.comparison import Compared
+from opmark.schema.machine import chip
+from opmark.schema.measurement import Caution
+from opmark.schema.record import FAILED
+from opmark.schema.run import short_revision
+from opmark.units import count_noun
+
+# What a report is made of: runs, their figures, and comparisons. `api.reporting` gathers it, `page` draws it.
+
+MARKS = 6100
+"""Upper bound on the marks of all figures of a report: each is a row of a table as well, and the file has to stay
+small."""
+DETAILED = 2000
+"""Number of rows whose samples are drawn; a browser would take too long to open a page with more."""
+
+
+class RunSection(NamedTuple):
+    """A run with its figures. Its rows have their records."""
+
+    run_view: RunView
+    charts: Sequence[Chart]
+    undrawn: Sequence[str] = ()
+    """Titles of figures that a page of this size has no room for."""
+
+
+class Versus(NamedTuple):
+    compared: Compared
+    chart: Chart | None
+
+
+class Content(NamedTuple):
+    title: str
+    """The title that was given; where it is empty, one is made."""
+    parts: tuple[RunSection, ...]
+    comparisons: tuple[Versus, ...] = ()
+    """Each other run against the first; all of these runs are among the parts."""
+
+
+class ItemAnchors(NamedTuple):
+    """Where the rows of a part are found within the page: two runs may have the same tasks."""
+
+    number: int
+    """The number of the part, from 1."""
+    keys: frozenset[str]
+
+    def id(self, key: str) -> str:
+        return f"item-{key}" if self.number == 1 else f"item-{self.number}-{key}"
+
+    def href(self, key: str) -> str:
+        """The link to a row; empty for a row that is not in the page."""
+        return f"#{self.id(key)}" if key in self.keys else ""
+
+
+def place_of(number: int, part: RunSection) -> ItemAnchors:
+    return ItemAnchors(number, frozenset(row.key for row in part.run_view.rows))
+
+
+# Where it ran: the facts of each environment as a column, those that differ marked.
+
+_FIRST = ("backend", "device", "gpu", "chip", "cpu", "machine", "system", "python", "opmark")
+"""What a reader looks for, before the rest in the order in which it was found out."""
+
+
+class FactRow(NamedTuple):
+    name: str
+    values: list[str]
+    differs: bool
+
+
+class Facts(NamedTuple):
+    heads: list[str]
+    rows: list[FactRow]
+
+
+def facts_of(run_view: RunView) -> Facts:
+    """A column a kind of environment, named by its backend, with how many items ran there."""
+    used = Counter(row.environment for row in run_view.rows if row.environment in run_view.environments)
+    columns = [run_view.environments[key] for key in used]
+    names = dict.fromkeys((*_FIRST, *(name for facts in columns for name in facts)))
+    rows = []
+    for name in names:
+        values = [fact(name, facts.get(name)) for facts in columns]
+        if any(values):
+            rows.append(FactRow(fact("", name), values, len(set(values)) > 1))
+    named = [fact("", facts.get("backend") or chip(facts)) for facts in columns]
+    return Facts([f"{name} ({count_noun(used[key], 'case')})" for name, key in zip(named, used, strict=True)], rows)
+
+
+def machines(run_view: RunView) -> str:
+    named = (fact("", facts.get("machine")) for facts in run_view.environments.values())
+    return ", ".join(dict.fromkeys(filter(None, named)))
+
+
+def chips(run_view: RunView) -> str:
+    return ", ".join(dict.fromkeys(fact("", chip(facts)) for facts in run_view.environments.values()))
+
+
+# What failed and why: the same reason is given once, with the cases that it is of.
+
+ORDER = ("wrong", "error", "oom", "timeout")
+"""What deceives comes before what is merely missing."""
+WORDS = {"wrong": "wrong result", "error": "error", "oom": "out of memory", "timeout": "timed out",
+         "skipped": "skipped", "ok": "measured"}  # fmt: skip
+_FAILURES_LISTED = 200
+"""Cases of one reason; the rest is in the table."""
+
+
+class ItemLink(NamedTuple):
+    href: str
+    text: str
+    where: str
+
+
+class FailureGroup(NamedTuple):
+    status: str
+    word: str
+    first: str
+    """The first line of the reason."""
+    reason: str
+    """All of it, where that is more."""
+    total: int
+    links: list[ItemLink]
+
+    @property
+    def more(self) -> int:
+        return self.total - len(self.links)
+
+
+def failed_groups(rows: Iterable[Row], place: ItemAnchors) -> list[FailureGroup]:
+    return groups_of((row for row in rows if row.status in FAILED), place)
+
+
+def skipped_groups(rows: Iterable[Row], place: ItemAnchors) -> list[FailureGroup]:
+    return groups_of((row for row in rows if row.status == "skipped"), place)
+
+
+def groups_of(rows: Iterable[Row], place: ItemAnchors) -> list[FailureGroup]:
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.status, row.reason), []).append(row)
+    ordered = sorted(found.items(), key=lambda one: (rank(one[0][0]), -len(one[1])))
+    return [_group(status, reason, alike, place) for (status, reason), alike in ordered]
+
+
+def rank(status: str) -> int:
+    return ORDER.index(status) if status in ORDER else len(ORDER)
+
+
+def _group(status: str, reason: str, alike: list[Row], place: ItemAnchors) -> FailureGroup:
+    told = harmless(reason.strip())
+    first = next(iter(told.splitlines()), "") or "no reason was given"
+    links = [
+        ItemLink(place.href(row.key), printable(row.name), printable(row.where)) for row in alike[:_FAILURES_LISTED]
+    ]
+    return FailureGroup(
+        status, WORDS.get(status, status), first, told if told and told != first else "", len(alike), links
+    )
+
+
+_STATUSES = ("ok", *ORDER, "skipped")
+
+
+class SummaryFact(NamedTuple):
+    name: str
+    value: str
+
+
+class Key(NamedTuple):
+    name: str
+    value: str
+    about: str
+    href: str = ""
+
+
+_Of = Callable[[Row], float | None]
+_BEST: tuple[tuple[str, _Of, Callable[[float], str]], ...] = (
+    ("most bandwidth", lambda row: row.bytes_per_second, lambda value: rate(value, "B/s")),
+    ("most arithmetic", lambda row: row.flops_per_second, lambda value: rate(value, "FLOP/s")),
+    ("most memory", lambda row: row.memory, units.count_bytes),
+    ("longest call", lambda row: row.seconds, units.seconds),
+)
+"""Numbers of which the largest is told, and how."""
+_LIMITS: tuple[tuple[str, _Of], ...] = (
+    ("the measured peak", lambda row: row.of_peak.share if row.of_peak else None),
+    ("the datasheet", lambda row: row.of_datasheet.share if row.of_datasheet else None),
+)
+"""What shares are of: the first that is known is told."""
+_WITH_LAUNCH = "latency"
+"""A device's launch is in it: no measure of what the device can do, where others were taken."""
+
+
+def called(run_view: RunView) -> str:
+    return printable(run_view.run.label or run_view.run.id)
+
+
+def counts(rows: Iterable[Row]) -> list[SummaryFact]:
+    """How many of each status, what there is none of left out."""
+    found = Counter(row.status for row in rows)
+    return [SummaryFact(WORDS[status], str(found[status])) for status in _STATUSES if found[status]]  # type: ignore[index]
+
+
+def sentence(run_view: RunView) -> str:
+    """One line: what became of it."""
+    if not run_view.rows:
+        planned = count_noun(run_view.run.tasks, "planned task")
+        return f"no records yet of {planned}: the run was interrupted or has just begun"
+    told = ", ".join(f"{pair.value} {pair.name}" for pair in counts(run_view.rows))
+    return f"{count_noun(len(run_view.rows), 'case')}: {told}"
+
+
+def unfinished(run_view: RunView) -> str:
+    """How far a run is that was interrupted, or still goes on; otherwise empty."""
+    if not run_view.rows or run_view.records >= run_view.run.tasks:
+        return ""
+    return f"{run_view.records} of {run_view.run.tasks} planned tasks have a record: interrupted, or still running"
+
+
+def about(run_view: RunView) -> list[SummaryFact]:
+    run = run_view.run
+    backends = dict.fromkeys(row.backend for row in run_view.rows)
+    found = (
+        SummaryFact("run", printable(run.id)),
+        SummaryFact("label", printable(run.label)),
+        SummaryFact("started", moment(run.started)),
+        SummaryFact("took", lasting(sum(row.duration for row in run_view.rows)) if run_view.rows else ""),
+        SummaryFact("machine", machines(run_view)),
+        SummaryFact("chip", chips(run_view)),
+        SummaryFact("backends", printable(", ".join(backends))),
+        SummaryFact("opmark", printable(run.version)),
+        SummaryFact("revision", printable(short_revision(run.revision))),
+        SummaryFact("command", printable(run.command)),
+        SummaryFact("description", printable(run.description)),
+    )
+    return [pair for pair in found if pair.value]
+
+
+def keys(run_view: RunView, href: dict[str, str]) -> list[Key]:
+    """The numbers that stand for the run, of those that say something of an operator. `href`: of items, by key."""
+    rows = [row for row in run_view.rows if row.status == "ok"]
+    usable = [row for row in rows if row.usable]
+    doubted = sum(bool(row.headline_cautions) for row in rows)
+    found = [
+        Key("measured", str(len(rows)), f"of {count_noun(len(run_view.rows), 'case')}"),
+        Key("with cautions", str(doubted), "headline numbers to doubt; see below"),
+    ]
+    limits = ([*_shares(name, of, run_view.rows, href)] for name, of in _LIMITS)
+    found += next(filter(None, limits), [])
+    for name, of, shown in _BEST:
+        found += _best(name, of, shown, usable, href)
+    return found
+
+
+def _best(name: str, of: _Of, shown: Callable[[float], str], rows: Sequence[Row], href: dict[str, str]) -> list[Key]:
+    valued = [(value, row) for row in rows if (value := known(of(row)))]
+    if not valued:
+        return []
+    value, row = max(valued, key=lambda one: one[0])
+    return [Key(name, shown(value), printable(row.name), href.get(row.key, ""))]
+
+
+def _shares(name: str, of: _Of, rows: Sequence[Row], href: dict[str, str]) -> Iterator[Key]:
+    """Key numbers about a limit: the median of usable rows that were measured alike, the best that is possible, and how
+    many of all rows are beyond that, which are those that have the caution."""
+    shared = [row for row in rows if row.usable and known(of(row)) is not None]
+    if not shared:
+        return
+    lead, alike = _alike(shared)
+    middle = f"in the middle of {count_noun(len(alike), 'case')}, {lead}"
+    yield Key(f"of {name}", percent(median([of(row) or 0.0 for row in alike])), middle)
+    yield from _best(f"nearest to {name}", of, percent, [row for row in shared if not is_above(of(row) or 0.0)], href)
+    above = sum(is_above(of(row) or 0.0) for row in rows)
+    if above:
+        yield Key(f"above {name}", str(above), "more than is possible: the limit, the cost or the clock is wrong")
+
+
+def _alike(rows: Sequence[Row]) -> tuple[str, list[Row]]:
+    """Rows whose headline is the same quantity: the most frequent one, but latency only where there is no other."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.headline:
+            groups.setdefault(f"{row.headline.quantity} {row.headline.cache}", []).append(row)
+    return max(groups.items(), key=lambda one: (not one[0].startswith(_WITH_LAUNCH), len(one[1])))
+
+
+# Cautions of a run: which kinds, how many cases of each, an example, and what to do.
+
+_CAUTIONS_LISTED = 200
+
+
+class Doubt(NamedTuple):
+    code: str
+    message: str
+    """The message of the first row that has it."""
+    hints: list[str]
+    total: int
+    links: list[ItemLink]
+
+    @property
+    def more(self) -> int:
+        return self.total - len(self.links)
+
+
+def doubts(run_view: RunView, place: ItemAnchors) -> list[Doubt]:
+    """The most frequent first."""
+    found: dict[str, list[tuple[Row, Caution]]] = {}
+    for row in run_view.rows:
+        told: dict[str, Caution] = {}
+        for key, caution in row.warnings():
+            of = f"{' '.join(key)}: " if len(row.timings) > 1 else ""
+            told.setdefault(caution.code, replace(caution, message=of + caution.message))
+        for code, caution in told.items():
+            found.setdefault(code, []).append((row, caution))
+    return [
+        Doubt(
+            printable(code),
+            printable(alike[0][1].message),
+            list(dict.fromkeys(printable(caution.hint) for _, caution in alike if caution.hint))[:3],
+            len(alike),
+            [
+                ItemLink(place.href(row.key), printable(row.name), printable(row.where))
+                for row, _ in alike[:_CAUTIONS_LISTED]
+            ],
+        )
+        for code, alike in sorted(found.items(), key=lambda one: -len(one[1]))
+    ]

@@ -1,0 +1,203 @@
+"""This machine's real peaks, from ordinary cases: what copies, triads and matrix products reach at best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from opmark.hardware.sensors import CacheLevel, caches, last_level_bytes
+from opmark.plugin import BackendInfo
+from opmark.plugin.registry import backend as find_backend
+from opmark.plugin.registry import operator as find_operator
+from opmark.runner.plan import Plan, make_plan, settings_for
+from opmark.runner.session import run_plan
+from opmark.runner.supervisor import Say, WorkerOptions
+from opmark.schema import Case, Environment, Record
+from opmark.schema.machine import MEMORY, Level, Peaks, chip
+from opmark.schema.options import MeasureOptions
+from opmark.schema.tensor import sizeof
+from opmark.stats.measurement import summarize
+
+DTYPES = ("float32", "bfloat16", "float16", "float64")
+# Matrix products large enough to keep every unit busy; a size is tried where the one before promises to end soon.
+_PRODUCTS = {"cpu": (512, 1024, 2048), "device": (4096, 8192)}
+_LONGEST_PRODUCT = 1.0
+_VECTORS = {"copy": 2, "triad": 3}
+# Bytes that a call moves at least where a cache is measured, so that the call itself does not matter.
+_PER_CALL = 8 << 20
+# Of memory: so many times the last-level cache, so that nothing of it is found there again.
+_BEYOND_CACHE = 8
+_LEAST_MEMORY = 256 << 20
+# For the cache of a device; one that holds less is not measured.
+_CACHED = 16 << 20
+
+
+@dataclass
+class Calibration:
+    """One backend's peaks in the making: it remembers every record and every environment."""
+
+    info: BackendInfo
+    threads: int
+    timeout: float
+    say: Say
+    records: list[Record] = field(default_factory=list)
+    environments: dict[str, Environment] = field(default_factory=dict)
+
+    def run(self, source: str) -> Peaks:
+        on_cpu = self.info.device == "cpu"
+        # First: whether the backend can run at all.
+        (launch,) = self._measure(
+            [_launch()], quantities=("latency",) if on_cpu else ("latency", "host_time"), fresh=True
+        )
+        levels = list(self._caches()) if on_cpu else []
+        vectors = self._measure(self._memory_cases(levels))
+        cache, memory = self._split(vectors)
+        found = [*levels, *(level for level in (cache, memory) if level)]
+        return Peaks(
+            chip=chip(self.facts()),
+            source=source,
+            flops=self._flops("cpu" if on_cpu else "device"),
+            levels=_plausible(found),
+            launch={m.quantity: summarize([m]).median for m in launch.measurements if _is_launch(m.quantity)},
+            backend=self.info.name,
+            threads=self.threads if on_cpu else None,
+        )
+
+    def facts(self) -> dict[str, Any]:
+        own = (e.facts for e in self.environments.values() if e.facts.get("backend") == self.info.name)
+        return next(own, {})
+
+    def _caches(self) -> Iterator[Level]:
+        """One core at a time, in NumPy, which passes over the same data many times in one call."""
+        known = caches()
+        cases = [_vector(op, level.nbytes // 2, many=True) for level in known for op in _VECTORS]
+        records = self._measure(cases, backend="numpy-cpu", threads=1)
+        for i, level in enumerate(known):
+            nbytes, instances = self._together(level)
+            found = {op: instances * rate for op, rate in _bandwidths(records[2 * i : 2 * i + 2]).items()}
+            if level.shared_by > 1 and self.threads > 1:  # one core does not fill a cache that several share
+                every = _bandwidths(self._measure([_vector(op, level.nbytes // 2) for op in _VECTORS]))
+                found = {op: max(found.get(op, 0.0), every.get(op, 0.0)) for op in {**found, **every}}
+            if found:
+                yield _level(f"L{level.level}", found, nbytes)
+
+    def _together(self, cache: CacheLevel) -> tuple[int, int]:
+        """(bytes, caches) that all threads have together, where each core has such a cache of its own."""
+        instances = max(1, self.threads // cache.shared_by)
+        return instances * cache.nbytes, instances
+
+    def _memory_cases(self, levels: Sequence[Level]) -> list[Case]:
+        """Sizes for memory; on a device also for its cache, whose size only the worker knows."""
+        last = last_level_bytes() or 0
+        beyond = max(_LEAST_MEMORY, _BEYOND_CACHE * last if levels else 0)
+        small = [] if self.info.device == "cpu" else [_vector(op, _CACHED) for op in _VECTORS]
+        return [*small, *(_vector(op, beyond if levels else 2 << 30) for op in _VECTORS)]
+
+    def _split(self, vectors: Sequence[Record]) -> tuple[Level | None, Level | None]:
+        on_device = self.info.device != "cpu"
+        small, large = (_bandwidths(vectors[:2]), _bandwidths(vectors[2:])) if on_device else ({}, _bandwidths(vectors))
+        size = self.facts().get("gpu_l2")
+        cache = _level("L2", small, int(size)) if small and size and int(size) >= _CACHED else None
+        return cache, _level(MEMORY, large, None) if large else None
+
+    def _flops(self, kind: str) -> dict[str, float]:
+        best: dict[str, float] = {}
+        dtypes: Iterable[str] = [dtype for dtype in DTYPES if dtype in self.info.dtypes]
+        for size in _PRODUCTS[kind]:
+            records = self._measure([_product(size, dtype) for dtype in dtypes])
+            soon = []
+            for record in records:
+                seconds = _best(record)
+                dtype = record.task.case.params["dtype"]
+                if seconds is not None and record.cost and record.cost.flops:
+                    best[dtype] = max(best.get(dtype, 0.0), record.cost.flops / seconds)
+                    soon += [dtype] if 8 * seconds < _LONGEST_PRODUCT else []
+            dtypes = soon
+        return best
+
+    def _measure(
+        self,
+        cases: Sequence[Case],
+        backend: str | None = None,
+        threads: int | None = None,
+        quantities: Sequence[str] | None = None,
+        *,
+        fresh: bool = False,
+    ) -> list[Record]:
+        """One record per case, in the order of the cases; all are kept. Device time goes before what a caller sees."""
+        if not cases:
+            return []
+        options = MeasureOptions(
+            threads=threads or self.threads,
+            effort="quick",
+            cache="warm",
+            quantity=self._quantities() if quantities is None else quantities,
+        )
+        plan: Plan = make_plan(cases, [backend or self.info.name], settings_for(options))
+        workers = WorkerOptions(self.timeout, say=self.say, keep=self._keep)
+        found = list(run_plan(plan, workers, fresh=fresh))
+        self.records += found
+        by_case = {record.task.case.id: record for record in found}
+        return [by_case[case.id] for case in cases]
+
+    def _quantities(self) -> tuple[str, ...]:
+        return ("latency",) if self.info.device == "cpu" else ("device_time", "latency")
+
+    def _keep(self, environment: Environment) -> None:
+        self.environments[environment.id] = environment
+
+
+def calibration(backend: str, threads: int, timeout: float, say: Say) -> Calibration:
+    return Calibration(find_backend(backend), threads, timeout, say)
+
+
+def _case(op: str, **params: Any) -> Case:
+    return Case.of(op, find_operator(op).complete(params), "forward", ("calibrate",))
+
+
+def _launch() -> Case:
+    return _case("add", shape=[1])
+
+
+def _is_launch(quantity: str) -> bool:
+    return quantity in ("latency", "host_time")
+
+
+def _product(size: int, dtype: str) -> Case:
+    return _case("matmul", M=size, N=size, K=size, dtype=dtype)
+
+
+def _vector(op: str, nbytes: int, *, many: bool = False) -> Case:
+    """Vectors that take that many bytes together."""
+    n = max(16, nbytes // _VECTORS[op] // sizeof("float32"))
+    return _case(op, n=n, repeats=max(1, _PER_CALL // nbytes) if many else 1)
+
+
+def _bandwidths(records: Sequence[Record]) -> dict[str, float]:
+    found = {}
+    for record in records:
+        seconds = _best(record)
+        if seconds and record.cost:
+            found[record.task.case.op] = record.cost.bytes_moved / seconds
+    return found
+
+
+def _level(name: str, by: dict[str, float], nbytes: int | None) -> Level:
+    return Level(name, max(by.values()), nbytes, by)
+
+
+def _plausible(levels: Sequence[Level]) -> list[Level]:
+    """Without what a smaller cache seems to do worse than a larger one: there, the calls themselves were the limit."""
+    kept: list[Level] = []
+    for level in reversed(levels):
+        by = {op: rate for op, rate in level.by.items() if all(rate >= far.by.get(op, 0.0) for far in kept)}
+        if by:
+            kept.append(_level(level.name, by, level.nbytes))
+    return kept[::-1]
+
+
+def _best(record: Record) -> float | None:
+    """The fastest sample: a peak is what was reached, not what is usual."""
+    measurement = record.measurement()
+    return summarize([measurement]).fastest if measurement else None

@@ -1,0 +1,81 @@
+"""A profiler as a process: run to its end, or ended; what it said is kept."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from opmark.units import seconds
+
+_LAST_LINES = 3
+_LAST_CHARACTERS = 500
+
+
+class Ended(NamedTuple):
+    code: int
+    trouble: str = ""
+    """How it failed; empty if it did not."""
+
+
+def run_to_end(command: Sequence[str], environ: Mapping[str, str], said: Path, timeout: float) -> Ended:
+    """Run a command to its end. Its output goes to the file `said`. Whatever ends the wait ends the process, with
+    all that it started."""
+    with said.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "opmark.worker.parent_death", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=dict(environ),
+            start_new_session=True,  # Ctrl-C is for the parent, which then ends it
+        )
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return Ended(-signal.SIGKILL, f"not done within {seconds(timeout)}; killed{_quoted(said)}")
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    if code == 0:
+        return Ended(code)
+    how = f"ended with exit code {code}" if code > 0 else f"died of {signal.Signals(-code).name}"
+    return Ended(code, how + _quoted(said))
+
+
+def _quoted(said: Path) -> str:
+    """Its last lines: usually those that say why."""
+    text = said.read_bytes()[-20 * _LAST_CHARACTERS :].decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()][-_LAST_LINES:]
+    last = " | ".join(lines)[-_LAST_CHARACTERS:]
+    return f"; it said: {last} (all of it: {said})" if last else ""
+
+
+# Finds the program of a profiler, and its default options.
+
+
+def find(name: str, named: str, folders: Sequence[str]) -> str:
+    """The program that the user names, or else `name` on PATH or in one of the folders. Raise FileNotFoundError."""
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            raise FileNotFoundError(f"no program {named} can be run here")
+        return found
+    for path in (None, *folders):
+        if found := shutil.which(name, path=path):
+            return found
+    raise FileNotFoundError(f"{name} is neither on PATH nor in {', '.join(folders)}; --profiler-bin says where it is")
+
+
+def defaults(options: dict[str, Sequence[str]], args: Sequence[str]) -> list[str]:
+    """The options that the user has not given: the profilers take most of them only once."""
+    given = {arg.partition("=")[0] for arg in args}
+    return [part for option, values in options.items() if option not in given for part in (option, *values)]

@@ -1,0 +1,182 @@
+"""The parent's end of a worker process: start it, give it tasks, survive whatever becomes of it."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import IO
+
+from opmark.plugin import BackendInfo
+from opmark.runner.guests.environments import own_environ
+from opmark.runner.guests.placement import choose_interpreter, worker_command
+from opmark.schema import Record, Status, Task
+from opmark.schema.messages import Hello, RunTask, Side, Stage, TaskReply, decode_hello, decode_reply, encode
+from opmark.schema.record import utc_now
+from opmark.units import seconds
+
+_LOG_TAIL = 2000
+SCRATCH = "OPMARK_SCRATCH"
+"""Names a folder that a worker may fill: a worker is ended without notice, and its parent removes the folder."""
+_POLL_INTERVAL = 0.5
+"""Seconds between two looks whether a silent worker is alive."""
+
+
+class WorkerDied(Exception):
+    """The process ended, or was ended, before it answered."""
+
+    def __init__(self, status: Status, reason: str, *, illegal: bool = False, idle: bool = False) -> None:
+        super().__init__(reason)
+        self.status: Status = status
+        self.reason = reason
+        self.illegal = illegal
+        """Whether it met an instruction that this machine does not have or does not allow."""
+        self.idle = idle
+        """Whether it died while it waited for a task, so that no task is to blame."""
+
+
+def environ_for(
+    info: BackendInfo, threads: int, more: Mapping[str, str] | None = None, side: Side | None = None
+) -> dict[str, str]:
+    """The variables that a process which loads this backend starts with: frameworks read them only once."""
+    fixed = {key: value.format(threads=threads) for key, value in info.variables.items()}
+    inherited = dict(os.environ) if choose_interpreter(info).own else own_environ()
+    usual = {**inherited, **fixed, **(more or {})}
+    return side.over(usual) if side else usual
+
+
+class WorkerProcess:
+    """One worker process. Its lines wait to be read by `hello` and `run`, or go to `deliver`, which is given None when
+    there will be no more."""
+
+    def __init__(
+        self,
+        info: BackendInfo,
+        threads: int,
+        environ: Mapping[str, str] | None = None,
+        side: Side | None = None,
+        *,
+        rank: bool = False,
+        deliver: Callable[[bytes | None], None] | None = None,
+    ) -> None:
+        """`rank`: whether the process is to be one rank of a group."""
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
+        self._scratch = tempfile.TemporaryDirectory(prefix="opmark-worker-", ignore_cleanup_errors=True)
+        reading, writing = os.pipe()
+        role = ["rank"] if rank else []
+        self._process = subprocess.Popen(
+            [*worker_command(info, "opmark.worker.main"), info.name, str(threads), str(writing), *role],
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=self._log,
+            pass_fds=(writing,),
+            env={**environ_for(info, threads, environ, side), SCRATCH: self._scratch.name},
+            cwd=side.checkout.folder if side and side.checkout else None,
+            start_new_session=True,  # Ctrl-C is for the parent, which then ends the worker in order
+        )
+        os.close(writing)
+        self._lines: queue.Queue[bytes | None] = queue.Queue()
+        self._deliver = deliver or self._lines.put
+        self._reader = threading.Thread(target=self._read, args=(reading,), daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def hello(self, timeout: float) -> Hello:
+        """Wait for the first line of the worker, which it sends once its framework is imported."""
+        return decode_hello(self._next_line(timeout, "starting"))
+
+    def run(self, task: Task, timeout: float, compile_timeout: float | None = None) -> TaskReply:
+        """Run a task. Raise WorkerDied if the worker does not answer. Compiling has a time-out of its own."""
+        self.send(encode(RunTask(task)))
+        limit, doing = timeout, "running the task"
+        while True:
+            reply = decode_reply(self._next_line(limit, doing))
+            if isinstance(reply, TaskReply):
+                return reply
+            assert isinstance(reply, Stage)
+            compiling = reply.stage == "compiling"
+            limit, doing = (compile_timeout or timeout, "compiling") if compiling else (timeout, "running the task")
+
+    def send(self, line: bytes) -> None:
+        """Send a line to the worker. Raise WorkerDied if it has died since its last answer."""
+        try:
+            assert self._process.stdin is not None
+            self._process.stdin.write(line + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            death = self._death("waiting for a task")
+            raise WorkerDied(death.status, death.reason, illegal=death.illegal, idle=True) from None
+
+    def died(self, doing: str) -> WorkerDied | None:
+        """How the process died, if it has."""
+        return None if self._process.poll() is None else self._death(doing)
+
+    def close(self) -> None:
+        """End the process at once, with everything that it started."""
+        self._kill()
+        self._process.wait()
+        self._reader.join(timeout=1.0)  # a process that left the group may hold the pipe open: it is not waited for
+        if self._process.stdin:
+            with suppress(BrokenPipeError):  # it may have died with a task still in the pipe
+                self._process.stdin.close()
+        self._log.close()
+        self._scratch.cleanup()
+
+    def _read(self, pipe: int) -> None:
+        with os.fdopen(pipe, "rb") as lines:
+            for line in lines:
+                self._deliver(line)
+        self._deliver(None)
+
+    def _next_line(self, timeout: float, doing: str) -> bytes:
+        deadline = time.monotonic() + timeout
+        while True:
+            dead = self._process.poll() is not None
+            try:
+                line = self._lines.get(timeout=max(0.0, min(_POLL_INTERVAL, deadline - time.monotonic())))
+            except queue.Empty:
+                # The pipe stays open while a process that the worker started lives on; its own death counts.
+                if dead:
+                    raise self._death(doing) from None
+                if time.monotonic() < deadline:
+                    continue
+                self._kill()
+                raise WorkerDied("timeout", f"no answer within {seconds(timeout)} while {doing}; killed") from None
+            if line is None:
+                raise self._death(doing)
+            return line
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _death(self, doing: str) -> WorkerDied:
+        """The cause of death by exit code and signal, with the last line that was printed: it usually says why."""
+        code = self._process.wait()
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - _LOG_TAIL))
+        lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
+        said = f"; it said: {lines[-1].strip()}" if lines else ""
+        if code >= 0:
+            return WorkerDied("error", f"its process ended with exit code {code} while {doing}{said}")
+        name = signal.Signals(-code).name
+        if -code == signal.SIGKILL:
+            return WorkerDied("oom", f"its process was killed ({name}) while {doing}, most likely for want of memory")
+        text = signal.strsignal(-code) or "unknown signal"
+        return WorkerDied(
+            "error", f"its process died of {name} ({text}) while {doing}{said}", illegal=-code == signal.SIGILL
+        )
+
+
+def record_of_death(task: Task, death: WorkerDied, duration: float, environment: str) -> Record:
+    """The record of a task whose worker died."""
+    return Record(task, death.status, death.reason, environment=environment, started=utc_now(), duration=duration)

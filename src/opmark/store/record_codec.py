@@ -1,0 +1,304 @@
+"""Records to rows and back: JSON, packed with the words that all records share; packed numbers for the samples."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import sys
+import zlib
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
+from statistics import median
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from opmark.schema import Case, Measurement, Record
+from opmark.schema.record import Figure, StoredFigure
+from opmark.stats import median_interval
+from opmark.stats.measurement import cycles
+
+# What records have in common, for packing them: a record refers to it instead of repeating it.
+
+DICTIONARY = b"".join(
+    line.encode()
+    for line in (
+        # Texts of cautions.
+        "take it for an upper bound; the profiler would tell it exactly",
+        "another virtual machine shares these cores: repeat, or use a dedicated host",
+        "the hypervisor took 3.1 % of the time; up to 1 % is usual",
+        "too little work to measure: enlarge the case",
+        "a call takes , less than half of the harness's own ",
+        "do not use this number; stop other work, or use fewer --threads than there are idle cores",
+        "the core was taken away  times in  samples: the median is the scheduler's, not the operator's; the fastest ",
+        "sample took ",
+        "clocks or load changed while sampling: measure again, with a higher --effort",
+        "the second half of the samples is  slower than the first; up to 5 % is usual",
+        "look for other load (`opmark doctor`), or pin the process to cores",
+        '{"code":"noisy","message":"samples spread by  % of the median; up to 10 % is usual',
+        "use a higher --effort, or quieten the machine (`opmark doctor`)",
+        "warm-up ended after  without two windows within 3 % of each other",
+        '{"code":"interrupted","message":"another process took the core  times in ',
+        "stop other work, or use fewer --threads than cores",
+        'the load of the last minute is 3.1 on 2 cores","hint":"wait until the machine is idle (`opmark doctor`)"}',
+        '{"code":"loaded","message":"other processes kept 1.4 of 2 cores busy; up to 0.3 is usual","hint":"stop them, ',
+        'or wait until the machine is idle (`opmark doctor` names them)"}',
+        '{"code":"imprecise","message":"the median is known to ± 2.1 % from 50 samples, in 200 ms; ± 2 % was asked for',
+        '","hint":"use a higher --effort"},',
+        '"profiles":[{"tool":"ncu","metrics":{"compilation":{"cold":0.,"warm":0.,"cache":"',
+        '"reason":"out of memory","status":"oom","status":"timeout","status":"error","status":"wrong","status":',
+        '"skipped"',
+        " has no implementation for its process ended with exit code 1 while running the task; it said: ",
+        '"tags":["small","typical","large"],"wrt":["input","weight"],"sources":["',
+        '{"code":"imprecise","message":"the interval of the median is ± ',
+        '{"code":"loaded","message":"{"code":"drifting","message":"{"code":"clocks-moved","message":"',
+        '{"code":"preempted","message":"{"code":"unsettled","message":"{"code":"stolen","message":"',
+        '"kernels":[{"name":"void at::native::vectorized_elementwise_kernel<4, at::native::',
+        '"readings":[{"at":0,"clock":1980000000.0,"power":,"temperature":,"throttle":[]},{"at":',
+        '{"quantity":"device_time","cache":"cold","timer":"cupti","samples":100,"calls":1,"overhead":0.0,',
+        '"control":"flush","check":{"timer":"events","median":',
+        '{"quantity":"host_time","cache":"warm","timer":"monotonic",',
+        '"params":{"M":1024,"N":1024,"K":1024,"dtype":"bfloat16","dtype":"float16",',
+        '{"task":{"case":{"id":"","op":"matmul","params":{"shape":[1024,1024],"dtype":"float32"},"phase":"backward",',
+        '"phase":"forward","tags":[],"wrt":[],"sources":[]},"backend":"numpy-cpu","implementation":"numpy",',
+        '"backend":"torch-cuda","backend":"torch-cpu","implementation":"torch","settings":{"threads":2,"effort":"standard",',
+        '"effort":"thorough","sampling":{"warmup_min":0.2,"warmup_max":5.0,"effort":"quick",',
+        '"sampling":{"warmup_min":0.005,"warmup_max":0.1,"warmup_agreement":0.03,"sample_time":0.0001,"min_samples":20,',
+        '"min_time":0.015,"max_time":0.2,"rel_ci":0.02,"warmup":null,"samples":null},"seed":0,"verify":true,',
+        '"quantities":[],"caches":[],"mode":"","timer":"","process":0}},"status":"ok","reason":"",',
+        '"measurements":[{"quantity":"latency","cache":"warm","timer":"monotonic","samples":50,"calls":23,"overhead":',
+        '4.1e-8,"warmup_calls":1006,"warmup_time":0.006,"stop":"budget","stop":"count","stop":"precise",',
+        '"cautions":[{"code":"outliers","message":"3 of 50 samples took longer than 9.11 µs, the median is 5.65 µs",',
+        '"hint":"something interrupts this machine regularly; the median stands, a mean would not"}],"cautions":[],',
+        '"control":"","conditions":{"readings":[],"highest_clock":null,"elapsed":0.0163,"switches":4,"load":0.09,',
+        '"others":0.0,"steal":0.0},"kernels":[],"check":null,"by_rank":[],"warmup_samples":[]}],"cost":{"flops":0,',
+        '"bytes_read":262144,"bytes_written":262144},"memory":{"peak":528384,"baseline":246812672,',
+        '"source":"resident pages","resolution":4096},"verification":{"checked":"full","note":"","params":null,',
+        '"max_abs_error":0.0,"max_rel_error":0.0,"tolerance":[0.00001,0.00001],"reference":"","after":"same",',
+        '"numerics":[{"elements":65536,"compared":65536,"nan":0,"inf":0,"nan_expected":0,"inf_expected":0,',
+        '"max_abs":0.0,"mean_abs":0.0,"max_rel":0.0,"mean_rel":0.0,"cosine":1.0,"max_ulp":0.0,"mean_ulp":0.0}]},',
+        '"environment":"","started":"2026-11-15T21:27:51.997+00:00","called":"","view":false,"notes":[],"duration":0.1,',
+        '"profiles":[],"compilation":null,"untried":false,"overlap":null}',
+    )
+)
+
+_encoder = msgspec.json.Encoder()
+_record = msgspec.json.Decoder(Record)
+_PACKED = b"\x03"
+"""The first byte of what is packed with the first dictionary; a better one would have another."""
+_SHUFFLED = b"\x02"
+"""The first byte of samples whose bytes are sorted by their place. Those of stores before version 3 begin otherwise."""
+_WINDOW_OF_BODIES, _WINDOW_OF_SAMPLES = 13, 12
+"""Of zlib: large enough for a record, small enough to be made in microseconds. Its checksum tells damage."""
+# One that knows the dictionary already is copied for each record: that is half the work.
+_packer = zlib.compressobj(3, zlib.DEFLATED, _WINDOW_OF_BODIES, 6, zdict=DICTIONARY)
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+"""The escape, and not a backslash that is followed by these letters."""
+_WIDTH = 8
+"""Bytes of a sample."""
+
+
+class Damaged(ValueError):
+    """What is stored cannot be what was written."""
+
+
+@contextmanager
+def decoding() -> Iterator[None]:
+    """Whatever a damaged value does to those who decode it."""
+    try:
+        yield
+    except (ValueError, TypeError, IndexError, OverflowError, zlib.error, struct.error, msgspec.MsgspecError) as error:
+        raise Damaged(str(error)) from None
+
+
+def to_row(run_id: str, record: Record) -> dict[str, Any]:
+    """The columns of the table `record`."""
+    task, case = record.task, record.task.case
+    bare = tuple([_bare(m) for m in record.measurements])
+    duration = _finite(record.duration)
+    return {
+        "run_id": run_id,
+        "task_id": task.id,
+        "case_id": case.id,
+        "op": storable(case.op),
+        "phase": case.phase,
+        "backend": storable(task.backend),
+        "status": record.status,
+        "environment_id": record.environment,
+        "started": record.started,
+        "duration": duration,
+        "body": _pack(encoded(replace(record, measurements=bare, duration=duration))),
+        "samples": pack_samples([m.samples for m in record.measurements]),
+        "implementation": storable(task.implementation),
+        "threads": task.settings.threads,
+        "process": task.settings.process,
+        "reason": storable(record.reason),
+        "figures": storable_json(encoded([stored_figure(m) for m in record.measurements]).decode()),
+    }
+
+
+def _bare(m: Measurement) -> Measurement:
+    """JSON has no NaN: where a number must be, none could be read back."""
+    return replace(m, samples=[], overhead=_finite(m.overhead), warmup_time=_finite(m.warmup_time))
+
+
+def _finite(value: float) -> float:
+    return value if math.isfinite(value) else 0.0
+
+
+def encoded(value: Any) -> bytes:
+    """As JSON. Half a character, as names of files may have, would make it none."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encoder.encode(whole(msgspec.to_builtins(value)))
+
+
+def whole(value: Any) -> Any:
+    """Plain data with texts that are `storable`."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, dict):
+        return {whole(key): whole(item) for key, item in value.items()}
+    return [whole(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def storable(text: str) -> str:
+    """Without what a database has no place for: PostgreSQL none for NUL, none has any for half a character."""
+    if text.isascii() and "\0" not in text:
+        return text
+    found = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    return found.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def storable_json(text: str) -> str:
+    """The same of what is JSON already, where NUL is written as an escape: views take it apart."""
+    return _NUL.sub(r"\1\\ufffd", text) if r"\u0000" in text else text
+
+
+def case_row(case: Case) -> dict[str, Any]:
+    """The columns of the table `bench_case`."""
+    params, wrt = (encoded(value).decode() for value in (case.params, case.wrt))
+    return {"id": case.id, "op": storable(case.op), "phase": case.phase, "params": params, "wrt": wrt}
+
+
+def plain_body(body: bytes | str) -> bytes | str:
+    """The JSON of a record without its samples."""
+    return body if isinstance(body, str) else _unpack(body)
+
+
+def from_row(body: bytes | str, samples: bytes) -> Record:
+    """`Damaged` if it cannot be what was written."""
+    with decoding():
+        if isinstance(body, str):  # of a writer that began before the store was upgraded
+            return old_record(body, samples)
+        record = _record.decode(_unpack(body))
+        fill(record.measurements, samples)
+    return record
+
+
+def fill(measurements: tuple[Measurement, ...], samples: bytes) -> None:
+    """The samples of each, into those that were just decoded and have none yet."""
+    for measurement, values in zip(measurements, unpack_samples(samples), strict=True):
+        measurement.samples.extend(values)
+
+
+def _pack(data: bytes) -> bytes:
+    packer = _packer.copy()
+    return _PACKED + packer.compress(data) + packer.flush()
+
+
+def _unpack(data: bytes) -> bytes:
+    if data[:1] != _PACKED:
+        raise Damaged(f"a record begins with {bytes(data[:1])!r}")
+    inflating = zlib.decompressobj(_WINDOW_OF_BODIES, zdict=DICTIONARY)
+    plain = inflating.decompress(data[1:])
+    if not inflating.eof or inflating.unused_data:
+        raise Damaged("a record does not end where it should")
+    return plain
+
+
+def pack_samples(groups: list[list[float]]) -> bytes:
+    """How many groups, how many values of each, then all values: their first bytes, their second bytes, ... Neighbours
+    are of one size, so that their high bytes repeat."""
+    packed = array("d", [value for group in groups for value in group])
+    if sys.byteorder == "big":
+        packed.byteswap()
+    plain = packed.tobytes()
+    counts = struct.pack(f"<{len(groups) + 1}I", len(groups), *map(len, groups))
+    packer = zlib.compressobj(1, zlib.DEFLATED, _WINDOW_OF_SAMPLES, 5)
+    shuffled = b"".join([counts, *[plain[place::_WIDTH] for place in range(_WIDTH)]])
+    return _SHUFFLED + packer.compress(shuffled) + packer.flush()
+
+
+def unpack_samples(data: bytes) -> list[list[float]]:
+    if data[:1] != _SHUFFLED:
+        raise Damaged(f"samples begin with {bytes(data[:1])!r}")
+    plain = zlib.decompress(data[1:], _WINDOW_OF_SAMPLES)
+    (groups,) = struct.unpack_from("<I", plain)
+    counts = struct.unpack_from(f"<{groups}I", plain, 4)
+    shuffled, total = plain[4 * (groups + 1) :], sum(counts)
+    ordered = bytearray(len(shuffled))
+    for place in range(_WIDTH):
+        ordered[place::_WIDTH] = shuffled[place * total : (place + 1) * total]
+    values = array("d", bytes(ordered))
+    if sys.byteorder == "big":
+        values.byteswap()
+    return [values[start:end].tolist() for start, end in pairwise(accumulate(counts, initial=0))]
+
+
+# Figures of records: the medians of their measurements, as they are stored and as they are read.
+
+
+def stored_figure(measurement: Measurement) -> StoredFigure:
+    """The numbers of a measurement that are stored beside its samples. `store.views` reads their JSON by position."""
+    m = measurement
+    codes = tuple(dict.fromkeys(caution.code for caution in m.cautions))
+    if not m.samples:
+        return StoredFigure(m.quantity, m.cache, m.timer, m.calls, 0, None, None, None, None, codes)
+    low, high, _ = median_interval(m.samples)
+    middle = median(m.samples)
+    return StoredFigure(m.quantity, m.cache, m.timer, m.calls, len(m.samples), middle, low, high, cycles(m), codes)
+
+
+def figures_from(who: tuple[Any, ...], stored: Sequence[StoredFigure]) -> list[Figure]:
+    """One figure for each measurement; a record without any has one, with its status. `who`: the fields of a Figure
+    that belong to its record."""
+    if not stored:
+        return [Figure(*who)]
+    return [Figure(*(*who, one.quantity, one.cache, one.median, one.cycles, one.cautions)) for one in stored]
+
+
+def figures_of(run_id: str, record: Record) -> list[Figure]:
+    task = record.task
+    who = (run_id, task.case.id, task.case.op, task.backend, task.implementation, task.settings.threads)
+    bare = (*who, task.settings.process, record.status, record.environment, record.started)
+    return figures_from(bare, [stored_figure(measurement) for measurement in record.measurements])
+
+
+# Records as stores before version 3 have them: a text of JSON, and the samples of all measurements in one row.
+
+_body = msgspec.json.Decoder(dict[str, Any])
+
+
+def old_record(body: bytes | str, samples: bytes) -> Record:
+    """In the place of its samples a measurement has how many they are."""
+    data = _body.decode(body)
+    numbers = _inflate(samples)
+    start = 0
+    for measurement in data["measurements"]:
+        count = measurement["samples"]
+        measurement["samples"] = numbers[start : start + count]
+        start += count
+    return msgspec.convert(data, Record)
+
+
+def _inflate(data: bytes) -> list[float]:
+    packed = array("d", zlib.decompress(data))
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tolist()

@@ -1,0 +1,193 @@
+"""What became of runs, counted by the database: records are not read for it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from msgspec import convert
+from sqlalchemy import func, select
+
+from opmark.errors import UnknownName, UserError
+from opmark.schema import Run
+from opmark.schema.machine import NoiseFloor, chip, findings_key
+from opmark.schema.run import RunSummary
+from opmark.store.protocol import Store
+from opmark.store.sql import SqlStore
+from opmark.store.tables import BENCH_CASE, RECORD, RUN
+
+_AT_ONCE = 500
+"""Values in one statement: databases limit how many one takes."""
+
+
+class _StatusCount(NamedTuple):
+    """Records of a run that are alike."""
+
+    run: str
+    backend: str
+    environment: str
+    status: str
+    number: int
+    newest: int = 0
+    """The number of the last of them."""
+
+
+_BY = (RECORD.c.run_id, RECORD.c.backend, RECORD.c.environment_id, RECORD.c.status)
+
+
+def summaries(store: Store, runs: Sequence[Run]) -> list[RunSummary]:
+    """In the order of the runs."""
+    return [summary for summary, _ in marked_summaries(store, runs)]
+
+
+def marked_summaries(store: Store, runs: Sequence[Run]) -> list[tuple[RunSummary, int]]:
+    """In the order of the runs, each with the number of its last record; 0 where it has none, or nobody counts."""
+    sql = _sql(store)
+    groups = _read(store, runs) if sql is None else _counted(sql, runs)
+    environments = store.environments({group.environment for group in groups if group.environment})
+    facts = {key: environment.facts for key, environment in environments.items()}
+    by_run: dict[str, list[_StatusCount]] = {}
+    for group in groups:
+        by_run.setdefault(group.run, []).append(group)
+    own = [by_run.get(run.id, []) for run in runs]
+    return [
+        (_summary(run, some, facts), max((group.newest for group in some), default=0))
+        for run, some in zip(runs, own, strict=True)
+    ]
+
+
+def having(store: Store, op: str) -> set[str]:
+    """The ids of the runs that have something of an operator; its name may have `*` and `?`."""
+    sql = _sql(store)
+    if sql is None:
+        return {run.id for run in store.runs() for r in store.records(run.id) if fnmatchcase(r.task.case.op, op)}
+    found: set[str] = set()
+    with sql.reading() as connection:
+        known = connection.execute(select(BENCH_CASE.c.id, BENCH_CASE.c.op))
+        wanted = [key for key, name in known if fnmatchcase(name, op)]
+        for some in _parts(wanted):
+            found |= set(
+                connection.execute(select(RECORD.c.run_id).where(RECORD.c.case_id.in_(some)).distinct()).scalars()
+            )
+    return found
+
+
+def with_backend(store: SqlStore, backend: str) -> set[str]:
+    """The ids of the runs that have a record of a backend: an index tells, a look a run."""
+    there = select(RECORD.c.number).where(RECORD.c.run_id == RUN.c.id, RECORD.c.backend == backend).exists()
+    with store.reading() as connection:
+        return set(connection.execute(select(RUN.c.id).where(there)).scalars())
+
+
+def _sql(store: Store) -> SqlStore | None:
+    """The database behind a store, if there is one."""
+    inner = getattr(store, "store", store)
+    return inner if isinstance(inner, SqlStore) else None
+
+
+def _counted(store: SqlStore, runs: Sequence[Run]) -> list[_StatusCount]:
+    found: list[_StatusCount] = []
+    with store.reading() as connection:
+        for some in _parts([run.id for run in runs]):
+            query = select(*_BY, func.count(), func.max(RECORD.c.number))
+            query = query.where(RECORD.c.run_id.in_(some)).group_by(*_BY).order_by(*_BY)
+            found += [_StatusCount(*row) for row in connection.execute(query)]
+    return found
+
+
+def _read(store: Store, runs: Sequence[Run]) -> list[_StatusCount]:
+    counts = Counter(
+        (run.id, r.task.backend, r.environment, str(r.status)) for run in runs for r in store.records(run.id)
+    )
+    return [_StatusCount(*who, count) for who, count in counts.items()]
+
+
+def _summary(run: Run, groups: Sequence[_StatusCount], facts: dict[str, dict[str, Any]]) -> RunSummary:
+    statuses: Counter[str] = Counter()
+    for group in groups:
+        statuses[group.status] += group.number
+    known = [facts[group.environment] for group in groups if group.environment in facts]
+    return RunSummary(
+        run,
+        dict(statuses),
+        _distinct(group.backend for group in groups),
+        _distinct(str(one["machine"]) for one in known if one.get("machine")),
+        _distinct(map(chip, known)),
+    )
+
+
+def _distinct(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def _parts(values: Sequence[str]) -> list[Sequence[str]]:
+    return [values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE)]
+
+
+# What is looked for in a store: a run by its name, the noise of a machine.
+
+_NTH = re.compile(r"(?P<label>.+)~(?P<back>\d+)")
+
+
+def find_run(store: Store, name: str | None) -> Run:
+    """By its id, the beginning of it, or its label; without a name the last one.
+
+    A label may be of several runs: `LABEL~0` is the newest of them, `LABEL~1` the one before.
+    """
+    if name is not None and not name.strip():
+        raise UserError("a run is named by an empty text", "give its id, the beginning of that, or its label")
+    return find_among(store.runs(), name)
+
+
+def find_among(known: Sequence[Run], name: str | None) -> Run:
+    """The same where the runs were read already: those begun last first."""
+    if not known:
+        raise UserError("the store holds no run yet", "`opmark run --suite quick` makes one")
+    if name is None:
+        return known[0]
+    if found := next((run for run in known if run.id == name), None) or _labelled(known, name):
+        return found
+    starting = [run for run in known if run.id.startswith(name)]
+    if len(starting) == 1:
+        return starting[0]
+    if starting:
+        listed = ", ".join(run.id for run in starting[:5])
+        raise UserError(f"`{name}` begins {len(starting)} runs: {listed}", "give more of the id, or a label")
+    raise UnknownName("run", name, [run.label for run in known if run.label] + [run.id for run in known])
+
+
+def _labelled(known: Sequence[Run], name: str) -> Run | None:
+    """The one run of that label; a label that says which of several is one of these."""
+    found = [run for run in known if run.label == name]
+    if len(found) > 1:
+        listed = ", ".join(run.id for run in found[:5]) + (", ..." if len(found) > 5 else "")
+        raise UserError(
+            f"the label `{name}` is of {len(found)} runs: {listed}",
+            f"give an id; or `{name}~0` for the newest of them, `{name}~1` for the one before",
+        )
+    if found:
+        return found[0]
+    counted = _NTH.fullmatch(name)
+    if not counted:
+        return None
+    found, back = [run for run in known if run.label == counted["label"]], int(counted["back"])
+    if found and back >= len(found):
+        raise UserError(
+            f"`{name}`: the label `{counted['label']}` is of {len(found)} run{'s' * (len(found) > 1)}",
+            f"`{counted['label']}~{len(found) - 1}` is the oldest",
+        )
+    return found[back] if found else None
+
+
+def noise_under(backend: Any, facts: dict[str, Any]) -> str:
+    """The name under which the noise of a backend is kept."""
+    return f"{backend} on {findings_key(facts)}"
+
+
+def noise_of(store: Store, facts: dict[str, Any]) -> NoiseFloor | None:
+    """The noise of the backend of an environment, if `doctor --aa` has measured it there."""
+    kept = store.kept("noise", noise_under(facts.get("backend"), facts))
+    return convert(kept, NoiseFloor) if kept else None

@@ -1,0 +1,130 @@
+"""Inputs and a launch for one task, on its backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opmark.errors import OutOfMemory, Unsupported
+from opmark.plugin import Backend, Implementation, Launch, Operator, Params
+from opmark.schema import Compilation, Task, TensorSpec
+from opmark.schema.cost import nbytes
+from opmark.units import count_bytes, count_noun
+
+_RANK_SEEDS = 1_000_003
+
+
+@dataclass(frozen=True)
+class PreparedLaunch:
+    inputs: dict[str, Any]
+    launch: Launch
+    seeds: Sequence[Any] = ()
+    """The gradients of the outputs, where there is a backward pass."""
+    reads: Sequence[Any] = ()
+    """Tensors that a foreign call takes: its cost is counted from these."""
+    called: str = ""
+    compilation: Compilation | None = None
+
+
+def prepare(
+    params: Params,
+    task: Task,
+    operator: Operator,
+    implementation: Implementation,
+    backend: Backend,
+    variant: int = 0,
+) -> PreparedLaunch:
+    """New inputs, and a launch over them. `variant`: other data of the same kind."""
+    inputs = make_inputs(params, task, operator, backend, variant)
+    return bind(params, task, operator, implementation, backend, inputs, variant)
+
+
+def make_inputs(
+    params: Params, task: Task, operator: Operator, backend: Backend, variant: int = 0, rank: int = 0
+) -> dict[str, Any]:
+    """The tensors that go in, the same ones for the same arguments: any rank can tell what another one brings along."""
+    return {name: backend.tensor(spec, seed) for name, spec, seed in _specs(params, task, operator, variant, rank)}
+
+
+def bind(
+    params: Params,
+    task: Task,
+    operator: Operator,
+    implementation: Implementation,
+    backend: Backend,
+    inputs: dict[str, Any],
+    variant: int = 0,
+) -> PreparedLaunch:
+    """A launch over inputs that exist already."""
+    with backend.placing():
+        built = implementation.build(params, **backend.operands(implementation.framework, inputs))
+        launch = backend.compile(built, inputs)
+    reads, called = getattr(built, "reads", ()), getattr(built, "described", "")
+    if task.case.phase == "forward":
+        return PreparedLaunch(
+            inputs, launch, reads=reads, called=called, compilation=getattr(launch, "compilation", None)
+        )
+    wanted = _wanted(params, task, operator, launch, inputs)
+    start = _seed(task, variant) + len(inputs)
+    whole = getattr(launch, "flat", launch)
+    both = task.case.phase == "both"
+    backward, seeds = backend.backward(whole, wanted, start, forward=both, some=operator.foreign)
+    compilation = getattr(backward, "compilation", None) or getattr(launch, "compilation", None)
+    return PreparedLaunch(inputs, backward, seeds, reads, called, compilation)
+
+
+def _wanted(params: Params, task: Task, operator: Operator, launch: Launch, inputs: dict[str, Any]) -> list[Any]:
+    """The tensors whose gradients are computed: for a foreign call all that can have one, if nobody says which."""
+    if operator.foreign and not task.case.wrt:
+        if not hasattr(launch, "leaves"):
+            raise Unsupported("a callable of this framework has no backward phase here")
+        found = list(launch.leaves)
+        if not found:
+            raise Unsupported("nothing that goes in has a gradient")
+        return found
+    return [inputs[name] for name in wanted_gradients(task, operator, params)]
+
+
+def refill(
+    params: Params, task: Task, operator: Operator, backend: Backend, prepared: PreparedLaunch, variant: int
+) -> None:
+    """Put other data into the same tensors, one after the other, so that it takes the memory of one of them."""
+    for name, spec, seed in _specs(params, task, operator, variant):
+        backend.copy_into(prepared.inputs[name], backend.tensor(spec, seed))
+
+
+def _specs(
+    params: Params, task: Task, operator: Operator, variant: int, rank: int = 0
+) -> Iterator[tuple[str, TensorSpec, int]]:
+    for i, (name, spec) in enumerate(operator.inputs(params).items()):
+        yield name, spec, _seed(task, variant, rank) + i
+
+
+def _seed(task: Task, variant: int, rank: int = 0) -> int:
+    """A seed that is far from those of any other variant, and of any other rank."""
+    return 1000 * task.settings.seed + 100 * variant + _RANK_SEEDS * rank
+
+
+def wanted_gradients(task: Task, operator: Operator, params: Params) -> tuple[str, ...]:
+    """Names of the inputs whose gradients are computed. `params`: those of the case, or the smaller ones that it is
+    verified with."""
+    return task.case.wrt or operator.gradients_of(params)
+
+
+def case_bytes(params: Params, operator: Operator) -> int:
+    """Bytes of the inputs and outputs of one call."""
+    return nbytes(operator.inputs(params).values()) + operator.cost(params).bytes_written
+
+
+def refuse_if_too_large(params: Params, operator: Operator, backend: Backend, ranks: int = 0) -> None:
+    """Raise OutOfMemory where a call needs more than is free: a machine that swaps or kills is worse than a record.
+
+    `ranks`: how many ranks of a group share this memory; 0 where a single worker has it. An operator that works in
+    place has no output, but a copy of its inputs to be put back.
+    """
+    free = backend.available_bytes()
+    need = case_bytes(params, operator) * max(1, ranks)
+    if free is not None and need > free:
+        what = f"buffers of {count_noun(ranks, 'rank')}" if ranks else "inputs and outputs"
+        raise OutOfMemory(f"{what} need {count_bytes(need)}, {count_bytes(free)} are free")

@@ -1,0 +1,227 @@
+"""Which quantities of a task are measured, with which clock and which caches; what cannot be had is said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from opmark.errors import TimerFailed, Unsupported
+from opmark.plugin import Backend, DeviceClock, Implementation, Launch, Operator
+from opmark.schema import CACHES, MODES, QUANTITIES, Cache, Caution, Measurement, Sampling, Settings, Task
+from opmark.units import seconds
+from opmark.worker.instruments import Instruments
+from opmark.worker.measure import sampler
+from opmark.worker.measure.cache import CacheRoom, LaunchSource, flush, rotation, warm
+from opmark.worker.measure.engine import measure
+from opmark.worker.measure.sampler import EventSampler, GraphSampler, HostSampler, Sampler, TraceSampler, measure_energy
+from opmark.worker.preparation import PreparedLaunch, case_bytes, prepare
+
+_ON_DEVICE = ("device_time", "device_span", "latency", "host_time", "throughput")
+_SHORT_FOR_EVENTS = 20e-6
+"""Seconds below which the cost of an event itself is too much of what is measured."""
+_CHECK_EVERY = 8
+_OTHER_TIMERS = ("events", "graph")
+_HOST_SHARE = 0.25
+
+
+@dataclass
+class TaskMeasurement:
+    """Measures one task that is prepared on its backend."""
+
+    task: Task
+    operator: Operator
+    implementation: Implementation
+    backend: Backend
+    gear: Instruments
+    prepared: PreparedLaunch
+    notes: list[str] = field(default_factory=list)
+    """What was asked for and cannot be measured, with the reason."""
+
+    def run(self) -> tuple[Measurement, ...]:
+        """The measurements in the order of the quantities. Raise Unsupported where there is none of them."""
+        chosen = self._choose_quantities()
+        found: list[Measurement] = []
+        for cache in CACHES:
+            on_device = [quantity for quantity, c in chosen if c == cache and QUANTITIES[quantity].on == "device"]
+            if on_device:
+                # The clock has to be back from what ran before; what loads the device for long comes last.
+                self.gear.watch.recover()
+                found += self._measure_on_device(on_device, cache)
+        for quantity, cache in chosen:
+            if QUANTITIES[quantity].on != "device":
+                found += self._measure_on_host(quantity, cache)
+        if not found:
+            raise Unsupported("; ".join(self.notes) or "there is nothing to measure")
+        order = list(QUANTITIES)
+        return tuple(sorted(found, key=lambda m: (order.index(m.quantity), CACHES.index(m.cache))))
+
+    def _choose_quantities(self) -> list[tuple[str, Cache]]:
+        """Which quantities are measured with which caches; a note says why one is left out."""
+        settings = self.task.settings
+        chosen: list[tuple[str, Cache]] = []
+        if settings.timer and self.gear.clock is None:
+            self.notes.append(f"timer {settings.timer}: {self.task.backend} has no clock of its own on a device")
+        for quantity in quantities_for(settings, has_clock=self.gear.clock is not None):
+            if reason := self._why_not(quantity):
+                self.notes.append(f"{quantity}: {reason}")
+                continue
+            device = QUANTITIES[quantity].on == "device" and not settings.mode
+            for cache in settings.caches or (CACHES if device else ("warm",)):
+                if quantity == "energy" and cache == "cold":
+                    self.notes.append("energy cold: it is that of a loop, which leaves its data in the caches")
+                else:
+                    chosen.append((quantity, cache))
+        return chosen
+
+    def _why_not(self, quantity: str) -> str | None:
+        if QUANTITIES[quantity].on == "device" and self.gear.clock is None:
+            return f"{self.task.backend} has no clock of its own on a device"
+        if quantity == "host_time" and not self.backend.asynchronous:
+            return "a call of this backend is done when it returns: that is its latency"
+        if quantity == "energy" and self.gear.watch.energy() is None:
+            return "nothing here counts energy (neither NVML nor RAPL answers)"
+        return None
+
+    def _measure_on_host(self, quantity: str, cache: Cache) -> list[Measurement]:
+        if quantity == "energy":
+            return [measure_energy(self.prepared.launch, self.backend.synchronize, self.gear.watch)]
+        supply = self._supply(cache, between=quantity != "throughput", what=quantity)
+        if supply is None:
+            return []
+        # Where every call is waited for, it is also looked at alone.
+        batches = quantity == "throughput" or not (self.backend.asynchronous or self.task.settings.mode)
+        sampler = HostSampler(quantity, self.gear.timers[quantity], supply, batches=batches)
+        return measure(sampler, self._rule(), self.gear.watch)
+
+    def _rule(self) -> Sampling:
+        """How long to sample: where nobody chose the quantities, those of the host get a part of the time, since those
+        of the device come first."""
+        settings = self.task.settings
+        if self.gear.clock is None or settings.quantities or settings.mode:
+            return settings.sampling
+        rule = settings.sampling
+        return replace(
+            rule,
+            warmup_min=_HOST_SHARE * rule.warmup_min,
+            warmup_max=_HOST_SHARE * rule.warmup_max,
+            min_time=_HOST_SHARE * rule.min_time,
+            max_time=_HOST_SHARE * rule.max_time,
+            rel_ci=rule.rel_ci / _HOST_SHARE,
+        )
+
+    def _measure_on_device(self, quantities: list[str], cache: Cache) -> list[Measurement]:
+        clock, found = self.gear.clock, list[Measurement]()
+        assert clock is not None
+        if "event_time" in quantities:
+            supply = self._supply(cache, between=True, what="event_time")
+            found += self._by_events("event_time", clock, supply) if supply else []
+        if {"device_time", "device_span"} & set(quantities):
+            found += [m for m in self._kernels(clock, cache) if m.quantity in quantities or m.timer != clock.name]
+        return found
+
+    def _kernels(self, clock: DeviceClock, cache: Cache) -> list[Measurement]:
+        """Time by the profiler; where that fails, device_span alone, by events or, if short, by a captured graph."""
+        supply = self._supply(cache, between=True, what="device_time")
+        if supply is None:
+            return []
+        timer = self.task.settings.timer
+        if timer in ("", clock.name):
+            try:
+                found = self._sampled(TraceSampler(clock, supply))
+            except TimerFailed as failure:
+                self.notes.append(
+                    f"device_time {cache}: {failure.message}; device_span then comes from events or a graph"
+                )
+            else:
+                return self._cross_checked(clock, found) if cache == "warm" and self._to_check(found) else found
+        elif "device_time" in self.task.settings.quantities or timer not in _OTHER_TIMERS:
+            has = "tells only device_span" if timer in _OTHER_TIMERS else f"is not what this device has ({clock.name})"
+            self.notes.append(f"device_time {cache}: {timer} {has}")
+        return self._without_profiler(clock, supply, timer)
+
+    def _without_profiler(self, clock: DeviceClock, supply: LaunchSource, timer: str) -> list[Measurement]:
+        cache = supply.cache
+        found = [] if timer == "graph" else self._by_events("device_span", clock, supply)
+        if found and min(found[0].samples) >= _SHORT_FOR_EVENTS:
+            return found
+        if timer == "events":
+            return [_coarse(m) for m in found]
+        unflushed = self._supply(cache, between=False, what="device_span by a captured graph")
+        if unflushed is None:
+            return [_coarse(m) for m in found]
+        try:
+            return self._sampled(GraphSampler(clock, unflushed))
+        except TimerFailed as failure:
+            self.notes.append(f"device_span by a captured graph {cache}: {failure.message}")
+            return [_coarse(m) for m in found]
+
+    def _by_events(self, quantity: str, clock: DeviceClock, supply: LaunchSource) -> list[Measurement]:
+        """What events around each call tell; nothing, with a note, where the clock has none."""
+        try:
+            return self._sampled(EventSampler(quantity, clock, supply))
+        except TimerFailed as failure:
+            self.notes.append(f"{quantity} {supply.cache} by events: {failure.message}")
+            return []
+
+    def _sampled(self, sampler: Sampler) -> list[Measurement]:
+        return measure(sampler, self.task.settings.sampling, self.gear.watch)
+
+    def _to_check(self, found: list[Measurement]) -> bool:
+        """Whether events check these numbers: they do for the first and then every eighth task that is long enough."""
+        if min(found[0].samples) < _SHORT_FOR_EVENTS:
+            return False
+        self.gear.long_tasks += 1
+        return self.gear.long_tasks % _CHECK_EVERY == 1
+
+    def _cross_checked(self, clock: DeviceClock, found: list[Measurement]) -> list[Measurement]:
+        second = EventSampler("device_span", clock, warm(self.prepared.launch))
+        try:
+            return [sampler.cross_check(m, second) if m.quantity == "device_span" else m for m in found]
+        except TimerFailed:  # there is no second timer to compare with
+            return found
+
+    def _supply(self, cache: Cache, *, between: bool, what: str) -> LaunchSource | None:
+        """Launches for a cache state; None, with a note, where it cannot be had. `between`: whether something may
+        run between two calls without being timed."""
+        launch = self.prepared.launch
+        if cache == "warm":
+            return warm(launch)
+        params, operator = self.task.case.params, self.operator
+        room = CacheRoom(case_bytes(params, operator), self.gear.cache_bytes, self.backend.available_bytes())
+        # Overwriting the cache costs a device microseconds and a CPU milliseconds: there, rotating is better.
+        flushes = between and self.backend.asynchronous and self.gear.overwrites
+        why = None if flushes else room.why_no_rotation()
+        if why is None and not flushes:
+            return rotation(launch, self._another, room)
+        if not between or not self.gear.overwrites:
+            self.notes.append(f"{what} cold: {why}")
+            return None
+        if room.free_bytes is not None and room.flush_bytes > room.free_bytes:
+            self.notes.append(f"{what} cold: too little memory is free to overwrite the caches")
+            return None
+        return flush(launch, lambda n: self.gear.overwrite(self.backend, n), room, why)
+
+    def _another(self, variant: int) -> Launch:
+        """A launch of the same work on other data in other places."""
+        return prepare(
+            self.task.case.params, self.task, self.operator, self.implementation, self.backend, variant
+        ).launch
+
+
+def _coarse(measurement: Measurement) -> Measurement:
+    caution = Caution(
+        "coarse",
+        f"events cost a device some microseconds themselves, and this is less than {seconds(_SHORT_FOR_EVENTS)}",
+        "take it for an upper bound; the profiler would tell it exactly",
+    )
+    return replace(measurement, cautions=(*measurement.cautions, caution))
+
+
+def quantities_for(
+    settings: Settings, *, has_clock: bool = False, usual: tuple[str, ...] = ("latency",)
+) -> tuple[str, ...]:
+    """The quantities that are asked for; else those of a device that `has_clock` of its own, else the `usual` ones."""
+    if settings.mode:
+        return (MODES[settings.mode],)
+    return settings.quantities or (_ON_DEVICE if has_clock else usual)

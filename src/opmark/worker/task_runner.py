@@ -1,0 +1,157 @@
+"""One task -> one record, inside a worker. Whatever a framework raises ends here, as a record with a reason."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from opmark.errors import OutOfMemory, TaskError, Unsupported, UserError, WrongResult
+from opmark.plugin import Backend, BackendInfo, CallCost, Implementation, Operator, Sensors
+from opmark.plugin.registry import implementations
+from opmark.plugin.registry import operator as find_operator
+from opmark.schema import Compilation, Record, Status, Task, Verification
+from opmark.schema.messages import Command, Reply, RunTask, Stage, TaskReply
+from opmark.schema.record import utc_now
+from opmark.worker.instruments import Instruments
+from opmark.worker.measure.clock import mark_small_calls
+from opmark.worker.preparation import prepare, refuse_if_too_large
+from opmark.worker.quantities import TaskMeasurement
+
+_MAX_REASON = 500
+_STATUS: dict[type[TaskError], Status] = {OutOfMemory: "oom", Unsupported: "skipped"}
+
+Send = Callable[[Reply], None]
+
+
+class TaskRunner:
+    """Runs tasks on one backend, with its clocks, sensors and memory counter."""
+
+    def __init__(
+        self,
+        info: BackendInfo,
+        backend: Backend,
+        environment: str = "",
+        sensors: Sensors | None = None,
+        send: Send = lambda reply: None,
+    ) -> None:
+        """`send` is told which stage comes next, since compiling has a time-out of its own."""
+        self._info = info
+        self._backend = backend
+        self._environment = environment
+        self._send = send
+        self._gear = Instruments.of(info, backend, sensors)
+
+    def reply(self, command: Command) -> Reply:
+        """Do what the parent says."""
+        assert isinstance(command, RunTask)
+        record = self.run(command.task)
+        return TaskReply(record, self._backend.usable())
+
+    def run(self, task: Task) -> Record:
+        """The record of a task, whatever its operator and the framework do."""
+        started, clock = utc_now(), time.perf_counter()
+        cost = None
+        try:
+            operator = find_operator(task.case.op)
+            cost = operator.phase_cost(task.case.params, task.case.phase, task.case.wrt)
+            record = self._measure(task, operator, find_implementation(task, operator, self._info))
+        except WrongResult as error:
+            record = Record(task, "wrong", error.message, verification=error.verification)
+        except TaskError as error:
+            record = Record(task, _STATUS.get(type(error), "error"), error.message)
+        except Exception as error:  # noqa: BLE001 - frameworks raise anything; each of it becomes a record
+            record = Record(task, self._backend.classify(error) or "error", reason_of(error))
+        duration = time.perf_counter() - clock
+        return replace(
+            record, cost=record.cost or cost, environment=self._environment, started=started, duration=duration
+        )
+
+    def _measure(self, task: Task, operator: Operator, implementation: Implementation) -> Record:
+        """Compile, verify, call once, measure, verify again."""
+        info, backend, gear, params = self._info, self._backend, self._gear, task.case.params
+        refuse_if_too_large(params, operator, backend)
+        cold = None
+        if info.compiles:  # before anything else: the next time finds filled caches
+            self._send(Stage("compiling"))
+            cold = prepare(params, task, operator, implementation, backend).compilation
+        verification = self._verify(task, operator, implementation)
+
+        if operator.foreign:  # it was not verified, and the first call of a framework takes memory that it keeps
+            prepare(params, task, operator, implementation, backend).launch()
+        baseline = gear.start_memory()
+        prepared = prepare(params, task, operator, implementation, backend)
+        prepared.launch()
+        backend.synchronize()
+        memory = gear.memory_since(baseline)
+
+        self._send(Stage("measuring"))
+        if operator.foreign:  # no formula says what it costs, nor whether it is a view
+            counted = backend.count(prepared.launch, [*prepared.reads, *prepared.seeds])
+        else:
+            counted = CallCost(None, view=operator.view and info.views and task.case.phase == "forward")
+        measuring = TaskMeasurement(task, operator, implementation, backend, gear, prepared)
+        measurements = measuring.run()
+        if operator.foreign:
+            measurements = mark_small_calls(measurements, counted.cost, gear.least_call)
+
+        if verification.checked != "none":
+            from opmark.worker.verify.outputs import recheck
+
+            after = recheck(task, operator, implementation, backend, prepared)
+            verification = replace(verification, after=after)
+        return Record(
+            task,
+            "ok",
+            measurements=measurements,
+            cost=counted.cost,
+            memory=memory,
+            verification=verification,
+            compilation=cold and replace(cold, cached=_cached(cold, prepared.compilation)),
+            called=prepared.called,
+            view=counted.view,
+            notes=tuple(measuring.notes),
+        )
+
+    def _verify(self, task: Task, operator: Operator, implementation: Implementation) -> Verification:
+        if not self._info.computes:
+            return Verification("none", f"{self._info.name} computes nothing")
+        if not task.settings.verify:
+            return Verification("none", "not asked for")
+        if operator.foreign:
+            return Verification("none", "a function of the framework, without a reference in the catalogue")
+        from opmark.worker.verify.outputs import (
+            verify,  # imports NumPy, which the parent, who reads this file, has no use for
+        )
+
+        return verify(task, operator, implementation, self._backend)
+
+
+def find_implementation(task: Task, operator: Operator, info: BackendInfo) -> Implementation:
+    """The implementation that was planned. A revision of a plug-in may lack it: planning sees the files as they are
+    now."""
+    known = {one.label: one for one in implementations(operator, info)}
+    if task.implementation not in known:
+        there = ", ".join(known) or "none"
+        raise TaskError(f"`{operator.name}` has no implementation `{task.implementation}` here; there is {there}")
+    return known[task.implementation]
+
+
+def _cached(cold: Compilation, again: Compilation | None) -> float | None:
+    """Seconds that the second time took, where anything was kept of the first; a backend may know it at once."""
+    if cold.cached is not None or again is None or cold.cache.startswith("none"):
+        return cold.cached
+    return again.cold
+
+
+def reason_of(error: Exception) -> str:
+    """The first line of an error: frameworks append pages of addresses. Messages of opmark are kept in full."""
+    if isinstance(error, UserError):
+        return f"{error.message}; {error.hint}" if error.hint else error.message
+    lines = str(error).strip().splitlines()
+    if not lines:
+        return type(error).__name__
+    if lines[0].endswith(":"):  # what was expected stands on the next lines
+        lines[0] = " ".join(map(str.strip, lines))[:_MAX_REASON]
+    return f"{type(error).__name__}: {lines[0]}"

@@ -1,0 +1,252 @@
+"""Checks gradients against the reference, for any operator, without a formula for its gradient.
+
+The change of the reference along a random direction v is known from a few more evaluations of it (a central difference
+in float64); it must equal the gradient times v. Each element of the direction is +1 or -1, so every element of the
+gradient counts; a single wrong one shows as long as it stands out from the rounding of all of them together, which in
+16-bit types it may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from opmark.errors import WrongResult
+from opmark.plugin.operator import growth
+from opmark.schema import Numerics
+
+_DIRECTIONS = 4
+_STEP = 2e-5
+_FIVE_POINTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
+EVALUATIONS = _DIRECTIONS * len(_FIVE_POINTS)
+"""Number of evaluations of the reference for the gradient of one input."""
+# Error of the difference itself: its truncation and rounding, relative to the terms that it adds up.
+_OWN_ERROR = 1e-7
+
+Reference = Callable[[Mapping[str, Any]], Sequence[Any]]
+Direction = Callable[[str, np.random.Generator, Any], Any]
+
+
+def any_direction(name: str, generator: np.random.Generator, array: Any) -> Any:
+    return generator.choice((-1.0, 1.0), size=array.shape)
+
+
+def check_gradients(
+    reference: Reference,
+    inputs: Mapping[str, Any],
+    gradients: Mapping[str, Any],
+    seeds: Sequence[Any],
+    relative: float,
+    direction: Direction = any_direction,
+) -> ArrayErrors:
+    """`seeds` are the gradients of the outputs, None for an output that has none."""
+    generator = np.random.default_rng(0)
+    found = _Slopes(reference, inputs, seeds)
+    worst = ArrayErrors(0.0, 0.0)
+    for name, gradient in gradients.items():
+        if gradient.shape != inputs[name].shape:
+            raise WrongResult(f"gradient of `{name}` has shape {gradient.shape}, expected {inputs[name].shape}")
+        if not np.isfinite(gradient).all():
+            raise WrongResult(f"gradient of `{name}` is not finite everywhere")
+        # An element of the gradient adds up as many terms as there are outputs to each of them, and frameworks do
+        # that in the type that they store more often than forwards.
+        allowed = (relative + _OWN_ERROR) * growth(4 * found.outputs / max(1, gradient.size))
+        for _ in range(_DIRECTIONS):
+            way = direction(name, generator, inputs[name])
+            terms = gradient * way
+            scale = max(float(np.sqrt(np.square(terms).sum())), found.magnitude)
+            worst = _judge(name, float(terms.sum()), found.along(name, way), scale, allowed, worst)
+    return worst
+
+
+class _Slopes:
+    """How the reference, weighted by the seeds, changes along a direction."""
+
+    def __init__(self, reference: Reference, inputs: Mapping[str, Any], seeds: Sequence[Any]) -> None:
+        self._reference = reference
+        self._inputs = inputs
+        self._seeds = seeds
+        weighted = self._weighted(inputs)
+        self.outputs = sum(values.size for values in weighted)
+        # Where a gradient is zero, what is left of it is the rounding of terms of this size.
+        self.magnitude = float(np.sqrt(sum(np.square(values).sum() for values in weighted)))
+
+    def along(self, name: str, way: Any) -> float:
+        """The slope by the five-point rule, whose own error falls with the fourth power of the step."""
+        total = 0.0
+        for at, weight in _FIVE_POINTS:
+            moved = {**self._inputs, name: self._inputs[name] + at * _STEP * way}
+            total += weight * float(sum(values.sum() for values in self._weighted(moved)))
+        return total / _STEP
+
+    def _weighted(self, inputs: Mapping[str, Any]) -> list[Any]:
+        outputs = self._reference(inputs)
+        return [out * seed for out, seed in zip(outputs, self._seeds, strict=False) if seed is not None]
+
+
+def _judge(name: str, found: float, expected: float, scale: float, allowed: float, worst: ArrayErrors) -> ArrayErrors:
+    error = abs(found - expected)
+    bound = allowed * max(scale, abs(expected))
+    if not error <= bound:
+        raise WrongResult(
+            f"gradient of `{name}`: its sum along a random direction is {found:.6g}, the reference changes by "
+            f"{expected:.6g} a step; off by {error:.3g}, allowed {bound:.3g}"
+        )
+    return ArrayErrors(max(worst.max_abs, error), max(worst.max_rel, error / scale if scale else 0.0))
+
+
+# Compares arrays within a tolerance. NaN and infinity never pass by accident.
+
+
+class ArrayErrors(NamedTuple):
+    max_abs: float
+    max_rel: float
+    """The largest error relative to the reference, where that is not zero."""
+
+
+def compare_arrays(
+    outputs: Sequence[Any], expected: Sequence[Any], relative: float, absolute: float = 0.0, typical: float = 0.0
+) -> ArrayErrors:
+    """The largest errors. Raise WrongResult for one above relative x |expected| + absolute + typical x rms."""
+    if len(outputs) != len(expected):
+        raise WrongResult(f"{len(outputs)} outputs, expected {len(expected)}")
+    pairs = enumerate(zip(outputs, expected, strict=True))
+    found = [_compare_one(i, *pair, relative, absolute, typical) for i, pair in pairs]
+    return ArrayErrors(max(e.max_abs for e in found), max(e.max_rel for e in found))
+
+
+def _compare_one(
+    index: int, output: Any, expected: Any, relative: float, absolute: float, typical: float
+) -> ArrayErrors:
+    if output.shape != expected.shape:
+        raise WrongResult(f"output {index} has shape {output.shape}, expected {expected.shape}")
+    if output.size == 0:
+        return ArrayErrors(0.0, 0.0)
+    _same_specials(index, output, expected)
+    finite = np.isfinite(expected)
+    known = np.where(finite, expected, 0)
+    error = np.where(finite, _distance(output, known), 0.0)
+    size = np.abs(known).astype(np.float64)
+    absolute += typical * _root_mean_square(size)
+    excess = error - (relative * size + absolute)
+    if (excess > 0).any():
+        raise WrongResult(_describe(index, output, expected, error, excess, relative, absolute))
+    with np.errstate(all="ignore"):
+        ratio = np.where(size > 0, error / size, 0.0)
+    return ArrayErrors(float(error.max()), float(ratio.max()))
+
+
+def _root_mean_square(size: Any) -> float:
+    """The root mean square of values that are not negative, scaled so that no square overflows."""
+    largest = float(size.max())
+    return largest * float(np.sqrt(np.square(size / largest).mean())) if largest > 0 else 0.0
+
+
+def _distance(output: Any, expected: Any) -> Any:
+    """|output - expected| as float64. Whole numbers that a float64 cannot tell apart are told apart all the same."""
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(output.astype(np.result_type(output, np.float64)) - expected)
+    if output.dtype.kind in "iub" and expected.dtype.kind in "iub":
+        distance = np.where(output == expected, 0.0, np.maximum(distance, 1.0))
+    return distance.astype(np.float64)
+
+
+def _same_specials(index: int, output: Any, expected: Any) -> None:
+    """Raise WrongResult unless NaN and infinities are exactly where the reference has them."""
+    special = ~np.isfinite(output) | ~np.isfinite(expected)
+    same = (output == expected) | (np.isnan(output) & np.isnan(expected))
+    bad = special & ~same
+    if bad.any():
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise WrongResult(
+            f"output {index} has {int(bad.sum())} of {output.size} elements that are not finite where the reference "
+            f"is, or the other way round; first at {list(at)}: {output[at]}, expected {expected[at]}"
+        )
+
+
+def _describe(index: int, output: Any, expected: Any, error: Any, excess: Any, rel: float, absolute: float) -> str:
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(excess)), excess.shape))
+    return (
+        f"output {index}: {int((excess > 0).sum())} of {output.size} elements are off by more than "
+        f"{rel:g} x |expected| + {absolute:g}; worst at {list(at)}: {output[at]:.6g}, expected {expected[at]:.6g}, "
+        f"off by {error[at]:.3g}"
+    )
+
+
+# Measures how far an output is from the reference; nothing here passes or fails.
+
+# Bits behind the point, and the exponent of the smallest normal number.
+_FORMATS = {
+    "float64": (52, -1022),
+    "float32": (23, -126),
+    "float16": (10, -14),
+    "bfloat16": (7, -126),
+    "float8_e4m3fn": (3, -6),
+    "float8_e5m2": (2, -14),
+}
+
+
+def numerics(output: Any, expected: Any, dtype: str = "") -> Numerics:
+    """How far apart two arrays of the same shape are. `dtype`: the type that the output was stored in, if its last
+    place matters."""
+    both = np.isfinite(output) & np.isfinite(expected)
+    counts = {
+        "elements": int(output.size),
+        "compared": int(both.sum()),
+        "nan": int(np.isnan(output).sum()),
+        "inf": int(np.isinf(output).sum()),
+        "nan_expected": int(np.isnan(expected).sum()),
+        "inf_expected": int(np.isinf(expected).sum()),
+    }
+    if not counts["compared"]:
+        return Numerics(**counts)
+    whole = counts["compared"] == counts["elements"]
+    found, due = (output, expected) if whole else (output[both], expected[both])
+    wide = np.result_type(found, due, np.float64)
+    found, due = found.astype(wide, copy=False), due.astype(wide, copy=False)
+    size = np.abs(due).astype(np.float64, copy=False)
+    with np.errstate(all="ignore"):  # what overflows here is infinite, and is then not told
+        error = np.abs(found - due).astype(np.float64, copy=False)
+        if output.dtype.kind in "iub" and expected.dtype.kind in "iub":
+            # Whole numbers that a float64 cannot tell apart are told apart all the same.
+            apart = (output != expected) if whole else (output[both] != expected[both])
+            error = np.where(apart, np.maximum(error, 1.0), 0.0)
+        relative = error[size > 0] / size[size > 0]
+        places = error / _last_place(size, dtype) if dtype in _FORMATS else None
+    return Numerics(
+        **counts,
+        max_abs=_told(error, np.max),
+        mean_abs=_told(error, np.mean),
+        max_rel=_told(relative, np.max),
+        mean_rel=_told(relative, np.mean),
+        cosine=_cosine(found, due),
+        max_ulp=None if places is None else _told(places, np.max),
+        mean_ulp=None if places is None else _told(places, np.mean),
+    )
+
+
+def _told(values: Any, of: Any) -> float | None:
+    """A statistic of values; None where there is nothing, or nothing finite, to tell."""
+    if values.size == 0:
+        return None
+    value = float(of(values))
+    return value if np.isfinite(value) else None
+
+
+def _last_place(size: Any, dtype: str) -> Any:
+    """The worth of the last bit of a number of this size."""
+    digits, smallest = _FORMATS[dtype]
+    _, exponent = np.frexp(size)  # a fraction from a half to one: one more than the exponent of IEEE
+    return np.ldexp(1.0, np.maximum(np.where(size > 0, exponent - 1, smallest), smallest) - digits)
+
+
+def _cosine(found: Any, due: Any) -> float | None:
+    """The cosine of the angle between two arrays, scaled first, so that no square overflows or vanishes."""
+    largest = float(np.abs(found).max()), float(np.abs(due).max())
+    if not all(largest):
+        return None
+    one, other = (found / largest[0]).ravel(), (due / largest[1]).ravel()
+    value = float(np.real(np.vdot(one, other))) / (float(np.linalg.norm(one)) * float(np.linalg.norm(other)))
+    return max(-1.0, min(1.0, value))

@@ -1,0 +1,356 @@
+"""Verifies one task: its outputs (or gradients) against the reference of its operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from opmark.errors import Unsupported, WrongResult
+from opmark.plugin import Backend, Implementation, Launch, Operator, Params
+from opmark.plugin.operator import Place, count_elements, resize, rules_allow, size_places
+from opmark.schema import Numerics, Task, Verification
+from opmark.schema.tensor import sizeof
+from opmark.units import count_bytes
+from opmark.worker.preparation import PreparedLaunch, bind, case_bytes, prepare, refill, wanted_gradients
+from opmark.worker.verify.accuracy import (
+    EVALUATIONS,
+    ArrayErrors,
+    any_direction,
+    check_gradients,
+    compare_arrays,
+    numerics,
+)
+
+
+def verify(task: Task, operator: Operator, implementation: Implementation, backend: Backend) -> Verification:
+    """How a task was checked and how far off its outputs are. Raise WrongResult where that is too far."""
+    params: Params = task.case.params
+    backward = task.case.phase != "forward"
+    evaluations = EVALUATIONS * len(wanted_gradients(task, operator, params)) if backward else 1
+    scaled = too_large(operator, params, evaluations)
+    if scaled:
+        params = scale_down(operator, params, evaluations)
+    gradients = wanted_gradients(task, operator, params) if backward else ()
+    prepared = prepare(params, task, operator, implementation, backend)
+    arrays = input_arrays(operator, prepared, backend)
+    relative, typical = bounds(operator, params)
+    numbers: list[Numerics] = []
+    how = Verification(
+        checked="scaled" if scaled else "full",
+        params=dict(params) if scaled else None,
+        tolerance=(relative, 0.0 if gradients and not operator.observe_gradients else typical),
+        reference="" if operator.reference_by == "NumPy" else operator.reference_by,
+    )
+    try:
+        if gradients and operator.observe_gradients:
+            errors = _check_observed_gradients(prepared, operator, params, arrays, backend, numbers)
+        elif gradients:
+            errors = _check_backward(prepared, operator, params, arrays, backend, relative, gradients)
+        else:
+            errors = _check_forward(prepared, operator, params, arrays, backend, numbers)
+    except WrongResult as error:
+        error.verification = replace(how, numerics=tuple(numbers))
+        raise
+    return replace(how, max_abs_error=errors.max_abs, max_rel_error=errors.max_rel, numerics=tuple(numbers))
+
+
+def input_arrays(operator: Operator, prepared: PreparedLaunch, backend: Backend) -> dict[str, Any]:
+    """The inputs as arrays for the reference, copied where the launch is about to change them."""
+    arrays = {name: backend.to_numpy(tensor) for name, tensor in prepared.inputs.items()}
+    return {name: np.array(array) if name in operator.mutates else array for name, array in arrays.items()}
+
+
+def check_outputs(
+    operator: Operator,
+    params: Params,
+    outputs: tuple[Any, ...],
+    arrays: Mapping[str, Any],
+    numbers: list[Numerics] | None = None,
+    dtypes: Sequence[str] = (),
+) -> ArrayErrors:
+    """Compare arrays of outputs with the reference."""
+    if operator.observe:  # what is observed has no last place any more
+        outputs, dtypes = output_arrays(operator, params, outputs, arrays), ()
+    expected = as_tuple(operator.reference(params, **arrays))
+    return compare_outputs(operator, params, outputs, expected, numbers, dtypes)
+
+
+def compare_outputs(
+    operator: Operator,
+    params: Params,
+    outputs: Sequence[Any],
+    expected: Sequence[Any],
+    numbers: list[Numerics] | None = None,
+    dtypes: Sequence[str] = (),
+    factor: float = 1.0,
+) -> ArrayErrors:
+    """Raise WrongResult where outputs are further off than `factor` times the operator's tolerance. How far off each
+    one is goes to `numbers`, also where that is too far."""
+    if numbers is not None:
+        numbers += numerics_of(outputs, expected, dtypes)
+    relative, typical = (factor * bound for bound in bounds(operator, params))
+    return compare_arrays(outputs, expected, relative, typical * operator.tolerance.magnitude(params), typical)
+
+
+def _check_forward(
+    prepared: PreparedLaunch,
+    operator: Operator,
+    params: Params,
+    arrays: Mapping[str, Any],
+    backend: Backend,
+    numbers: list[Numerics],
+) -> ArrayErrors:
+    native = _computed(prepared.launch(), backend)
+    dtypes = [backend.dtype(output) for output in native]
+    due = operator.result_dtype(params)
+    if dtypes[0] != due:
+        raise WrongResult(f"output 0 is {dtypes[0]}, expected {due}")
+    outputs = tuple(backend.to_numpy(output) for output in native)
+    return check_outputs(operator, params, outputs, arrays, numbers, dtypes)
+
+
+def numerics_of(outputs: Sequence[Any], expected: Sequence[Any], dtypes: Sequence[str] = ()) -> Iterator[Numerics]:
+    """How far off each output is that can be compared at all; a wrong number or shape is found elsewhere."""
+    for i, (output, due) in enumerate(zip(outputs, expected, strict=False)):
+        if output.shape == due.shape:
+            yield numerics(output, due, dtypes[i] if i < len(dtypes) else "")
+
+
+def _computed(outputs: Any, backend: Backend) -> tuple[Any, ...]:
+    """The outputs, if they are computed: one that is computed only when somebody looks would be timed without its
+    work."""
+    native = as_tuple(outputs)
+    if any(output is None for output in native):
+        raise WrongResult("the launch returns nothing, or nothing for one of its outputs")
+    for i, output in enumerate(native):
+        if reason := backend.deferred(output):
+            raise WrongResult(f"output {i} is {reason}")
+    return native
+
+
+def output_arrays(operator: Operator, params: Params, outputs: tuple[Any, ...], arrays: Mapping[str, Any]) -> Any:
+    """What the operator says is to be compared of its outputs; outputs that it cannot read are wrong."""
+    assert operator.observe is not None
+    try:
+        return as_tuple(operator.observe(params, outputs if len(outputs) > 1 else outputs[0], **arrays))
+    except (IndexError, TypeError, ValueError) as error:
+        raise WrongResult(f"the outputs make no sense: {type(error).__name__}: {error}") from None
+
+
+def _check_backward(
+    prepared: PreparedLaunch,
+    operator: Operator,
+    params: Params,
+    arrays: Mapping[str, Any],
+    backend: Backend,
+    relative: float,
+    names: Sequence[str],
+) -> ArrayErrors:
+    native = _computed(prepared.launch(), backend)
+    found = [backend.to_numpy(gradient) for gradient in native]
+    seeds = [None if seed is None else backend.to_numpy(seed) for seed in prepared.seeds]
+    custom = operator.direction
+
+    def reference(inputs: Mapping[str, Any]) -> Sequence[Any]:
+        return as_tuple(operator.reference(params, **inputs))
+
+    def direction(name: str, generator: Any, array: Any) -> Any:
+        return custom(params, name, generator, array) if custom else any_direction(name, generator, array)
+
+    gradients = dict(zip(names, found, strict=True))
+    return check_gradients(reference, arrays, gradients, seeds, relative, direction)
+
+
+def _check_observed_gradients(
+    prepared: PreparedLaunch,
+    operator: Operator,
+    params: Params,
+    arrays: Mapping[str, Any],
+    backend: Backend,
+    numbers: list[Numerics],
+) -> ArrayErrors:
+    """Where what was drawn decides about the gradient, the operator says what of it can be compared."""
+    assert operator.observe_gradients is not None
+    gradients = [backend.to_numpy(gradient) for gradient in _computed(prepared.launch(), backend)]
+    seeds = [None if seed is None else backend.to_numpy(seed) for seed in prepared.seeds]
+    pairs = operator.observe_gradients(params, gradients, seeds, **arrays)
+    found, expected = zip(*pairs, strict=True)
+    numbers += numerics_of(found, expected)
+    relative, typical = bounds(operator, params)
+    return compare_arrays(found, expected, relative, typical=typical)
+
+
+def bounds(operator: Operator, params: Params) -> tuple[float, float]:
+    return operator.tolerance.bounds(_coarsest(operator, params), params)
+
+
+def _coarsest(operator: Operator, params: Params) -> str:
+    """The element type with the least precision among result and inputs: rounding happens to that."""
+    result = operator.result_dtype(params)
+    inputs = (spec.dtype for spec in operator.inputs(params).values())
+    relative = operator.tolerance.bounds
+    return max((result, *inputs), key=lambda dtype: (relative(dtype, params)[0], -sizeof(dtype)))
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+# Checks after timing that the launch still computes: with other data at the same addresses, and poisoned outputs.
+
+MAX_RECHECKED_ELEMENTS = 1 << 16
+"""Elements of an output that are compared, spread over it: enough to see that the work was done."""
+_TWICE = 2.0
+"""Two results, each as far from the truth as is allowed, may be so much further apart."""
+
+
+def recheck(
+    task: Task, operator: Operator, implementation: Implementation, backend: Backend, prepared: PreparedLaunch
+) -> str:
+    """`same`, or why it was not checked again. Raise WrongResult where the timed launch does not compute."""
+    try:
+        return _recheck(task, operator, implementation, backend, prepared)
+    except Unsupported as error:  # a backend need not be able to write into a tensor
+        return f"not done: {error.message}"
+
+
+def _recheck(
+    task: Task, operator: Operator, implementation: Implementation, backend: Backend, prepared: PreparedLaunch
+) -> str:
+    params, drawn = task.case.params, operator.result == "random"
+    changed = operator.mutates and task.case.phase != "backward"  # which walks a graph and leaves the inputs alone
+    need, free = case_bytes(params, operator), backend.available_bytes()
+    if free is not None and need > free:
+        return f"not done: other data needs {count_bytes(need)}, {count_bytes(free)} are free"
+    if changed:  # being timed has changed them many times
+        refill(params, task, operator, backend, prepared, variant=0)
+    before = _seen(prepared, prepared.launch, params, operator, backend, task, poison=True)
+    if task.case.phase != "backward":  # whose graph has kept what it needs of the inputs
+        refill(params, task, operator, backend, prepared, variant=1)
+    fresh = bind(params, task, operator, implementation, backend, prepared.inputs, variant=1)
+    for target, source in zip(prepared.seeds, fresh.seeds, strict=True):
+        if target is not None:
+            backend.copy_into(target, source)
+    expected = before if drawn else _seen(prepared, fresh.launch, params, operator, backend, task)
+    if changed:
+        refill(params, task, operator, backend, prepared, variant=1)
+    found = _seen(prepared, prepared.launch, params, operator, backend, task)
+    try:
+        _refuse_poison(found, before)
+        if not drawn:
+            compare_outputs(operator, params, found, expected, factor=_TWICE)
+        # Zeros everywhere (a gradient that vanishes) may well be the same; that they are new, the poison has told.
+        if operator.result != "constant" and _equal(found, before) and any(array.any() for array in found):
+            _explain_the_same(task, operator, backend, prepared)
+    except WrongResult as error:
+        raise WrongResult(
+            "verified before timing, wrong after it: with other data in the same tensors the launch that was timed "
+            f"does not compute it anew, or changes its inputs: {error.message}"
+        ) from None
+    return "same"
+
+
+def _refuse_poison(found: tuple[Any, ...], before: tuple[Any, ...]) -> None:
+    """Raise WrongResult for elements that no call wrote: they still have what the output was overwritten with."""
+    for i, (now, then) in enumerate(zip(found, before, strict=True)):
+        marks = _marks(now)
+        if marks.any() and not _marks(then).any():
+            raise WrongResult(f"output {i}: {int(marks.sum())} of {now.size} elements were not written")
+
+
+def _marks(array: Any) -> Any:
+    """Where a poisoned array is still poisoned; a truth value cannot tell."""
+    if array.dtype.kind in "iu":
+        return array == np.iinfo(array.dtype).max
+    return np.isnan(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
+
+
+def _equal(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    return all(one.shape == other.shape and (one == other).all() for one, other in zip(some, others, strict=True))
+
+
+def _explain_the_same(task: Task, operator: Operator, backend: Backend, prepared: PreparedLaunch) -> None:
+    """Other data, the same result: it is remembered, or this operator is like that, as the reference then says too."""
+    params = task.case.params
+    if task.case.phase != "forward" or operator.result == "random" or too_large(operator, params):
+        raise WrongResult("the result is the same to the last bit")
+    if operator.mutates:
+        refill(params, task, operator, backend, prepared, variant=1)
+    arrays = input_arrays(operator, prepared, backend)
+    check_outputs(operator, params, tuple(map(backend.to_numpy, as_tuple(prepared.launch()))), arrays)
+
+
+def _seen(
+    prepared: PreparedLaunch,
+    launch: Launch,
+    params: Params,
+    operator: Operator,
+    backend: Backend,
+    task: Task,
+    *,
+    poison: bool = False,
+) -> tuple[Any, ...]:
+    """What is compared of a call, as arrays; then, with `poison`, its outputs are overwritten."""
+    observes = operator.observe is not None and task.case.phase == "forward" and operator.result != "random"
+    arrays = input_arrays(operator, prepared, backend) if observes else {}
+    native = as_tuple(launch())
+    if observes:
+        outputs = tuple(backend.to_numpy(output) for output in native)
+        seen = as_tuple(output_arrays(operator, params, outputs, arrays))
+    else:
+        seen = tuple(backend.sample(output, MAX_RECHECKED_ELEMENTS) for output in native)
+    if poison:
+        for output in native:
+            backend.poison(output)
+    return seen
+
+
+# Makes a case smaller that is too large to check in full: same operator, same dtype, same options.
+
+# The reference then takes a fraction of a second and a few tens of megabytes.
+MAX_FLOPS = 500_000_000
+MAX_VERIFIED_ELEMENTS = 1 << 22
+
+
+def too_large(operator: Operator, params: Params, evaluations: int = 1) -> bool:
+    """Whether computing the reference so many times would take too long, or too much memory."""
+    limit = MAX_VERIFIED_ELEMENTS if evaluations == 1 else MAX_VERIFIED_ELEMENTS // 4
+    return evaluations * (operator.cost(params).flops or 0) > MAX_FLOPS or count_elements(operator, params) > limit
+
+
+def scale_down(operator: Operator, params: Params, evaluations: int = 1) -> dict[str, Any]:
+    """Parameters of a smaller case: the largest size is halved again and again until the case is small enough to check.
+
+    Rules of the operator hold at every step. Where they do not let a size go alone, all sizes of the same value go
+    together (queries and keys of a causal attention, channels and groups of a depthwise convolution), or it stays. So
+    does what makes the work no less (a stride). Where nothing goes any more, everything goes at once.
+    """
+    scaled, fixed = dict(params), set[Place]()
+    while too_large(operator, scaled, evaluations):
+        sizes = {place: n for place, n in size_places(operator, scaled).items() if place not in fixed and n > 1}
+        if not sizes:
+            every = [place for place, n in size_places(operator, scaled).items() if n > 1]
+            smaller = resize(scaled, every, lambda n: n // 2)
+            if not rules_allow(operator, smaller) or _work(operator, smaller) >= _work(operator, scaled):
+                return scaled
+            scaled = smaller
+            fixed.clear()
+            continue
+        largest = max(sizes, key=lambda place: sizes[place])
+        alike = [place for place, n in sizes.items() if n == sizes[largest]]
+        for at in ([largest], alike):
+            smaller = resize(scaled, at, lambda n: n // 2)
+            if rules_allow(operator, smaller) and _work(operator, smaller) < _work(operator, scaled):
+                scaled = smaller
+                break
+        else:
+            fixed.add(largest)
+    return scaled
+
+
+def _work(operator: Operator, params: Params) -> float:
+    cost = operator.cost(params)
+    return (cost.flops or 0) / MAX_FLOPS + count_elements(operator, params) / MAX_VERIFIED_ELEMENTS

@@ -1,0 +1,401 @@
+"""Two sides of the same cases."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from compared import HERE, QUIET, both, case_of, failed, figures, side
+
+from opmark.analysis.comparison import compare, side_of
+from opmark.analysis.noise_floor import NoiseEstimate
+from opmark.analysis.pairs import Values, Way
+from opmark.errors import InvalidParameter, UnknownName, UserError
+from opmark.schema import EFFORTS, Environment, Measurement, Record, Run, Settings, Task
+from opmark.store.memory import MemoryStore
+
+pytestmark = pytest.mark.verdicts
+
+MS = 1e-3
+
+
+def times(factor: float = 1.0) -> list[float]:
+    return [MS * factor * one for one in QUIET]
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(1.0, "same"), (1.10, "slower"), (0.90, "faster"), (1.02, "undecided")]
+)
+def test_a_case_gets_a_ratio_with_its_interval_and_a_verdict(factor: float, verdict: str) -> None:
+    found = both(figures(times()), figures(times(factor)))
+    (pair,) = found.pairs
+    assert pair.verdict == verdict
+    assert pair.ratio == pytest.approx(factor)
+    assert (pair.low or 0.0) < factor < (pair.high or 0.0)
+    assert (pair.a, pair.b) == (pytest.approx(MS, rel=1e-3), pytest.approx(MS * factor, rel=1e-3))
+    assert (pair.op, pair.params, pair.phase) == ("exp", "4 float32", "forward")
+    assert pair.where == ("torch-cpu ×2", "torch-cpu ×2")
+    assert pair.processes == (5, 5)
+    assert not found.paired
+    assert found.drift == 0.02
+
+
+def test_two_sessions_may_differ_by_what_the_clock_drifts_and_locked_clocks_do_not() -> None:
+    a, b = figures(times()), figures(times(1.012))
+    assert both(a, b).pairs[0].verdict != "slower"
+    assert both(a, b, drift=0.0).pairs[0].verdict == "slower"
+
+
+def test_processes_that_were_measured_in_turns_are_pairs() -> None:
+    """The drift of both sides is ten times their difference: only in pairs it goes away."""
+    drifting = [MS * (1 + 0.1 * i) for i in range(5)]
+    a, b = figures(drifting), figures([value * 1.03 * (1 + 0.0001 * i) for i, value in enumerate(drifting)])
+    cases = {case_of().id: case_of()}
+    apart = compare(side(a), side(b, "B"), cases)
+    assert apart.pairs[0].verdict == "undecided"
+    turns = compare(side(a, session="s"), side(b, "B", session="s"), cases)
+    assert (turns.paired, turns.drift, turns.pairs[0].verdict) == (True, 0.0, "slower")
+    other = compare(side(a, session="s"), side(b, "B", session="t"), cases)
+    assert not other.paired
+
+
+def test_only_processes_that_both_sides_have_are_pairs() -> None:
+    a, b = figures(times()), figures(times(1.1))
+    (pair,) = compare(side(a, session="s"), side(b[:4], "B", session="s"), {case_of().id: case_of()}).pairs
+    assert pair.processes == (4, 4)
+
+
+def test_backends_of_one_run_are_pairs_and_their_machine_is_not_asked() -> None:
+    a = figures(times(), backend="torch-cpu", environment="torch")
+    b = figures(times(2.0), backend="numpy-cpu", implementation="numpy", environment="numpy")
+    one, other = side(a, "torch-cpu", run="r"), side(b, "numpy-cpu", run="r")
+    one.facts["torch"], other.facts["numpy"] = HERE, {**HERE, "threads": 1}  # type: ignore[index]
+    found = compare(one, other, {case_of().id: case_of()})
+    assert found.paired
+    assert found.pairs[0].verdict == "slower"
+    assert found.pairs[0].where == ("torch-cpu ×2", "numpy-cpu ×2")
+
+
+def test_time_and_cycles_have_to_agree_where_the_clock_is_known() -> None:
+    """A clock 3 % lower takes 3 % more time and no more cycles; without cycles it would be called."""
+    base = [1e6 * one for one in QUIET]
+    a = figures(times(), cycles=base)
+    clock = both(a, figures(times(1.03), cycles=base)).pairs[0]
+    assert clock.verdict == "undecided"
+    assert clock.note == "slower in time, but in cycles 1.000x (same): the clock moved"
+    assert both(figures(times()), figures(times(1.03))).pairs[0].verdict == "slower"
+
+
+def test_time_and_cycles_are_as_sure_as_the_less_sure_of_them() -> None:
+    spread = [1e6 * one for one in (0.99, 1.0, 1.01, 1.005, 0.995)]
+    a, b = figures(times(), cycles=spread), figures(times(1.1), cycles=[1.1 * one for one in spread])
+    sure, less = both(figures(times()), figures(times(1.1)), drift=0.0).pairs[0].p, both(a, b).pairs[0].p
+    assert sure is not None
+    assert less is not None
+    assert less > 10 * sure
+
+
+def test_where_the_clock_is_known_drift_needs_no_allowance() -> None:
+    base = [1e6 * one for one in QUIET]
+    a, b = figures(times(), cycles=base), figures(times(1.012), cycles=[1.012 * one for one in base])
+    assert both(a, b).pairs[0].verdict == "slower"
+    assert both(a, figures(times(1.012), cycles=[*base[:4], 0.0])).pairs[0].verdict != "slower"  # one does not know it
+
+
+def test_a_difference_up_to_twice_the_noise_floor_is_none() -> None:
+    a, b = figures(times()), figures(times(1.10))
+    cases = {case_of().id: case_of()}
+    assert compare(side(a, floor=0.04), side(b, "B"), cases).pairs[0].verdict == "slower"
+    loud = compare(side(a), side(b, "B", floor=0.06), cases).pairs[0]
+    assert (loud.verdict, loud.floor) == ("undecided", 0.06)
+
+
+def test_the_floor_of_times_says_nothing_of_energy() -> None:
+    a, b = (figures(times(factor), quantity="energy") for factor in (1.0, 1.10))
+    (pair,) = compare(side(a, floor=0.06), side(b, "B"), {case_of().id: case_of()}).pairs
+    assert (pair.verdict, pair.floor) == ("slower", 0.0)
+
+
+def test_a_lone_process_decides_nothing_unless_the_noise_is_known() -> None:
+    a, b = figures([MS]), figures([2 * MS])
+    lone = both(a, b).pairs[0]
+    assert (lone.verdict, lone.ratio) == ("undecided", 2.0)
+    assert lone.note.startswith("one process says nothing of the next")
+    cases = {case_of().id: case_of()}
+    assert compare(side(a, floor=0.01), side(b, "B", floor=0.01), cases).pairs[0].verdict == "slower"
+    beside = compare(side(a, run="r", floor=0.01), side(b, "B", run="r", floor=0.01), cases)
+    assert beside.pairs[0].verdict == "slower"
+
+
+def test_a_lone_process_takes_the_noise_that_stored_runs_tell_and_several_do_not() -> None:
+    learnt: Any = {"learnt": lambda environment: NoiseEstimate({}, {3: 0.01})}
+    cases = {case_of().id: case_of()}
+    a, b = (replace(side(figures([value]), name), **learnt) for name, value in (("A", MS), ("B", 2 * MS)))
+    assert (compare(a, b, cases).pairs[0].verdict, compare(a, b, cases).pairs[0].floor) == ("slower", 0.01)
+    a, b = (replace(side(figures(times(factor)), name), **learnt) for name, factor in (("A", 1.0), ("B", 1.1)))
+    assert compare(a, b, cases).pairs[0].floor == 0.0
+
+
+def test_what_the_scheduler_measured_is_not_judged() -> None:
+    (pair,) = both(figures(times()), figures(times(3.0), cautions=("preempted",))).pairs
+    assert (pair.verdict, pair.ratio) == ("undecided", None)
+    assert pair.note == "preempted in B: the number is the scheduler's"
+
+
+def test_a_process_that_the_scheduler_measured_is_left_out() -> None:
+    b = figures(times(1.2))
+    b[1] = figures([5 * MS] * 2, cautions=("preempted",))[1]
+    (pair,) = compare(side(figures(times()), session="s"), side(b, "B", session="s"), {case_of().id: case_of()}).pairs
+    assert (pair.verdict, pair.processes, pair.ratio) == ("slower", (4, 4), pytest.approx(1.2))
+    assert pair.note == "without 1 of 5 processes that were preempted in B"
+    b[0], b[2] = (figures([5 * MS] * 3, cautions=("preempted",))[i] for i in (0, 2))
+    assert both(figures(times()), b).pairs[0].note == "preempted in B: the number is the scheduler's"
+
+
+@pytest.mark.parametrize("value", [0.0, None])
+def test_what_is_below_the_clock_is_not_judged(value: float) -> None:
+    (pair,) = both(figures([MS, value]), figures(times())).pairs
+    assert (pair.verdict, pair.note) == ("undecided", "below what can be measured in A")
+
+
+def test_many_cases_at_once_are_judged_more_strictly() -> None:
+    """What is barely a difference alone is none among forty that are not."""
+    a, b = [], []
+    barely = [MS * one for one in (1.0, 1.01, 0.99, 1.005, 0.995)]
+    cases = [case_of(size=n) for n in range(1, 41)]
+    for case in cases:
+        a += figures(barely, case)
+        b += figures([1.043 * one for one in barely] if case is cases[0] else barely, case)
+    alone = both(a[:5], b[:5], cases[0]).pairs[0]
+    assert alone.verdict == "slower"
+    assert 0.05 / len(cases) < (alone.p or 0.0) < 0.01
+    among = next(pair for pair in both(a, b, *cases).pairs if pair.case == cases[0].id)
+    assert (among.verdict, among.p) == ("undecided", alone.p)
+
+
+def test_the_headline_is_the_first_that_both_have() -> None:
+    a = figures(times(), quantity="device_time", cache="cold") + figures(times(), quantity="latency")
+    b = figures(times(2.0), quantity="latency") + figures(times(3.0), quantity="throughput")
+    (pair,) = both(a, b).pairs
+    assert (pair.quantity, pair.cache, pair.verdict) == ("latency", "warm", "slower")
+
+
+def test_another_quantity_or_all_of_them() -> None:
+    a = [
+        f
+        for cache in ("cold", "warm")
+        for q in ("device_time", "latency")
+        for f in figures(times(), quantity=q, cache=cache)
+    ]
+    found = [(pair.quantity, pair.cache) for pair in both(a, a, quantity="latency").pairs]
+    assert found == [("latency", "cold"), ("latency", "warm")]
+    assert len(both(a, a, quantity="all").pairs) == 4
+    assert [pair.cache for pair in both(a, a, quantity="latency:cold").pairs] == ["cold"]
+
+
+def test_a_quantity_that_nobody_measured() -> None:
+    a = figures(times())
+    with pytest.raises(UserError, match="`energy` was not measured on both sides") as told:
+        both(a, a, quantity="energy")
+    assert told.value.hint == "measured: latency:warm"
+    with pytest.raises(UnknownName, match="no quantity named `latenzy`"):
+        both(a, a, quantity="latenzy")
+    with pytest.raises(InvalidParameter, match="expected cold or warm behind the colon, got `hot`"):
+        both(a, a, quantity="latency:hot")
+
+
+def test_sides_that_measured_different_things_of_a_case_say_so() -> None:
+    (pair,) = both(figures(times(), quantity="device_time", cache="cold"), figures(times())).pairs
+    assert pair.note == "nothing was measured on both sides: device_time cold in A, latency warm in B"
+
+
+def test_what_failed_on_one_side_is_said_with_its_reason_and_stands_first() -> None:
+    good, slow, broken, lacking = (case_of(size=n) for n in (1, 2, 3, 4))
+    a = [f for case in (good, slow, broken, lacking) for f in figures(times(), case)]
+    b = figures(times(), good) + figures(times(2.0), slow) + [failed(broken), failed(lacking, "skipped")]
+    found = compare(side(a), side(b, "B", reason="no such thing"), {c.id: c for c in (good, slow, broken, lacking)})
+    assert [(pair.params, pair.verdict) for pair in found.pairs] == [
+        ("3 float32", "undecided"), ("4 float32", "undecided"), ("2 float32", "slower"), ("1 float32", "same"),
+    ]  # fmt: skip
+    assert [pair.note for pair in found.pairs[:2]] == [
+        "failed in B: error: no such thing",
+        "skipped in B: no such thing",
+    ]
+    assert [pair.statuses for pair in found.pairs] == [("ok", "error"), ("ok", "skipped"), ("ok", "ok"), ("ok", "ok")]
+    assert found.geomean is not None
+    assert found.geomean.cases == 2
+
+
+def test_one_process_that_failed_is_a_case_that_failed() -> None:
+    b = [*figures(times())[:4], failed(status="timeout", process=4)]
+    found = compare(side(figures(times())), side(b, "B", reason="too slow"), {case_of().id: case_of()})
+    assert found.pairs[0].note == "failed in B (1 of 5 processes): timeout: too slow"
+    assert found.pairs[0].ratio is None
+
+
+def test_what_failed_on_both_sides_stands_last() -> None:
+    good, broken = case_of(size=1), case_of(size=2)
+    a = [failed(broken), *figures(times(), good)]
+    found = compare(side(a, reason="x"), side(a, "B", reason="y"), {c.id: c for c in (good, broken)})
+    assert [pair.note for pair in found.pairs] == ["", "failed in A: error: x; failed in B: error: y"]
+
+
+def test_reasons_are_looked_up_only_where_something_failed() -> None:
+    def must_not(way: object) -> str:
+        raise AssertionError
+
+    quiet = replace(side(figures(times())), why=must_not)
+    assert compare(quiet, side(figures(times()), "B"), {case_of().id: case_of()}).pairs[0].verdict == "same"
+
+
+def test_cases_of_one_side_only_are_listed() -> None:
+    shared, first, second = (case_of(size=n) for n in (1, 2, 3))
+    a, b = (figures(times(), shared) + figures(times(), own) for own in (first, second))
+    found = both(a, b, shared, first, second)
+    assert found.only == (("exp 2 float32 (torch-cpu ×2)",), ("exp 3 float32 (torch-cpu ×2)",))
+    assert len(found.pairs) == 1
+
+
+def test_runs_without_a_case_in_common_say_what_they_have() -> None:
+    first, second = case_of(size=2), case_of("tanh", size=3)
+    with pytest.raises(UserError) as told:
+        both(figures(times(), first), figures(times(), second), first, second)
+    assert told.value.message == (
+        "no case in common: `A` has 1 case: exp 2 float32 forward; `B` has 1 case: tanh 3 float32 forward"
+    )
+    assert "run the same workload" in str(told.value.hint)
+
+
+def test_another_backend_name_is_matched_by_case() -> None:
+    found = both(figures(times()), figures(times(2.0), backend="numpy-cpu", implementation="numpy"))
+    assert found.pairs[0].where == ("torch-cpu ×2", "numpy-cpu ×2")
+    assert found.pairs[0].verdict == "slower"
+
+
+def test_other_threads_are_matched_by_case_where_the_machines_may_differ() -> None:
+    b = figures(times(2.0), threads=1, environment="there")
+    other = side(b, "B", facts=HERE)
+    other.facts["there"] = {**HERE, "threads": 1}  # type: ignore[index]
+    cases = {case_of().id: case_of()}
+    with pytest.raises(UserError, match="threads: 2 -> 1"):
+        compare(side(figures(times())), other, cases)
+    found = compare(side(figures(times())), other, cases, unlike=True)
+    assert found.pairs[0].where == ("torch-cpu ×2", "torch-cpu ×1")
+    assert found.differing == {"threads": (2, 1)}
+
+
+def test_several_ways_without_a_common_name_are_no_match() -> None:
+    a = figures(times()) + figures(times(), backend="numpy-cpu", implementation="numpy")
+    b = figures(times(), backend="jax-cpu", implementation="jax")
+    with pytest.raises(UserError, match="A has torch-cpu/torch ×2, numpy-cpu/numpy ×2; B has jax-cpu/jax ×2"):
+        both(a, b)
+
+
+def test_the_same_ways_are_matched_and_the_rest_is_said() -> None:
+    a = figures(times()) + figures(times(), backend="numpy-cpu", implementation="numpy")
+    found = both(a, figures(times()))
+    assert [pair.where[0] for pair in found.pairs] == ["torch-cpu ×2"]
+    assert found.only == (("exp 4 float32 (numpy-cpu ×2)",), ())
+
+
+def test_another_interpreter_is_matched_backend_by_backend() -> None:
+    a = [f for name in ("torch-cpu", "torch-compile-cpu") for f in figures(times(), backend=name)]
+    b = [f for name in ("torch-cpu@x", "torch-compile-cpu@x") for f in figures(times(), backend=name)]
+    assert [pair.where for pair in both(a, b).pairs] == [
+        ("torch-cpu ×2", "torch-cpu@x ×2"), ("torch-compile-cpu ×2", "torch-compile-cpu@x ×2"),
+    ]  # fmt: skip
+
+
+def test_a_case_that_the_store_cannot_name_is_called_by_its_id() -> None:
+    (pair,) = compare(side(figures(times())), side(figures(times()), "B"), {}).pairs
+    assert pair.params == f"case {case_of().id}"
+
+
+def test_the_mean_over_cases_has_the_interval_of_its_processes() -> None:
+    """Each process is off by 2 % in all of its cases: as many cases as you like tell no more than five processes."""
+    off = (1.0, 1.02, 0.98, 1.01, 0.99)
+    cases = [case_of(size=n) for n in range(1, 21)]
+    a = [f for case in cases for f in figures([MS * one for one in off], case)]
+    b = [f for case in cases for f in figures([1.1 * MS * one for one in off], case)]
+    found = both(a, b, *cases).geomean
+    assert found is not None
+    assert (found.cases, found.ratio) == (20, pytest.approx(1.1))
+    one = both(a[:5], b[:5], cases[0]).pairs[0]
+    assert (found.low, found.high) == (pytest.approx(one.low or 0.0), pytest.approx(one.high or 0.0))
+
+
+def test_the_mean_over_cases_of_single_processes_has_the_interval_of_the_cases() -> None:
+    cases = [case_of(size=n) for n in range(1, 5)]
+    a = [f for case in cases for f in figures([MS], case)]
+    b = [f for case, factor in zip(cases, (1.0, 1.1, 1.2, 1.3), strict=True) for f in figures([MS * factor], case)]
+    found = both(a, b, *cases).geomean
+    assert found is not None
+    assert 0.5 < found.low < found.ratio < found.high < 2.0
+    alone = both(a[:1], b[:1], cases[0]).geomean
+    assert alone is not None
+    assert (alone.low, alone.high) == (0.0, math.inf)
+
+
+def test_two_sides_that_failed_have_no_mean() -> None:
+    assert compare(side([failed()]), side([failed()], "B"), {case_of().id: case_of()}).geomean is None
+
+
+def test_centres_are_geometric() -> None:
+    values = Values.of(*(dict(enumerate(figures(times))) for times in ([1.0, 4.0], [2.0])))
+    assert (values.centre("a"), values.centre("b"), values.rounds) == (2.0, 2.0, [0])
+
+
+def test_a_side_is_read_from_a_store() -> None:
+    store, here = MemoryStore(), Environment.of(HERE)
+    store.begin(Run("r1", "2030", "plan", 2, label="nightly"))
+    store.add_environment(here)
+    sampled = Measurement("latency", "warm", "virtual", [MS], 1, 0.0, 1, 0.0, "count")
+    settings = Settings(2, "quick", EFFORTS["quick"])
+    for backend, status in (("torch-cpu", "ok"), ("numpy-cpu", "error")):
+        task = Task(case_of(), backend, backend.partition("-")[0], settings)
+        found = (sampled,) if status == "ok" else ()
+        store.append("r1", Record(task, status, "broke" if not found else "", found, environment=here.id))  # type: ignore[arg-type]
+    store.keep("noise", "torch-cpu on a processor ×2", "2030", {
+        "chip": "", "backend": "torch-cpu", "threads": 2, "started": "", "processes": 10, "labelings": 1,
+        "floors": [{"op": "exp", "params": "", "seconds": 1.0, "between": 0.03, "within": 0.0}],
+    })  # fmt: skip
+    one = side_of(store, store.runs()[0])
+    assert (one.name, len(one.figures), one.facts) == ("nightly", 2, {here.id: HERE})
+    assert one.noise[here.id].floor_for(1.0) == 0.03
+    assert one.why(Way(case_of().id, "numpy-cpu", "numpy", 2)) == "broke"
+    assert one.why(Way(case_of().id, "torch-cpu", "torch", 2)) == ""
+    chosen = side_of(store, store.runs()[0], "numpy", lambda figure: figure.backend == "numpy-cpu")
+    assert [figure.status for figure in chosen.figures] == ["error"]
+
+
+def test_the_reasons_of_a_large_run_are_left_to_who_wants_to_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opmark.analysis.comparison.MANY", 0)
+    store = MemoryStore()
+    store.begin(Run("r1", "2030", "plan", 1))
+    task = Task(case_of(), "torch-cpu", "torch", Settings(2, "quick", EFFORTS["quick"]))
+    store.append("r1", Record(task, "error", "broke"))
+    (pair,) = compare(side(figures(times())), side_of(store, store.runs()[0], "B"), {}).pairs
+    assert pair.note == "failed in B: error: `opmark show r1` says why"
+
+
+def simulated(draw: random.Random, factor: float, *, clocked: bool) -> str:
+    """The verdict of ten processes a side, 0.5 % apart, in two sessions whose clocks are 2 % apart, give or take."""
+    sides = []
+    for work in (1.0, factor):
+        clock = draw.gauss(1.0, 0.02 / math.sqrt(2))
+        cycles = [1e6 * work * draw.gauss(1.0, 0.005) for _ in range(10)]
+        sides.append(figures([one / (clock * 1e9) for one in cycles], cycles=cycles if clocked else None))
+    return both(*sides).pairs[0].verdict
+
+
+def test_a_clock_that_moves_between_sessions_makes_no_verdict_where_it_is_known() -> None:
+    draw = random.Random(8)
+    found = Counter(simulated(draw, 1.0, clocked=True) for _ in range(400))
+    assert found["slower"] + found["faster"] <= 4
+    drifted = Counter(simulated(draw, 1.05, clocked=True) for _ in range(200))
+    assert drifted["faster"] == 0
+    assert drifted["slower"] >= 190

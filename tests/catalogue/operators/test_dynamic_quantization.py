@@ -1,0 +1,89 @@
+"""Operators that round rows to int8 with a scale of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opmark.catalogue.operators.dynamic_quantization import ADD_RMS_NORM, HEAD_RMS_NORM, OPERATORS, SCALE, SWIGLU
+from opmark.errors import InvalidParameter, WrongResult
+from opmark.plugin import Operator
+from opmark.schema import Cost
+from opmark.worker.verify.outputs import check_outputs
+
+PLAIN: dict[str, Any] = {"num_tokens": 3, "hidden_size": 8}
+HEADS: dict[str, Any] = {"num_tokens": 3, "heads": 2, "head_dim": 4}
+every_operator = pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
+
+
+def _given(op: Operator) -> dict[str, Any]:
+    return HEADS if op is HEAD_RMS_NORM else PLAIN
+
+
+# 24 elements in 3 rows: 24 bytes and 3 scales out.
+COSTS = [
+    (SCALE, {}, Cost(2 * 24, 2 * 24 + 4 * 8, 24 + 12)),
+    (ADD_RMS_NORM, {}, Cost(7 * 24, 2 * (48 + 8) + 4 * 8, 24 + 12)),
+    (ADD_RMS_NORM, {"add_residual": False}, Cost(6 * 24, 2 * (24 + 8) + 4 * 8, 24 + 12)),
+    (ADD_RMS_NORM, {"output_mode": "res"}, Cost(7 * 24, 2 * (48 + 8) + 4 * 8, 24 + 12 + 48)),
+    (HEAD_RMS_NORM, {}, Cost(6 * 24, 2 * (24 + 4) + 4 * 8, 24 + 12)),
+    (SWIGLU, {}, Cost(6 * 24, 2 * 48 + 4 * 8, 24 + 12)),
+]
+
+
+@pytest.mark.parametrize(("op", "change", "cost"), COSTS)
+def test_cost_by_hand(op: Operator, change: dict[str, Any], cost: Cost) -> None:
+    assert op.cost(op.complete({**_given(op), **change, "dtype": "bfloat16"})) == cost
+
+
+def _outputs(op: Operator, params: dict[str, Any], live: Any, framework: str) -> tuple[Any, dict[str, Any]]:
+    tensors = {name: live.tensor(spec, i) for i, (name, spec) in enumerate(op.inputs(params).items())}
+    (implementation,) = op.implementations_for(framework)
+    outputs = implementation.build(params, **tensors)()
+    arrays = {name: live.to_numpy(tensor) for name, tensor in tensors.items()}
+    return tuple(np.array(live.to_numpy(output)) for output in outputs), arrays
+
+
+@every_operator
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_rows_differ_and_the_largest_of_each_is_127(op: Operator, framework: str, request: Any) -> None:
+    """The input is rounded, not the factors: constant rows are a known mistake."""
+    live = request.getfixturevalue(f"{framework}_cpu")
+    (numbers, scale), _ = _outputs(op, op.complete(_given(op)), live, framework)
+    assert (np.abs(numbers.astype(int)).max(axis=-1) == 127).all()
+    assert all(len(set(row)) > 2 for row in numbers.tolist())
+    assert len(set(scale.tolist())) == 3
+
+
+@every_operator
+def test_a_number_that_is_one_off_is_wrong(op: Operator, numpy_cpu: Any) -> None:
+    params = op.complete(_given(op))
+    outputs, arrays = _outputs(op, params, numpy_cpu, "numpy")
+    check_outputs(op, params, outputs, arrays)
+    small = np.unravel_index(np.abs(outputs[0].astype(int)).argmin(), outputs[0].shape)
+    outputs[0][small] += 1
+    with pytest.raises(WrongResult, match="output 0"):
+        check_outputs(op, params, outputs, arrays)
+
+
+@every_operator
+def test_a_scale_that_is_a_hundredth_off_is_wrong(op: Operator, numpy_cpu: Any) -> None:
+    params = op.complete(_given(op))
+    (numbers, scale), arrays = _outputs(op, params, numpy_cpu, "numpy")
+    with pytest.raises(WrongResult, match="output 1"):
+        check_outputs(op, params, (numbers, scale * 1.01), arrays)
+
+
+@every_operator
+def test_ranks_share_the_tokens(op: Operator) -> None:
+    shared = op.complete({**_given(op), "num_tokens": 7, "sp_size": 2})
+    assert op.cost(shared) == op.cost(op.complete(_given(op)))
+    with pytest.raises(InvalidParameter, match="parameter `sp_size`"):
+        op.check_rules(op.complete({**_given(op), "num_tokens": 1, "sp_size": 2}))
+
+
+def test_there_is_no_sum_to_put_out_without_a_residual() -> None:
+    with pytest.raises(InvalidParameter, match="parameter `output_mode` must not be res"):
+        ADD_RMS_NORM.check_rules(ADD_RMS_NORM.complete({**PLAIN, "add_residual": False, "output_mode": "res"}))

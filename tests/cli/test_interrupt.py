@@ -1,0 +1,120 @@
+"""Ctrl-C leaves a readable store, and --resume goes on from there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from opmark.api.show import show
+
+Command = Callable[..., Any]
+
+COMMAND = [sys.executable, "-m", "opmark.cli.main"]
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> Path:
+    """Ten cases, one that hangs, five more."""
+    path = tmp_path / "w.yaml"
+    path.write_text(
+        "schema: 1\nname: w\ncases:\n"
+        f"  - {{op: fault, params: {{kind: none, n: {list(range(1, 11))}}}}}\n"
+        "  - {op: fault, params: {kind: hang}}\n"
+        f"  - {{op: fault, params: {{kind: none, n: {list(range(20, 25))}}}}}\n"
+    )
+    return path
+
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(start_process: Start, db: Path) -> Start:
+    return partial(start_process, *COMMAND)
+
+
+def test_an_interrupted_run_is_readable_and_can_be_resumed(
+    start: Start, opmark: Command, db: Path, workload: Path
+) -> None:
+    asked = ["run", "-w", str(workload), "--backend", "numpy-cpu", "--effort", "quick", "--timeout", "4"]
+    process = start(*asked, "--json")
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(10)]
+    workers = psutil.Process(process.pid).children()
+    os.killpg(process.pid, signal.SIGINT)
+    rest, err = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert rest == ""
+    assert "--resume" in err
+    assert "Traceback" not in err
+    assert len(workers) == 1
+    assert psutil.wait_procs(workers, timeout=30)[1] == []
+    assert [json.loads(line)["params"]["n"] for line in lines] == list(range(1, 11))
+
+    shown = opmark("show", "--json")
+    assert shown.code == 0
+    assert [record["case"] for record in shown.objects] == [json.loads(line)["case"] for line in lines]
+    assert "6 of 16 tasks not run" in shown.err
+
+    resumed = opmark(*asked, "--resume", "--json")
+    assert resumed.code == 1  # the case that hangs
+    assert [(r["params"]["kind"], r["status"]) for r in resumed.objects[10:]] == [
+        ("hang", "timeout"), *[("none", "ok")] * 5,
+    ]  # fmt: skip
+    result = show(db=db)
+    tasks = [record.task.id for record in result.records]
+    assert len(tasks) == len(set(tasks)) == result.run.tasks == 16
+    # What was done before is as it was.
+    assert [line.rstrip("\n") for line in lines] == resumed.out.splitlines()[:10]
+
+
+def test_an_interruption_before_the_first_record_leaves_no_run(start: Start, opmark: Command, db: Path) -> None:
+    process = start("run", "fault", "-p", "kind=hang", "--backend", "numpy-cpu")
+    until = time.monotonic() + 60
+    while not db.exists():  # it is made with the environment, as soon as the worker is ready
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert "nothing was stored" in err
+    shown = opmark("show")
+    assert (shown.code, shown.out) == (2, "")
+    assert "no run yet" in shown.err or "no store yet" in shown.err
+
+
+def test_the_table_of_what_was_done_is_printed(start: Start, db: Path, workload: Path) -> None:
+    """Without --json nothing is printed before the end: the store tells how far it is."""
+    process = start("run", "-w", str(workload), "--backend", "numpy-cpu", "--effort", "quick", "--label", "x")
+    until = time.monotonic() + 60
+    while not db.exists() or _count(db) < 10:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert sum(line.startswith("fault") for line in out.splitlines()) >= 10
+    assert "--resume" in err
+
+
+def _count(db: Path) -> int:
+    with closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as raw:
+        try:
+            return int(raw.execute("SELECT count(*) FROM record").fetchone()[0])
+        except sqlite3.OperationalError:
+            return 0  # its tables are just being made

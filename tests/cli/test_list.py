@@ -1,0 +1,90 @@
+"""opmark list"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opmark.plugin.registry import catalogue
+from opmark.report.console.operators import catalogue_page
+from opmark.schema import Availability
+
+Command = Callable[..., Any]
+
+ISSUED = {
+    "add", "exp", "gelu", "cast", "matmul", "batched_matmul", "softmax", "layer_norm", "rms_norm", "reduce_sum", "topk",
+    "embedding", "conv2d", "scaled_dot_product_attention",
+}  # fmt: skip
+
+
+def test_every_operator_is_listed_with_its_phases(main: Command) -> None:
+    rows = {row["operator"]: row for row in main("list", "ops", "--json").objects}
+    assert rows.keys() == catalogue().keys()
+    assert rows.keys() >= ISSUED
+    assert rows["matmul"]["phases"] == ["forward", "backward"]
+    assert rows["fault"]["phases"] == ["forward"]
+    assert rows["matmul"]["summary"] == catalogue()["matmul"].summary
+
+
+def test_the_table_of_operators_has_a_row_each(main: Command) -> None:
+    lines = main("list", "ops").out.splitlines()
+    assert lines[0].split() == ["operator", "category", "phases", "summary"]
+    assert {line.split()[0] for line in lines[1:]} == set(catalogue())
+
+
+def test_suites_are_listed_with_the_number_of_their_cases(main: Command) -> None:
+    rows = {row["suite"]: row for row in main("list", "suites", "--json").objects}
+    assert rows["faults"]["cases"] == 8
+    assert rows["quick"]["cases"] > 20
+    assert all(row["description"] for row in rows.values())
+
+
+def test_a_backend_is_listed_with_whether_it_can_run_here_and_if_not_why(main: Command, monkeypatch: Any) -> None:
+    answers = [Availability("a", "one", None), Availability("b", "two", "no GPU [at all]")]
+    monkeypatch.setattr("opmark.runner.probe.probe", lambda: answers)
+    assert main("list", "backends", "--json").objects == [
+        {"backend": "a", "here": True, "reason": "", "summary": "one"},
+        {"backend": "b", "here": False, "reason": "no GPU [at all]", "summary": "two"},
+    ]
+    lines = [" ".join(line.split()) for line in main("list", "backends").out.splitlines()]
+    assert lines == ["backend here reason summary", "a yes one", "b no no GPU [at all] two"]
+
+
+def test_of_a_category_only_its_operators_are_listed(main: Command) -> None:
+    category = catalogue()["softmax"].category
+    rows = main("list", "ops", "--category", category, "--json").objects
+    assert {row["operator"] for row in rows} == {name for name, op in catalogue().items() if op.category == category}
+    lines = main("list", "ops", "--category", category).out.splitlines()
+    assert {line.split()[0] for line in lines[1:]} == {row["operator"] for row in rows}
+
+
+def test_a_category_that_does_not_exist_is_named_with_the_nearest(main: Command) -> None:
+    done = main("list", "ops", "--category", "activaton")
+    assert (done.code, done.out) == (2, "")
+    assert done.line("error:") == "no category named `activaton`"
+    assert "`activation`" in done.line("hint:")
+
+
+def test_only_operators_have_a_category(main: Command) -> None:
+    done = main("list", "suites", "--category", "activation")
+    assert (done.code, done.out) == (2, "")
+    assert done.line("error:") == "suites have no category"
+
+
+def test_the_catalogue_is_a_page(main: Command) -> None:
+    done = main("list", "ops", "--markdown")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == catalogue_page(catalogue().values())
+
+
+def test_a_category_is_a_page_of_its_own(main: Command) -> None:
+    category = catalogue()["softmax"].category
+    done = main("list", "ops", "--category", category, "--markdown")
+    assert done.code == 0
+    assert done.out == catalogue_page(op for op in catalogue().values() if op.category == category)
+    assert main("list", "ops", "--category", "activaton", "--markdown").code == 2
+
+
+def test_only_operators_are_a_page(main: Command) -> None:
+    done = main("list", "suites", "--markdown")
+    assert (done.code, done.out) == (2, "")

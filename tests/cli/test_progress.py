@@ -1,0 +1,76 @@
+"""How far a run is, on a terminal and without one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opmark.api.show import show
+
+Command = Callable[..., Any]
+
+pty = pytest.importorskip("pty", reason="no terminals to make here")
+
+
+def on_a_terminal(*arguments: str, width: int) -> tuple[int, str]:
+    """Exit code and everything that the terminal was sent."""
+    ours, theirs = pty.openpty()
+    environ = {**os.environ, "COLUMNS": str(width), "LINES": "40", "TERM": "xterm", "NO_COLOR": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "opmark.cli.main", *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environ
+    )
+    os.close(theirs)
+    sent = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # how Linux says that nobody writes any more
+            break
+        if not part:
+            break
+        sent += part
+    os.close(ours)
+    return process.wait(60), sent.decode()
+
+
+ASKED = ("run", "matmul", "exp", "--size", "small", "--backend", "null", "--effort", "quick")
+
+
+def test_a_terminal_shows_how_far_it_is(db: Path) -> None:
+    code, sent = on_a_terminal(*ASKED, width=200)
+    assert code == 0
+    assert "2/2" in sent
+    assert "0:00:00" in sent  # the time left
+    assert "stored as run" in sent
+
+
+def test_a_narrow_terminal_gets_every_figure(db: Path) -> None:
+    code, sent = on_a_terminal(*ASKED, width=60)
+    assert code == 0
+    table = sent[sent.rindex("matmul  M=128") :]
+    for part in ("M=128 N=128 K=128 float32", "null ×", "forward", "interval", "noise", "GB/s", "GFLOP/s", "memory"):
+        assert part in table
+    assert "…" not in table
+
+
+def test_without_a_terminal_there_is_no_bar(opmark: Command) -> None:
+    done = opmark(*ASKED)
+    assert done.err.splitlines()[0].startswith("stored as run")
+    assert "\x1b" not in done.err + done.out
+
+
+def test_json_lines_come_as_they_are_measured(db: Path, start_process: Callable[..., Any]) -> None:
+    """The first record is there while the second task hangs."""
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    process = start_process(
+        sys.executable, "-m", "opmark.cli.main", "run", "fault", "-p", "kind=none,hang", "--backend", "numpy-cpu",
+        "--effort", "quick", "--timeout", "10", "--json", stderr=subprocess.DEVNULL, env=environ,
+    )  # fmt: skip
+    assert '"status":"ok"' in process.stdout.readline()
+    assert len(show(db=db).records) == 1

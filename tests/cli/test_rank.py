@@ -1,0 +1,107 @@
+"""opmark rank"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import opmark
+from opmark.api.rank import read_ranking
+from opmark.api.result import open_store
+from opmark.schema import (  # fmt: skip
+    EFFORTS,
+    Case,
+    Environment,
+    Measurement,
+    Record,
+    Run,
+    Settings,
+    Task,
+    Verification,
+)
+
+Command = Callable[..., Any]
+
+RUN, LATER = "20300101-000000-aaaa", "20310101-000000-bbbb"
+
+
+def record(backend: str, seconds: float, environment: str) -> Record:
+    case = Case.of("exp", {"shape": [4], "dtype": "float32"}, "forward")
+    samples = [seconds * factor for factor in (0.99, 1.0, 1.01)] * 5
+    found = (Measurement("latency", "warm", "virtual", samples, 1, 0.0, 1, 0.0, "count"),)
+    task = Task(case, backend, backend.partition("-")[0], Settings(2, "quick", EFFORTS["quick"]))
+    return Record(task, "ok", "", found, verification=Verification("full"), environment=environment)
+
+
+def keep(db: Path, run: str, label: str, times: dict[str, float]) -> None:
+    here = Environment.of({"cpu": "a processor", "device": "cpu"})
+    with closing(open_store(db, create=True)) as store:
+        store.begin(Run(run, f"{run[:4]}-01-01", "plan", len(times), label))
+        store.add_environment(here)
+        for backend, seconds in times.items():
+            store.append(run, record(backend, seconds, here.id))
+
+
+@pytest.fixture
+def stored(db: Path) -> Path:
+    keep(db, RUN, "first", {"torch-cpu": 1e-3, "numpy-cpu": 3e-3})
+    keep(db, LATER, "", {"torch-cpu": 9e-3, "jax-cpu": 6e-3})
+    return db
+
+
+def test_all_runs_count_and_the_newest_number_of_each(main: Command, stored: Path) -> None:
+    (place,) = json.loads(main("rank", "--json").out)["cases"]
+    assert [one["backend"] for one in place["order"]] == ["numpy-cpu", "jax-cpu", "torch-cpu"]
+    assert [one["run"] for one in place["order"]] == [RUN, LATER, LATER]
+
+
+@pytest.mark.parametrize("name", ["first", RUN, "203001"])
+def test_a_run_is_chosen_as_it_is_for_show(main: Command, stored: Path, name: str) -> None:
+    found = json.loads(main("rank", name, "--json").out)
+    assert found["runs"] == [RUN]
+    assert found["cases"][0]["best"] == {
+        "backend": "torch-cpu", "implementation": "torch", "variant": "", "python": "", "median": 1e-3, "decided": True,
+    }  # fmt: skip
+
+
+def test_a_table_is_printed_and_a_file_written(main: Command, stored: Path, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "best.json"
+    done = main("rank", "first", "--by", "case", "-o", str(path))
+    assert done.code == 0
+    assert "a processor, 2 threads, forward" in done.out
+    assert "numpy 3.00x" in done.out
+    assert done.err == f"wrote 1 case to {path}\n"
+    best = read_ranking(path).choose("exp", {"shape": [4]})
+    assert best is not None
+    assert best.backend == "torch-cpu"
+
+
+def test_the_same_from_python(stored: Path) -> None:
+    found = opmark.rank("first", by="operator", db=stored)
+    assert [group.key for group in found.groups] == [{"op": "exp"}]
+    assert found.choose("exp", {"shape": [4]}, threads=2, chip="a processor") == found.cases[0].best
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["--by", "opertor"], "no grouping named `opertor`"), (["nosuch"], "no run named `nosuch`")],
+)
+def test_what_is_not_there_is_the_users_mistake(main: Command, stored: Path, arguments: list[str], said: str) -> None:
+    done = main("rank", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.line("error:") == said
+
+
+def test_without_a_store_there_is_nothing_to_rank(main: Command, db: Path) -> None:
+    assert main("rank").code == 2
+    assert not db.exists()
+
+
+def test_a_run_that_verified_nothing_ranks_nothing(main: Command) -> None:
+    main("run", "exp", "--size", "small", "--backend", "null", "--effort", "quick")
+    assert main("rank").out == "nothing was measured and verified in these runs\n"

@@ -1,0 +1,68 @@
+"""The document describes what is answered, and nothing that is sent makes the server fail."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette")
+from starlette.testclient import TestClient
+
+from opmark.dashboard.app import ENDPOINTS, document
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(document())
+    return found
+
+
+def test_all_that_is_served_is_described(told: dict[str, Any]) -> None:
+    assert {endpoint.json_path for endpoint in ENDPOINTS} <= set(told["paths"])
+    operations = [one for methods in told["paths"].values() for one in methods.values()]
+    names = [one["operationId"] for one in operations]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"\w+", name) for name in names)
+    assert "post" in told["paths"]["/api/runs"]
+    assert told["paths"]["/api/runs"]["post"]["security"] == [{"token": []}]
+    page = next(one for one in told["paths"]["/api/runs"]["get"]["parameters"] if one["name"] == "page")
+    assert page["schema"]["minimum"] == 1
+    assert page["in"] == "query"
+
+
+def test_references_lead_somewhere(told: dict[str, Any]) -> None:
+    for name in re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(told)):
+        assert name in told["components"]["schemas"]
+
+
+def test_real_answers_are_as_described(client: TestClient, told: dict[str, Any]) -> None:
+    schemas = pytest.importorskip("jsonschema_rs")
+    item = client.get("/api/runs/showcase").json()["items"][0]
+    values = {"run": "showcase", "key": item["key"], "case": item["case"]}
+    query = {"/api/compare": "?a=base&b=new", "/api/search": "?q=add"}
+    for endpoint in ENDPOINTS:
+        path = endpoint.json_path
+        answer = client.get(path.format(**values) + query.get(path, ""))
+        assert answer.status_code == 200, answer.text[:300]
+        schema = told["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        whole = {**schema, "components": told["components"]}
+        schemas.validator_for(whole).validate(answer.json())
+
+
+def test_problems_are_as_described(client: TestClient, told: dict[str, Any]) -> None:
+    schemas = pytest.importorskip("jsonschema_rs")
+    whole = {"$ref": "#/components/schemas/Problem", "components": told["components"]}
+    for path in ("/api/runs?x=1", "/api/runs/nix", "/api/nix"):
+        schemas.validator_for(whole).validate(client.get(path).json())
+
+
+def test_the_document_is_served(client: TestClient, told: dict[str, Any]) -> None:
+    assert client.get("/api/openapi.json").json() == told
+
+
+def test_the_store_is_found_in_none_of_it(db: Path) -> None:
+    assert str(db) not in document().decode()

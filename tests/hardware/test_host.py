@@ -1,0 +1,108 @@
+"""Facts about the host."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from opmark.hardware import host as host_module
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Fake kernel files by path; other paths do not exist."""
+    content: dict[str, str] = {}
+    monkeypatch.setattr(host_module, "_read", lambda path: content.get(str(path)))
+    return content
+
+
+def test_the_facts_are_those_that_may_explain_a_number() -> None:
+    facts = host_module.host()
+    assert facts.keys() >= {"machine", "system", "python", "cpu", "cores", "affinity", "memory", "governor"}
+    assert facts["cores"] == len(facts["affinity"]) == len(host_module.affinity())
+    assert facts["memory"] == psutil.virtual_memory().total
+    assert facts["cpu"]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity on this system")
+def test_the_cores_are_those_that_this_process_may_use() -> None:
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert host_module.affinity() == [min(before)]
+    finally:
+        os.sched_setaffinity(0, before)
+    assert host_module.affinity() == sorted(before)
+
+
+def test_without_affinity_it_is_every_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_module, "os", SimpleNamespace(cpu_count=lambda: 3))
+    assert host_module.affinity() == [0, 1, 2]
+
+
+def test_a_governor_that_the_kernel_does_not_tell_is_none(files: dict[str, str]) -> None:
+    assert host_module.governor() is None
+    files["/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"] = "powersave"
+    assert host_module.governor() == "powersave"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("/sys/devices/system/cpu/intel_pstate/no_turbo", "0", True),
+        ("/sys/devices/system/cpu/intel_pstate/no_turbo", "1", False),
+        ("/sys/devices/system/cpu/cpufreq/boost", "1", True),
+        ("/sys/devices/system/cpu/cpufreq/boost", "0", False),
+        ("/somewhere/else", "1", None),
+    ],
+)
+def test_turbo_is_read_from_either_place(files: dict[str, str], path: str, text: str, expected: bool | None) -> None:
+    files[path] = text
+    assert host_module.turbo() is expected
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1", True), ("0", False), (None, None)])
+def test_hyperthreads_are_read(files: dict[str, str], text: str | None, expected: bool | None) -> None:
+    if text is not None:
+        files["/sys/devices/system/cpu/smt/active"] = text
+    assert host_module.hyperthreads() is expected
+
+
+def test_reading_gives_the_text_of_a_file_or_none(tmp_path: Path) -> None:
+    (tmp_path / "fact").write_text("performance\n")
+    assert host_module._read(str(tmp_path / "fact")) == "performance"
+    assert host_module._read(str(tmp_path / "nothing")) is None
+
+
+@pytest.fixture
+def cpuinfo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A fake /proc/cpuinfo."""
+    path = tmp_path / "cpuinfo"
+    monkeypatch.setattr(host_module, "Path", lambda _: path)
+    return path
+
+
+def test_the_model_of_the_processor_is_as_the_kernel_says(cpuinfo: Path) -> None:
+    cpuinfo.write_text("processor\t: 0\nmodel name\t: Fast: 9000\nflags\t\t: fpu amx_bf16\n")
+    assert host_module.cpu_model() == "Fast: 9000"
+
+
+def test_a_kernel_that_names_no_model_is_no_mistake(cpuinfo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On ARM there is none, so py-cpuinfo is used."""
+    import cpuinfo as library
+
+    cpuinfo.write_text("processor\t: 0\nFeatures\t: asimd bf16\n")
+    monkeypatch.setattr(library, "get_cpu_info", lambda: {"brand_raw": "Neoverse"})
+    assert host_module.cpu_model() == "Neoverse"
+
+
+def test_the_clock_limit_is_none_where_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer in (None, SimpleNamespace(max=0.0)):
+        monkeypatch.setattr(psutil, "cpu_freq", lambda answer=answer: answer)
+        assert host_module._max_mhz() is None
+    monkeypatch.setattr(psutil, "cpu_freq", lambda: SimpleNamespace(max=3500.0))
+    assert host_module._max_mhz() == 3500.0

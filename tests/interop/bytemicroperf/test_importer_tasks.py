@@ -1,0 +1,253 @@
+"""Every operator of ByteMicroPerf and its counterpart in opmark, in both directions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bytemicroperf_samples import EXPERTS, HEADS, LISTS, TOKENS, V1_GROUPS, V3_COMPUTE, WIDE_NARROW
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opmark.catalogue.expansion import expand
+from opmark.interop.bytemicroperf.importer import BYTEMICROPERF
+from opmark.interop.bytemicroperf.operators import FORMS, NAMES, to_bytemicroperf
+from opmark.plugin.registry import operator
+from opmark.schema import Case, Workload
+
+V1 = """
+    gemm gemv batch_gemm group_gemm sin cos exp exponential log sqrt silu gelu cast swiglu add sub mul div layernorm
+    softmax reduce_sum reduce_max reduce_min index_add sort unique scatter gather hash_table topk device2device
+    host2device device2host allreduce broadcast allgather reducescatter alltoall p2p
+"""
+V2 = """
+    gemm add sub mul cast div cos sin exp log sqrt gelu silu reduce_max reduce_min reduce_sum topk rms_norm layer_norm
+    softmax index_select gather embedding scatter index_add device2device all_reduce reduce_scatter all_gather
+    all_to_all broadcast p2p host2device device2host scale_dynamic_quant add_rms_norm_dynamic_quant moe_gating_gemm
+    moe_softmax_topk moe_scatter_dynamic_quant moe_quant_matmul moe_quant_group_gemm moe_swiglu_dynamic_quant
+    moe_gather head_rms_norm rotary_embedding store_kv_cache store_paged_kv_cache flash_attention
+    flash_attention_session_cache flash_decoding moe_dispatch_tokens quant_matmul sort
+"""
+TRANSFERS = {"all_reduce_h2d", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "p2p",
+             "host2device", "device2host"}  # fmt: skip
+
+
+def read(task: str, point: dict[str, Any]) -> Case:
+    """Import a point that is exactly one case."""
+    cases = read_all({task: [point]})
+    assert len(cases) == 1
+    return cases[0]
+
+
+def read_all(data: dict[str, Any]) -> list[Case]:
+    found = BYTEMICROPERF.read(Path("x.json"), json.loads(json.dumps(data)), 0)
+    assert found.problems == ()
+    return [case for entry in found.entries for case in expand(Workload(1, "x", [entry]), operator)]
+
+
+def refused(task: str, point: dict[str, Any]) -> str:
+    found = BYTEMICROPERF.read(Path("x.json"), {task: [point]}, 0)
+    assert found.entries == ()
+    assert len(found.problems) == 1
+    return str(found.problems[0])
+
+
+def test_all_names_of_bytemicroperf_are_known():
+    assert (len(set(V1.split())), len(set(V2.split())), len({*V3_COMPUTE, *TRANSFERS})) == (39, 53, 56)
+
+
+@pytest.mark.parametrize("name", sorted({*V1.split(), *V2.split(), *V3_COMPUTE, *TRANSFERS}))
+def test_every_name_has_a_row(name):
+    assert name in NAMES
+
+
+@pytest.mark.parametrize("task", sorted(FORMS))
+def test_every_form_names_parameters_that_its_operator_has(task):
+    for form in FORMS[task]:
+        known = operator(form.op).by_name
+        assert {name for field in form.fields for name in field.ours} <= known.keys()
+
+
+@pytest.mark.parametrize("task", sorted(V3_COMPUTE))
+def test_every_operator_of_one_device_is_imported_and_exported_again(task):
+    cases = read_all({task: V3_COMPUTE[task]})
+    for case in cases:
+        theirs = to_bytemicroperf(case)
+        assert theirs is not None
+        assert theirs.op == task
+        assert read(theirs.op, _in_lists(theirs.arguments)).id == case.id
+
+
+def _in_lists(point: dict[str, Any]) -> dict[str, Any]:
+    """Write a point as in a file, where a value that is a list needs a list around it."""
+    lengths = ("q_lens", "cache_lens")
+    return {key: [value] if isinstance(value, list) and key not in lengths else value for key, value in point.items()}
+
+
+@pytest.mark.parametrize("task", sorted(V1_GROUPS))
+def test_operators_of_the_first_generation_are_exported_again(task):
+    file = {"operator": task, "input_shape_groups": V1_GROUPS[task], "dtype": ["float32"]}
+    found = BYTEMICROPERF.read(Path("x.json"), file, 0)
+    for entry in found.entries:
+        (case,) = expand(Workload(1, "x", [entry]), operator)
+        theirs = to_bytemicroperf(case)
+        assert theirs is not None
+        assert read(theirs.op, _in_lists(theirs.arguments)).id == case.id
+
+
+def test_a_case_is_exported_with_arguments_of_bytemicroperf():
+    case = read("gemm", {"arg_type": "default", "dtype": "half", "M": 4, "K": 8, "N": 16})
+    assert to_bytemicroperf(case) == (
+        "gemm", {"arg_type": "default", "M": 4, "K": 8, "N": 16, "dtype": "float16"}
+    )  # fmt: skip
+    lists = read("flash_attention", LISTS)
+    assert to_bytemicroperf(lists).arguments.items() >= LISTS.items()
+
+
+@pytest.mark.parametrize(
+    ("op", "params", "phase"),
+    [
+        ("conv2d", operator("conv2d").preset("small"), "forward"),
+        ("add", {"shape": [4, 8]}, "backward"),
+        ("add", {"shape": [4, 8], "y": "row"}, "forward"),
+        ("exp", {"shape": [2, 4, 8]}, "forward"),
+        ("softmax", {"shape": [4, 8], "axis": 0}, "forward"),
+        ("rms_norm", {"shape": [4, 8], "eps": 0.1}, "forward"),
+        ("moe_gather", {"num_tokens": 8, "num_experts": 4, "topk": 2, "hidden_size": 8, "routing": "zipf"}, "forward"),
+    ],
+)
+def test_a_case_without_a_counterpart_is_not_exported(op, params, phase):
+    assert to_bytemicroperf(Case.of(op, operator(op).complete(params), phase)) is None
+
+
+def test_tokens_are_divided_by_the_ranks():
+    case = read("gemm", {"arg_type": "llm", "dtype": "float32", "num_tokens": 17, "sp_size": 4, "hidden_size": 8,
+                         "new_hidden_size": 16})  # fmt: skip
+    assert (case.params["M"], case.params["K"], case.params["N"]) == (4, 8, 16)
+    gate = read("swiglu", {**TOKENS, "num_tokens": 9, "sp_size": 2})
+    assert gate.params["shape"] == [4, 128]
+    too_many = {"arg_type": "llm", "dtype": "float32", "num_tokens": 2, "sp_size": 4, "hidden_size": 8}
+    assert "at most num_tokens=2" in refused("rms_norm", too_many)
+
+
+@given(st.integers(1, 60), st.sampled_from([(4, 2, 2), (8, 3, 4), (12, 5, 3), (8, 8, 8), (6, 1, 1)]), st.data())
+def test_tokens_are_distributed_as_in_bytemicroperf(tokens, sizes, data):
+    """Each choice goes to the next expert; the order is the first expert of every rank, then the second, ..."""
+    experts, topk, ranks = sizes
+    rank = data.draw(st.integers(0, ranks - 1))
+    each = experts // ranks
+    order = [r * each + i for i in range(each) for r in range(ranks)]
+    counts = dict.fromkeys(range(experts), 0)
+    for choice in range(tokens * topk):
+        counts[order[choice % experts]] += 1
+    mine = [counts[expert] for expert in range(rank * each, (rank + 1) * each)]
+    point = {**WIDE_NARROW, "num_tokens": tokens, "num_experts.topk.ep_size": [[experts, topk, ranks]], "ep_rank": rank}
+    if sum(mine) == 0:
+        return
+    case = read("moe_quant_group_gemm", point)
+    assert operator(case.op).inputs(case.params)["x"].shape == (sum(mine), 64)
+
+
+def test_ranks_of_the_second_generation():
+    point = {**TOKENS, "num_tokens": 16, "world_size.rank": [[4, 2]], "num_shared_experts.dp_size.sp_size": [[0, 1, 1]],
+             "num_experts.topk.ep_size": [[8, 2, 4]]}  # fmt: skip
+    assert read("moe_gather", point).params["ep_rank"] == 2
+    shared = {**point, "num_shared_experts.dp_size.sp_size": [[1, 1, 1]]}
+    assert "`num_shared_experts`" in refused("moe_gather", shared)
+
+
+@pytest.mark.parametrize(
+    ("mode", "ours"), [("prefill", "prefill"), ("prefill_session_cache", "prefill"), ("decode", "decode")]
+)
+def test_modes_of_the_second_generation(mode, ours):
+    case = read("flash_attention", {"arg_type": "llm", "dtype": "bfloat16", "mode": mode, "cache_dtype": "int8",
+                                    **HEADS, "batch_size": 2, "cache_len": 8, "q_seq_len": 2})  # fmt: skip
+    assert {key: case.params[key] for key in ("mode", "batch", "q_len", "cache_len", "cache_dtype")} == {
+        "mode": ours, "batch": 2, "q_len": 2, "cache_len": 8, "cache_dtype": "int8"
+    }  # fmt: skip
+
+
+ATTENTION = {"arg_type": "llm", "attn_mode": "prefill", "dtype": "bfloat16", "cache_len": 0, "q_len": 4, **HEADS}
+
+
+@pytest.mark.parametrize(
+    ("task", "point", "argument"),
+    [
+        ("flash_attention", {**ATTENTION, "cache_dtype": "float8"}, "cache_dtype"),
+        ("flash_attention", {**ATTENTION, "cache_dtype": "mxfloat8"}, "cache_dtype"),
+        ("flash_attention", {**ATTENTION, "qk_compute_dtype": "int8"}, "qk_compute_dtype"),
+        ("flash_attention", {**ATTENTION, "is_causal": False}, "is_causal"),
+        ("flash_attention", {**ATTENTION, "unbalance_q": 10}, "unbalance_q"),
+        ("flash_attention", {**ATTENTION, "attn_mode": "prefil"}, "attn_mode"),
+        ("flash_attention", {**LISTS, "q_lens": [1, 2, 3]}, "q_lens"),
+        ("flash_attention", {**LISTS, "q_lens": [], "cache_lens": []}, "q_lens"),
+        ("flash_attention", {**LISTS, "batch_size": 3}, "batch_size"),
+        ("scale_dynamic_quant", {**TOKENS, "num_tokens": 8, "dst_dtype": "float8"}, "dst_dtype"),
+        ("add_rms_norm_dynamic_quant", {**TOKENS, "num_tokens": 8, "output_mode": "both"}, "output_mode"),
+        ("gemm", {"arg_type": "default", "dtype": "float32", "dst_dtype": "float16", "M": 1, "K": 1, "N": 1},
+         "dst_dtype"),
+        ("quant_matmul", {**WIDE_NARROW, "num_tokens": 8, "transpose_o": True}, "transpose_o"),
+        ("moe_swiglu", {**TOKENS, "num_tokens": 8, **EXPERTS, "num_experts.topk.ep_size": [[10**9, 2, 4]]},
+         "num_experts"),
+    ],
+)  # fmt: skip
+def test_a_value_that_opmark_cannot_measure_is_named(task, point, argument):
+    assert f"`{argument}`" in refused(task, point)
+
+
+PAGED = {**LISTS, "block_size": 4}  # 3 tokens, and 5 + 7
+
+
+@pytest.mark.parametrize("task", ["flash_attention", "store_kv_cache"])
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"block_table": [[0], [0, 1, 2]]}, "page 0 is in it twice"),
+        ({"block_table": [[5], [1, 2, 1]]}, "page 1 is in it twice"),
+        ({"block_table": [[0]]}, "a row for each of 2 sequences"),
+        ({"block_table": [[0], [1, 2]]}, "3 pages of 4 for 12 tokens"),
+        ({"block_table": [[0], [1, 2, -1]]}, "3 pages of 4 for 12 tokens"),
+        ({"block_table": [0, 1]}, "1 page of 4 for 3 tokens"),
+        ({"block_table": "x"}, "a row for each of 2 sequences"),
+        ({"kv_lens": [3, 5]}, "expected `[3, 12]`"),
+        ({"kv_lens": 12}, "expected `[3, 12]`"),
+    ],
+)
+def test_tables_and_lengths_that_contradict_the_others_are_refused(task, more, says):
+    assert says in refused(task, {**PAGED, **more})
+    assert f"`{next(iter(more))}`" in refused(task, {**PAGED, **more})
+
+
+def notes(task: str, point: dict[str, Any]) -> str:
+    found = BYTEMICROPERF.read(Path("x.json"), {task: [point]}, 0)
+    assert found.problems == ()
+    return "\n".join(found.notes)
+
+
+def test_an_ignored_argument_that_makes_a_difference_is_noted():
+    plain = read("flash_attention", PAGED)
+    table = {"block_table": [[7, -1, -1], [1, 2, 0]], "kv_lens": [3, 12], "slot_mapping": [0, 1]}
+    assert read("flash_attention", {**PAGED, **table}).id == plain.id
+    assert "`block_table`, `slot_mapping`: opmark draws the pages itself" in notes(
+        "flash_attention", {**PAGED, **table}
+    )
+    assert "without `block_size`" in notes("flash_attention", {**LISTS, "block_table": [[0], [0]]})
+    assert "`trans_w`: the layout of the weight" in notes("quant_group_gemm_reduce_sum",
+                                                 {**WIDE_NARROW, "sp_size": 2, "trans_w": [True, False]})  # fmt: skip
+    assert notes("flash_attention", PAGED) == ""
+
+
+@pytest.mark.parametrize("task", ["head_rms_norm", "qk_rms_norm", "add_rms_norm_dynamic_quant"])
+def test_norms_have_weights_of_another_type_in_bytemicroperf(task):
+    assert "float32 in ByteMicroPerf, bfloat16 here" in notes(task, V3_COMPUTE[task][0])
+    if task != "add_rms_norm_dynamic_quant":
+        assert notes(task, {**V3_COMPUTE[task][0], "dtype": "float32"}) == ""
+
+
+def test_float8_is_float8_e4m3fn():
+    rows = [["float8", "float8", "float8", "bfloat16"]]
+    case = read("quant_matmul", {**WIDE_NARROW, "num_tokens": 8, "dtype.w_dtype.compute_dtype.dst_dtype": rows})
+    assert case.params["dtype"] == "float8_e4m3fn"
+    assert to_bytemicroperf(case).arguments["dtype"] == "float8"

@@ -1,0 +1,115 @@
+"""Which implementation wins where, as tables."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from opmark.report.console.ranking import ranking_text
+from opmark.schema.ranking import (
+    Accuracy,
+    Best,
+    LeftOut,
+    OperatorDefaults,
+    RankedCase,
+    RankedImplementation,
+    Ranking,
+    RankingGroup,
+    Tally,
+)
+
+CHIP = "a processor"
+
+
+def one(backend: str, median: float, ratio: float, *, behind: bool = True) -> RankedImplementation:
+    return RankedImplementation(
+        backend, backend.partition("-")[0], "", "", median, (median, median), 1, ratio, behind, "full", Accuracy(),
+        None, None, "run", "here",
+    )  # fmt: skip
+
+
+def place(op: str, *order: RankedImplementation, decided: bool = True) -> RankedCase:
+    first = order[0]
+    return RankedCase(
+        op, {"shape": [4], "dtype": "float32"}, "float32", "forward", (), 2, "cpu", CHIP, "latency", "warm", "id",
+        Best(first.backend, first.implementation, "", "", first.median, decided), list(order), [],
+    )  # fmt: skip
+
+
+FIRST = one("torch-cpu", 1e-3, 1.0, behind=False)
+TALLIES = [Tally("torch-cpu", "torch", 2, 1, 1.0, 1.0), Tally("jax-cpu", "jax", 1, 0, None, 2.5)]
+FOUND = Ranking(
+    1, "2030", "0", ["20300101-000000-aaaa"], [CHIP], {}, {"exp": OperatorDefaults((), {})},
+    [
+        place("exp", FIRST, one("jax-cpu", 2.5e-3, 2.5)),
+        place("sin", FIRST, one("jax-cpu", 1.01e-3, 1.01, behind=False), decided=False),
+    ],
+    [RankingGroup("all", {}, CHIP, 2, "forward", 2, 2, 1, 1, TALLIES)],
+    [
+        RankingGroup("operator", {"op": "exp"}, CHIP, 2, "forward", 1, 1, 0, 1, [replace(TALLIES[0], wins=1)]),
+        RankingGroup("operator", {"op": "sin"}, CHIP, 2, "forward", 1, 1, 1, 1, TALLIES),
+    ],
+)  # fmt: skip
+
+
+def printed(found: Ranking, by: str, width: int = 300) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(ranking_text(found, by))
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def cells(line: str) -> list[str]:
+    return re.split(r"\s{2,}", line)
+
+
+def test_the_title_says_where_all_of_it_was_measured() -> None:
+    title = "a processor, 2 threads, forward, backends NAME-cpu: 2 cases, 2 with more than one backend"
+    assert printed(FOUND, "case")[0] == title
+
+
+def test_by_case_the_best_stands_before_the_others() -> None:
+    _, _, first, second, *_ = printed(FOUND, "case")
+    assert cells(first) == ["exp", "4 float32", "torch", "1.00 ms", "jax 2.50x"]
+    assert cells(second) == ["sin", "4 float32", "torch?", "1.00 ms", "jax 1.01x?"]
+    assert any(line.startswith("? not apart") for line in printed(FOUND, "case"))
+
+
+def test_by_group_wins_are_counted() -> None:
+    _, _, first, second, *_ = printed(FOUND, "operator")
+    assert cells(first) == ["exp", "1", "0", "torch 1 (1.00x)"]
+    assert cells(second) == ["sin", "1", "1", "torch 1 (1.00x), jax 0"]
+
+
+def test_all_together_stands_below() -> None:
+    lines = printed(FOUND, "operator")
+    at = next(i for i, line in enumerate(lines) if line.startswith("backend"))
+    assert [cells(line) for line in lines[at + 1 : at + 3]] == [
+        ["torch", "1", "2", "1.00x", "1.00x"],
+        ["jax", "0", "1", "2.50x"],
+    ]
+
+
+def test_the_runs_are_named() -> None:
+    assert any("from 20300101-000000-aaaa;" in line for line in printed(FOUND, "case"))
+    assert any("from 2 runs" in line for line in printed(replace(FOUND, runs=["a", "b"]), "case"))
+
+
+def test_what_is_not_in_the_order_is_counted() -> None:
+    out = replace(FOUND.cases[0], left_out=[LeftOut("numpy-cpu", "numpy", "wrong: far off", "run")])
+    assert any(line.startswith("1 number not in the order") for line in printed(replace(FOUND, cases=[out]), "case"))
+
+
+def test_nothing_is_said_to_be_nothing() -> None:
+    empty = replace(FOUND, cases=[], summary=[], groups=[])
+    assert printed(empty, "case") == ["nothing was measured and verified in these runs"]
+
+
+@pytest.mark.parametrize("by", ["operator", "case"])
+def test_a_narrow_terminal_cuts_nothing_off(by: str) -> None:
+    narrow, wide = printed(FOUND, by, 60), printed(FOUND, by)
+    assert max(map(len, narrow)) <= 60
+    assert sorted("".join("".join(narrow).split())) == sorted("".join("".join(wide).split()))

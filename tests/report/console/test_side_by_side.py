@@ -1,0 +1,285 @@
+"""Backends side by side."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from opmark.analysis.rows import MachineFacts
+from opmark.report.console.side_by_side import print_side_by_side, several_backends
+from opmark.schema import Caution, Compilation, Measurement, Record, Verification
+from opmark.schema.machine import Floor, NoiseFloor
+
+MakeRecord = Callable[..., Record]
+Timed = Callable[..., Record]
+
+NINE = (
+    "torch-cpu", "torch-compile-cpu", "jax-cpu", "onnxruntime-cpu", "openvino-cpu", "tvm-cpu", "tensorflow-cpu",
+    "mxnet-cpu", "numpy-cpu",
+)  # fmt: skip
+
+
+@pytest.fixture
+def timed(make_record: MakeRecord) -> Timed:
+    """By a backend, in so many milliseconds."""
+
+    def make(backend: str, ms: float = 1.0, implementation: str = "", **fields: Any) -> Record:
+        if fields.get("status", "ok") == "ok":
+            fields.setdefault("samples", [ms * 1e-3 * factor for factor in (0.99, 1.0, 1.01)] * 5)
+        return make_record(backend=backend, implementation=implementation, **fields)
+
+    return make
+
+
+def drawn(records: Sequence[Record], width: int | None = None, known: Mapping[str, MachineFacts] | None = None) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=width or 1000, force_terminal=width is not None, color_system=None)
+    print_side_by_side(records, console, known)
+    return out.getvalue()
+
+
+def table(text: str) -> list[list[str]]:
+    """Head and rows up to the first blank line, cell by cell."""
+    return [re.split(r"\s{2,}", line.strip()) for line in text.partition("\n\n")[0].splitlines()]
+
+
+def row(text: str) -> list[str]:
+    """The cells of the only row, behind the case."""
+    return table(text)[1][1:]
+
+
+# Rows and columns
+
+
+def test_a_row_is_a_case_and_a_column_a_backend(timed: Timed) -> None:
+    records = [
+        timed(backend, ms, params={"M": m, "N": 128, "K": 64})
+        for backend, ms in (("torch-cpu", 1.0), ("numpy-cpu", 2.0))
+        for m in (256, 512)
+    ]
+    assert table(drawn(records)) == [
+        ["case", "torch", "numpy"],
+        ["matmul M=256 N=128 K=64 float32", "1.00 ms *", "2.00 ms"],
+        ["matmul M=512 N=128 K=64 float32", "1.00 ms *", "2.00 ms"],
+    ]
+
+
+def test_what_all_columns_have_in_common_is_said_once_below(timed: Timed) -> None:
+    text = drawn([timed("torch-cpu"), timed("numpy-cpu")])
+    assert "median latency warm, 2 threads, backends NAME-cpu" in text.splitlines()
+
+
+def test_columns_that_differ_in_device_or_threads_say_so(timed: Timed) -> None:
+    devices = drawn([timed("torch-cpu"), timed("torch-cuda")])
+    assert table(devices)[0] == ["case", "torch-cpu", "torch-cuda"]
+    threads = drawn([timed(name, threads=n) for name in ("torch-cpu", "numpy-cpu") for n in (1, 2)])
+    assert table(threads)[0] == ["case", "torch ×1", "torch ×2", "numpy ×1", "numpy ×2"]
+    assert "2 threads" not in threads
+
+
+def test_variants_implementations_and_interpreters_are_columns_of_their_own(timed: Timed) -> None:
+    names = ["openvino-cpu", "openvino-cpu/throughput", "torch-cpu", "torch-cpu@/opt/old/bin/python", "torch-cpu@guest"]
+    records = [timed(name) for name in names] + [timed("torch-cpu", implementation="fused")]
+    text = drawn(records)
+    assert table(text)[0][1:] == ["openvino", "openvino/throughput", "torch", "torch@old", "torch@guest", "torch/fused"]
+    assert "@old is /opt/old/bin/python" in text
+
+
+def test_interpreters_of_one_name_keep_their_paths(timed: Timed) -> None:
+    paths = ["/a/env/bin/python", "/b/env/bin/python"]
+    assert table(drawn([timed(f"torch-cpu@{path}") for path in paths]))[0][1:] == [f"torch@{path}" for path in paths]
+
+
+def test_a_backend_that_is_not_known_here_has_its_column(timed: Timed) -> None:
+    assert table(drawn([timed("gone-npu"), timed("torch-cpu")]))[0][1:] == ["gone-npu", "torch-cpu"]
+
+
+def test_several_processes_are_one_number(timed: Timed) -> None:
+    records = [
+        timed(name, ms + 0.001 * i, process=i)
+        for i in range(5)
+        for name, ms in (("torch-cpu", 1.0), ("numpy-cpu", 2.0))
+    ]
+    text = drawn(records)
+    assert row(text) == ["1.00 ms *", "2.00 ms"]
+    assert "over 5 processes" in text
+
+
+def test_rows_stand_in_the_order_of_the_backend_that_ran_them_all(timed: Timed) -> None:
+    """What cannot run is recorded at once, before what can."""
+    records = [timed("numpy-cpu", op="exp", params={"shape": [4]}, status="skipped", reason="no")]
+    records += [timed("torch-cpu"), timed("torch-cpu", op="exp", params={"shape": [4]}), timed("numpy-cpu")]
+    assert [cells[0].split()[0] for cells in table(drawn(records))] == ["case", "matmul", "exp"]
+
+
+def test_a_phase_is_told_where_it_is_not_forward(timed: Timed) -> None:
+    records = [timed(name, phase=phase) for name in ("torch-cpu", "jax-cpu") for phase in ("forward", "backward")]
+    assert [cells[0].split()[-1] for cells in table(drawn(records))] == ["case", "forward", "backward"]
+
+
+@pytest.mark.parametrize(("backends", "several"), [
+    (["torch-cpu"], False), (["torch-cpu", "torch-cpu"], False), (["torch-cpu", "numpy-cpu"], True),
+    (["openvino-cpu", "openvino-cpu/throughput"], True),
+])  # fmt: skip
+def test_side_by_side_is_for_cases_that_several_backends_were_asked_for(
+    timed: Timed, backends: list[str], several: bool
+) -> None:
+    assert several_backends([timed(name) for name in backends]) is several
+    apart = [timed(name, params={"M": i + 1, "N": 1, "K": 1}) for i, name in enumerate(backends)]
+    assert several_backends(apart) is False
+
+
+# The fastest
+
+
+def test_the_fastest_is_marked_only_where_it_is_ahead_by_more_than_noise(timed: Timed) -> None:
+    far, near = ([timed("torch-cpu", 1.0), timed("numpy-cpu", ms)] for ms in (1.5, 1.05))
+    assert row(drawn(far)) == ["1.00 ms *", "1.50 ms"]
+    assert row(drawn(near)) == ["1.00 ms", "1.05 ms"]
+    assert "no *:" in drawn(near)
+    assert "no *:" not in drawn(far)
+
+
+def test_the_measured_noise_of_the_machine_is_heeded(timed: Timed) -> None:
+    records = [timed("torch-cpu", 1.0), timed("numpy-cpu", 1.5)]
+    loud = NoiseFloor("chip", "torch-cpu", 2, "2030", 10, 10, [Floor("exp", "", 1e-3, 0.4, 0.1)])
+    known = {records[0].environment: MachineFacts(noise=loud)}
+    assert row(drawn(records, known=known)) == ["1.00 ms", "1.50 ms"]
+
+
+@pytest.mark.parametrize("reason", ["null computes nothing", "not asked for"])
+def test_a_number_that_is_not_verified_shows_it_and_does_not_win(timed: Timed, reason: str) -> None:
+    records = [
+        timed("null", 0.1, verification=Verification("none", reason)),
+        timed("torch-cpu", 1.0),
+        timed("numpy-cpu", 2.0),
+    ]
+    text = drawn(records)
+    assert row(text) == ["100 µs ?", "1.00 ms *", "2.00 ms"]
+    assert f"? not verified, and not in the race: {reason}" in text
+
+
+def test_a_check_at_a_smaller_size_has_a_sign_and_counts(timed: Timed) -> None:
+    text = drawn([timed("torch-cpu", verification=Verification("scaled")), timed("numpy-cpu", 2.0)])
+    assert row(text) == ["1.00 ms *~", "2.00 ms"]
+    assert "~ verified at a smaller size" in text
+
+
+def test_a_doubtful_number_says_so(timed: Timed) -> None:
+    doubt, worse = Caution("noisy", "it spreads", "wait"), Caution("preempted", "gone", "")
+    text = drawn(
+        [timed("torch-cpu", cautions=[worse]), timed("jax-cpu", 1.5, cautions=[doubt]), timed("numpy-cpu", 9.0)]
+    )
+    assert row(text) == ["1.00 ms !!", "1.50 ms !", "9.00 ms"]  # nobody wins: the doubtful one may be the fastest
+    assert "! noisy: matmul on jax: it spreads" in text
+    assert "  hint: wait" in text
+    assert "!! the number is the scheduler's" in text
+
+
+def test_what_was_measured_differently_is_not_compared(
+    timed: Timed, make_measurement: Callable[..., Measurement]
+) -> None:
+    device = timed("torch-cuda", measurements=(make_measurement("device_time", "cold", [1e-6] * 9),))
+    text = drawn([device, timed("torch-cpu", 2.0)])
+    assert row(text) == ["1.00 µs device_time", "2.00 ms latency"]
+    assert "*" not in text
+
+
+def test_of_several_quantities_the_one_that_all_have_is_shown(
+    timed: Timed, make_measurement: Callable[..., Measurement]
+) -> None:
+    both = tuple(make_measurement(name, "warm", [s] * 9) for name, s in (("device_time", 1e-6), ("latency", 5e-6)))
+    text = drawn([timed("torch-cuda", measurements=both), timed("jax-cuda", 0.01)])
+    assert row(text) == ["5.00 µs *", "10.0 µs"]
+
+
+# What has no number
+
+
+@pytest.mark.parametrize("status", ["wrong", "error", "timeout", "oom", "skipped"])
+def test_what_has_no_number_is_said_in_a_word_and_explained_below(timed: Timed, status: str) -> None:
+    text = drawn([timed("torch-cpu"), timed("numpy-cpu", status=status, reason="because [of it]")])
+    assert row(text) == ["1.00 ms", status]
+    assert f"numpy: matmul: {status}: because [of it]" in text.splitlines()
+
+
+def test_a_reason_of_several_is_given_once(timed: Timed) -> None:
+    shape = {"params": {"shape": [4]}}
+    records = [timed("torch-cpu"), timed("torch-cpu", op="exp", **shape)]
+    for name in ("openvino-cpu", "tvm-cpu"):
+        for op, params in (("matmul", {}), ("exp", shape)):
+            records.append(
+                timed(name, op=op, **params, status="skipped", reason=f"`{op}` has no implementation for onnx")
+            )
+    told = [line for line in drawn(records).splitlines() if "no implementation" in line]
+    assert told == ["openvino, tvm: matmul, exp: skipped: has no implementation for onnx"]
+
+
+def test_a_long_reason_is_cut_and_says_where_the_rest_is(timed: Timed) -> None:
+    text = drawn([timed("torch-cpu"), timed("numpy-cpu", status="error", reason="x" * 900)])
+    assert "x" * 201 not in text
+    assert "opmark show --long" in text
+
+
+def test_a_case_that_a_backend_was_not_asked_for_leaves_its_cell_empty(timed: Timed) -> None:
+    records = [timed("torch-cpu"), timed("numpy-cpu", 2.0), timed("torch-cpu", op="exp", params={"shape": [4]})]
+    assert table(drawn(records))[2] == ["exp", "4 float32", "1.00 ms"]
+
+
+# Compiling
+
+
+def test_compiling_stands_beside_running(timed: Timed) -> None:
+    text = drawn([timed("torch-cpu", 2.0), timed("torch-compile-cpu", compilation=Compilation(cold=2.1, cached=0.2))])
+    assert row(text) == ["2.00 ms", "1.00 ms * (2.10 s)"]
+    assert "(...) compiling it, with empty caches" in text
+
+
+def test_without_anything_compiled_there_are_no_brackets(timed: Timed) -> None:
+    assert "(" not in drawn([timed("torch-cpu"), timed("numpy-cpu")])
+
+
+# Naive schedules
+
+
+def test_a_naive_schedule_does_not_stand_alone(timed: Timed, printed: Callable[..., str]) -> None:
+    note = "runs default schedules, which are naive: compare with a library, e.g. --backend torch-cpu,tvm-cpu"
+    assert note in drawn([timed("tvm-cpu"), timed("tvm-cpu@guest")])
+    assert note in printed([timed("tvm-cpu")])
+    failed = timed("torch-cpu", status="error", reason="no")
+    assert note in drawn([timed("tvm-cpu"), failed]), "a column without a number is nothing to compare with"
+    assert note not in drawn([timed("tvm-cpu"), timed("torch-cpu")])
+    assert note not in printed([timed("torch-cpu")])
+
+
+# Width
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_nine_backends_fit_a_terminal_in_blocks_and_nothing_is_lost(timed: Timed, width: int) -> None:
+    compiled = Compilation(cold=12.3)
+    records = [
+        timed(name, 1 + i, compilation=compiled if i else None, verification=Verification("scaled"))
+        for i, name in enumerate(NINE)
+    ]
+    text = drawn(records, width)
+    blocks = [part for part in text.split("\n\n") if part.startswith("case")]
+    assert max(len(line.rstrip()) for block in blocks for line in block.splitlines()) <= width
+    assert "…" not in text
+    if width >= 100:
+        assert len(blocks) <= 2
+    shown = " ".join("\n".join(blocks).split())
+    for i, name in enumerate(NINE):
+        assert f" {name.removesuffix('-cpu')} " in f"{shown} "
+        assert f"{1 + i}.00 ms" in shown
+    assert shown.count("(12.3 s)") == 8
+    assert shown.count("M=256") == len(blocks)
+
+
+def test_a_file_gets_one_line_a_case_however_wide(timed: Timed) -> None:
+    assert len(table(drawn([timed(name) for name in NINE]))) == 2

@@ -1,0 +1,135 @@
+"""A comparison as a table, in Markdown and as plain data."""
+
+from __future__ import annotations
+
+import json
+import math
+from io import StringIO
+
+import msgspec
+import pytest
+from checks import compared, pairing
+from rich.console import Console
+
+from opmark.errors import UnknownName
+from opmark.report.comparison import comparison_view, wanted_words, word
+from opmark.report.console.comparison import comparison_text, print_comparison
+from opmark.report.formats.markdown import comparison_markdown, escaped
+
+
+def lines(*pairs: object, **more: object) -> list[str]:
+    only = more.pop("only", ())
+    return comparison_text(compared(*pairs, **more), only).splitlines()  # type: ignore[arg-type]
+
+
+def test_a_row_has_both_times_the_ratio_its_interval_and_the_verdict() -> None:
+    printed = lines(pairing())
+    assert printed[0] == (
+        "A main (20300101-000000-aaaa), B now (20300102-000000-bbbb): two sessions, which may differ by 2.0 % for the "
+        "same code"
+    )
+    assert printed[1] == "torch-cpu ×2"
+    assert printed[2].split() == ["operator", "parameters", "A", "B", "B/A", "interval", "verdict"]
+    cells = [cell.strip() for cell in printed[3].split("  ") if cell]
+    assert cells == ["exp", "4x8 float32", "1.00 ms", "1.10 ms", "1.100x", "1.090–1.110", "slower"]
+    assert printed[4] == "1 slower; geometric mean 1.050x (1.010–1.090) over 1 case"
+    assert printed[5].startswith("B/A above 1 is slower; intervals hold in 99% of comparisons; up to 1.0 %")
+    assert len(printed) == 6
+
+
+def test_what_rows_have_in_common_stands_above_and_the_rest_in_columns() -> None:
+    other = pairing(phase="backward", where=("torch-cpu ×2", "numpy-cpu ×1"), quantity="energy", a=2.0, b=4.0)
+    printed = lines(pairing(), other)
+    assert printed[1] == "no way to compute has the same name on both sides, so they are matched by case"
+    assert printed[2].split()[:5] == ["operator", "parameters", "phase", "where", "quantity"]
+    assert "backward  torch-cpu ×2 -> numpy-cpu ×1  energy warm" in printed[4]
+    assert "2.00 J   4.00 J" in printed[4]
+
+
+def test_one_other_name_is_said_above() -> None:
+    pair = pairing(where=("torch-cpu ×2", "torch-cpu ×4"))
+    assert lines(pair)[1].startswith("torch-cpu ×2 -> torch-cpu ×4: no way to compute has the same name")
+    assert "matched by case" not in "".join(lines(pair, runs=("one", "one")))
+
+
+def test_how_it_was_measured_and_what_else_differs() -> None:
+    assert lines(pairing(), paired=True)[0].endswith("measured in turns")
+    assert lines(pairing(), drift=0.0)[0].endswith("two sessions, clocks locked")
+    assert lines(pairing(), differing={"torch": ("2.11", "2.12"), "cudnn": (None, 9)})[2] == (
+        "differs: torch 2.11 -> 2.12; cudnn unknown -> 9"
+    )
+
+
+def test_what_failed_is_called_that_and_what_failed_on_both_sides_is_counted() -> None:
+    broken = pairing(ratio=None, a=None, verdict="undecided", statuses=("ok", "error"), note="failed in now: error: x")
+    neither = pairing("tanh", ratio=None, a=None, verdict="undecided", statuses=("error", "skipped"))
+    printed = lines(broken, neither, pairing(verdict="same"))
+    assert printed[3].split()[-6:] == ["failed", "failed", "in", "now:", "error:", "x"]
+    assert not any("tanh" in line for line in printed)
+    assert printed[5].startswith("1 same, 1 failed; geometric mean")
+    assert printed[6] == "1 case without a number on either side"
+    assert any("tanh" in line for line in lines(broken, neither, only=["failed"]))
+
+
+def test_what_only_one_side_has_is_listed_up_to_a_few() -> None:
+    printed = lines(pairing(), only=(), differing={})
+    assert not any(" only: " in line for line in printed)
+    many = comparison_text(compared(pairing(), only=(tuple(f"exp {n}" for n in range(7)), ("tanh 1",)))).splitlines()
+    assert "7 cases in A only: exp 0; exp 1; exp 2; exp 3; exp 4; ..." in many
+    assert "1 case in B only: tanh 1" in many
+
+
+def test_an_interval_without_ends_is_left_out() -> None:
+    row = lines(pairing(low=0.0, high=math.inf, verdict="undecided"))[3]
+    assert row.split() == ["exp", "4x8", "float32", "1.00", "ms", "1.10", "ms", "1.100x", "undecided"]
+
+
+def test_words_choose_rows_and_an_unknown_one_is_refused() -> None:
+    assert wanted_words(["slower", "failed"]) == ["slower", "failed"]
+    with pytest.raises(UnknownName, match="no verdict named `slow`"):
+        wanted_words(["slow"])
+    printed = lines(pairing(), pairing("tanh", verdict="same"), only=["same"])
+    assert [line.split()[0] for line in printed[3:4]] == ["tanh"]
+    assert any(line.startswith("1 slower, 1 same") for line in printed)
+
+
+def test_the_word_of_a_pair() -> None:
+    assert word(pairing()) == "slower"
+    assert word(pairing(statuses=("oom", "ok"))) == "failed"
+    assert word(pairing(statuses=("ok", "skipped"))) == "skipped"
+
+
+def test_plain_data_has_everything_and_an_open_interval_has_null() -> None:
+    found = compared(pairing(low=0.0, high=math.inf), pairing("tanh", verdict="same"))
+    plain = json.loads(msgspec.json.encode(comparison_view(found)))
+    assert plain["pairs"][0]["high"] is None
+    assert plain["counts"] == {"slower": 1, "same": 1}
+    assert [pair["op"] for pair in comparison_view(found, ["same"])["pairs"]] == ["tanh"]
+    assert comparison_view(found, ["same"])["counts"] == {"slower": 1, "same": 1}
+
+
+def test_markdown_is_a_table_and_its_text_is_only_text() -> None:
+    found = compared(pairing("a|b<script>", note="`x`\n| y |"), a="main_*_[x](y)")
+    text = comparison_markdown(found)
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert rows[0] == "| operator | parameters | quantity | A | B | B/A | interval | verdict |  |"
+    assert rows[1] == "| --- | --- | --- | ---: | ---: | ---: | ---: | --- | --- |"
+    assert rows[2].startswith("| a\\|b&lt;script&gt; | 4x8 float32 | latency warm | 1.00 ms |")
+    assert rows[2].endswith("| \\`x\\` \\| y \\| |")
+    assert len(rows) == 3
+    assert "main\\_\\*\\_\\[x\\]" in text
+    assert escaped("plain text 4x8 ×2") == "plain text 4x8 ×2"
+
+
+def test_nothing_to_show_is_said() -> None:
+    printed = comparison_text(compared(geomean=None)).splitlines()
+    assert printed[1] == "nothing to compare"
+
+
+@pytest.mark.parametrize("many", [3, 300])
+def test_a_narrow_terminal_gets_two_lines_a_row(many: int) -> None:
+    out = Console(file=StringIO(), width=60, force_terminal=True, color_system=None)
+    print_comparison(compared(*[pairing()] * many), out)
+    printed = out.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert sum(line.startswith("operator exp  4x8 float32") for line in printed) == many
+    assert any(line.strip().startswith("A 1.00 ms  B 1.10 ms  B/A 1.100x") for line in printed)

@@ -12,18 +12,17 @@ if TYPE_CHECKING:
     from opmark.api.rank import rank
     from opmark.api.report import make_report
     from opmark.api.result import Result
-    from opmark.api.run import plan, run
+    from opmark.api.run import Profiling, plan, run
     from opmark.api.show import show
     from opmark.dashboard.serve import serve
     from opmark.errors import OpmarkError, TaskError, UserError
-    from opmark.runner.profilers.profile_run import Profiling
     from opmark.schema import Entry, Workload
 
 # Public name -> where it is. Loaded on first use, so that `import opmark` and `opmark --help` cost nothing.
 _PUBLIC = {
     "Entry": "opmark.schema:Entry",
     "OpmarkError": "opmark.errors:OpmarkError",
-    "Profiling": "opmark.runner.profilers.profile_run:Profiling",
+    "Profiling": "opmark.api.run:Profiling",
     "Result": "opmark.api.result:Result",
     "TaskError": "opmark.errors:TaskError",
     "UserError": "opmark.errors:UserError",
@@ -48,7 +47,7 @@ _MOVED = {
     "create_env": "opmark.api.env:create_env",
     "describe": "opmark.api.describe:describe",
     "describe_run": "opmark.api.runs:describe_run",
-    "doctor": "opmark.runner.doctor:doctor",
+    "doctor": "opmark.api.doctor:doctor",
     "envs": "opmark.api.env:envs",
     "export": "opmark.api.export:export",
     "export_workload": "opmark.api.export:export_workload",

@@ -14,7 +14,7 @@ from opmark.analysis.environment import Facts, differing, kind, software
 from opmark.errors import UserError
 from opmark.plugin.registry import backend as find_backend
 from opmark.runner.ab.origin import Origin, origins
-from opmark.runner.ab.revisions import as_it_is, import_folders
+from opmark.runner.ab.revisions import as_it_is, import_folders, is_own_file
 from opmark.runner.ab.sides import side_at
 from opmark.runner.git import commit_of, repository, revision_now
 from opmark.runner.guests.placement import why_missing
@@ -25,7 +25,6 @@ from opmark.schema.messages import Side
 from opmark.schema.options import DEFAULT_TIMEOUT
 from opmark.schema.run import CHANGED
 from opmark.version import VERSION
-from opmark.worker.side import belongs
 
 
 class BaselineLost(NamedTuple):
@@ -175,7 +174,7 @@ def _by_this_opmark(then: Baseline, plain: Side, root: Path | None) -> Side | Ba
     version = str(then.facts.get("opmark") or VERSION)
     if version != VERSION:
         return BaselineLost(f"it was measured by opmark {version}, and this is {VERSION}")
-    if root is not None and belongs(__file__, str(root)) and not _clean_and_here(then.revision):
+    if root is not None and is_own_file(Path(__file__), root) and not _clean_and_here(then.revision):
         return BaselineLost("opmark itself is a part of this repository, and is not measured as another revision")
     return plain
 

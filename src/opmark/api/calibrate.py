@@ -1,11 +1,44 @@
+"""The measured peaks of this machine: `opmark calibrate`."""
+
 from __future__ import annotations
 
-from opmark.api.doctor import calibrate_request
+from contextlib import closing
+
 from opmark.api.requests import CalibrateRequest, keywords_of
-from opmark.schema.machine import Peaks
+from opmark.api.result import open_store, store_all
+from opmark.errors import UserError
+from opmark.hardware.datasheets import datasheet
+from opmark.runner.calibration import calibration
+from opmark.runner.plan import Plan, default_threads
+from opmark.runner.selection import default_backends
+from opmark.runner.session import new_run
+from opmark.schema.machine import Peaks, findings_key
+from opmark.store.location import display_address
 
 
 @keywords_of(CalibrateRequest)
 def calibrate(request: CalibrateRequest) -> Peaks:
-    """Measure this machine's real peaks, store them as a run, and keep them for what is shown of later runs."""
+    """Measure the peaks of this machine and store them as a run. Reports on later runs compare rates with them."""
     return calibrate_request(request)
+
+
+def calibrate_request(request: CalibrateRequest) -> Peaks:
+    backend = request.backend or default_backends()[0]
+    threads = default_threads() if request.threads is None else request.threads
+    work = calibration(backend, threads, request.timeout, request.say)
+    with closing(open_store(request.db, create=True)) as store:
+        run = new_run(Plan((), ()), "calibrate")
+        peaks = work.run(f"measured in run {run.id}")
+        store_all(store, run, work.environments.values(), work.records)
+        if not peaks.levels and not peaks.flops:
+            raise UserError(
+                f"nothing could be measured on {backend}: {work.records[0].reason}", f"`opmark show {run.id}` says why"
+            )
+        store.keep("peaks", findings_key(work.facts()), run.started, peaks)
+    request.say(f"stored as run {run.id} in {display_address(request.db)}")
+    return peaks
+
+
+def datasheet_peaks(peaks: Peaks) -> Peaks | None:
+    """Return what the datasheet of the same chip says, scaled to the threads that were measured."""
+    return datasheet(peaks.chip, peaks.threads)

@@ -9,7 +9,7 @@ from pathlib import Path
 from opmark.runner.guests import environments
 from opmark.runner.guests.environments import WORKER_REQUIREMENTS, Guest, Recipe, interpreter_for, recipe_for, recipes
 
-# The commands of `opmark env`, as functions.
+__all__ = ["Guest", "Recipe", "create_env", "envs", "remove_env"]
 
 
 def create_env(

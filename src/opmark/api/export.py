@@ -1,17 +1,19 @@
+"""Stored runs and workloads in the formats of other systems: `opmark export`."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from opmark.api.import_ import _again, _with_gradients
 from opmark.api.result import Result
 from opmark.api.show import show
-from opmark.catalogue.expansion import expand
+from opmark.catalogue.expansion import cases_of, expand
 from opmark.errors import UnknownName
 from opmark.plugin.registry import exporters, operators_like, workload_exporters
 from opmark.plugin.registry import operator as find_operator
 from opmark.runner.workload_source import read_source
+from opmark.schema import Entry
 from opmark.schema.options import PathLike, Source
 from opmark.units import count_noun
 
@@ -19,7 +21,7 @@ from opmark.units import count_noun
 def export(
     run: str | Result | None = None, *, format: str, db: PathLike | None = None
 ) -> Mapping[str, str] | Mapping[str, str | bytes]:
-    """A run, stored or just made, in another format: texts by relative path (of Parquet, bytes)."""
+    """Return a run in another format: the content of each file by its relative path, bytes for Parquet."""
     known = exporters()
     if format not in known:
         raise UnknownName("format of results", format, known, "opmark list formats")
@@ -27,7 +29,7 @@ def export(
 
 
 def export_workload(source: Source, *, format: str, strict: bool = False) -> tuple[Mapping[str, str], Sequence[str]]:
-    """A workload in another system's format: (texts by relative path, what is not in them or said otherwise)."""
+    """Return a workload in another system's format: files by relative path, and one line per loss."""
     known = workload_exporters()
     if format not in known:
         raise UnknownName("format of workloads", format, known, "opmark list formats")
@@ -35,6 +37,23 @@ def export_workload(source: Source, *, format: str, strict: bool = False) -> tup
     whole = replace(taken.workload, cases=[_with_gradients(entry) for entry in taken.workload.cases])
     cases = expand(whole, find_operator, taken.where, operators_like)
     files, unsaid = known[format].files(whole.name, cases)
-    again = _again(whole.cases) if taken.foreign else 0
-    twice = [f"{count_noun(again, 'case')} stood there before, and each is written once"] if again else []
+    repetitions = _count_repetitions(whole.cases) if taken.foreign else 0
+    twice = [f"{count_noun(repetitions, 'case')} stood there before, and each is written once"] if repetitions else []
     return files, [*(f"not imported: {problem}" for problem in taken.problems), *twice, *unsaid]
+
+
+def _count_repetitions(entries: Sequence[Entry]) -> int:
+    """Count the entries all of whose cases stand in earlier entries."""
+    known: set[str] = set()
+    repetitions = 0
+    for entry in entries:
+        ids = {case.id for case in cases_of(entry, find_operator)}
+        repetitions += ids <= known
+        known |= ids
+    return repetitions
+
+
+def _with_gradients(entry: Entry) -> Entry:
+    """Add the backward phase to an entry that names gradients: only a backward case carries them."""
+    missing = bool(entry.wrt) and "backward" not in entry.phases
+    return replace(entry, phases=[*entry.phases, "backward"]) if missing else entry

@@ -58,6 +58,20 @@ def talk(message: str) -> None:
     print(harmless(message), file=sys.stderr)
 
 
+def parse_params(ops: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
+    """Return the parameters that `-p NAME=VALUE,VALUE` stands for, with the types that the operators declare."""
+    from opmark.runner import selection
+
+    return selection.parse_params(ops, texts)
+
+
+def parse_call(name: str, text: str) -> Any:
+    """Return the value of `--args`, `--kwargs` or `--build`, which are written as YAML."""
+    from opmark.runner import selection
+
+    return selection.parse_call(name, text)
+
+
 def keywords_of(
     request: Callable[P, RequestT],
 ) -> Callable[[Callable[[RequestT], ReturnT]], Callable[P, ReturnT]]:

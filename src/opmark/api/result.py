@@ -26,6 +26,10 @@ from opmark.store.location import display_address
 from opmark.store.protocol import Store
 from opmark.store.runs import noise_of
 
+__all__ = [
+    "MachineFacts", "Result", "facts_of", "machine_at", "machine_facts", "open_store", "result_of", "store_all",
+]  # fmt: skip
+
 
 @dataclass(frozen=True, repr=False)
 class Result:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from opmark.analysis.rows import RowCollector
+from opmark.analysis.rows import Row, RowCollector
 from opmark.api.requests import PlanRequest, ProfileOptions, RunRequest, keywords_of
 from opmark.api.result import Result, machine_at, open_store, result_of
 from opmark.errors import InvalidParameter
@@ -29,12 +29,16 @@ from opmark.runner.ranks.launcher import start_ranks
 from opmark.runner.selection import SelectedCases, default_backends, select_backends, select_cases
 from opmark.runner.session import RunRecorder, new_run, run_plan, run_to_resume
 from opmark.runner.supervisor import WorkerOptions, WorkerPool
-from opmark.runner.workload_source import file_requests
-from opmark.runner.workload_source import problem_lines as complaints
+from opmark.runner.workload_source import file_requests, problem_lines
 from opmark.schema import Environment, Record
 from opmark.schema.options import MeasureOptions, PathLike, as_list, options_of, split_names
 from opmark.store.location import display_address
 from opmark.units import count_noun
+
+__all__ = [
+    "Plan", "Profiling", "Row", "plan", "plan_cases", "plan_remarks", "plan_request", "profiling_of", "run",
+    "run_request",
+]  # fmt: skip
 
 
 @keywords_of(PlanRequest)
@@ -60,6 +64,11 @@ def plan_cases(selected: SelectedCases, options: MeasureOptions) -> Plan:
         return dataclasses.replace(whole, notes=notes)
     told = () if options.samples or options.warmup else tuple(file_requests(source.asked))
     return dataclasses.replace(whole, problems=source.problems, notes=(*source.notes, *told, *notes))
+
+
+def plan_remarks(whole: Plan) -> list[str]:
+    """Return one line for each part of a workload that is not in the plan, and for each note of those who made it."""
+    return list(problem_lines(whole.problems, whole.notes))
 
 
 def profiling_of(options: ProfileOptions) -> Profiling | None:
@@ -103,7 +112,7 @@ def run_request(request: RunRequest) -> Result:
         # First of all: what is wrong from here on is told to all ranks at once.
         launcher = stack.enter_context(start_ranks(selected.place, selected.cases))
         whole = plan_cases(selected, request)
-        for line in complaints(whole.problems, whole.notes):
+        for line in plan_remarks(whole):
             say(line)
         store = stack.enter_context(closing(open_store(request.db, create=True, say=say)))
         resume = request.resume

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Literal
 
 from opmark.api.requests import talk
@@ -15,8 +14,7 @@ from opmark.errors import InvalidParameter
 from opmark.schema import Run
 from opmark.schema.options import PathLike
 from opmark.schema.run import RunSummary
-from opmark.store.location import address, store_exists
-from opmark.store.location import display_address as shown
+from opmark.store.location import store_exists
 from opmark.store.protocol import Store
 from opmark.store.runs import find_run
 
@@ -71,17 +69,6 @@ def describe_run(run: str, text: str, *, db: PathLike | None = None) -> Run:
     """From now on this is said of it; nothing takes away what was said."""
     with closing(open_store(db, create=store_exists(db))) as store:
         return _note(store, find_run(store, run), "description", text.strip())
-
-
-def _other(other: PathLike, db: PathLike | None) -> Store:
-    there, here = address(other), address(db)
-    if there == here or (isinstance(there, Path) and isinstance(here, Path) and _same_file(there, here)):
-        raise InvalidParameter(f"{shown(other)}: is the store itself", "--db says which store the others come into")
-    return open_store(other)
-
-
-def _same_file(one: Path, other: Path) -> bool:
-    return one.exists() and other.exists() and one.samefile(other)
 
 
 def _note(store: Store, run: Run, kind: Literal["label", "description"], text: str) -> Run:

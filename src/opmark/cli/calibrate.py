@@ -10,12 +10,11 @@ from opmark.cli.output import console, print_json_lines
 @takes(CalibrateRequest)
 def calibrate(request: CalibrateRequest, as_json: Json = False) -> None:
     """Measure this machine's peaks: bandwidth of memory and caches, FLOP/s by dtype, launch cost."""
-    from opmark.api.doctor import calibrate_request
-    from opmark.hardware.datasheets import datasheet
+    from opmark.api.calibrate import calibrate_request, datasheet_peaks
     from opmark.report.console.machine import peaks_text
 
     peaks = calibrate_request(request)
     if as_json:
         print_json_lines([peaks])
     else:
-        console().print(peaks_text(peaks, datasheet(peaks.chip, peaks.threads)))
+        console().print(peaks_text(peaks, datasheet_peaks(peaks)))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opmark.schema import Peaks
 
 _FEW = 8
-"""So many chips fit into a hint."""
+"""Number of chips that fit into a hint."""
 
 
 def describe(
@@ -22,7 +22,7 @@ def describe(
 ) -> None:
     """Parameters, presets, cost and implementations of an operator; what a quantity is; what a chip can do."""
     from opmark.api.describe import describe as find_operator
-    from opmark.hardware.datasheets import datasheet
+    from opmark.api.describe import find_chip
     from opmark.report.console.operators import operator_text, operator_view, quantity_text
     from opmark.schema import QUANTITIES
 
@@ -35,7 +35,7 @@ def describe(
     try:
         operator = find_operator(op)
     except UnknownName as unknown:
-        if chip := datasheet(op):
+        if chip := find_chip(op):
             _describe_chip(chip, as_json)
             return
         raise _with_chips(unknown, op) from None
@@ -46,7 +46,7 @@ def describe(
 
 
 def _with_chips(unknown: UnknownName, name: str) -> UnknownName:
-    """The chips that hold the name in theirs; else the quantity or the chip that is next to it."""
+    """Extend the hint by the chips whose names contain `name`; if there are none, by the nearest quantity or chip."""
     from opmark.api.list_ import chips as known_chips
     from opmark.schema import QUANTITIES
 
@@ -65,10 +65,10 @@ def _with_chips(unknown: UnknownName, name: str) -> UnknownName:
 
 
 def _describe_chip(chip: Peaks, as_json: bool) -> None:
-    from opmark.hardware.datasheets import brief
+    from opmark.api.describe import chip_view
     from opmark.report.console.machine import hardware_text
 
     if as_json:
-        print_json_lines([brief(chip)])
+        print_json_lines([chip_view(chip)])
     else:
         console().print(hardware_text(chip))

@@ -23,8 +23,8 @@ def doctor(
     if aa:
         _noise(backend, processes, db, as_json=as_json)
         return
+    from opmark.api.doctor import doctor as examine
     from opmark.report.console.machine import diagnosis_text
-    from opmark.runner.doctor import doctor as examine
 
     diagnosis = examine()
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -14,7 +14,9 @@ from rich.text import Text
 from opmark.api.requests import talk
 from opmark.cli.output import console, print_json_lines
 from opmark.report.console.table import plain_table
-from opmark.runner.guests.environments import Guest, Recipe
+
+if TYPE_CHECKING:
+    from opmark.api.env import Guest, Recipe
 
 env = typer.Typer(no_args_is_help=True, help="Environments for frameworks that cannot share this one: guests.")
 
@@ -39,7 +41,7 @@ def create(
 
 @env.command("list")
 def list_(as_json: Annotated[bool, typer.Option("--json", help="One JSON object an environment.")] = False) -> None:
-    """What there is, and what could be made."""
+    """List the environments that exist, and those that could be made."""
     from opmark.api.env import envs
 
     made, recipes = envs()
@@ -57,15 +59,12 @@ def remove(name: Annotated[str, typer.Argument(help="As in `opmark env list`.")]
     talk(f"removed {remove_env(name)}")
 
 
-# Environments for guests: what there is, and what could be made.
-
-
 def guest_view(guest: Guest) -> dict[str, Any]:
     return {**msgspec.to_builtins(guest), "folder": str(guest.folder), "python": str(guest.python)}
 
 
 def guests_table(made: Sequence[Guest], recipes: Mapping[str, Recipe]) -> Group:
-    """Environments that are there, then the others that `opmark env create` knows by name."""
+    """Make a table of the environments, and one of the recipes that have none yet."""
     there = plain_table("environment", "Python", "made of", "folder")
     for guest in made:
         there.add_row(Text(guest.name), guest.version, Text(", ".join(guest.requirements)), Text(str(guest.folder)))

@@ -13,7 +13,7 @@ from opmark.cli.output import console, print_json_lines, write_out
 from opmark.errors import UserError
 
 if TYPE_CHECKING:
-    from opmark.analysis.fits import Fitted
+    from opmark.api.fit import Fitted
 
 _NO_TERMINAL = 100
 """Columns of a plot that goes to a file."""
@@ -28,8 +28,8 @@ def fit(
     db: Db = None,
 ) -> None:
     """Latency and bandwidth of communication over its sizes: time = alpha + size / beta, fitted to a stored run."""
-    from opmark.analysis.fits import fit_view
     from opmark.api.fit import fit as api_fit
+    from opmark.api.fit import fit_view
     from opmark.api.requests import talk
     from opmark.report.charts.communication import fit_charts
     from opmark.report.html.figure import standalone

@@ -25,18 +25,17 @@ def import_(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of YAML.")] = False,
 ) -> None:
     """A foreign workload or hardware file as one of opmark's own. Exit code 1: a part of it was not understood."""
-    from opmark.api.import_ import case_count, hardware_text, read_workload, workload_text
-    from opmark.runner.workload_source import file_requests, problem_lines
+    from opmark.api.import_ import case_count, hardware_text, import_remarks, read_workload, workload_text
     from opmark.units import count_noun
 
-    taken = read_workload(source, seed=seed, phase=split(phase or []), strict=strict, format=format)
-    for line in problem_lines(taken.problems, [*taken.notes, *file_requests(taken.asked)]):
+    workload = read_workload(source, seed=seed, phase=split(phase or []), strict=strict, format=format)
+    for line in import_remarks(workload):
         talk(line)
     in_json = as_json or (output is not None and output.suffix == ".json")
-    write_out(hardware_text(taken, in_json) if taken.chips else workload_text(taken, in_json), output)
-    what = count_noun(len(taken.chips), "chip") if taken.chips else count_noun(case_count(taken), "case")
+    write_out(hardware_text(workload, in_json) if workload.chips else workload_text(workload, in_json), output)
+    what = count_noun(len(workload.chips), "chip") if workload.chips else count_noun(case_count(workload), "case")
     where = f" in {output}" if output else ""
-    talk(f"{what} of {taken.foreign or 'opmark'}{where}")
-    if taken.problems:
-        talk(f"{count_noun(len(taken.problems), 'part')} not imported")
+    talk(f"{what} of {workload.foreign or 'opmark'}{where}")
+    if workload.problems:
+        talk(f"{count_noun(len(workload.problems), 'part')} not imported")
         raise typer.Exit(1)

@@ -113,17 +113,17 @@ def _formats() -> list[dict[str, Any]]:
 
 
 def _hardware(whole: bool) -> list[dict[str, Any]]:
-    """Every chip: all that is known of it as data, or the part that a table has room for."""
+    """List every chip: with `whole` all that its datasheet says, else the columns of a table."""
+    from opmark.api.describe import chip_view
     from opmark.api.list_ import chips
-    from opmark.hardware.datasheets import brief
     from opmark.report.console.machine import hardware_row
 
-    return [brief(peaks) if whole else hardware_row(peaks) for peaks, _ in chips()]
+    return [chip_view(peaks) if whole else hardware_row(peaks) for peaks, _ in chips()]
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    """Print a table. A library takes longer to draw hundreds of rows than everything else together. The last column
-    folds where a terminal is narrow; a file has room for any line."""
+    """Print a table; its last column is folded where the terminal is narrow. Rich would take longer to draw hundreds of
+    rows than everything else takes together."""
     if not rows:
         return
     lines = [list(rows[0]), *([_text(value) for value in row.values()] for row in rows)]

@@ -18,10 +18,10 @@ def merge(
     db: Db = None,
 ) -> None:
     """Bring the runs of other stores into this one. What is there already is left out, so it can be said twice."""
+    from opmark.api.merge import display_address
     from opmark.api.merge import merge as merge_stores
     from opmark.report.console.runs import merged_line
     from opmark.report.text import printable
-    from opmark.store.location import display_address
 
     for other, merged in zip(others, merge_stores(*others, db=db), strict=True):
         talk(f"{printable(str(display_address(other)))}: {merged_line(merged)}")

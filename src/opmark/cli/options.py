@@ -98,11 +98,11 @@ def _value(found: OptionField, text: Any, given: Mapping[str, Any]) -> Any:
     if found.form == "share":
         return share(text, found.flag.removeprefix("--"))
     if found.form == "params":
-        from opmark.runner.selection import parse_params
+        from opmark.api.requests import parse_params
 
         return parse_params(split(given["ops"] or []), text)
     if found.form == "yaml":
-        from opmark.runner.selection import parse_call
+        from opmark.api.requests import parse_call
 
         return parse_call(found.name, text)
     return text

@@ -15,7 +15,7 @@ from opmark.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from opmark.analysis.rows import MachineFacts
+    from opmark.api.result import MachineFacts
     from opmark.schema import Record
 
 

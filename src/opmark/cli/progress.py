@@ -15,9 +15,8 @@ from opmark.report.row_view import row_view
 from opmark.units import count_noun
 
 if TYPE_CHECKING:
-    from opmark.analysis.rows import Row
     from opmark.api.ab import TurnProgress
-    from opmark.runner.plan import Plan
+    from opmark.api.run import Plan, Row
     from opmark.schema import Record, Run
 
 

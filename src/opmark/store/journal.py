@@ -71,7 +71,7 @@ class Spool:
             self._file.close()
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """One thing that is written: to the store, to a journal, or to both."""
 
     kind: str
@@ -108,7 +108,7 @@ class Journal:
         self._runs = runs
         self._begun: set[str] = set()
 
-    def write(self, entry: Entry) -> int:
+    def write(self, entry: JournalEntry) -> int:
         if entry.run_id in self._runs and entry.run_id not in self._begun:
             self.begin(self._runs[entry.run_id])
         if entry.kind == "begin":
@@ -148,13 +148,13 @@ class JournaledStore:
     # Writing.
 
     def begin(self, run: Run) -> None:
-        self._write(Entry("begin", "", [run]))
+        self._write(JournalEntry("begin", "", [run]))
         self._begun.add(run.id)
         self._known[run.id] = run
 
     def add_environment(self, environment: Environment) -> None:
         self._environments[environment.id] = environment
-        self._write(Entry("environment", "", [environment]))
+        self._write(JournalEntry("environment", "", [environment]))
 
     def append(self, run_id: str, record: Record) -> None:
         self.extend(run_id, [record])
@@ -162,19 +162,19 @@ class JournaledStore:
     def extend(self, run_id: str, records: Sequence[Record]) -> int:
         cases = {record.task.case.id: case_row(record.task.case) for record in records}
         rows = [to_row(run_id, record) for record in records]
-        return self._write(Entry("records", run_id, [list(cases.values()), rows]))
+        return self._write(JournalEntry("records", run_id, [list(cases.values()), rows]))
 
     def note(self, run_id: str, kind: Noted, text: str) -> None:
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        self._write(Entry("note", run_id, [kind, text, now]))
+        self._write(JournalEntry("note", run_id, [kind, text, now]))
 
     def keep(self, kind: str, chip: str, started: str, body: Any) -> None:
-        self._write(Entry("keep", "", [kind, chip, started, body]))
+        self._write(JournalEntry("keep", "", [kind, chip, started, body]))
 
     def remove(self, run_ids: Sequence[str]) -> None:
         self.store.remove(run_ids)
 
-    def _write(self, entry: Entry) -> int:
+    def _write(self, entry: JournalEntry) -> int:
         try:
             new = self._journals[-1].write(entry) if self._journals else entry.write_to(self.store)
         except StoreError as failure:
@@ -186,7 +186,7 @@ class JournaledStore:
             self._spool.add(entry)
         return new
 
-    def _turn_to_journal(self, failure: StoreError, entry: Entry) -> int:
+    def _turn_to_journal(self, failure: StoreError, entry: JournalEntry) -> int:
         """Open another journal and write the entry to it. Where a folder takes no journal, try the next one."""
         problems = [failure.message]
         first = not any(journal.written for journal in self._journals)
@@ -198,7 +198,7 @@ class JournaledStore:
             self._folders.append(journal.path.parent)
             try:
                 for environment in self._environments.values():
-                    journal.write(Entry("environment", "", [environment]))
+                    journal.write(JournalEntry("environment", "", [environment]))
                 if first:
                     self._write_earlier(journal, failure)
                 new = journal.write(entry)
@@ -220,7 +220,7 @@ class JournaledStore:
             for run_id in sorted(self._begun):
                 journal.begin(self._known[run_id])
             for entry in self._spool.entries():
-                journal.write(Entry(*entry))
+                journal.write(JournalEntry(*entry))
         elif isinstance(failure, Replaced):  # a file that is gone from its place can be read until it is closed
             for run_id in sorted(self._begun):
                 try:

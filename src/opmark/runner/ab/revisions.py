@@ -32,6 +32,11 @@ _OURS = re.compile(rf"{PREFIX}(\d+)-\w{{8}}")
 _TAIL = 20
 
 
+def is_own_file(path: Path, root: Path) -> bool:
+    """Return whether a file is a part of the repository at `root`; a virtual environment inside of it is not."""
+    return belongs(str(path), str(root))
+
+
 @contextmanager
 def checkout_revision(root: Path, commit: str) -> Iterator[Path]:
     """A folder with the files of a commit, which is removed afterwards."""

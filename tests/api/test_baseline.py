@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from opmark.api import baseline
-from opmark.api.baseline import Baseline, BaselineLost, BaselineSide, baseline_side, same_code, side_as_told
+from opmark.api.baseline import Baseline, BaselineLost, BaselineSide, baseline_side, same_code, named_side
 from opmark.errors import UserError
 from opmark.schema.messages import Checkout, Side
 
@@ -160,16 +160,16 @@ def test_what_stands_for_the_baseline_can_be_said(repo: Any, monkeypatch: pytest
     repo.commit(work=FAST + "\n")
     monkeypatch.chdir(repo.path)
     with ExitStack() as stack:
-        assert side_as_told(then(), BaselineSide(backend="null"), OWN, stack) == Side("main", "null", 1)
-        python = side_as_told(then(), BaselineSide(python=sys.executable), OWN, stack)
+        assert named_side(then(), BaselineSide(backend="null"), OWN, stack) == Side("main", "null", 1)
+        python = named_side(then(), BaselineSide(python=sys.executable), OWN, stack)
         assert python.backend == f"numpy-cpu@{sys.executable}"
-        side = side_as_told(then(), BaselineSide(rev="HEAD~1"), OWN, stack)
+        side = named_side(then(), BaselineSide(rev="HEAD~1"), OWN, stack)
         assert side.checkout is not None
         assert side.checkout.commit == old
         with pytest.raises(UserError, match="git knows no revision `nosuch`"):
-            side_as_told(then(), BaselineSide(rev="nosuch"), OWN, stack)
+            named_side(then(), BaselineSide(rev="nosuch"), OWN, stack)
         with pytest.raises(UserError, match="no interpreter and no environment `/nowhere`"):
-            side_as_told(then(), BaselineSide(python="/nowhere"), OWN, stack)
+            named_side(then(), BaselineSide(python="/nowhere"), OWN, stack)
 
 
 def test_the_same_code_is_backend_threads_variables_and_commit() -> None:

@@ -115,7 +115,7 @@ def test_a_baseline_that_cannot_be_had_again_is_compared_as_stored_twice(
         assert now.name == "now"
         return keep(tmp_path / "store.db", later, "check", rows(exp=second))
 
-    monkeypatch.setattr(confirm.SlowdownConfirmation, "_fresh", fresh)
+    monkeypatch.setattr(confirm.SlowdownConfirmation, "_measure_candidate", fresh)
     found = gate(rows(exp=1.0), rows(exp=first), turns)
     assert outcomes(found) == {"exp": outcome}
     assert turns.asked == []
@@ -184,7 +184,7 @@ def test_what_cannot_be_measured_in_turns_is_compared_as_stored_twice(
 
     monkeypatch.setattr(
         confirm.SlowdownConfirmation,
-        "_fresh",
+        "_measure_candidate",
         lambda *args: keep(tmp_path / "store.db", "later", "check", rows(exp=1.2)),
     )
     found = gate(rows(exp=1.0), rows(exp=1.2), ranks)
@@ -220,7 +220,7 @@ def test_what_stands_for_the_baseline_is_taken_as_it_is_said(
         assert command == "make"
         return Side("told", "numpy-cpu", 1)
 
-    monkeypatch.setattr(confirm, "side_as_told", told)
+    monkeypatch.setattr(confirm, "named_side", told)
     turns = Turns()
     gate(rows(exp=1.0), rows(exp=1.2), turns, against_rev="HEAD~1", against_python="p", against_backend="null",
          make="make")  # fmt: skip

@@ -50,7 +50,7 @@ class TestSecondLook:
     def test_what_the_scheduler_spoilt_is_a_candidate(self) -> None:
         spoilt = pairing(ratio=None, verdict="undecided", note="preempted in now")
         skipped = pairing("tanh", None, statuses=("ok", "skipped"), verdict="undecided")
-        assert confirm.candidates(compared(spoilt, skipped), 0.03) == [spoilt]
+        assert confirm.doubtful_pairs(compared(spoilt, skipped), 0.03) == [spoilt]
 
     def test_a_failure_that_does_not_come_again_is_none(self, gate: Gate) -> None:
         found = gate(rows(exp=1.0), rows(exp="out of memory"), Turns("same", 1.0))
@@ -88,7 +88,7 @@ class TestSecondLook:
     ) -> None:
         monkeypatch.setattr(
             confirm.SlowdownConfirmation,
-            "_fresh",
+            "_measure_candidate",
             lambda *args: keep(tmp_path / "store.db", "later", "", rows(exp=1.2)),
         )
         found = gate(rows(exp=1.0), rows(exp=1.2), turns)
@@ -114,7 +114,7 @@ class TestSecondLook:
             raise UserError("no such device")
 
         sides["main"] = BaselineLost("gone")
-        monkeypatch.setattr(confirm.SlowdownConfirmation, "_fresh", broken)
+        monkeypatch.setattr(confirm.SlowdownConfirmation, "_measure_candidate", broken)
         found = gate(rows(exp=1.0), rows(exp=1.2))
         assert outcomes(found) == {"exp": "undecided"}
         assert found.notes == ("not measured again: no such device (gone)",)
@@ -145,8 +145,8 @@ def _fails(draw: np.random.Generator, effect: float, spread: float, margin: floa
         values = Values(dict(enumerate(a[:pairs])), dict(enumerate(b[:pairs])), [], [])
         found = judge(values, 0.0, Rules(margin, 0.0, paired=True, looked=True)).found
         pair: Pairing = pairing(ratio=found.ratio, low=found.low, verdict=found.verdict)
-        if confirm.beyond(pair, margin) or pair.verdict in ("same", "faster"):
-            return confirm.beyond(pair, margin)
+        if confirm.clearly_slower(pair, margin) or pair.verdict in ("same", "faster"):
+            return confirm.clearly_slower(pair, margin)
     return False
 
 

@@ -1,4 +1,4 @@
-"""Two sides measured in turns: `opmark ab`."""
+"""Measure two sides in turns and compare them: `opmark ab`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from opmark.units import count_noun
 
 @dataclass(frozen=True)
 class TurnProgress:
-    """What is about to be measured, and what is known so far."""
+    """The turn that is about to be measured, and the verdicts so far."""
 
     turn: Turn
     side: Side
@@ -48,9 +48,9 @@ class TurnProgress:
 def ab(request: ABRequest) -> Compared:
     """Compare B with A, measured in turns: A B B A A B B A ..., each in a fresh process.
 
-    Exactly one of `backend`, `python`, `threads` has two values, or `env` (`VAR=VALUE`, `VAR=`, `VAR` for without) or
-    `rev` says what differs, or `same` compares a thing with itself. One `env` is for B, one `rev` is for A, and the
-    other side is as things are.
+    Either one of `backend`, `python` and `threads` has two values, or `env` (`VAR=VALUE`; `VAR=` is empty, `VAR` alone
+    unset) or `rev` says how the sides differ, or `same` compares a thing with itself. A single `env` is for B and a
+    single `rev` for A; the other side is as things are.
     """
     return ab_request(request)
 
@@ -73,7 +73,8 @@ def ab_request(request: ABRequest) -> Compared:
 
 
 def _texts(value: Names) -> list[str]:
-    """A variable or a revision may have commas in it: a text is one of them."""
+    """Return one or several texts as a list. They are not split at commas, which variables and revisions may
+    contain."""
     return ([value] if value else []) if isinstance(value, str) else list(value)
 
 
@@ -100,8 +101,8 @@ def measure_sides(
 ) -> Compared:
     """Measure both sides in turns and store them as runs of one session, record by record.
 
-    The backend, the interpreter and the threads are those of the sides, whatever the options say. `settled` says
-    whether a case needs no more processes. Ctrl-C passes through; before, `on_interrupted` is given what is known.
+    Backend, interpreter and threads are those of the sides, whatever the options say. `settled` tells whether a case
+    needs no more processes. On Ctrl-C, `on_interrupted` gets the comparison so far before the exception passes on.
     """
     most = STAGES[-1] if options.processes is None else options.processes
     _refuse_ranks(a, b, cases)
@@ -110,12 +111,12 @@ def measure_sides(
     with closing(open_store(keep.db, create=True)) as store:
         session = _ABSession(store, (a, b), (one, two), keep.label, options.margin, most, settled)
 
-        def tell(turn: Turn) -> None:
+        def announce(turn: Turn) -> None:
             if on_turn:
                 on_turn(TurnProgress(turn, (a, b)[turn.side], session.verdicts))
 
         workers = WorkerOptions(options.timeout, options.compile_timeout, say, store.add_environment)
-        schedule = TurnSchedule(session.settled_cases, workers, most, options.budget, tell)
+        schedule = TurnSchedule(session.settled_cases, workers, most, options.budget, announce)
         try:
             for side, record in run_turns((a, b), (one, two), schedule):
                 session.recorders[side].add(record)
@@ -127,15 +128,16 @@ def measure_sides(
 
 
 def options_of_side(options: MeasureOptions, side: Side, processes: int) -> MeasureOptions:
-    """The same options, on the backend and with the threads of a side, whose name holds the interpreter."""
-    kept = {one.name: getattr(options, one.name) for one in fields(MeasureOptions)}
+    """Return the same options with the backend and the threads of a side. The name of a backend holds its
+    interpreter."""
+    values = {one.name: getattr(options, one.name) for one in fields(MeasureOptions)}
     return MeasureOptions(
-        **{**kept, "backend": side.backend, "python": (), "threads": side.threads, "processes": processes}
+        **{**values, "backend": side.backend, "python": (), "threads": side.threads, "processes": processes}
     )  # fmt: skip
 
 
 def _confirm_opposite(plans: tuple[Plan, Plan], say: Callable[[str], None]) -> None:
-    """UserError before hours of measuring, where nothing of one side would stand opposite anything of the other."""
+    """Raise UserError before hours of measuring if no task of one side has a counterpart on the other."""
     a, b = (list(dict.fromkeys(_way(task) for task in plan.tasks)) for plan in plans)
     found = opposite(a, b)
     if found and found.ambiguous:
@@ -155,7 +157,7 @@ def _refuse_ranks(a: Side, b: Side, cases: Sequence[Case]) -> None:
 
 
 class _ABSession:
-    """The runs of both sides, and how they compare so far."""
+    """The runs of both sides, and their comparison so far."""
 
     def __init__(
         self,
@@ -179,7 +181,7 @@ class _ABSession:
         self.verdicts: Counter[Verdict] = Counter()
 
     def settled_cases(self) -> set[str]:
-        """The cases that need no more pairs."""
+        """Return the ids of the cases that need no more pairs of processes."""
         found = self.compared()
         self.verdicts = found.counts()
         waiting = {pair.case for pair in found.pairs if not self._settled(pair) and _may_be_decided(pair)}
@@ -195,14 +197,15 @@ class _ABSession:
 
 
 def _may_be_decided(pair: Pairing) -> bool:
-    """Whether more pairs may decide a case: there is a number, or one that the scheduler spoilt."""
+    """Return whether more pairs may decide a case: both sides have a number, or the scheduler spoilt one."""
     return pair.ratio is not None or (pair.statuses == ("ok", "ok") and PREEMPTED in pair.note)
 
 
 def _run(side: Side, plan: Plan, label: str, session: str, pairs: int) -> Run:
-    """The run of one side. Its plan id is its own, since nobody can resume it; it has the tasks that are surely run."""
-    surely = sum(task.settings.process < pairs for task in plan.tasks) + len(plan.skipped)
-    run = replace(new_run(plan, label), session=session, plan=content_id([plan.id, session, side.name]), tasks=surely)
+    """Make the run of one side. It cannot be resumed, so its plan id is its own; it counts only the tasks that will run
+    in any case."""
+    certain = sum(task.settings.process < pairs for task in plan.tasks) + len(plan.skipped)
+    run = replace(new_run(plan, label), session=session, plan=content_id([plan.id, session, side.name]), tasks=certain)
     return replace(run, revision=side.checkout.commit) if side.checkout else run
 
 

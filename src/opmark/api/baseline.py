@@ -1,4 +1,4 @@
-"""What was measured once, as a side that can be measured again: its software, and its revision."""
+"""Find the software and the revision of a stored baseline, so that it can be measured again."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ from opmark.version import VERSION
 
 
 class BaselineLost(NamedTuple):
-    """It cannot be measured again."""
+    """The reason why a baseline cannot be measured again."""
 
     why: str
 
 
 class Baseline(NamedTuple):
-    """What was measured, as it is stored."""
+    """A side of a comparison, as it is stored."""
 
     name: str
     backend: str
     threads: int
     revision: str
     facts: Facts
-    """Of its environment."""
+    """Facts of its environment."""
 
 
 @dataclass(frozen=True)
 class BaselineSide:
-    """What stands for the baseline, where that was said."""
+    """What the user names in place of the baseline (`--against-...`); an empty field leaves it as it was."""
 
     rev: str = ""
     python: str = ""
     backend: str = ""
 
     @property
-    def said(self) -> bool:
+    def named(self) -> bool:
         return bool(self.rev or self.python or self.backend)
 
     def check(self) -> None:
-        """UserError where it names nothing, before anything is measured."""
+        """Raise UserError before anything is measured if the backend or the revision does not exist."""
         if self.backend:
             find_backend(self.backend)
         if self.rev:
@@ -67,12 +67,15 @@ class BaselineSide:
 def baseline_side(
     then: Baseline, ops: Sequence[str], stack: ExitStack, *, here: bool = False, command: str = ""
 ) -> Side | BaselineLost:
-    """`here`: it was measured a moment ago, so that software and files are still its own. `command` is run in the files
-    of a revision that is checked out."""
+    """Return a side that runs the same software and files as the baseline, or why there is none.
+
+    `here`: it was measured a moment ago, so software and files have not changed since. `command` is run in the files of
+    a revision that is checked out.
+    """
     plain = Side(then.name, then.backend, then.threads) if here else _with_its_software(then)
     if isinstance(plain, BaselineLost):
         return plain
-    root = _root()
+    root = _find_repository()
     now = plain
     if root is not None:
         now = replace(plain, folders=import_folders(root, ops), checkout=as_it_is(root))
@@ -80,31 +83,31 @@ def baseline_side(
         known = origins(now, ops)
     except UserError as error:
         return BaselineLost(error.message)
-    # What cannot be imported now may have been a part of the repository: its revision will tell.
+    # A module that cannot be imported now may exist in the revision of the baseline.
     somewhere: list[Origin] = ["repository" if root else "elsewhere"]
-    known = {op: somewhere for op in ops if _own(op)} | known
+    known = {op: somewhere for op in ops if _is_callable(op)} | known
     ours = any("repository" in origin for origin in known.values())
     if here:
         return now if ours else plain
-    stranger = next((op for op in ops if _strange(op, known.get(op, ()), then.facts)), None)
+    stranger = next((op for op in ops if _of_unknown_version(op, known.get(op, ()), then.facts)), None)
     if stranger is not None:
-        return _unknown(then, stranger, root)
+        return _why_unknown(then, stranger, root)
     return _at_its_revision(then, now, plain, ops, stack, command) if ours else _by_this_opmark(then, plain, root)
 
 
-def _own(op: str) -> bool:
-    """Whether it is a callable of somebody's, and not of the catalogue."""
+def _is_callable(op: str) -> bool:
+    """Return whether an operator is named by the path of a callable, not by the catalogue."""
     return ":" in op and not op.startswith("opinfo:")
 
 
-def _strange(op: str, origin: Sequence[Origin], facts: Facts) -> bool:
-    """Whether it lies where neither a revision nor a version that is known says what it was: installed, found by
-    PYTHONPATH, of another repository. A framework's own function goes with the version of the framework."""
+def _of_unknown_version(op: str, origin: Sequence[Origin], facts: Facts) -> bool:
+    """Return whether neither a revision nor a stored version tells what the operator was: it is installed, found by
+    PYTHONPATH, or part of another repository. A framework's own function has the version of the framework."""
     package = op.partition(":")[0].partition(".")[0]
-    return "elsewhere" in origin and not (_own(op) and facts.get(package) and kind(package) == "software")
+    return "elsewhere" in origin and not (_is_callable(op) and facts.get(package) and kind(package) == "software")
 
 
-def _unknown(then: Baseline, op: str, root: Path | None) -> BaselineLost:
+def _why_unknown(then: Baseline, op: str, root: Path | None) -> BaselineLost:
     if root is not None:
         return BaselineLost(f"`{op}` is no part of this git repository, so that it may have been changed since")
     if then.revision:
@@ -130,14 +133,14 @@ def _at_its_revision(
         return BaselineLost(error.message)
 
 
-def _clean_and_here(revision: str) -> bool:
+def _is_clean_checkout(revision: str) -> bool:
     return bool(revision) and not revision.endswith(CHANGED) and revision == revision_now()
 
 
-def side_as_told(
+def named_side(
     then: Baseline, against: BaselineSide, ops: Sequence[str], stack: ExitStack, *, command: str = ""
 ) -> Side:
-    """The baseline, as whoever asks says that it is to be had; UserError where that is not so."""
+    """Return the side that the user named for the baseline; UserError if it cannot be measured."""
     backend = find_backend(against.backend or then.backend).name
     if against.python:
         backend = f"{backend.partition('@')[0]}@{against.python}"
@@ -154,7 +157,7 @@ def side_as_told(
 
 
 def same_code(a: Side, b: Side) -> bool:
-    """Whether both would run the very same."""
+    """Return whether both sides would run the same code in the same way."""
     return (a.backend, a.threads, a.environ, _commit(a)) == (b.backend, b.threads, b.environ, _commit(b))
 
 
@@ -162,7 +165,7 @@ def _commit(side: Side) -> str:
     return side.checkout.commit if side.checkout else ""
 
 
-def _root() -> Path | None:
+def _find_repository() -> Path | None:
     try:
         return repository()
     except UserError:
@@ -170,30 +173,31 @@ def _root() -> Path | None:
 
 
 def _by_this_opmark(then: Baseline, plain: Side, root: Path | None) -> Side | BaselineLost:
-    """How an operator of the catalogue calls its framework is a part of opmark."""
+    """Return the plain side if this opmark is the one of the baseline: the catalogue decides how a framework is
+    called."""
     version = str(then.facts.get("opmark") or VERSION)
     if version != VERSION:
         return BaselineLost(f"it was measured by opmark {version}, and this is {VERSION}")
-    if root is not None and is_own_file(Path(__file__), root) and not _clean_and_here(then.revision):
+    if root is not None and is_own_file(Path(__file__), root) and not _is_clean_checkout(then.revision):
         return BaselineLost("opmark itself is a part of this repository, and is not measured as another revision")
     return plain
 
 
 def _with_its_software(then: Baseline) -> Side | BaselineLost:
-    """In the interpreter that its backend has now, or in the one that it had then."""
-    differ = _differing(then, then.backend)
+    """Return the side in the current interpreter of its backend, or in its former one, if the software is the same."""
+    differ = _software_changes(then, then.backend)
     if differ == []:
         return Side(then.name, then.backend, then.threads)
     old = str(then.facts.get("interpreter") or "")
     if old and Path(old).exists():
         named = f"{then.backend.partition('@')[0]}@{old}"
-        if named != then.backend and _differing(then, named) == []:
+        if named != then.backend and _software_changes(then, named) == []:
             return Side(then.name, named, then.threads)
     return BaselineLost(f"its software is no longer here: {'; '.join(differ)}")
 
 
-def _differing(then: Baseline, backend: str) -> list[str]:
-    """What of its software is another now; why it cannot be told, where it cannot run."""
+def _software_changes(then: Baseline, backend: str) -> list[str]:
+    """List the software that has changed since, or the reason why that is not known."""
     facts = _facts_now(backend, then.threads)
     if isinstance(facts, str):
         return [facts]
@@ -202,7 +206,7 @@ def _differing(then: Baseline, backend: str) -> list[str]:
 
 
 def _facts_now(backend: str, threads: int) -> dict[str, Any] | str:
-    """Its environment, asked in a process as a worker's; or why there is none."""
+    """Return the environment that a worker of the backend reports, or the reason why none can be started."""
     try:
         info = find_backend(backend)
         missing = why_missing(info)

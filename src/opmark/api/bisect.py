@@ -1,4 +1,4 @@
-"""Which commit made it slower: `opmark bisect`."""
+"""Find the commit that made a case slower: `opmark bisect`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from opmark.schema.options import StoreOptions, as_list, split_names
 def bisect(request: BisectRequest) -> BisectResult:
     """Find the first commit that is slower than `good`, on the way to `bad`, with `git bisect`.
 
-    First these two are compared in turns, and have to be a confirmed slowdown. Then every candidate is compared with
-    the good commit: with half of that slowdown, by factor, as the margin, since it is this change that is looked for
-    and not a smaller one. Commits that cannot be made, imported or decided are skipped. The rest is as for `ab`.
+    First these two are compared in turns; they have to show a slowdown. Then every candidate is compared with the good
+    commit. The margin is the square root of the slowdown, so that smaller changes on the way do not count. Commits that
+    cannot be built, imported or decided are skipped. The other options are those of `ab`.
     """
     return bisect_request(request)
 
@@ -53,12 +53,12 @@ def bisect_request(request: BisectRequest) -> BisectResult:
     with ExitStack() as stack:
         first = side_at(root, ends[0], plain, ops, stack, shown=request.good, command=request.make)
         tree = stack.enter_context(checkout_revision(root, ends[1].hash))
-        work = _Work(request, root, tree, plain, first)
-        return _bisected(work, ends, selected.cases, request.on_step or (lambda step: None))
+        work = _BisectWork(request, root, tree, plain, first)
+        return _bisect(work, ends, selected.cases, request.on_step or (lambda step: None))
 
 
 @dataclass(frozen=True)
-class _Work:
+class _BisectWork:
     request: BisectRequest
     root: Path
     tree: Path
@@ -66,22 +66,22 @@ class _Work:
     plain: Side
     good: Side
 
-    def compared(self, commit: Commit, cases: Sequence[Case], margin: float | None = None) -> Compared:
-        """The commit that is checked out, compared with the good one."""
-        asked, ops = self.request, [case.op for case in cases]
-        if asked.make:
-            make(asked.make, self.tree)
+    def compare(self, commit: Commit, cases: Sequence[Case], margin: float | None = None) -> Compared:
+        """Compare the commit that is checked out with the good one."""
+        request, ops = self.request, [case.op for case in cases]
+        if request.make:
+            make(request.make, self.tree)
         side = side_in(self.root, self.tree, commit, self.plain, ops)
         confirm_origin(side, ops)
-        options = asked if margin is None else replace_option(asked, margin=margin)
-        keep = StoreOptions(label=f"{asked.label or 'bisect'} {commit.short}", db=asked.db)
-        return measure_sides(self.good, side, cases, options, keep, on_turn=asked.on_turn, say=asked.say)
+        options = request if margin is None else replace_option(request, margin=margin)
+        keep = StoreOptions(label=f"{request.label or 'bisect'} {commit.short}", db=request.db)
+        return measure_sides(self.good, side, cases, options, keep, on_turn=request.on_turn, say=request.say)
 
 
-def _bisected(
-    work: _Work, ends: tuple[Commit, Commit], cases: Sequence[Case], on_step: Callable[[Candidate], None]
+def _bisect(
+    work: _BisectWork, ends: tuple[Commit, Commit], cases: Sequence[Case], on_step: Callable[[Candidate], None]
 ) -> BisectResult:
-    whole = work.compared(ends[1], cases)
+    whole = work.compare(ends[1], cases)
     found = BisectResult(ends[0].hash, ends[1].hash, whole)
     slower = [pair for pair in whole.pairs if pair.verdict == "slower" and pair.ratio]
     if not slower:
@@ -92,7 +92,7 @@ def _bisected(
     bisection = Bisection(work.tree, ends[0].hash, ends[1].hash)
     known = {ends[1].hash: _candidate(ends[1], "bad", target, whole)}
     while not bisection.over:
-        step = _looked_at(work, bisection.candidate(), followed, target, margin)
+        step = _judge_commit(work, bisection.candidate(), followed, target, margin)
         known[step.commit] = step
         on_step(step)
         bisection.say(step.word)
@@ -105,12 +105,14 @@ def _bisected(
     )  # fmt: skip
 
 
-def _looked_at(work: _Work, commit: Commit, cases: Sequence[Case], target: Pairing, margin: float) -> Candidate:
+def _judge_commit(
+    work: _BisectWork, commit: Commit, cases: Sequence[Case], target: Pairing, margin: float
+) -> Candidate:
     try:
-        compared = work.compared(commit, cases, margin)
+        compared = work.compare(commit, cases, margin)
     except StoreError:
         raise
-    except UserError as error:  # it cannot be made, or nothing of it can be measured
+    except UserError as error:  # it cannot be built, or none of its cases can be measured
         return _candidate(commit, "skip", why=error.message)
     pair = next((one for one in compared.pairs if one.case == target.case and one.where == target.where), None)
     if pair is None or pair.ratio is None:

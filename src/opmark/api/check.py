@@ -1,4 +1,4 @@
-"""The gate: what is now against a baseline, and every slowdown measured again before it counts: `opmark check`."""
+"""Compare a run with a baseline, and measure every slowdown again before it counts: `opmark check`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opmark.analysis.comparison import side_of
 from opmark.api.ab import measure_sides
 from opmark.api.baseline import BaselineSide
 from opmark.api.compare import RunFinder, RunReference, cases_of
-from opmark.api.confirm import ConfirmationResult, SlowdownConfirmation, candidates, key_of
+from opmark.api.confirm import ConfirmationResult, SlowdownConfirmation, doubtful_pairs, key_of
 from opmark.api.requests import CheckRequest, RunRequest, TurnOptions, keywords_of
 from opmark.api.run import plan_cases, run_request
 from opmark.errors import UnknownName, UserError
@@ -25,9 +25,9 @@ from opmark.schema.options import MeasureOptions, Selection, StoreOptions, optio
 from opmark.schema.record import FAILED
 from opmark.units import count_noun
 
-# Options that a stored run does not refuse: they are for what is measured again.
-_BESIDE_RUN = ("timeout", "compile_timeout")
-# Options that measuring again takes over.
+# Options that may be given beside a stored run: they apply to cases that are measured again.
+_ALLOWED_WITH_RUN = ("timeout", "compile_timeout")
+# Options that cases are measured again with.
 _MEASURED_AGAIN = (
     "seed",
     "verify",
@@ -46,9 +46,9 @@ _MEASURED_AGAIN = (
 def check(request: CheckRequest) -> CheckResult:
     """Compare a stored run (`current`), or what `opmark.run` would measure, with a baseline.
 
-    Whatever looks slower is measured again, in turns with the baseline where that can be had once more: as its git
-    revision, in its interpreter, or as `against_...` says; `make` is run in a revision's files first. Only what is
-    slower in turns, by more than the margin, is `slower`.
+    Cases that look slower are measured again, in turns with the baseline if it can be run once more: as its git
+    revision, in its interpreter, or as `against_...` says; `make` is run in a revision's files first. Only cases that
+    are slower in turns, by more than the margin, are `slower`.
     """
     return check_request(request)
 
@@ -57,7 +57,7 @@ def check_request(request: CheckRequest) -> CheckResult:
     if not request.baseline:
         raise UserError("no baseline is named", "as in --baseline main, the label of an earlier run")
     if request.current is not None:
-        _refuse_beside_run(request)
+        _refuse_with_run(request)
     against = BaselineSide(request.against_rev, request.against_python, request.against_backend)
     against.check()
     margin, drift = request.margin, request.drift
@@ -65,36 +65,36 @@ def check_request(request: CheckRequest) -> CheckResult:
         finder = RunFinder(stack, request.db)
         base = _baseline(finder, request.baseline)
         if request.current is None:
-            _refuse_strangers(base, request)
-            # What is checked may never be merged: the session keeps it out of the history.
+            _refuse_other_cases(base, request)
+            # The code under check may never be merged: the session keeps the run out of histories.
             now_request = RunRequest(**_shared(request, RunRequest), session=secrets.token_hex(8), say=request.say)
-            made = (request.measure or run_request)(now_request)
-            now = RunReference(finder.store(), made.run, made.run.label or "now")
+            result = (request.measure or run_request)(now_request)
+            now = RunReference(finder.store(), result.run, result.run.label or "now")
         else:
             now = _run(finder, request.current)
-        first = _first_look(base, now, margin=margin, drift=drift, unlike=request.unlike)
-        wanting = candidates(first, margin)
-        options = _turn_options(request, now if request.current and wanting else None)
+        first = _compare_stored(base, now, margin=margin, drift=drift, unlike=request.unlike)
+        doubtful = doubtful_pairs(first, margin)
+        options = _turn_options(request, now if request.current and doubtful else None)
         look = SlowdownConfirmation(
             base, now, against, options, drift, request.db, request.say, request.in_turns or measure_sides,
             live=request.current is None, make=request.make, on_turn=request.on_turn,
         )  # fmt: skip
-        second = look.at(wanting)
+        second = look.at(doubtful)
         findings = tuple(_finding(pair, second.get(key_of(pair))) for pair in first.pairs)
     fail_on = tuple(word for word in split_names(request.fail_on) if word != "none")
     return CheckResult(first, findings, first.only[0], fail_on, tuple(look.notes), tuple(look.runs))
 
 
 def _shared(request: CheckRequest, other: type) -> dict[str, Any]:
-    """The options that another request has as well, by name."""
+    """Return the options that another request has as well, by name."""
     return {name: getattr(request, name) for name in options_of(other) if name in options_of(CheckRequest)}
 
 
-def _refuse_beside_run(request: CheckRequest) -> None:
-    """A stored run says itself what was measured, and how: nobody is to believe that these options had a say."""
+def _refuse_with_run(request: CheckRequest) -> None:
+    """Raise UserError for options that would have no effect, because a stored run has been measured already."""
     measuring = {**options_of(Selection), **options_of(MeasureOptions)}
     for name, found in [*measuring.items(), ("label", options_of(StoreOptions)["label"])]:
-        if name not in _BESIDE_RUN and getattr(request, name) != found.default and getattr(request, name) != []:
+        if name not in _ALLOWED_WITH_RUN and getattr(request, name) != found.default and getattr(request, name) != []:
             option = "operators" if name == "ops" else found.flag
             raise UserError(f"--run is of a run that is stored; {option} is for what is measured now", "leave one out")
 
@@ -108,20 +108,21 @@ def _run(finder: RunFinder, name: str) -> RunReference:
 
 
 def _baseline(finder: RunFinder, name: str) -> RunReference:
-    """UserError where there is nothing in it to hold anything against."""
+    """Find the baseline; UserError if none of its cases was measured."""
     found = _run(finder, name)
     statuses = [figure.status for figure in found.store.figures(runs=[found.run.id])]
     if "ok" not in statuses:
         raise UserError(
-            f"the baseline `{name}` (run {found.run.id}) measured nothing: {count_noun(len(statuses), 'record')}, none of "
-            "them ok",
+            f"the baseline `{name}` (run {found.run.id}) measured nothing: {count_noun(len(statuses), 'record')}, none "
+            "of them ok",
             f"`opmark show {found.run.id}` says why",
         )
     return found
 
 
-def _refuse_strangers(base: RunReference, request: CheckRequest) -> None:
-    """UserError before anything is measured that the baseline does not have, or by several processes at once."""
+def _refuse_other_cases(base: RunReference, request: CheckRequest) -> None:
+    """Raise UserError before anything is measured if the baseline has none of the cases, or if a launcher has started
+    several processes."""
     selected = select_cases(request, request.seed)
     if selected.place:
         raise UserError(
@@ -133,29 +134,31 @@ def _refuse_strangers(base: RunReference, request: CheckRequest) -> None:
     known = {figure.case: figure.op for figure in base.store.figures(runs=[base.run.id])}
     if not asked_for & known.keys():
         there = base.store.cases(known)
-        named = [sorted({_named(case) for case in cases}) for cases in ((t.case for t in whole.tasks), there.values())]
+        named = [
+            sorted({_case_name(case) for case in cases}) for cases in ((t.case for t in whole.tasks), there.values())
+        ]
         raise UserError(
-            f"no case in common: asked for {count_noun(len(asked_for), 'case')} ({_few(named[0])}), the baseline "
-            f"`{base.name}` has {count_noun(len(known), 'case')} ({_few(named[1])})",
+            f"no case in common: asked for {count_noun(len(asked_for), 'case')} ({_list_first(named[0])}), the "
+            f"baseline `{base.name}` has {count_noun(len(known), 'case')} ({_list_first(named[1])})",
             "a case is an operator with all its parameters and its phase; ask for what the baseline was made with",
         )
 
 
-def _named(case: Case) -> str:
+def _case_name(case: Case) -> str:
     return " ".join(filter(None, (case.op, format_params(case, parameters_of(case.op)), case.phase)))
 
 
-def _few(names: Sequence[str]) -> str:
+def _list_first(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def _first_look(base: RunReference, now: RunReference, **how: Any) -> Compared:
+def _compare_stored(base: RunReference, now: RunReference, **how: Any) -> Compared:
     a, b = side_of(base.store, base.run, base.name), side_of(now.store, now.run, now.name)
     return compare_sides(a, b, cases_of((base.store, a), (now.store, b)), **how)
 
 
 def _turn_options(request: CheckRequest, stored: RunReference | None) -> TurnOptions:
-    """How to measure again: as it was asked for, or as the stored run was measured."""
+    """Return how to measure again: with the options of the request, or with those of the stored run."""
     limits = {name: getattr(request, name) for name in ("timeout", "compile_timeout", "budget", "margin")}
     if stored is None:
         return TurnOptions(**{name: getattr(request, name) for name in _MEASURED_AGAIN}, **limits)
@@ -171,7 +174,7 @@ def _finding(pair: Pairing, look: ConfirmationResult | None) -> CheckedCase:
 
 
 def _outcome(pair: Pairing) -> Outcome:
-    """Of what was not looked at again; what fails now was."""
+    """Return the outcome of a case that was not measured again."""
     then, now = pair.statuses
     if now == "ok":
         return "mended" if then in FAILED else pair.verdict

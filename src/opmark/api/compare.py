@@ -1,4 +1,4 @@
-"""What the names of two sides stand for: runs, stores, or backends of one run."""
+"""Compare two stored runs, stores or backends of a run: `opmark compare`; and find what their names stand for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from opmark.store.protocol import Store
 from opmark.store.runs import find_run
 
 BEHIND = "::"
-"""Between a store and a run of it."""
+"""Separates the address of a store from the name of a run in it."""
 
 
 class RunReference(NamedTuple):
@@ -31,11 +31,11 @@ class RunReference(NamedTuple):
     run: Run
     name: str
     chosen: Callable[[Figure], bool] | None = None
-    """What of the run is meant; nothing: all of it."""
+    """Selects a part of the run; None: all of it."""
 
 
 class RunFinder:
-    """Opens each store once, until the stack is closed."""
+    """Finds runs by their names. Each store is opened once, and closed with the stack."""
 
     def __init__(self, stack: ExitStack, db: PathLike | None) -> None:
         self._stack = stack
@@ -43,7 +43,8 @@ class RunFinder:
         self._open: dict[str, Store] = {}
 
     def two(self, a: str, b: str, run: str | None) -> tuple[RunReference, RunReference]:
-        """Runs before stores before backends of the last run; with `run`, backends of that one."""
+        """Find two runs, two stores, or two backends of the last run, in this order; with `run`, two backends of
+        that."""
         if run is not None:
             return self._parts(a, b, find_run(self.store(), run))
         one, other = self.run(a), self.run(b)
@@ -58,7 +59,7 @@ class RunFinder:
         return self._parts(a, b, find_run(self.store(), None))
 
     def run(self, text: str) -> RunReference | None:
-        """A run of the store, or of the one that is named; None where it is neither."""
+        """Find a run of this store or of another that the text names; None if there is no such run or store."""
         place, behind, name = text.rpartition(BEHIND)
         if behind and (is_server(place) or Path(place).is_file()):
             store = self.store(place)
@@ -72,7 +73,7 @@ class RunFinder:
                 return RunReference(store, find_run(store, text), text)
         except UnknownName:
             pass
-        except StoreError:  # there is none yet, and none is needed for files
+        except StoreError:  # the default store does not exist yet, and files do not need it
             if not is_file:
                 raise
         return RunReference(self.store(text), find_run(self.store(text), None), text) if is_file else None
@@ -107,12 +108,12 @@ class RunFinder:
 
 
 def _shown(place: str) -> str:
-    """Without a password: names of sides go into reports."""
+    """Return the address of a store without its password: names of sides go into reports."""
     return str(display_address(place)) if is_server(place) else place
 
 
 def _called(name: str) -> Callable[[Figure], bool]:
-    """By backend, backend/implementation, or interpreter."""
+    """Return a test for figures of this backend, backend/implementation, or interpreter."""
     path = str(Path(name).expanduser().absolute())
 
     def wanted(figure: Figure) -> bool:
@@ -124,7 +125,7 @@ def _called(name: str) -> Callable[[Figure], bool]:
 
 
 def _chosen(wanted: Callable[[Figure], bool], own: Iterable[Figure], name: str) -> Callable[[Figure], bool]:
-    """Of a case with several implementations the plain one, unless it is another that was named."""
+    """Return a test that also picks one implementation of each case: the plain one, unless another is named."""
     ways = {(f.case, f.backend, f.implementation, f.threads) for f in own}
     several = Counter((case, backend, threads) for case, backend, _, threads in ways)
     plain = {way for way in ways if not way_of(way[1], way[2])}
@@ -141,9 +142,6 @@ def _chosen(wanted: Callable[[Figure], bool], own: Iterable[Figure], name: str) 
     return chosen
 
 
-# Two stored things held against each other: `opmark compare`.
-
-
 def compare(
     a: str,
     b: str,
@@ -155,9 +153,9 @@ def compare(
     drift: float = DRIFT,
     unlike: bool = False,
 ) -> Compared:
-    """B as A has it: faster, slower, same or undecided, case by case.
+    """Tell case by case whether B is faster than A, slower, the same, or undecided.
 
-    Each is a run (its id, the beginning of it, its label, `LABEL~1`), a store (`other.db`, `other.db::RUN`,
+    A and B are each a run (its id, the beginning of it, its label, `LABEL~1`), a store (`other.db`, `other.db::RUN`,
     `postgresql://...::RUN`), or a backend or an interpreter of one run: of `run`, or of the last one.
     """
     check_share(margin, "margin")
@@ -165,14 +163,14 @@ def compare(
     with ExitStack() as stack:
         found = RunFinder(stack, db).two(a, b, run)
         one = side_of(found[0].store, found[0].run, found[0].name, found[0].chosen)
-        beside = one if found[0].store is found[1].store else None
-        other = side_of(found[1].store, found[1].run, found[1].name, found[1].chosen, beside)
+        same_store = one if found[0].store is found[1].store else None
+        other = side_of(found[1].store, found[1].run, found[1].name, found[1].chosen, same_store)
         cases = cases_of((found[0].store, one), (found[1].store, other))
         return compare_sides(one, other, cases, quantity=quantity, margin=margin, drift=drift, unlike=unlike)
 
 
 def cases_of(*sides: tuple[Store, ComparedSide]) -> dict[str, Case]:
-    """What the ids stand for, each looked up once."""
+    """Return the cases of all sides by id, each read once."""
     known: dict[str, Case] = {}
     for store, side in sides:
         known |= store.cases(set(ids(side)) - known.keys())

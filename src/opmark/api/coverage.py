@@ -1,4 +1,8 @@
-"""List the operators of a framework and how each can be measured: curated, as a callable, with a sample."""
+"""List which operators can be measured: `opmark coverage`.
+
+By framework: how each of its operators can be measured (curated, as a callable, with a sample). By backend: which
+operators of the catalogue it implements, and which of these stored runs have verified.
+"""
 
 from __future__ import annotations
 
@@ -108,9 +112,8 @@ def coverage(framework: str = ..., *, by: Literal["framework"] = ..., db: PathLi
 @overload
 def coverage(framework: str = ..., *, by: str, db: PathLike | None = ...) -> Coverage | Matrix: ...
 def coverage(framework: str = "torch", *, by: str = "framework", db: PathLike | None = None) -> Coverage | Matrix:
-    """Which operators of a framework can be measured and how; by `backend`, which of the catalogue each backend has.
-
-    With what became of them in stored runs."""
+    """Return which operators of a framework can be measured and how; by `backend`, which operators of the catalogue
+    each backend implements. Both include the results of stored runs."""
     with closing(open_store(db) if store_exists(db) else memory.MemoryStore()) as store:
         if check_grouping(by) == "backend":
             return matrix(store)
@@ -118,11 +121,8 @@ def coverage(framework: str = "torch", *, by: str = "framework", db: PathLike | 
 
 
 def implemented() -> Matrix:
-    """Which operators of the catalogue each backend has, whatever is stored."""
+    """Return which operators of the catalogue each backend implements, without a store."""
     return matrix(memory.MemoryStore())
-
-
-# Tabulate operators x backends: which implementations exist, and which of them stored runs have verified.
 
 
 def matrix(store: Store) -> Matrix:

@@ -22,7 +22,8 @@ _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 def history(request: HistoryRequest) -> list[History]:
     """The series that are named, by operator, parameters or case; else all that changed, the newest change first.
 
-    `everything`: also those that did not change. `opmark.report.formats.dataframe.to_pandas` makes a table of it, one row per run.
+    `everything`: also those that did not change. `opmark.report.formats.dataframe.to_pandas` makes a table of it, one
+    row per run.
     """
     return history_request(request)[0].series
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opmark.api.push import LONGEST, token_of
+from opmark.api.push import MAX_TOKEN, token_of
 from opmark.errors import InvalidFile, UserError
 
 
@@ -35,7 +35,7 @@ def test_twice_is_a_mistake() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"", "nothing"), (b" \n", "nothing"), (b"x" * (LONGEST + 1), "more"), (b"\xff", "not text")]
+    ("content", "said"), [(b"", "nothing"), (b" \n", "nothing"), (b"x" * (MAX_TOKEN + 1), "more"), (b"\xff", "not text")]
 )
 def test_a_file_holds_a_token_and_nothing_else(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "token").write_bytes(content)
@@ -55,5 +55,5 @@ def test_a_file_without_end_is_given_up() -> None:
 
 
 def test_the_longest_token_is_read_whole(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("x" * LONGEST + "\r\n")
-    assert token_of(None, tmp_path / "token") == "x" * LONGEST
+    (tmp_path / "token").write_text("x" * MAX_TOKEN + "\r\n")
+    assert token_of(None, tmp_path / "token") == "x" * MAX_TOKEN

@@ -238,7 +238,9 @@ AWAY = """
 from opmark.frameworks.null.backend import NullBackend
 from opmark.plugin import BackendInfo
 
-INFO = BackendInfo("away", "null", "none", "never here", frozenset({"float32"}), "away:Backend", computes=False)
+INFO = BackendInfo(
+    name="away", framework="null", device="none", loads="away:Backend", summary="never here", computes=False,
+)
 
 
 class Backend(NullBackend):

@@ -131,7 +131,9 @@ import ctypes, os, sys
 from opmark.frameworks.null.backend import NullBackend
 from opmark.plugin import BackendInfo
 
-INFO = BackendInfo("chatty", "null", "none", "says a lot", frozenset({"float32"}), "chatty:Backend", computes=False)
+INFO = BackendInfo(
+    name="chatty", framework="null", device="none", loads="chatty:Backend", summary="says a lot", computes=False,
+)
 
 
 class Backend(NullBackend):

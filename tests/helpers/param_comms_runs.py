@@ -67,7 +67,7 @@ class FakeRun:
         left = [Record(task_from_name(case), "skipped", "not here") for case in self.cases if case.op in self._skipped]
         records = [self._of(case) for case in self.cases if case.op not in self._skipped]
         if self.others is not None:
-            return Result(run, [], Path("store"), rank=3, told=self.others)
+            return Result(run, [], Path("store"), rank=3, rank_exit_code=self.others)
         on_start(run, Plan(tuple(one.task for one in records), tuple(left)), [])
         for one in reversed(records) if self._backwards else records:
             on_record(one)

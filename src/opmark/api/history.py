@@ -1,4 +1,4 @@
-"""Where the level of a series changed, over many stored runs: `opmark history`."""
+"""Find changes of level in series of stored runs: `opmark history`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 
 @keywords_of(HistoryRequest)
 def history(request: HistoryRequest) -> list[History]:
-    """The series that are named, by operator, parameters or case; else all that changed, the newest change first.
+    """Return the series that are named by operator, parameters or case; else all that changed, the newest change first.
 
-    `everything`: also those that did not change. `opmark.report.formats.dataframe.to_pandas` makes a table of it, one
+    `everything` adds those that did not change. `opmark.report.formats.dataframe.to_pandas` makes a table of it, one
     row per run.
     """
     return history_request(request)[0].series
@@ -31,19 +31,19 @@ def history(request: HistoryRequest) -> list[History]:
 def history_request(
     request: HistoryRequest, begin: Callable[[int], None] = lambda cases: None
 ) -> tuple[Histories, bool]:
-    """The series with how many were looked at, and whether they were named. `begin` is told the number of cases."""
-    asked = HistoryQuery(
+    """Return the series, and whether the request names them. `begin` is called with the number of cases."""
+    query = HistoryQuery(
         split_names(request.ops), request.params or {}, request.case, split_names(request.backend),
         split_names(request.phase), request.quantity, request.label, parse_time(request.since), request.last,
         request.sessions,
     )  # fmt: skip
     with closing(open_store(request.db)) as store:
-        found = histories(store, asked, everything=request.everything, margin=request.margin, begin=begin)
-    return found, asked.named
+        found = histories(store, query, everything=request.everything, margin=request.margin, begin=begin)
+    return found, query.named
 
 
 def parse_time(text: str, now: datetime | None = None, name: str = "since") -> str:
-    """A date, a time or how long ago, as runs tell when they were started: UTC, ISO 8601."""
+    """Convert a date, a time or an age (`30d`) to the form in which runs store their start: ISO 8601 in UTC."""
     if not text:
         return ""
     ago = _AGO.fullmatch(text.strip())

@@ -1,4 +1,4 @@
-"""A stored run as pages show it: what `opmark report` draws and `opmark serve` serves."""
+"""Stored runs as rows: what `opmark report` draws and `opmark serve` serves."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from opmark.store.sql import SqlStore, open_sql
 
 
 def view_run(run: str | None = None, *, db: PathLike | None = None) -> RunView:
-    """A stored run: the last one, or one by its id (or the beginning of it) or its label."""
+    """Return a run by its id, the beginning of its id, or its label; without a name, the last one."""
     with closing(open_sql(db)) as store:
         return view_stored_run(store, find_run(store, run))
 
 
 class CaseCache:
-    """What is the same in many runs, kept by a caller that looks at several."""
+    """Cases and their names, which are the same in many runs, for a caller that shows several runs."""
 
     def __init__(self) -> None:
         self.names = RowNames()
         self._cases: dict[str, Case] = {}
 
     def cases(self, store: SqlStore, ids: set[str]) -> dict[str, Case]:
-        """The cases with these ids, and perhaps more. Those that are missing are read and added."""
+        """Return the cases with these ids, and perhaps more. Missing ones are read and added."""
         missing = ids - self._cases.keys()
         if missing:
-            self._cases = {**self._cases, **store.cases(missing)}  # a new one: other threads read the old one
+            self._cases = {**self._cases, **store.cases(missing)}  # a new dict, because other threads read the old one
         return self._cases
 
 
 def view_stored_run(
     store: SqlStore, run: Run, known: CaseCache | None = None, until: int | None = None, *, whole: bool = False
 ) -> RunView:
-    """`until`: the number of the last record that counts. `whole`: read the samples, too, so that rows have their
+    """Return the rows of a run up to record number `until`. `whole`: read samples too, so that rows have their
     records."""
     return _view(store, RunView(run, ()), record_heads(store, run.id, until=until, whole=whole), known or CaseCache())
 
 
 def refresh_view(store: SqlStore, before: RunView, after: int, until: int, known: CaseCache) -> RunView:
-    """As `look_at`, where nothing but what was written behind the number `after` is new: only the cases that have new
-    records are read."""
+    """Bring a view up to date. Records up to number `after` are in it already, so only cases with newer records are
+    read."""
     new = record_heads(store, before.run.id, after=after, until=until)
     again = {head.case for head in new} & {row.case for row in before.rows}
     if not again:
@@ -56,7 +56,7 @@ def refresh_view(store: SqlStore, before: RunView, after: int, until: int, known
 
 
 def _view(store: SqlStore, before: RunView, heads: list[RecordHead], known: CaseCache, counted: int = 0) -> RunView:
-    """What was known before with the rows of these heads, of which `counted` are not new. A row keeps its place."""
+    """Add the rows of these heads to a view, which has counted the first `counted` of them. A row keeps its place."""
     cases = known.cases(store, {head.case for head in heads})
     facts = before.environments | facts_of(store, {head.environment for head in heads} - before.environments.keys())
     machines = before.machines | {
@@ -70,13 +70,13 @@ def _view(store: SqlStore, before: RunView, heads: list[RecordHead], known: Case
 
 
 def rows_at(store: SqlStore, run: Run, tasks: Sequence[str], known: CaseCache) -> dict[str, Row]:
-    """The rows of these tasks alone, by key: for a page of a run in which every record is a row of its own."""
+    """Return the rows of these tasks by key: for a page of a run in which every record is a row of its own."""
     found = _view(store, RunView(run, ()), record_heads(store, run.id, tasks=tasks), known)
     return {row.key: row for row in found.rows}
 
 
 def case_view(store: SqlStore, run: Run, key: str, known: CaseCache) -> RunView | None:
-    """The rows of one case, which is that of the row with this key; None where there is no such task."""
+    """Return the rows of the case to which the task `key` belongs; None if the run has no such task."""
     first = record_heads(store, run.id, tasks=[key])
     if not first:
         return None

@@ -1,4 +1,4 @@
-"""What there is: `opmark list`, `opmark describe`."""
+"""List operators, suites, backends, quantities, formats and chips: `opmark list`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from opmark.schema.machine import Peaks
 def list_(
     kind: str, category: str | None = None
 ) -> Sequence[Operator] | Sequence[Workload] | Sequence[Availability] | Sequence[Quantity] | Sequence[Peaks]:
-    """List `ops` (of a category), `suites`, `quantities`, `hardware` or `backends`, each with whether it can run here
-    and if not, why."""
+    """List `ops` (of a category), `suites`, `quantities`, `hardware`, or `backends` with the reason why one cannot run
+    here."""
     if kind == "ops":
         return operators(category)
     if kind == "backends":
@@ -34,7 +34,7 @@ def list_(
 
 
 def operators(category: str | None = None) -> list[Operator]:
-    """The operators of the catalogue, or of one category of it."""
+    """Return the operators of the catalogue, or of one category of it."""
     return [op for op in catalogue().values() if category in (None, op.category)]
 
 
@@ -45,21 +45,21 @@ def suites() -> Sequence[Workload]:
 
 
 def case_count(workload: Workload) -> int | None:
-    """The number of cases; None where only the framework can tell, and asking it takes seconds."""
+    """Return the number of cases; None if only the framework knows it, because asking it takes seconds."""
     if any(":" in entry.op for entry in workload.cases):
         return None
     return len(expand(workload, find_operator, match=operators_like))
 
 
 def backends_here() -> list[Availability]:
-    """Every backend, and why it cannot run here if it cannot."""
+    """Return every backend, with the reason why it cannot run here if it cannot."""
     from opmark.runner.probe import probe
 
     return probe()
 
 
 def formats() -> list[tuple[str, str, str]]:
-    """Every format of files: the command that reads or writes it, its name, and what it is."""
+    """Return every file format: the command that reads or writes it, its name, and a summary."""
     kinds: tuple[tuple[str, Any], ...] = (
         ("import", importers()), ("export", exporters()), ("export -w", workload_exporters())
     )  # fmt: skip
@@ -69,5 +69,5 @@ def formats() -> list[tuple[str, str, str]]:
 
 
 def chips() -> list[tuple[Peaks, list[str]]]:
-    """Every chip that has a datasheet, with all names that it is known by."""
+    """Return every chip that has a datasheet, with all of its names."""
     return [(peaks, list(names(peaks))) for peaks in datasheets()]

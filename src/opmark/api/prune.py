@@ -1,4 +1,4 @@
-"""Runs taken out of a store, for good: `opmark prune`."""
+"""Remove runs from a store: `opmark prune`."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from opmark.store.location import store_exists
 from opmark.store.protocol import Store
 from opmark.store.runs import find_run
 
-_LATELY = "24h"
+_RECENT = "24h"
 
 
 class Pruned(NamedTuple):
     runs: list[RunSummary]
-    """What was removed, or would be."""
+    """The runs that were removed, or would be."""
     removed: bool
     parted: list[str]
-    """Ids of runs that stay, and were measured in turns with one of these."""
+    """Ids of runs that stay although they were measured in turns with a removed one."""
     compacted: str = ""
-    """What came of giving the space back."""
+    """Message about the space that was given back to the disk."""
     running: tuple[str, ...] = ()
-    """Ids of those that began lately and still miss records: somebody may be measuring them."""
+    """Ids of runs that began in the last day and lack records: somebody may still be measuring them."""
 
     @property
     def records(self) -> int:
@@ -48,10 +48,10 @@ def prune(
     compact: bool = False,
     db: PathLike | None = None,
 ) -> Pruned:
-    """Removes runs with their records; without `yes` it only says which these would be.
+    """Remove runs with their records; without `yes`, only return which ones would be removed.
 
-    A run goes if it is one of `runs` (where any is named), and older than `before`, and of that `label`; of all that
-    would go the newest `keep_last` stay. Every run of a store goes only if `everything` says so, or all are named.
+    A run is removed if it is one of `runs` (if any are named), began before `before`, and has the `label`; the newest
+    `keep_last` of these stay. Removing every run of a store takes `everything`, or all of their names.
     """
     from opmark.store.runs import summaries
 
@@ -61,7 +61,9 @@ def prune(
     _check(keep_last, narrowed=narrowed, everything=everything, compact=compact)
     with closing(open_store(db, create=yes and store_exists(db))) as store:
         known = store.runs()
-        going = _going(store, known, names, before or "", label or "", keep_last) if narrowed or everything else []
+        going = (
+            _select_runs(store, known, names, before or "", label or "", keep_last) if narrowed or everything else []
+        )
         if going and len(going) == len(known) and not everything and not names:
             raise UserError(
                 f"these are all {len(known)} runs of the store; nothing was removed",
@@ -70,30 +72,32 @@ def prune(
         found = summaries(store, going)
         if yes and going:
             store.remove([run.id for run in going])
-    return Pruned(found, yes and bool(going), _parted(known, going), _compacted(compact and yes, db), _running(found))
+    return Pruned(
+        found, yes and bool(going), _partners_left(known, going), _compact(compact and yes, db), _running(found)
+    )
 
 
 def remove(ids: Sequence[str], *, compact: bool = False, db: PathLike | None = None) -> Pruned:
-    """Exactly these, by their whole ids; what is gone meanwhile is gone."""
+    """Remove the runs with exactly these ids. Ids that no longer exist are ignored."""
     from opmark.store.runs import summaries
 
     with closing(open_store(db, create=store_exists(db))) as store:
-        wanted = set(ids)
+        requested = set(ids)
         known = store.runs()
-        going = [run for run in known if run.id in wanted]
+        going = [run for run in known if run.id in requested]
         found = summaries(store, going)
         store.remove([run.id for run in going])
-    return Pruned(found, bool(going), _parted(known, going), _compacted(compact, db), _running(found))
+    return Pruned(found, bool(going), _partners_left(known, going), _compact(compact, db), _running(found))
 
 
-def _compacted(wanted: bool, db: PathLike | None) -> str:
+def _compact(requested: bool, db: PathLike | None) -> str:
     from opmark.store.sqlite import compact
 
-    return compact(db) if wanted else ""
+    return compact(db) if requested else ""
 
 
 def _check_texts(**given: str | Sequence[str] | None) -> None:
-    """Nothing given is one thing, and an empty text another: a variable of a script that was never set."""
+    """Refuse empty texts: they come from unset variables of scripts, and would select every run."""
     for name, value in given.items():
         if value is not None and (value == "" if isinstance(value, str) else "" in value):
             raise InvalidParameter(f"{name}: is empty; nothing was removed", "leave it out if it is not meant")
@@ -110,10 +114,10 @@ def _check(keep_last: int | None, *, narrowed: bool, everything: bool, compact: 
         )
 
 
-def _going(
+def _select_runs(
     store: Store, known: Sequence[Run], names: Sequence[str], before: str, label: str, keep_last: int | None
 ) -> list[Run]:
-    """Newest first, as they are known."""
+    """Return the runs to remove, newest first."""
     named = {find_run(store, name).id for name in names}
     until = parse_time(before, name="before")
     fitting = [
@@ -127,10 +131,10 @@ def _going(
 
 
 def _running(found: Sequence[RunSummary]) -> tuple[str, ...]:
-    lately, now = parse_time(_LATELY), parse_time(datetime.now(timezone.utc).isoformat())
+    lately, now = parse_time(_RECENT), parse_time(datetime.now(timezone.utc).isoformat())
     return tuple(one.id for one in found if one.missing and lately < one.run.started <= now)
 
 
-def _parted(known: Sequence[Run], going: Sequence[Run]) -> list[str]:
+def _partners_left(known: Sequence[Run], going: Sequence[Run]) -> list[str]:
     sessions, ids = {run.session for run in going if run.session}, {run.id for run in going}
     return [run.id for run in known if run.session in sessions and run.id not in ids]

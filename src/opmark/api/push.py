@@ -1,6 +1,7 @@
-"""A dashboard, seen from a machine that sends to it: one address, one token, patience with a server that is busy.
+"""Send stored runs to a dashboard: `opmark push`. The store is not changed.
 
-The token goes to that address and nowhere else: redirects are told and not followed, and it is in no message.
+The token goes to the address of the dashboard and nowhere else: redirects are reported and not followed, and no message
+contains it. Requests are repeated while the server is busy.
 """
 
 from __future__ import annotations
@@ -33,20 +34,18 @@ from opmark.store.transfer import UploadPart, gzipped, parts, payload
 from opmark.units import count_bytes, count_noun
 from opmark.version import VERSION
 
-# Stored runs sent to a dashboard. Nothing is taken away here, whatever becomes of it there.
-
-RECORDS, BYTES = 5_000, 32 << 20
-"""Of one upload, before it is packed: far below what a server takes, and soon sent again where a connection broke."""
+MAX_RECORDS, MAX_BYTES = 5_000, 32 << 20
+"""Limits of one upload before compression: far below those of a server, and quickly repeated if a connection breaks."""
 
 
 class Pushed(Struct, frozen=True):
     run: Run
     records: int = 0
-    """That were sent and are there."""
+    """Number of records that were sent and stored."""
     new: int = 0
-    """Of these, those that were not there before."""
+    """Number of these that the dashboard did not have before."""
     problem: str = ""
-    """Why the rest could not be delivered."""
+    """Why the other records could not be delivered."""
 
 
 def push(
@@ -59,17 +58,17 @@ def push(
     db: PathLike | None = None,
     say: Callable[[str], None] = talk,
 ) -> list[Pushed]:
-    """Sends runs to the dashboard at `url`: the last one; or those named, or of a label (it may have `*` and `?`), or
-    all, the oldest first. What is there already is left out there. One result for each run."""
+    """Send runs to the dashboard at `url`: the last one, those named, those with a label (`*` and `?` are allowed), or
+    all, the oldest first. The dashboard ignores records that it has already. Returns one result per run."""
     dashboard = DashboardClient(url, token, insecure_http=insecure_http, say=say)
     with closing(open_store(db)) as store:
         if not isinstance(store, SqlStore):
             raise InvalidParameter("push: a store in memory holds no run", "name a file or a server with --db")
-        chosen = _chosen(store, runs, label, everything=everything)
-        return [_pushed(store, run, dashboard, say) for run in chosen]
+        chosen = _select_runs(store, runs, label, everything=everything)
+        return [_push_run(store, run, dashboard, say) for run in chosen]
 
 
-def _chosen(store: SqlStore, names: tuple[str, ...], label: str, *, everything: bool) -> list[Run]:
+def _select_runs(store: SqlStore, names: tuple[str, ...], label: str, *, everything: bool) -> list[Run]:
     if bool(names) + bool(label) + everything > 1:
         raise InvalidParameter("push: expected runs, or --label, or --all, got several of these", "say which once")
     if not (label or everything):
@@ -82,12 +81,12 @@ def _chosen(store: SqlStore, names: tuple[str, ...], label: str, *, everything: 
     return chosen
 
 
-def _pushed(store: SqlStore, run: Run, dashboard: DashboardClient, say: Callable[[str], None]) -> Pushed:
-    """The parts of a run, one after the other. A run that cannot be delivered does not keep the next from it."""
+def _push_run(store: SqlStore, run: Run, dashboard: DashboardClient, say: Callable[[str], None]) -> Pushed:
+    """Send the parts of a run. A failure is returned, not raised, so that other runs are still sent."""
     name = f"{run.id} ({run.label})" if run.label else run.id
     sent = new = 0
     try:
-        for part in parts(store, run.id, RECORDS, BYTES):
+        for part in parts(store, run.id, MAX_RECORDS, MAX_BYTES):
             received = _deliver(store, part, dashboard, name, say)
             _check(part, received)
             sent, new = sent + received.records, new + received.new
@@ -107,7 +106,7 @@ def _deliver(
 
 
 def _check(part: UploadPart, received: PushReply) -> None:
-    """What it says is believed only where it can be."""
+    """Raise DeliveryError if the reply does not fit what was sent."""
     run, records, new = received.run, received.records, received.new
     if (run, records) != (part.run.id, part.records) or not 0 <= new <= records:
         raise DeliveryError(
@@ -117,27 +116,25 @@ def _check(part: UploadPart, received: PushReply) -> None:
         )
 
 
-# The token of a dashboard, as who serves one and who sends to one are given it; and where it needs no other guard.
-
 VARIABLE = "OPMARK_TOKEN"
-LONGEST = 4096
-"""Characters; a longer file is something else."""
+MAX_TOKEN = 4096
+"""Characters of a token; a longer file is something else."""
 
 
 def token_of(given: str | None, file: str | os.PathLike[str] | None) -> str | None:
-    """Said, in a file, or in the environment, in this order."""
+    """Return the token: the given one, that of the file, or that of the environment."""
     if given is not None and file is not None:
         raise UserError("--token and --token-file are two ways to say the same", "give one of them")
     if file is None:
         return given if given is not None else os.environ.get(VARIABLE) or None
     try:
         with Path(file).expanduser().open("rb") as opened:
-            text = opened.read(LONGEST + 2).decode().strip()  # and the end of its line
+            text = opened.read(MAX_TOKEN + 2).decode().strip()  # one character too many, and the end of the line
     except OSError as error:
         raise InvalidFile(f"{file}: cannot be read: {error.strerror}", "--token-file names a file") from None
-    except (UnicodeDecodeError, RuntimeError):  # the second: a home that nobody has
+    except (UnicodeDecodeError, RuntimeError):  # RuntimeError: the home of `~user` does not exist
         raise InvalidFile(f"{file}: is not text", "--token-file names a file with the token") from None
-    if not text or len(text) > LONGEST:
+    if not text or len(text) > MAX_TOKEN:
         raise InvalidFile(f"{file}: expected a token, got {'more' if text else 'nothing'}", "it holds nothing else")
     return text
 
@@ -152,19 +149,19 @@ def is_loopback(host: str) -> bool:
 
 
 PAUSES = (1.0, 3.0, 9.0, 27.0)
-"""Seconds before it is tried again: a server that restarts, or a store that somebody writes to for long."""
-SECONDS = 120.0
-"""For an answer: the server waits for the store, and so for others who write to it."""
-_LONGEST_PAUSE = 120.0
-"""However long a server asks to wait."""
-_ANSWER = 1 << 20
-"""Bytes of an answer that are read."""
-_AGAIN = frozenset({429, 502, 503, 504})
-_AS_IN = "as in https://bench.example.org or http://127.0.0.1:8000"
+"""Seconds before each further attempt: a server may restart, or wait for another writer of its store."""
+ANSWER_TIMEOUT = 120.0
+"""Seconds to wait for an answer: the server itself waits for other writers of its store."""
+_MAX_PAUSE = 120.0
+"""Longest pause in seconds that a server may ask for."""
+_MAX_ANSWER = 1 << 20
+"""Bytes of an answer that are read at most."""
+_RETRY = frozenset({429, 502, 503, 504})
+_EXAMPLE = "as in https://bench.example.org or http://127.0.0.1:8000"
 
 
 class DeliveryError(UserError):
-    """This could not be delivered, now or at all; it is still where it was."""
+    """A run could not be delivered; it is still in the local store."""
 
 
 class _Problem(Struct):
@@ -183,12 +180,12 @@ class DashboardClient:
     def __init__(
         self, url: str, token: str | None, *, insecure_http: bool = False, say: Callable[[str], None] = lambda _: None
     ) -> None:
-        where = _checked(url)
+        where = _check_url(url)
         self._host, self._port, self._https = where.hostname or "", where.port, where.scheme == "https"
         self._path = where.path.rstrip("/") + PATH
         host = f"[{self._host}]" if ":" in self._host else self._host
         self.name = f"{where.scheme}://{host}{f':{self._port}' if self._port else ''}{where.path.rstrip('/')}"
-        self._token, self._say = _checked_token(token), say
+        self._token, self._say = _check_token(token), say
         if not (self._https or insecure_http or is_loopback(self._host)):
             raise InvalidParameter(
                 f"{self.name}: over http everybody on the way could read the token",
@@ -196,11 +193,12 @@ class DashboardClient:
             )
 
     def deliver(self, body: bytes) -> PushReply:
-        """`Undelivered` if that cannot be; another `UserError` where it is the same for whatever is sent."""
+        """Send one upload. Raises DeliveryError if it fails, and another UserError if any upload would fail like
+        this."""
         for pause in (*PAUSES, None):
             try:
                 answer = self._post(body)
-                if answer.status not in _AGAIN:
+                if answer.status not in _RETRY:
                     return self._read(answer)
                 trouble, wait = f"answers {answer.status}", answer.wait
             except (ConnectionResetError, BrokenPipeError, TimeoutError, HTTPException) as error:
@@ -227,16 +225,16 @@ class DashboardClient:
             try:
                 connection.request("POST", self._path, body, headers)
             except (BrokenPipeError, ConnectionResetError):
-                # A server that has seen enough answers before it has read everything.
-                return _answer(connection.getresponse())
-            return _answer(connection.getresponse())
+                # A server may answer and close the connection before it has read the whole body.
+                return _read_response(connection.getresponse())
+            return _read_response(connection.getresponse())
         finally:
             connection.close()
 
     def _connection(self) -> HTTPConnection:
         if not self._https:
-            return HTTPConnection(self._host, self._port, timeout=SECONDS)
-        return HTTPSConnection(self._host, self._port, timeout=SECONDS, context=ssl.create_default_context())
+            return HTTPConnection(self._host, self._port, timeout=ANSWER_TIMEOUT)
+        return HTTPSConnection(self._host, self._port, timeout=ANSWER_TIMEOUT, context=ssl.create_default_context())
 
     def _read(self, answer: _HttpResponse) -> PushReply:
         status = answer.status
@@ -244,21 +242,21 @@ class DashboardClient:
             try:
                 return msgspec.json.decode(answer.body, type=PushReply)
             except (msgspec.MsgspecError, UnicodeDecodeError):
-                raise self._no_dashboard("answers something else than a dashboard does") from None
+                raise self._not_a_dashboard("answers something else than a dashboard does") from None
         if 300 <= status < 400:
-            raise self._no_dashboard(f"sends on to {_shown(answer.location)}")
-        problem = _problem(answer.body)
+            raise self._not_a_dashboard(f"sends on to {_without_secrets(answer.location)}")
+        problem = _read_problem(answer.body)
         if status in (401, 403):
             raise UserError(
                 f"{self.name}: refuses the token ({status}): {problem.error or 'no reason is given'}",
                 problem.hint or "is it the one that `opmark serve --token` was given?",
             )
         if status in (404, 405):
-            raise self._no_dashboard(f"takes no runs ({status})")
+            raise self._not_a_dashboard(f"takes no runs ({status})")
         raise DeliveryError(f"{self.name}: {problem.error or f'answers {status}'}", problem.hint or None)
 
-    def _no_dashboard(self, what: str) -> UserError:
-        return UserError(f"{self.name}: {what}", "is that the address of `opmark serve`? " + _AS_IN)
+    def _not_a_dashboard(self, what: str) -> UserError:
+        return UserError(f"{self.name}: {what}", "is that the address of `opmark serve`? " + _EXAMPLE)
 
     def _unreachable(self, error: OSError) -> UserError:
         if isinstance(error, ssl.SSLError):
@@ -267,18 +265,18 @@ class DashboardClient:
                 "SSL_CERT_FILE names the certificate of an authority of your own",
             )
         if isinstance(error, socket.gaierror):
-            return UserError(f"{self.name}: no host of that name is known: {error.strerror}", _AS_IN)
+            return UserError(f"{self.name}: no host of that name is known: {error.strerror}", _EXAMPLE)
         return DeliveryError(f"{self.name}: cannot be reached: {error.strerror or error}", "is `opmark serve` running?")
 
 
-def _answer(response: HTTPResponse) -> _HttpResponse:
+def _read_response(response: HTTPResponse) -> _HttpResponse:
     after = response.headers.get("retry-after", "")
-    wait = min(float(after), _LONGEST_PAUSE) if after.isascii() and after.isdecimal() else 0.0
-    return _HttpResponse(response.status, response.read(_ANSWER), response.headers.get("location", ""), wait)
+    wait = min(float(after), _MAX_PAUSE) if after.isascii() and after.isdecimal() else 0.0
+    return _HttpResponse(response.status, response.read(_MAX_ANSWER), response.headers.get("location", ""), wait)
 
 
-def _shown(location: str) -> str:
-    """Without what may be secret in it. Where there is no host, it is somewhere on the same server."""
+def _without_secrets(location: str) -> str:
+    """Return the address of a redirect without query and password; without a host, it is on the same server."""
     try:
         where = urlsplit(location)
         host = f"{where.scheme}://{where.hostname}" if where.hostname else ""
@@ -287,23 +285,23 @@ def _shown(location: str) -> str:
     return f"{host}{where.path}" or "nowhere"
 
 
-def _problem(body: bytes) -> _Problem:
-    """What a server says of it; a proxy in front of it says something else."""
+def _read_problem(body: bytes) -> _Problem:
+    """Read the error message of a dashboard; a proxy in front of it may answer in another format."""
     try:
         return msgspec.json.decode(body, type=_Problem)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _Problem()
 
 
-def _checked(url: str) -> SplitResult:
-    """What is wrong with an address is said without quoting it: it may hold a password."""
+def _check_url(url: str) -> SplitResult:
+    """Return the parts of the address. Errors do not quote it, because it may contain a password."""
     try:
         where = urlsplit(url)
         port = where.port
     except ValueError:
-        raise InvalidParameter("URL: this is not an address", _AS_IN) from None
+        raise InvalidParameter("URL: this is not an address", _EXAMPLE) from None
     if where.scheme not in ("http", "https") or not where.hostname:
-        raise InvalidParameter("URL: expected an address that begins with https:// or http://", _AS_IN)
+        raise InvalidParameter("URL: expected an address that begins with https:// or http://", _EXAMPLE)
     if "@" in where.netloc:
         raise InvalidParameter(
             "URL: a user or a password in it would be seen by others", "OPMARK_TOKEN or --token-file has the token"
@@ -312,11 +310,11 @@ def _checked(url: str) -> SplitResult:
         raise InvalidParameter("URL: expected nothing behind a ? or #", "OPMARK_TOKEN or --token-file has the token")
     plain = url.isascii() and url.isprintable() and " " not in url
     if not plain or port == 0:
-        raise InvalidParameter("URL: this is not an address", _AS_IN)
+        raise InvalidParameter("URL: this is not an address", _EXAMPLE)
     return where
 
 
-def _checked_token(token: str | None) -> str:
+def _check_token(token: str | None) -> str:
     if not token:
         raise InvalidParameter("push: no token is given", "put the dashboard's into OPMARK_TOKEN, or use --token-file")
     if not (token.isascii() and token.isprintable()) or " " in token:

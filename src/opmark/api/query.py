@@ -13,18 +13,18 @@ from opmark.report.formats.grid import Grid, distinct, plain
 from opmark.schema.options import MeasureOptions, PathLike, options_of
 
 SECONDS = 60.0
-"""After which a query is given up, if nothing else is said."""
+"""Default time limit of a query."""
 
 
 @dataclass(frozen=True)
 class QueryResult:
-    """What a query gave: as many rows, each a tuple of plain values."""
+    """The rows of a query, each a tuple of plain values."""
 
     columns: list[str]
-    """No two of one name: the second is called `name_2`."""
+    """Names are unique: a second column `name` is called `name_2`."""
     rows: list[tuple[Any, ...]]
     complete: bool = True
-    """Whether there is no row beyond the limit."""
+    """Whether the limit cut off no row."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -36,28 +36,28 @@ class QueryResult:
         return Grid(self.columns, self.rows)
 
     def records(self) -> list[dict[str, Any]]:
-        """A dictionary a row."""
+        """Return one dictionary per row."""
         return self.grid().records()
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`; the columns are there also where no row is."""
-        return to_pandas(self._some(), flat=False).iloc[: len(self.rows)]
+        """Return a `pandas.DataFrame`, with all columns even if there is no row."""
+        return to_pandas(self._at_least_one(), flat=False).iloc[: len(self.rows)]
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.Table`."""
-        return to_arrow(self._some(), flat=False).slice(0, len(self.rows))
+        """Return a `pyarrow.Table`."""
+        return to_arrow(self._at_least_one(), flat=False).slice(0, len(self.rows))
 
-    def _some(self) -> list[dict[str, Any]]:
+    def _at_least_one(self) -> list[dict[str, Any]]:
         return self.records() or [dict.fromkeys(self.columns)]
 
 
 class QueryRows:
-    """What a query gives, row by row as it comes."""
+    """The rows of a query, read one by one from the database."""
 
     def __init__(self, columns: list[str], rows: Iterator[tuple[Any, ...]], limit: int | None) -> None:
         self.columns = distinct(columns)
         self.complete = True
-        """Whether no row was left beyond the limit; known when all have come."""
+        """Whether the limit cut off no row; known after the last row."""
         self._rows, self._limit = rows, limit
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -69,7 +69,7 @@ class QueryRows:
 
 
 @contextmanager
-def asking(
+def stream_query(
     sql: str,
     *,
     limit: int | None = None,
@@ -77,7 +77,7 @@ def asking(
     as_superuser: bool = False,
     db: PathLike | None = None,
 ) -> Iterator[QueryRows]:
-    """For answers that are larger than the memory."""
+    """Run a query and yield its rows one by one, for answers that do not fit into memory."""
     from opmark.store.query import open_query as ask
 
     if limit is not None and limit < 1:
@@ -96,18 +96,18 @@ def query(
     as_superuser: bool = False,
     db: PathLike | None = None,
 ) -> QueryResult:
-    """The answer to a SELECT over the views `runs`, `records`, `results`, `cases`, `environments` and `findings`.
+    """Run a SELECT over the views `runs`, `records`, `results`, `cases`, `environments` and `findings`.
 
-    `limit`: rows at most; `timeout`: seconds that it may take. Nothing in the store can be changed by it, whatever the
-    SQL says. `as_superuser`: also as a role of PostgreSQL that nothing on its server holds back.
+    `limit` is the largest number of rows, `timeout` a number of seconds. The query cannot change the store, whatever
+    the SQL says. A superuser of PostgreSQL is not bound by read-only transactions, so that role needs `as_superuser`.
     """
-    with asking(sql, limit=limit, timeout=timeout, as_superuser=as_superuser, db=db) as rows:
+    with stream_query(sql, limit=limit, timeout=timeout, as_superuser=as_superuser, db=db) as rows:
         found = list(rows)
         return QueryResult(rows.columns, found, rows.complete)
 
 
 def view_columns(db: PathLike | None = None) -> dict[str, list[str]]:
-    """The columns of every view that a query may name."""
+    """Return the columns of every view that a query may use."""
     from opmark.store.tables import NAMES
 
     return {name: list(query(f"SELECT * FROM {name} WHERE 1 = 0", as_superuser=True, db=db).columns) for name in NAMES}

@@ -1,3 +1,5 @@
+"""Order the implementations of each case by speed: `opmark rank`."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,7 +15,7 @@ from opmark.store.runs import find_run
 
 
 def rank(runs: str | Sequence[str] | None = None, *, by: str = "operator", db: PathLike | None = None) -> Ranking:
-    """Which implementation wins where, over stored runs, or all of them; `choose` of it is for programs."""
+    """Rank the implementations of each case over the named runs, or all of them. Programs use `Ranking.choose`."""
     with closing(open_store(db)) as store:
         return rank_runs(
             source_of(store, [find_run(store, run) for run in split_names(runs or ())] or store.runs()), by
@@ -21,5 +23,5 @@ def rank(runs: str | Sequence[str] | None = None, *, by: str = "operator", db: P
 
 
 def read_ranking(path: PathLike) -> Ranking:
-    """What `opmark rank -o FILE` wrote."""
+    """Read a file that `opmark rank -o FILE` wrote."""
     return read(Path(path))

@@ -1,4 +1,4 @@
-"""Stored runs as a page to look at: `opmark report`."""
+"""Make a report of stored runs: `opmark report`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from opmark.store.sql import SqlStore
 FORMATS = ("html", "md", "pdf")
 
 
-class Compares(NamedTuple):
-    """How several are compared: as `opmark compare` has it."""
+class CompareOptions(NamedTuple):
+    """How several runs are compared: options of `opmark compare`."""
 
     run: str | None = None
     quantity: str = ""
@@ -48,14 +48,14 @@ def make_report(
     unlike: bool = False,
     browser: PathLike | None = None,
 ) -> str | bytes:
-    """One run (without a name the last one), or several, each against the first, as one self-contained page.
+    """Return a self-contained report of one run (by default the last one), or of several, each compared with the first.
 
-    Names are those of `compare`. `format`: `html`; `md`, short enough for a pull request; `pdf`, bytes, which a
-    browser prints: `browser`, `$OPMARK_BROWSER` or one that is found.
+    Names are those of `compare`. `format` is `html`; `md`, short enough for a pull request; or `pdf` as bytes, printed
+    by `browser`, `$OPMARK_BROWSER` or an installed browser.
     """
     if format not in FORMATS:
         raise UnknownName("format of a report", format, FORMATS)
-    content = gathered(split_names(runs), db, title, Compares(run, quantity, margin, drift, unlike))
+    content = gather_content(split_names(runs), db, title, CompareOptions(run, quantity, margin, drift, unlike))
     if format == "md":
         from opmark.report.formats.markdown import markdown_report
 
@@ -69,7 +69,7 @@ def make_report(
     return printed(page(content, paper=True), Path(browser) if browser else None)
 
 
-def gathered(names: Sequence[str], db: PathLike | None, title: str, how: Compares) -> Content:
+def gather_content(names: Sequence[str], db: PathLike | None, title: str, how: CompareOptions) -> Content:
     if len(names) < 2 and how.quantity:
         raise UserError(
             "--quantity says what is compared, and a single run is compared with nothing",
@@ -77,16 +77,16 @@ def gathered(names: Sequence[str], db: PathLike | None, title: str, how: Compare
         )
     with ExitStack() as stack:
         finder = RunFinder(stack, db)
-        parts = {(id(found.store), found.run.id): found for found in _found(finder, names, how.run)}
+        parts = {(id(found.store), found.run.id): found for found in _find_runs(finder, names, how.run)}
         versus = []
         for other in names[1:]:
             compared = compare(names[0], other, db=db, **how._asdict())
             versus.append(Versus(compared, ratios(compared) if compared.pairs else None))
-        return Content(title, tuple(_part(found) for found in parts.values()), tuple(versus))
+        return Content(title, tuple(_make_section(found) for found in parts.values()), tuple(versus))
 
 
-def _found(finder: RunFinder, names: Sequence[str], run: str | None) -> list[RunReference]:
-    """The runs that the names are of: backends of one run have one."""
+def _find_runs(finder: RunFinder, names: Sequence[str], run: str | None) -> list[RunReference]:
+    """Return the runs to report. Two backends of a run are one run, which is returned twice."""
     if len(names) > 1:
         return [side for other in names[1:] for side in finder.two(names[0], other, run)]
     if run is not None:
@@ -97,15 +97,15 @@ def _found(finder: RunFinder, names: Sequence[str], run: str | None) -> list[Run
     return [RunReference(store, find_run(store, names[0] if names else None), "")]
 
 
-def _part(found: RunReference) -> RunSection:
-    assert isinstance(found.store, SqlStore), "what is opened to read is one"
+def _make_section(found: RunReference) -> RunSection:
+    assert isinstance(found.store, SqlStore), "a store that is opened for reading is an SqlStore"
     run_view = view_stored_run(found.store, found.run, whole=True)
     return RunSection(run_view, *charts_of(run_view))
 
 
 def charts_of(run_view: RunView, most: int = MARKS) -> tuple[list[Chart], list[str]]:
-    """In the order of a page, and the titles of those that there is no room for: one of each kind comes before a
-    second of any."""
+    """Return the charts of a report in order, and the titles of those that exceed `most` marks. One chart of each kind
+    is kept before a second of any kind."""
     kinds = [figure(run_view) for figure in FIGURES.values()]
     turns = [chart for turn in zip_longest(*kinds) for chart in turn if chart is not None]
     kept, used = set(), 0

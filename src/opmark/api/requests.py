@@ -1,4 +1,4 @@
-"""One request per command: everything that a person may ask for, as one object that travels to the plan.
+"""One request per command: all of its options, as one object that travels to the plan.
 
 A request is made from the command line or from keyword arguments. `Selection`, `MeasureOptions` and `StoreOptions` are
 the parts that the commands share; the other fields of a request are the command's own. Fields with an Option are also
@@ -52,7 +52,8 @@ ReturnT = TypeVar("ReturnT")
 
 
 def talk(message: str) -> None:
-    """Print a message to stderr; stdout is for data. It may quote a run or a label, which anybody may have written."""
+    """Print a message to stderr; stdout is for data. Control characters are escaped, because a message may quote
+    labels."""
     from opmark.report.text import harmless
 
     print(harmless(message), file=sys.stderr)
@@ -77,8 +78,8 @@ def keywords_of(
 ) -> Callable[[Callable[[RequestT], ReturnT]], Callable[P, ReturnT]]:
     """Decorate a function of one request, so that it takes the fields of the request as keyword arguments.
 
-    Type checkers and editors see the full signature, and so does `inspect.signature`. The function that takes the
-    request itself stays within reach as `__wrapped__`.
+    Type checkers, editors and `inspect.signature` see the full signature. The function that takes the request is still
+    available as `__wrapped__`.
     """
 
     def decorate(function: Callable[[RequestT], ReturnT]) -> Callable[P, ReturnT]:
@@ -104,7 +105,7 @@ def keywords_of(
 
 
 def _plain(parameter: inspect.Parameter) -> object:
-    """The type of a parameter without what the command line wants to know."""
+    """Return the type of a parameter without its Option."""
     annotation = parameter.annotation
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
@@ -120,13 +121,13 @@ class RunRequest(StoreOptions, PlanRequest):
 
     resume: Annotated[bool, Option("Continue an interrupted run.")] = False
     profile: "Profiling | Sequence[Profiling] | None" = None
-    """Profilers that look at what was measured, afterwards."""
+    """Profilers that run the measured cases again, afterwards."""
     session: str = ""
     """Marks the run as a part of something larger, so that histories leave it out."""
     on_start: "Callable[[Run, Plan, list[Record]], None] | None" = None
     on_record: "Callable[[Record], None] | None" = None
     on_row: "Callable[[Row], None] | None" = None
-    """Is given each row as soon as its last process has a record."""
+    """Called with each row as soon as its last process has a record."""
     on_environment: "Callable[[Environment], None] | None" = None
     pool: "WorkerPool | None" = None
     """Workers that were started before."""
@@ -201,7 +202,7 @@ class ABRequest(StoreOptions, TurnOptions, Selection):
     same: Annotated[bool, Option("Compare a thing with itself: how much is noise?")] = False
     on_turn: "Callable[[TurnProgress], None] | None" = None
     on_interrupted: "Callable[[Compared], None] | None" = None
-    """Called with what is known so far before Ctrl-C passes through."""
+    """Called with the comparison so far before Ctrl-C passes on."""
     say: Callable[[str], None] = talk
 
 
@@ -268,7 +269,7 @@ class CheckRequest(StoreOptions, MeasureOptions, Selection):
     unlike: Annotated[bool, Option("Also where the machines are not alike.")] = False
     on_turn: "Callable[[TurnProgress], None] | None" = None
     measure: "Callable[[RunRequest], Result] | None" = None
-    """Measures what is now; None: as `opmark.run` does."""
+    """Measures the current code; None: as `opmark.run` does."""
     in_turns: "Callable[..., Compared] | None" = None
     """Measures two sides in turns; None: as `opmark.ab` does."""
     say: Callable[[str], None] = talk

@@ -1,4 +1,4 @@
-"""Result: a run with its records, as programs get it."""
+"""The result of a run, and what the modules of this package share: opening stores, making results of stored runs."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ class Result:
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Facts by environment id."""
     peaks: dict[str, MachineFacts] = field(default_factory=dict)
-    """What is known of the chip of an environment, by its id."""
+    """Measured peaks, datasheet and noise of the chip, by environment id."""
     problems: tuple[ImportProblem, ...] = ()
     """The parts of a foreign workload that could not be used."""
 
     rank: int = 0
     """The rank of this process among those that a launcher started; only rank 0 has records."""
-    told: int = 0
+    rank_exit_code: int = 0
     """The exit code that rank 0 gave to this process."""
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command line: 1 where nothing was measured, something failed, or a part of a file could
+        """The exit code of the command line: 1 if no case was measured, a case failed, or a part of a workload could
         not be used."""
         if self.rank:
-            return self.told
+            return self.rank_exit_code
         measured = any(record.status == "ok" for record in self.records)
         return 0 if measured and not self.failed and not self.problems else 1
 
     def results(self) -> Results:
-        """The run as exporters take it."""
+        """Return the run in the form that exporters take."""
         chips = {key: known.datasheet for key, known in self.peaks.items() if known.datasheet}
         measured = {key: known.measured for key, known in self.peaks.items() if known.measured}
         return Results(self.run, self.records, self.environments, chips, measured)
@@ -71,15 +71,15 @@ class Result:
         return any(record.failed for record in self.records)
 
     def rows(self) -> list[dict[str, Any]]:
-        """What `--json` prints: medians, intervals, rates and everything else but the samples, as plain data."""
+        """Return what `--json` prints: medians, intervals, rates and everything else except samples, as plain data."""
         return [row_view(row) for row in rows_of_records(self.records, self.run.id, self.peaks, named=False)]
 
     def to_pandas(self) -> Any:
-        """The rows as a `pandas.DataFrame`; nested values are columns with dots in their names."""
+        """Return the rows as a `pandas.DataFrame`; nested values become columns with dots in their names."""
         return to_pandas(self.rows())
 
     def to_arrow(self) -> Any:
-        """The rows as a `pyarrow.Table`."""
+        """Return the rows as a `pyarrow.Table`."""
         return to_arrow(self.rows())
 
     def __repr__(self) -> str:
@@ -88,13 +88,12 @@ class Result:
         return f"<opmark run {self.run.id}: {listed}>"
 
 
-# What the functions of this package share: where results are kept, and how a run becomes a result.
-
 _UPGRADE = "hint: `opmark runs --upgrade` upgrades the store itself, once"
 
 
 def open_store(db: PathLike | None = None, *, create: bool = False, say: Callable[[str], None] = talk) -> Store:
-    """Open a store to read; with `create`, to write, and make it if need be. A lost store costs no record."""
+    """Open a store for reading; with `create`, for writing, and create it if it does not exist. If the connection is
+    lost while writing, records go to a local journal."""
     if str(db) == memory.NAME:
         return memory.MemoryStore()
     from opmark.store.backlog import flush_pending, tell_waiting
@@ -123,19 +122,19 @@ def result_of(store: Store, run: Run, records: list[Record], db: PathLike | None
 
 
 def facts_of(store: Store, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The facts of environments by id; some records have none."""
+    """Return the facts of environments by id. Empty ids, of records that never ran, are ignored."""
     found = store.environments(sorted({*ids} - {""}))
     return {key: environment.facts for key, environment in found.items()}
 
 
 def machine_at(store: Store, environment: str) -> MachineFacts:
-    """As `machine_facts`, by the id of a stored environment; a record that never ran has none."""
+    """Return the machine facts of a stored environment; without facts for a record that never ran."""
     facts = facts_of(store, [environment]).get(environment)
     return machine_facts(store, facts) if facts else MachineFacts()
 
 
 def machine_facts(store: Store, facts: dict[str, Any]) -> MachineFacts:
-    """What was measured of a chip and of its noise, and what its datasheet says."""
+    """Return the measured peaks of a chip, its datasheet, and its noise floor."""
     measured = store.kept("peaks", findings_key(facts))
     threads = facts.get("threads")
     sheet = datasheet(chip(facts), threads if isinstance(threads, int) else None)

@@ -1,4 +1,4 @@
-"""`opmark run`, and the plan of what it would do."""
+"""Plan and measure a run: `opmark run`, `opmark run --dry-run`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 
 @keywords_of(PlanRequest)
 def plan(request: PlanRequest) -> Plan:
-    """What `run` would do, without measuring: `opmark run --dry-run`."""
+    """Return what `run` would measure: `opmark run --dry-run`."""
     return plan_request(request)
 
 
@@ -52,7 +52,7 @@ def plan_request(request: PlanRequest) -> Plan:
 
 
 def plan_cases(selected: SelectedCases, options: MeasureOptions) -> Plan:
-    """The plan of cases that are selected already."""
+    """Make the plan for selected cases."""
     settings = settings_for(options)
     names = split_names(options.backend) or default_backends(selected.cases)
     chosen, absent = select_backends(names, split_names(options.python))
@@ -62,8 +62,8 @@ def plan_cases(selected: SelectedCases, options: MeasureOptions) -> Plan:
     source = selected.source
     if source is None:
         return dataclasses.replace(whole, notes=notes)
-    told = () if options.samples or options.warmup else tuple(file_requests(source.asked))
-    return dataclasses.replace(whole, problems=source.problems, notes=(*source.notes, *told, *notes))
+    requested = () if options.samples or options.warmup else tuple(file_requests(source.asked))
+    return dataclasses.replace(whole, problems=source.problems, notes=(*source.notes, *requested, *notes))
 
 
 def plan_remarks(whole: Plan) -> list[str]:
@@ -72,7 +72,7 @@ def plan_remarks(whole: Plan) -> list[str]:
 
 
 def profiling_of(options: ProfileOptions) -> Profiling | None:
-    """The profiler that the command line names; a command for a profiler names it by itself."""
+    """Return the profiler that the options name; `--profiler-command` alone implies the profiler `command`."""
     name = options.profiler or (COMMAND if options.profiler_command else None)
     if name is None:
         for option in ("profiler_bin", "profiler_args"):
@@ -96,9 +96,9 @@ def profiling_of(options: ProfileOptions) -> Profiling | None:
 def run(request: RunRequest) -> Result:
     """Measure, store, and return the run with its records: `opmark run`.
 
-    `session` marks the run as a part of something larger, so that histories leave it out. `profile` names profilers
-    that look at what was measured, afterwards. `on_row` is given each row as soon as its last process has a record;
-    `--json` prints these. Ctrl-C passes through; what was measured until then is in the store.
+    `session` marks the run as part of something larger, so that histories leave it out. `profile` names profilers that
+    run the measured cases again, afterwards. `on_row` is called with each row as soon as its last process has a record,
+    as `--json` prints them. Ctrl-C passes on; records that were made before are in the store.
     """
     return run_request(request)
 
@@ -109,7 +109,7 @@ def run_request(request: RunRequest) -> Result:
     if selected.place and selected.place.rank > 0:
         return _serve_rank_zero(selected, request.label, request.db, say)
     with ExitStack() as stack:
-        # First of all: what is wrong from here on is told to all ranks at once.
+        # Before anything that can fail, so that all ranks hear of an error at once.
         launcher = stack.enter_context(start_ranks(selected.place, selected.cases))
         whole = plan_cases(selected, request)
         for line in plan_remarks(whole):
@@ -150,7 +150,7 @@ def run_request(request: RunRequest) -> Result:
                 queue.add(record)
             queue.finish()
         finally:
-            queue.abandon()  # nothing is left unless it was interrupted
+            queue.abandon()  # the queue is empty unless the run was interrupted
             if rows:
                 rows.end()
         records += recorder.records
@@ -162,12 +162,12 @@ def run_request(request: RunRequest) -> Result:
 _INTERRUPTED = 130
 
 
-def _serve_rank_zero(asked: SelectedCases, label: str, db: PathLike | None, say: Callable[[str], None]) -> Result:
-    """The empty result of a process that is another rank than 0: it does its part, and rank 0 has the records."""
-    assert asked.place is not None
+def _serve_rank_zero(selected: SelectedCases, label: str, db: PathLike | None, say: Callable[[str], None]) -> Result:
+    """Do the part of a rank other than 0, and return a result without records: rank 0 has them."""
+    assert selected.place is not None
     try:
-        code = serve_rank_zero(asked.place, asked.cases, say)
+        code = serve_rank_zero(selected.place, selected.cases, say)
     except KeyboardInterrupt:
         say("interrupted: what was measured is with rank 0")
         code = _INTERRUPTED
-    return Result(new_run(Plan((), ()), label), [], display_address(db), rank=asked.place.rank, told=code)
+    return Result(new_run(Plan((), ()), label), [], display_address(db), rank=selected.place.rank, rank_exit_code=code)

@@ -1,4 +1,4 @@
-"""What a store holds: its runs listed, labelled and described; other stores brought into it."""
+"""List, label and describe the runs of a store: `opmark runs`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opmark.store.protocol import Store
 from opmark.store.runs import find_run
 
 _COUNTED = re.compile(r".+~\d+")
-"""How one of several runs of a label is asked for."""
+"""Names one of several runs with the same label: `LABEL~1`."""
 
 
 def runs(
@@ -30,9 +30,9 @@ def runs(
     upgrade: bool = False,
     db: PathLike | None = None,
 ) -> list[RunSummary]:
-    """The runs of a store, newest first, with how many records there are of each and what they are of.
+    """Return the runs of a store, newest first, with the number of their records and what these measured.
 
-    `label` and `op` may have `*` and `?`. `upgrade` brings a store of an older version up to date.
+    `label` and `op` may contain `*` and `?`. `upgrade` converts a store of an older version.
     """
     return list_runs(last=last, label=label, op=op, upgrade=upgrade, db=db)[0]
 
@@ -40,7 +40,7 @@ def runs(
 def list_runs(
     *, last: int | None, label: str = "", op: str = "", upgrade: bool = False, db: PathLike | None = None
 ) -> tuple[list[RunSummary], int]:
-    """The same, and how many older ones there would be beyond the last."""
+    """Return the last runs, and the number of older ones that were left out."""
     from opmark.store.runs import having, summaries
 
     if last is not None and last < 1:
@@ -54,7 +54,7 @@ def list_runs(
 
 
 def label(run: str, text: str, *, say: Callable[[str], None] = talk, db: PathLike | None = None) -> Run:
-    """From now on this is its label; an empty one takes it away."""
+    """Set the label of a run; an empty text removes it."""
     with closing(open_store(db, create=store_exists(db))) as store:
         this, text = find_run(store, run), text.strip()
         others = _check_label(store.runs(), this, text)
@@ -66,7 +66,7 @@ def label(run: str, text: str, *, say: Callable[[str], None] = talk, db: PathLik
 
 
 def describe_run(run: str, text: str, *, db: PathLike | None = None) -> Run:
-    """From now on this is said of it; nothing takes away what was said."""
+    """Set the description of a run; an empty text removes it."""
     with closing(open_store(db, create=store_exists(db))) as store:
         return _note(store, find_run(store, run), "description", text.strip())
 
@@ -80,7 +80,8 @@ def _note(store: Store, run: Run, kind: Literal["label", "description"], text: s
 
 
 def _check_label(known: Sequence[Run], this: Run, text: str) -> list[str]:
-    """The ids of others that have it. One that means another thing already could never be asked for."""
+    """Return the ids of other runs with this label. Refuses a label that names something else, such as the id of a
+    run."""
     if _COUNTED.fullmatch(text):
         raise InvalidParameter(f"label: `{text}` would be one of several runs of a label", "choose one without ~NUMBER")
     if any(run.id == text for run in known):

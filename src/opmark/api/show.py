@@ -1,4 +1,4 @@
-"""What is stored, looked at again: `opmark show`, `export`, `rank`, `coverage`, `fit`."""
+"""Read a stored run: `opmark show`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opmark.store.runs import find_run
 
 
 def show(run: str | None = None, *, db: PathLike | None = None) -> Result:
-    """A stored run: the last one, or one by its id (or the beginning of it) or its label."""
+    """Return a run by its id, the beginning of its id, or its label; without a name, the last one."""
     with closing(open_store(db)) as store:
         this = find_run(store, run)
         return result_of(store, this, store.records(this.id), db)

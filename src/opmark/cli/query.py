@@ -33,7 +33,7 @@ def query(
     db: Db = None,
 ) -> None:
     """Ask the store in SQL: it can only read. The views and their columns are told by --views."""
-    from opmark.api.query import asking, view_columns
+    from opmark.api.query import stream_query, view_columns
     from opmark.report.formats import LINES, format_for, written
     from opmark.report.formats.grid import Grid
 
@@ -42,7 +42,7 @@ def query(
         rows = [[name, ", ".join(columns)] for name, columns in view_columns(db).items()]
         write_out(written(Grid(["view", "columns"], rows), chosen), output)
         return
-    asked = asking(_statement(sql), limit=limit or None, timeout=timeout, as_superuser=as_superuser, db=db)
+    asked = stream_query(_statement(sql), limit=limit or None, timeout=timeout, as_superuser=as_superuser, db=db)
     with asked as answer:
         if chosen in LINES:
             write_lines(LINES[chosen](answer.columns, answer), output)

@@ -58,7 +58,7 @@ _HINT = f"one SELECT over the views {', '.join(NAMES)}"
 
 
 def query(told: Told, sql: str, limit: int | None = None, seconds: float = SECONDS, **options: bool) -> Answer:
-    """The first `limit` rows of what a statement selects; all without it. The options are those of `asking`."""
+    """The first `limit` rows of what a statement selects; all without it. The options are those of `stream_query`."""
     with open_query(told, sql, limit, seconds, **options) as (columns, rows):
         return columns, list(rows)
 

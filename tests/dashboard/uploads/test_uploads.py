@@ -15,7 +15,7 @@ from made_up import BOX, HOSTILE, made_run, record
 from msgspec.structs import replace
 from push_parts import everything, fill, line, lines_of, packed, sealed
 
-from opmark.api.push import BYTES, RECORDS
+from opmark.api.push import MAX_BYTES, MAX_RECORDS
 from opmark.dashboard.endpoint import RequestRefused
 from opmark.dashboard.uploads.limits import LIMITS, Limits
 from opmark.dashboard.uploads.store import receive
@@ -281,8 +281,8 @@ def test_many_values_are_refused(here: Path, there: Path) -> None:
 
 
 def test_what_a_client_sends_at_once_is_below_the_limits() -> None:
-    assert LIMITS.records > RECORDS
-    assert BYTES + LIMITS.line < LIMITS.unpacked
+    assert LIMITS.records > MAX_RECORDS
+    assert MAX_BYTES + LIMITS.line < LIMITS.unpacked
 
 
 def test_behind_the_end_there_is_nothing(here: Path, there: Path) -> None:

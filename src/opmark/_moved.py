@@ -1,4 +1,4 @@
-"""Import paths of 0.8 that plug-ins and scripts use: in 0.9 they still work, and say where the thing is now."""
+"""Import paths of 0.8: in 0.9 they still work, with a warning that names the new path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class MovedModules:
     """Finds a module by its old path, and puts the module of the new path in its place."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self) if _new_path(name) else None
+        loader: Any = self  # no subclass of importlib.abc.Loader, which takes long to import
+        return ModuleSpec(name, loader) if _new_path(name) else None
 
     def create_module(self, spec: ModuleSpec) -> None:
         """Let Python make an empty module, which `exec_module` replaces."""
@@ -34,7 +35,7 @@ class MovedModules:
 
 
 def moved_name(old: str, module: str, name: str) -> Any:
-    """The object that `old` named, which is `name` of another module now."""
+    """Return the object that `old` named and that is `name` of another module now."""
     warn(old, f"{module}.{name}")
     return getattr(import_module(module), name)
 

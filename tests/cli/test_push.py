@@ -92,7 +92,7 @@ def test_nothing_changes_here(main: Command, server: Taking, db: Path) -> None:
 
 
 def test_a_large_run_is_sent_in_parts(main: Command, server: Taking, db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push_module, "RECORDS", 2)
+    monkeypatch.setattr(push_module, "MAX_RECORDS", 2)
     store(db, made_run(4, "large", tasks=5), [record(n) for n in range(1, 6)])
     server.first = [lambda handler: server.answer(handler), busy]  # the second part has to wait
     done = main("push", server.url)

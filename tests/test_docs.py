@@ -23,7 +23,7 @@ import yaml
 import opmark
 from opmark.catalogue.expansion import expand
 from opmark.cli.app import make_app
-from opmark.cli.interop import DROP_INS
+from opmark.cli.interop import FOREIGN_COMMANDS
 from opmark.hardware.host import host
 from opmark.plugin import Operator
 from opmark.plugin.registry import backend as find_backend
@@ -365,7 +365,7 @@ def find_command(name: str) -> Any:
 
 @cache
 def options_of(name: str) -> frozenset[str]:
-    if name.partition(" ")[0] in DROP_INS:  # they have parsers of their own
+    if name.partition(" ")[0] in FOREIGN_COMMANDS:  # they have parsers of their own
         return frozenset(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", run(f"opmark {name} --help", ROOT)))
     found = [option for parameter in find_command(name).params for option in parameter.opts + parameter.secondary_opts]
     return frozenset([*found, "--help"])

@@ -1,1 +1,1 @@
-"""One thin file a command: parse, call `opmark.api`, print."""
+"""The command line, one module per command: parse options, call `opmark.api`, print."""

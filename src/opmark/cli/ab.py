@@ -24,35 +24,35 @@ def ab(request: ABRequest, as_json: Json = False) -> None:
     from opmark.cli.progress import Turns
 
     turns = Turns()
-    shown: list[Compared] = []
+    interrupted: list[Compared] = []
     try:
-        found = ab_request(replace(request, on_turn=turns.turn, on_interrupted=shown.append, say=turns.say))
+        found = ab_request(replace(request, on_turn=turns.turn, on_interrupted=interrupted.append, say=turns.say))
     except KeyboardInterrupt:
         turns.end()
-        for compared in shown:
-            show(compared, as_json=as_json)
+        for compared in interrupted:
+            print_compared(compared, as_json=as_json)
         turns.say(
-            f"interrupted: what was measured is stored as runs {' and '.join(shown[0].runs)}"
-            if shown
+            f"interrupted: what was measured is stored as runs {' and '.join(interrupted[0].runs)}"
+            if interrupted
             else "interrupted before both sides had been measured once"
         )
         raise typer.Exit(130) from None
     finally:
         turns.end()
-    show(found, as_json=as_json)
+    print_compared(found, as_json=as_json)
     turns.say(f"stored as runs {' and '.join(found.runs)}")
-    if failed(found):
+    if has_failures(found):
         raise typer.Exit(1)
 
 
-def show(compared: Compared, *, as_json: bool) -> None:
+def print_compared(compared: Compared, *, as_json: bool) -> None:
     from opmark.cli.compare import write_comparison
 
     write_comparison(compared, "json" if as_json else "table", None, [])
 
 
-def failed(compared: Compared) -> bool:
-    """Whether a case failed on a side, or none could be measured."""
+def has_failures(compared: Compared) -> bool:
+    """Return whether a case failed on a side, or none could be measured."""
     from opmark.schema.record import FAILED
 
     statuses = [status for pair in compared.pairs for status in pair.statuses]

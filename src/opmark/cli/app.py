@@ -1,4 +1,4 @@
-"""opmark's own commands. A command is imported when it is asked for, and all of them for `opmark --help`."""
+"""The typer application. Only the module of the given command is imported; all of them for `opmark --help`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from opmark.cli.interop import DROP_INS, drop_in
+from opmark.cli.interop import FOREIGN_COMMANDS, run_foreign_command
 
 COMMANDS = {
     "run": "run", "list": "list_", "describe": "describe", "show": "show", "runs": "runs", "report": "report",
@@ -17,11 +17,11 @@ COMMANDS = {
     "import": "import_", "export": "export", "query": "query", "merge": "merge", "push": "push", "prune": "prune",
     "serve": "serve",
 }  # fmt: skip
-"""Name of a command -> the module of this package, which has a function or a group of commands of the same name."""
+"""Module of each command in this package. It has a function or a group of commands of the same name."""
 
 
 def make_app(command: str = "") -> typer.Typer:
-    """The command line. If `command` names a command, it has this one alone: the others need not be imported."""
+    """Make the command line. If `command` names a command, only this one is imported and added."""
     app = typer.Typer(
         no_args_is_help=True,
         add_completion=False,
@@ -37,18 +37,19 @@ def make_app(command: str = "") -> typer.Typer:
         else:
             app.command(name)(found)
     if command not in COMMANDS:
-        for name, (_, summary) in DROP_INS.items():
-            given_on = {"allow_extra_args": True, "ignore_unknown_options": True}
-            app.command(name, help=summary, add_help_option=False, context_settings=given_on)(_as_written(name))
+        for name, (_, summary) in FOREIGN_COMMANDS.items():
+            settings = {"allow_extra_args": True, "ignore_unknown_options": True}
+            app.command(name, help=summary, add_help_option=False, context_settings=settings)(_forward(name))
     app.callback(invoke_without_command=True)(_options)
     return app
 
 
-def _as_written(name: str) -> Callable[[typer.Context], None]:
-    """The command of another system, for the list of commands; from the shell it is called without this parser."""
+def _forward(name: str) -> Callable[[typer.Context], None]:
+    """Return a command that forwards its arguments to another system's parser. It serves `opmark --help`: from the
+    shell, `main` calls that parser directly."""
 
     def command(context: typer.Context) -> None:
-        raise typer.Exit(drop_in(name, context.args))
+        raise typer.Exit(run_foreign_command(name, context.args))
 
     return command
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import typer
 
 from opmark.api.requests import BisectRequest
-from opmark.cli.ab import show
+from opmark.cli.ab import print_compared
 from opmark.cli.options import Json, takes
 from opmark.cli.output import print_json_lines
 
@@ -33,7 +33,7 @@ def bisect(request: BisectRequest, as_json: Json = False) -> None:
         print_json_lines([found])
     else:
         if not found.first:
-            show(found.compared, as_json=False)
+            print_compared(found.compared, as_json=False)
         for line in bisected_lines(found):
             print(line)
         if found.log:

@@ -38,7 +38,7 @@ def check(
     """
     for path in (markdown, junit):
         _try_to_write(path)
-    _report(_checked(request), markdown, junit, as_json=as_json)
+    _report(_check(request), markdown, junit, as_json=as_json)
 
 
 def _measure(request: RunRequest) -> Result:
@@ -65,7 +65,7 @@ def _try_to_write(path: Path | None) -> None:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def _checked(request: CheckRequest) -> CheckResult:
+def _check(request: CheckRequest) -> CheckResult:
     from opmark.api.check import check_request
     from opmark.cli.progress import Turns
 

@@ -53,14 +53,14 @@ def compare(
     if chosen not in _FORMATS:
         raise InvalidParameter(f"--format: expected {', '.join(_FORMATS)}, got `{format}`")
     shares = {"margin": share(margin, "margin"), "drift": share(drift, "drift")}
-    with gc_disabled():  # thousands of small things, all of them needed until the end
+    with gc_disabled():  # thousands of small objects, all of them needed until the end
         found = api_compare(a, b, db=db, run=run, quantity=quantity, unlike=unlike, **shares)
         write_comparison(found, chosen, output, words)
-        gc.freeze()  # nor does anybody look at it when the process ends
+        gc.freeze()  # no collection when the process ends either
 
 
 def write_comparison(found: Compared, format: str, output: Path | None, only: list[str]) -> None:
-    """In one of the formats, to a file or to standard output."""
+    """Write a comparison in one of the formats to a file or to standard output."""
     import msgspec
 
     from opmark.report.comparison import comparison_view

@@ -13,12 +13,13 @@ from opmark.cli.output import console, print_json_lines
 def coverage(
     framework: Annotated[str, typer.Argument(help="torch, numpy.")] = "torch",
     by: Annotated[
-        str, typer.Option(help="framework: how much of one can be measured; backend: what of the catalogue each has.")
+        str,
+        typer.Option(help="framework: how its operators can be measured; backend: which operators of opmark each has."),
     ] = "framework",
     db: Db = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with every operator.")] = False,
 ) -> None:
-    """Which operators of a framework can be measured, how, and which not; or which operators every backend has."""
+    """List the operators of a framework and how each can be measured; or the operators that each backend has."""
     from opmark.api.coverage import coverage as api_coverage
     from opmark.report.console.operators import coverage_text, coverage_view, matrix_text, matrix_view
     from opmark.schema.coverage import Coverage

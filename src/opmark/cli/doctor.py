@@ -12,7 +12,7 @@ from opmark.cli.output import console, print_json_lines
 
 def doctor(
     aa: Annotated[
-        bool, typer.Option("--aa", help="Measure identical code against itself, and keep the noise floor.")
+        bool, typer.Option("--aa", help="Measure identical code against itself, and store the noise floor.")
     ] = False,
     backend: Annotated[str | None, typer.Option(help="For --aa. [default: torch-cpu, or numpy-cpu]")] = None,
     processes: Annotated[int, typer.Option(help="For --aa: fresh processes, an even number.")] = 10,
@@ -21,7 +21,7 @@ def doctor(
 ) -> None:
     """Is this machine fit to measure on? What it has, what runs, what would disturb; with --aa, its noise."""
     if aa:
-        _noise(backend, processes, db, as_json=as_json)
+        _print_noise_floor(backend, processes, db, as_json=as_json)
         return
     from opmark.api.doctor import doctor as examine
     from opmark.report.console.machine import diagnosis_text
@@ -33,7 +33,7 @@ def doctor(
         console().print(diagnosis_text(diagnosis))
 
 
-def _noise(backend: str | None, processes: int, db: str | None, *, as_json: bool) -> None:
+def _print_noise_floor(backend: str | None, processes: int, db: str | None, *, as_json: bool) -> None:
     from opmark.api.doctor import noise_floor
     from opmark.report.console.machine import noise_text
 

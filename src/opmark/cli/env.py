@@ -24,7 +24,9 @@ env = typer.Typer(no_args_is_help=True, help="Environments for frameworks that c
 @env.command()
 def create(
     name: Annotated[str, typer.Argument(help="mxnet, tensorflow, ...; torch==2.12.0; any name, with --install.")],
-    install: Annotated[list[str] | None, typer.Option(help="What pip is to install, for a name of your own.")] = None,
+    install: Annotated[
+        list[str] | None, typer.Option(help="Requirements to install with pip, for a name of your own.")
+    ] = None,
     python: Annotated[str | None, typer.Option(help="The interpreter. [default: this one, if it fits]")] = None,
     constraint: Annotated[Path | None, typer.Option(help="A constraints file for pip.")] = None,
 ) -> None:
@@ -40,7 +42,7 @@ def create(
 
 
 @env.command("list")
-def list_(as_json: Annotated[bool, typer.Option("--json", help="One JSON object an environment.")] = False) -> None:
+def list_(as_json: Annotated[bool, typer.Option("--json", help="One JSON object per environment.")] = False) -> None:
     """List the environments that exist, and those that could be made."""
     from opmark.api.env import envs
 

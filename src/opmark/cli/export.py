@@ -16,16 +16,17 @@ def export(
     run: Annotated[str | None, typer.Argument(help="Id (or its beginning) or label. [default: the last run]")] = None,
     format: Annotated[str, typer.Option("-f", "--format", help="As in `opmark list formats`.")] = "",
     workload: Annotated[
-        Path | None, typer.Option("-w", "--workload", help="Instead of a run: a workload, of whatever format.")
+        Path | None,
+        typer.Option("-w", "--workload", help="Export this workload file, in any format, instead of a run."),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="A file, whose ending may tell the format; a folder for several."),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Of a workload: stop if a part is not understood.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop if a part of the workload is not understood.")] = False,
     db: Db = None,
 ) -> None:
-    """A stored run as a table or in another system's format; or a workload in that."""
+    """Write a stored run as a table or in another system's format, or a workload in another system's format."""
     from opmark.api.export import export as api_export
     from opmark.api.export import export_workload
     from opmark.api.requests import talk

@@ -24,10 +24,10 @@ def fit(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Draw time and bus bandwidth over size into this SVG file.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a series of sizes.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per series of sizes.")] = False,
     db: Db = None,
 ) -> None:
-    """Latency and bandwidth of communication over its sizes: time = alpha + size / beta, fitted to a stored run."""
+    """Fit latency and bandwidth to communication over its sizes: time = alpha + size / beta, from a stored run."""
     from opmark.api.fit import fit as api_fit
     from opmark.api.fit import fit_view
     from opmark.api.requests import talk

@@ -20,26 +20,26 @@ FORMATS = ("table", "md", "json")
 _IN_A_FILE = 1000
 """Columns of a table that goes to a file."""
 _MANY = 500
-"""Cases that take long enough for a word."""
+"""Number of cases from which on a message says how many there are, because it takes long."""
 
 
 @takes(HistoryRequest)
 def history(
     request: HistoryRequest,
     format: Annotated[str, typer.Option(help="table, md, json.")] = "table",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a series, as --format json.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per series, as --format json.")] = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it to this file.")] = None,
 ) -> None:
-    """What got slower or faster, when, and what else changed there: change points over stored runs."""
+    """Find what got slower or faster, when, and what else changed then: change points over stored runs."""
     from opmark.api.history import history_request
 
     if format not in FORMATS:
         raise UnknownName("format", format, FORMATS)
-    found, named = history_request(request, _begin)
+    found, named = history_request(request, _announce)
     _print(found, "json" if as_json else format, output, named=named)
 
 
-def _begin(cases: int) -> None:
+def _announce(cases: int) -> None:
     if cases >= _MANY:
         talk(f"looking at {cases} cases")
 

@@ -16,7 +16,7 @@ def import_(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write: .yaml or .json. [default: standard output]")
     ] = None,
-    phase: Annotated[list[str] | None, typer.Option(help="forward, backward, both; not the file's own.")] = None,
+    phase: Annotated[list[str] | None, typer.Option(help="forward, backward, both; instead of the file's own.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of values that the file leaves to chance.")] = 0,
     format: Annotated[
         str, typer.Option("-f", "--format", help="As in `opmark list formats`. [default: recognised by its content]")
@@ -24,7 +24,7 @@ def import_(
     strict: Annotated[bool, typer.Option("--strict", help="Stop if a part of it is not understood.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of YAML.")] = False,
 ) -> None:
-    """A foreign workload or hardware file as one of opmark's own. Exit code 1: a part of it was not understood."""
+    """Convert another system's workload or hardware file to opmark's format. Exit code 1: a part was not understood."""
     from opmark.api.import_ import case_count, hardware_text, import_remarks, read_workload, workload_text
     from opmark.units import count_noun
 

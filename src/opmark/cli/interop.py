@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 
-DROP_INS = {
+FOREIGN_COMMANDS = {
     "param": ("opmark.interop.param.command", "PARAM's run_benchmark, and its comms.py, with their options."),
     "micro-perf": ("opmark.interop.bytemicroperf.command", "ByteMicroPerf's launch.py, with its options."),
     "opperf": ("opmark.interop.opperf.command", "MXNet opperf's opperf.py, with its options."),
 }
-"""By command: the module whose `main` takes the arguments as written, and what it is."""
+"""By command: the module whose `main` takes the arguments as written, and a summary."""
 
 
-def drop_in(command: str, arguments: Sequence[str]) -> int:
-    """The exit code. Without the parser of the other commands: it takes as long to import as theirs take to run."""
-    code: int = import_module(DROP_INS[command][0]).main(arguments)
+def run_foreign_command(command: str, arguments: Sequence[str]) -> int:
+    """Run another system's command line and return its exit code. typer is not needed: importing it would take as long
+    as running the command."""
+    code: int = import_module(FOREIGN_COMMANDS[command][0]).main(arguments)
     return code

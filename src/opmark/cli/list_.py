@@ -19,11 +19,11 @@ _NARROWEST = 20
 
 def list_(
     kind: Annotated[str, typer.Argument(help="ops, categories, suites, backends, quantities, formats or hardware.")],
-    category: Annotated[str | None, typer.Option(help="Of operators, only those of this category.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object an item.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Of operators: all of them as a page.")] = False,
+    category: Annotated[str | None, typer.Option(help="List only the operators of this category.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per item.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print operators as a page in Markdown.")] = False,
 ) -> None:
-    """List operators, suites, quantities, chips or backends; of a backend, whether it can run here."""
+    """List operators, categories, suites, quantities, formats, chips, or backends and whether they can run here."""
     listings: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "ops": _ops,
         "categories": _categories,

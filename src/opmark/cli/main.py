@@ -1,26 +1,26 @@
-"""The command line: `opmark COMMAND`. What a command does not need is not imported for it."""
+"""The entry point of the command line: `opmark COMMAND`. Imports are lazy, so that each command starts quickly."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from opmark.cli.interop import DROP_INS, drop_in
-from opmark.cli.output import write_out_the_unwritable
+from opmark.cli.interop import FOREIGN_COMMANDS, run_foreign_command
+from opmark.cli.output import escape_unencodable
 from opmark.errors import UserError
 
 
 def main() -> None:
-    """Exit code 0: all well. 1: a case failed. 2: the user's mistake. 130: interrupted."""
-    write_out_the_unwritable()
+    """Run the command line. Exit codes: 0 success, 1 a case failed, 2 a mistake of the user, 130 interrupted."""
+    escape_unencodable()
     try:
-        if len(sys.argv) > 1 and sys.argv[1] in DROP_INS:
-            sys.exit(_drop_in(sys.argv[1], sys.argv[2:]))
+        if len(sys.argv) > 1 and sys.argv[1] in FOREIGN_COMMANDS:
+            sys.exit(_run_foreign_command(sys.argv[1], sys.argv[2:]))
         from opmark.cli.app import make_app
 
         make_app(sys.argv[1] if len(sys.argv) > 1 else "")()
     except UserError as error:
-        from opmark.report.text import harmless  # a message may quote a label that anybody wrote
+        from opmark.report.text import harmless  # a message may quote labels with control characters
 
         print(f"error: {harmless(error.message)}", file=sys.stderr)
         if error.hint:
@@ -28,13 +28,14 @@ def main() -> None:
         sys.exit(2)
 
 
-def _drop_in(command: str, arguments: list[str]) -> int:
-    """Who reads the output may stop reading, as `head` does; click sees to that for the other commands."""
+def _run_foreign_command(command: str, arguments: list[str]) -> int:
+    """Run another system's command line. A reader such as `head` may close the output early; for opmark's own commands
+    click takes care of that."""
     try:
-        code = drop_in(command, arguments)
+        code = run_foreign_command(command, arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is written at the end either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         return 1
     return code
 

@@ -18,7 +18,7 @@ Wide = Annotated[
     bool,
     typer.Option(
         "--wide",
-        help="Whole lines, however narrow the terminal is; where a row is a task, a drawing of its samples too.",
+        help="Whole lines, however narrow the terminal is, and a sparkline of samples in rows of single tasks.",
     ),
 ]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours, as with $NO_COLOR; a pipe or file gets none.")]
@@ -29,7 +29,7 @@ _LISTS = ("names", "numbers", "texts", "params")
 
 
 def takes(*requests: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command whose first arguments are requests: every option of theirs becomes one of the command line.
+    """Decorate a command whose first arguments are requests, so that their options become options of the command line.
 
     typer reads the signature that is made here. The command gets the requests as objects, and its other options as
     it declares them.
@@ -55,7 +55,7 @@ def takes(*requests: type) -> Callable[[Callable[..., None]], Callable[..., None
 
 
 def _in_order(request: type) -> Iterator[OptionField]:
-    """Operators first, then the options that the command alone has, then those that it shares with others."""
+    """Yield the operators, then the options of this command alone, then those that it shares with others."""
     fields, own = options_of(request), inspect.get_annotations(request)
     yield from (found for name, found in fields.items() if name == "ops")
     yield from (found for name, found in fields.items() if name in own and name != "ops")
@@ -63,7 +63,7 @@ def _in_order(request: type) -> Iterator[OptionField]:
 
 
 def _parameter(found: OptionField) -> inspect.Parameter:
-    """The parameter from which typer makes the option."""
+    """Return the parameter from which typer makes the option."""
     kind, default = found.type, found.default
     if found.form in _LISTS:
         kind, default = list[str] | None, None
@@ -82,7 +82,7 @@ def _parameter(found: OptionField) -> inspect.Parameter:
 
 
 def _request(request: type, given: Mapping[str, Any]) -> Any:
-    """The request, of what was given; an option that was not given keeps its default."""
+    """Make the request; an option that was not given keeps its default."""
     values = {}
     for name, found in options_of(request).items():
         if given[name] is not None:
@@ -116,7 +116,7 @@ def whole_numbers(values: list[str], option: str) -> list[int]:
 
 
 def share(text: str, option: str) -> float:
-    """A share from 0 to below 1: `0.03` and `3%` are the same."""
+    """Parse a share from 0 to below 1: `0.03` and `3%` are the same."""
     number, scale = (text[:-1], 100.0) if text.endswith("%") else (text, 1.0)
     try:
         value = float(number) / scale
@@ -131,20 +131,20 @@ def share(text: str, option: str) -> float:
 
 
 def reference_page() -> str:
-    """docs/options.md: every option of the commands that measure, as the tables of a Markdown document."""
-    from opmark.api import requests as asked
+    """Return the text of docs/options.md: every option of the commands that measure."""
+    from opmark.api import requests
     from opmark.schema import options as shared
 
     sections: tuple[tuple[str, type], ...] = (
         ("Which cases: `run`, `ab`, `check`, `bisect`", shared.Selection),
         ("How to measure: `run`, `ab`, `check`, `bisect`", shared.MeasureOptions),
         ("Where it is kept: `run`, `ab`, `check`, `bisect`", shared.StoreOptions),
-        ("`run` alone", asked.RunRequest),
-        ("A profiler: `run` on the command line; Python takes `profile=Profiling(...)`", asked.ProfileOptions),
-        ("`ab` and `bisect`, measured in turns", asked.TurnOptions),
-        ("`ab` alone", asked.ABRequest),
-        ("`bisect` alone", asked.BisectRequest),
-        ("`check` alone", asked.CheckRequest),
+        ("`run` alone", requests.RunRequest),
+        ("A profiler: `run` on the command line; Python takes `profile=Profiling(...)`", requests.ProfileOptions),
+        ("`ab` and `bisect`, measured in turns", requests.TurnOptions),
+        ("`ab` alone", requests.ABRequest),
+        ("`bisect` alone", requests.BisectRequest),
+        ("`check` alone", requests.CheckRequest),
     )
     lines = [
         "# Options of the commands that measure",
@@ -166,9 +166,9 @@ def reference_page() -> str:
 
 def _reference_row(found: OptionField) -> str:
     flags = "OPERATOR ..." if found.name == "ops" else ", ".join(found.option.flags or (found.flag,))
-    told = re.search(r" ?\[default: (.*)\]", found.option.help)
-    default = told[1] if told else "" if found.default in (None, "", ()) else str(found.default)
-    meaning = found.option.help.replace(told[0], "") if told else found.option.help
+    in_help = re.search(r" ?\[default: (.*)\]", found.option.help)
+    default = in_help[1] if in_help else "" if found.default in (None, "", ()) else str(found.default)
+    meaning = found.option.help.replace(in_help[0], "") if in_help else found.option.help
     return "| " + " | ".join(
         text.replace("|", "\\|") for text in (f"`{flags}`", f"`{found.name}`", default, found.option.range, meaning)
     ) + " |"  # fmt: skip

@@ -1,4 +1,4 @@
-"""Data to stdout, talk to stderr."""
+"""Print and write results: data goes to stdout, messages go to stderr."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _ANY_WIDTH = 1_000_000
 
 
 def console(*, stderr: bool = False, wide: bool = False, no_color: bool = False) -> Console:
-    """For tables. Where nobody looks at a screen, lines are as long as they need to be; with `wide` everywhere.
+    """Make a console for tables. Lines may have any length if the output is not a terminal, or with `wide`.
 
-    Rich knows of FORCE_COLOR and TERM=dumb. What asks for no colour gets no escape sequence at all, bold ones neither.
+    Rich handles FORCE_COLOR and TERM=dumb. Without colour there are no escape sequences at all, not even for bold.
     """
     from opmark.report.console.table import PlainConsole as Console
 
-    seen = (sys.stderr if stderr else sys.stdout).isatty()
-    width = _ANY_WIDTH if wide else None if seen else 1000
+    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    width = _ANY_WIDTH if wide else None if is_terminal else 1000
     plain = no_color or bool(os.environ.get("NO_COLOR"))
-    return Console(stderr=stderr, width=width, highlight=seen, color_system=None if plain else "auto")
+    return Console(stderr=stderr, width=width, highlight=is_terminal, color_system=None if plain else "auto")
 
 
 def print_json_lines(items: Iterable[Any]) -> None:
@@ -44,40 +44,40 @@ def print_json_lines(items: Iterable[Any]) -> None:
 
 
 class TableStyle(NamedTuple):
-    """Of a table on a screen, as the options of the same names say."""
+    """How a table looks on a screen; the fields are options of the same names."""
 
     long: bool = False
     wide: bool = False
     no_color: bool = False
 
 
-USUAL = TableStyle()
+DEFAULT_STYLE = TableStyle()
 
 
 def print_records(
-    records: Sequence[Record], peaks: Mapping[str, MachineFacts] | None = None, looks: TableStyle = USUAL
+    records: Sequence[Record], peaks: Mapping[str, MachineFacts] | None = None, style: TableStyle = DEFAULT_STYLE
 ) -> None:
-    """Side by side where several backends ran the same case; `long`: a row a task all the same."""
+    """Print a table of records: side by side if several backends ran the same case, unless `long` asks for rows."""
     from opmark.report.console.side_by_side import several_backends
 
-    out = console(wide=looks.wide, no_color=looks.no_color)
-    if not looks.long and several_backends(records):
+    out = console(wide=style.wide, no_color=style.no_color)
+    if not style.long and several_backends(records):
         from opmark.report.console.side_by_side import print_side_by_side
 
         print_side_by_side(records, out, peaks)
     else:
         from opmark.report.console.records import print_records as print_table
 
-        print_table(records, out, peaks, wide=looks.wide)
+        print_table(records, out, peaks, wide=style.wide)
 
 
 def split(values: Iterable[str]) -> list[str]:
-    """Options that take several values take them by comma, by repetition, or both."""
+    """Split the values of an option that may be repeated and may contain commas."""
     return [part.strip() for value in values for part in value.split(",") if part.strip()]
 
 
 def write_files(files: Mapping[str, str] | Mapping[str, str | bytes], output: Path | None) -> None:
-    """One to where it is told, or to standard output; several into a folder."""
+    """Write one file to `output` or to standard output; several into the folder `output`."""
     from opmark.units import count_noun
 
     if not files:
@@ -97,14 +97,14 @@ def write_files(files: Mapping[str, str] | Mapping[str, str | bytes], output: Pa
 
 
 def _check_name(name: str) -> None:
-    """Names are made of ids and operators, which come from anywhere; nothing is written outside of the folder."""
-    parts = PureWindowsPath(name).parts  # which knows both kinds of slashes, and drives
+    """Refuse names that lead out of the folder: they are made of ids and operators, which anybody may have written."""
+    parts = PureWindowsPath(name).parts  # it knows both kinds of slashes, and drives
     if not parts or PureWindowsPath(name).anchor or ".." in parts or not name.isprintable():
         raise UserError(f"`{name}` is not the name of a file below a folder", "-o FILE.ENDING says what it is called")
 
 
 def write_out(content: str | bytes, path: Path | None) -> None:
-    """To a file, its folder made if need be, or to standard output."""
+    """Write to a file, whose folder is created if necessary, or to standard output."""
     if path is None:
         _print(content)
         return
@@ -115,7 +115,7 @@ def write_out(content: str | bytes, path: Path | None) -> None:
 
 
 def write_lines(lines: Iterable[str], path: Path | None) -> None:
-    """The same, as they come."""
+    """Write lines as they come, to a file or to standard output."""
     if path is None:
         sys.stdout.writelines(lines)
         sys.stdout.flush()
@@ -127,31 +127,30 @@ def write_lines(lines: Iterable[str], path: Path | None) -> None:
 
 
 def _print(content: str | bytes) -> None:
-    """Bytes are for files: a terminal would show them as anything, and obey some."""
+    """Write to standard output; refuse to write bytes to a terminal, which would interpret them."""
     if isinstance(content, str):
         sys.stdout.write(content)
     elif sys.stdout.isatty():
         raise UserError("this format is not text, and standard output is a terminal", "-o FILE says where to")
     else:
         sys.stdout.buffer.write(content)
-    sys.stdout.flush()  # before what is said of it
+    sys.stdout.flush()  # before messages about it
 
 
-# A stream that cannot write every character writes those out that it cannot, `\u2705`: no name stops a table.
-
-_WRITTEN_OUT = "opmark-written-out"
+_ESCAPE = "opmark-written-out"
 
 
-def write_out_the_unwritable() -> None:
-    """On standard output; unless who started us has said what else to do (`PYTHONIOENCODING=ascii:replace`)."""
+def escape_unencodable() -> None:
+    """Let standard output escape characters that its encoding lacks (`\\u2705`), so that no name stops a table; unless
+    the environment asks for another treatment (`PYTHONIOENCODING=ascii:replace`)."""
     out = sys.stdout
     if isinstance(out, io.TextIOWrapper) and out.errors == "strict":
-        codecs.register_error(_WRITTEN_OUT, _written_out)
-        out.reconfigure(errors=_WRITTEN_OUT)
+        codecs.register_error(_ESCAPE, _escape)
+        out.reconfigure(errors=_ESCAPE)
 
 
-def _written_out(error: UnicodeError) -> tuple[str, int]:
-    """As JSON has it, so that what is JSON stays so: other characters than those of the first plane are two."""
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    """Escape characters as JSON does, so that JSON stays valid: those beyond the first plane as two escapes."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     halves = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()

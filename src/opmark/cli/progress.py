@@ -1,4 +1,4 @@
-"""How far a run is: a bar with the time left where somebody is looking, JSON lines as they come where asked for."""
+"""Show the progress of a run (a bar with the time left, or JSON lines) and of a comparison in turns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from opmark.cli.output import USUAL, TableStyle, print_json_lines, print_records
+from opmark.cli.output import DEFAULT_STYLE, TableStyle, print_json_lines, print_records
 from opmark.report.row_view import row_view
 from opmark.units import count_noun
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    def __init__(self, looks: TableStyle = USUAL, *, as_json: bool) -> None:
-        self._looks = looks
+    def __init__(self, style: TableStyle = DEFAULT_STYLE, *, as_json: bool) -> None:
+        self._style = style
         self._as_json = as_json
         self._records: list[Record] = []
         self._run_id = ""
@@ -35,7 +35,7 @@ class ProgressBar:
             console=self._console,
             transient=True,
             disable=not sys.stderr.isatty(),
-            # Drawing costs time on the cores that are being measured: seldom is enough.
+            # Drawing takes time on the cores that are being measured.
             refresh_per_second=2,
         )
         self._task = self._bar.add_task("starting", total=None)
@@ -61,14 +61,14 @@ class ProgressBar:
         self._bar.update(self._task, advance=1, description=f"{record.task.backend} {record.task.case.op}")
 
     def print_row(self, row: Row) -> None:
-        """A row that is complete, or what there is of it where the run was interrupted."""
+        """Print a complete row, or a partial one if the run was interrupted."""
         print_json_lines([row_view(row)])
 
     def interrupted(self) -> None:
-        """Ctrl-C: what there is so far, and how to go on."""
+        """After Ctrl-C, print the records so far, and how to go on."""
         self._bar.stop()
         if self._records and not self._as_json:
-            print_records(self._records, looks=self._looks)
+            print_records(self._records, style=self._style)
         self.say(
             f"interrupted: what was measured is stored as run {self._run_id}; the same command with --resume goes on"
             if self._records
@@ -79,13 +79,13 @@ class ProgressBar:
         self._console.print(message, soft_wrap=True, markup=False, highlight=False)
 
 
-# How far a comparison in turns is: a line that is written over where somebody is looking, a line a pair where not.
-
 _OVER = "\r\x1b[K"
+"""Moves to the start of the line and clears it."""
 
 
 class Turns:
-    """To standard error. A line a turn is little enough not to disturb what is measured."""
+    """Shows the progress of a comparison on standard error: on a terminal one line that is rewritten, else one line per
+    pair. That is too little to disturb the measurement."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()

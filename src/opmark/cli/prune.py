@@ -24,38 +24,38 @@ def prune(
         list[str] | None, typer.Argument(metavar="[RUN]...", help="Ids (or their beginnings) or labels.")
     ] = None,
     before: Annotated[
-        str | None, typer.Option(help="Only those that began before this: 2030-12-31, 2030-12-31T18:00 (UTC), 30d, 8w.")
+        str | None, typer.Option(help="Only runs that began before this: 2030-12-31, 2030-12-31T18:00 (UTC), 30d, 8w.")
     ] = None,
-    label: Annotated[str | None, typer.Option(help="Only those of this label; it may have * and ?.")] = None,
-    keep_last: Annotated[int | None, typer.Option(help="Of those that would go, the newest N stay.")] = None,
+    label: Annotated[str | None, typer.Option(help="Only runs with this label; * and ? are allowed.")] = None,
+    keep_last: Annotated[int | None, typer.Option(help="Keep the newest N of the selected runs.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every run of the store.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Without it, a script removes nothing.")] = False,
-    compact: Annotated[bool, typer.Option("--compact", help="Give the room back to the disk.")] = False,
+    compact: Annotated[bool, typer.Option("--compact", help="Give the space back to the disk.")] = False,
     db: Db = None,
 ) -> None:
-    """Remove runs with their records, for good, after saying which. What is given narrows: a run goes if it is named
-    (where any is) and fits every option."""
+    """Remove runs with their records for good, after listing them. A run is removed if it is named (if any are) and
+    fits every option."""
     from opmark.api.prune import prune as api_prune
     from opmark.api.prune import remove
 
-    asked = {"before": before, "label": label, "keep_last": keep_last, "everything": everything}
-    found = api_prune(runs or (), **asked, compact=compact, db=db)  # type: ignore[arg-type]
-    _say(found)
+    selection = {"before": before, "label": label, "keep_last": keep_last, "everything": everything}
+    found = api_prune(runs or (), **selection, compact=compact, db=db)  # type: ignore[arg-type]
+    _print_selection(found)
     if found.runs:
-        _agree(found, yes=yes)
+        _confirm(found, yes=yes)
     elif not compact:
         talk("no run is of that kind; nothing was removed")
         return
-    done = remove([run.id for run in found.runs], compact=compact, db=db)  # those that were shown, and no others
+    done = remove([run.id for run in found.runs], compact=compact, db=db)  # exactly the runs that were listed
     if done.removed:
-        talk(f"removed {_counted(done)}")
+        talk(f"removed {_describe(done)}")
     elif found.runs:
         talk("gone already; nothing was removed")
     if done.compacted:
         talk(done.compacted)
 
 
-def _say(found: Pruned) -> None:
+def _print_selection(found: Pruned) -> None:
     from opmark.report.console.runs import print_runs
 
     if found.runs:
@@ -66,13 +66,13 @@ def _say(found: Pruned) -> None:
         talk(f"warning: began in the last day and not complete, may still be running: {', '.join(found.running)}")
 
 
-def _agree(found: Pruned, *, yes: bool) -> None:
+def _confirm(found: Pruned, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UserError(f"{_counted(found)} would be removed; nothing was", "--yes removes them without asking")
+        raise UserError(f"{_describe(found)} would be removed; nothing was", "--yes removes them without asking")
     try:
-        agreed = typer.confirm(f"Remove {_counted(found)} for good?", err=True)
+        agreed = typer.confirm(f"Remove {_describe(found)} for good?", err=True)
     except typer.Abort:
         talk("\nnothing was removed")
         raise typer.Exit(_INTERRUPTED) from None
@@ -81,5 +81,5 @@ def _agree(found: Pruned, *, yes: bool) -> None:
         raise typer.Exit
 
 
-def _counted(found: Pruned) -> str:
+def _describe(found: Pruned) -> str:
     return f"{count_noun(len(found.runs), 'run')} with {count_noun(found.records, 'record')}"

@@ -12,15 +12,18 @@ _UNDELIVERED = 1
 
 
 def push(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Of `opmark serve`, as in https://bench.example.org.")],
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="Address of `opmark serve`, as in https://bench.example.org.")
+    ],
     runs: Annotated[
         list[str] | None,
         typer.Argument(metavar="[RUN]...", help="Ids (or their beginnings) or labels. [default: the last run]"),
     ] = None,
-    label: Annotated[str, typer.Option(help="Those of this label; it may have * and ?.")] = "",
+    label: Annotated[str, typer.Option(help="Send the runs with this label; * and ? are allowed.")] = "",
     everything: Annotated[bool, typer.Option("--all", help="Every run of the store.")] = False,
     token: Annotated[
-        str | None, typer.Option(help="The dashboard's; others see it in lists of processes. [default: $OPMARK_TOKEN]")
+        str | None,
+        typer.Option(help="Token of the dashboard. Other users see it in process lists. [default: $OPMARK_TOKEN]"),
     ] = None,
     token_file: Annotated[str | None, typer.Option(help="A file with the token, and nothing else.")] = None,
     insecure_http: Annotated[
@@ -28,11 +31,11 @@ def push(
     ] = False,
     db: Db = None,
 ) -> None:
-    """Send runs to a dashboard. What is there already is left out, so it can be said twice; nothing is removed here."""
+    """Send runs to a dashboard. It ignores records that it has already; the local store stays as it is."""
     from opmark.api.push import push as api_push
     from opmark.api.push import token_of
 
-    asked = {"label": label, "everything": everything, "insecure_http": insecure_http, "db": db}
-    done = api_push(url, *runs or (), token=token_of(token, token_file), **asked)  # type: ignore[arg-type]
+    options = {"label": label, "everything": everything, "insecure_http": insecure_http, "db": db}
+    done = api_push(url, *runs or (), token=token_of(token, token_file), **options)  # type: ignore[arg-type]
     if any(one.problem for one in done):
         raise typer.Exit(_UNDELIVERED)

@@ -25,14 +25,14 @@ def query(
         Path | None, typer.Option("-o", "--output", help="A file; its ending tells the format, if -f does not.")
     ] = None,
     limit: Annotated[int, typer.Option(help="Rows at most; 0 for all.")] = 0,
-    timeout: Annotated[float, typer.Option(help="Seconds that it may take.")] = 60.0,
+    timeout: Annotated[float, typer.Option(help="Seconds after which the query is given up.")] = 60.0,
     as_superuser: Annotated[
-        bool, typer.Option("--as-superuser", help="Also as a role of PostgreSQL that nothing there holds back.")
+        bool, typer.Option("--as-superuser", help="Allow a superuser of PostgreSQL, whose queries could change data.")
     ] = False,
     views: Annotated[bool, typer.Option("--views", help="List the views and their columns instead.")] = False,
     db: Db = None,
 ) -> None:
-    """Ask the store in SQL: it can only read. The views and their columns are told by --views."""
+    """Query the store in SQL, read-only. --views lists the views and their columns."""
     from opmark.api.query import stream_query, view_columns
     from opmark.report.formats import LINES, format_for, written
     from opmark.report.formats.grid import Grid
@@ -42,8 +42,8 @@ def query(
         rows = [[name, ", ".join(columns)] for name, columns in view_columns(db).items()]
         write_out(written(Grid(["view", "columns"], rows), chosen), output)
         return
-    asked = stream_query(_statement(sql), limit=limit or None, timeout=timeout, as_superuser=as_superuser, db=db)
-    with asked as answer:
+    answers = stream_query(_read_statement(sql), limit=limit or None, timeout=timeout, as_superuser=as_superuser, db=db)
+    with answers as answer:
         if chosen in LINES:
             write_lines(LINES[chosen](answer.columns, answer), output)
         else:
@@ -52,7 +52,7 @@ def query(
         talk(f"these are the first {limit} rows; --limit gives more")
 
 
-def _statement(sql: str) -> str:
+def _read_statement(sql: str) -> str:
     text = sys.stdin.read() if sql == "-" else sql
     if not text.strip():
         raise UserError(

@@ -15,8 +15,8 @@ from opmark.errors import InvalidParameter
 _FORMATS = ("html", "md", "pdf")
 _ENDINGS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".pdf": "pdf"}
 _STDOUT = "-"
-_LONGEST = 120
-"""Of a name that is made of others."""
+_MAX_NAME = 120
+"""Characters of a file name that is made of the names of runs."""
 
 
 def report(
@@ -32,21 +32,21 @@ def report(
         typer.Option("-o", "--output", help="Write it to this file; -: standard output. [default: opmark-report-RUN]"),
     ] = None,
     format: Annotated[str, typer.Option(help="html, md, pdf. [default: by the ending of the file, or html]")] = "",
-    title: Annotated[str, typer.Option(help="What the report is called. [default: the label of the run]")] = "",
+    title: Annotated[str, typer.Option(help="Title of the report. [default: the label of the run]")] = "",
     run: Annotated[str | None, typer.Option(help="The run whose backends or interpreters are compared.")] = None,
-    quantity: Annotated[str, typer.Option(help="What is compared: latency, latency:cold, all.")] = "",
+    quantity: Annotated[str, typer.Option(help="Quantity to compare: latency, latency:cold, all.")] = "",
     margin: Annotated[str, typer.Option(help="Differences up to this are called the same: 0.01 or 1%.")] = "1%",
     drift: Annotated[str, typer.Option(help="How far apart two sessions of the same code may be.")] = "2%",
     unlike: Annotated[bool, typer.Option("--unlike", help="Also where the machines are not alike.")] = False,
     browser: Annotated[
-        str | None, typer.Option(help="Who prints a PDF. [default: $OPMARK_BROWSER or one that is installed]")
+        str | None, typer.Option(help="Browser used to print the PDF. [default: $OPMARK_BROWSER or an installed one]")
     ] = None,
     db: Db = None,
 ) -> None:
-    """One file to look at and to send: what failed, figures, every case; of several runs, what got slower."""
+    """Make one file to read and to send: failures, figures, every case; for several runs, what got slower."""
     from opmark.api.report import make_report
 
-    chosen = chosen_format(format, output)
+    chosen = choose_format(format, output)
     shares = {"margin": share(margin, "margin"), "drift": share(drift, "drift")}
     made = make_report(
         names or (), format=chosen, title=title, db=db, run=run, quantity=quantity, unlike=unlike, browser=browser,
@@ -65,7 +65,7 @@ def report(
         talk(f"open {path.absolute().as_uri()} in a browser; it needs no network")
 
 
-def chosen_format(format: str, output: str | None) -> str:
+def choose_format(format: str, output: str | None) -> str:
     ending = Path(output).suffix.lower() if output and output != _STDOUT else ""
     chosen = format or (_ENDINGS.get(ending, "") if ending else "html")
     if chosen not in _FORMATS:
@@ -78,7 +78,7 @@ def chosen_format(format: str, output: str | None) -> str:
 
 
 def default_name(names: list[str], run: str | None, db: str | None, format: str) -> Path:
-    """In the current folder, named by the run, or by all that were named."""
+    """Return a file name in the current folder, made of the names of the runs."""
     import re
 
     if not names:
@@ -87,4 +87,4 @@ def default_name(names: list[str], run: str | None, db: str | None, format: str)
         names = [runs(last=1, db=db)[0].run.id]
     named = (*names, *([run] if run else []))
     safe = "-".join(re.sub(r"[^\w.~-]+", "_", name).strip("._") or "run" for name in named)
-    return Path(f"opmark-report-{safe[:_LONGEST]}.{format}")
+    return Path(f"opmark-report-{safe[:_MAX_NAME]}.{format}")

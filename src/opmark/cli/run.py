@@ -22,10 +22,12 @@ def run(
         str | None, typer.Option(help="As in PARAM: on is --cache warm, off is --cache cold.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, run nothing.")] = False,
-    long: Annotated[bool, typer.Option("--long", help="A row a task, also where backends stand side by side.")] = False,
+    long: Annotated[
+        bool, typer.Option("--long", help="One row per task, even where backends stand side by side.")
+    ] = False,
     wide: Wide = False,
     no_color: NoColor = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per record.")] = False,
 ) -> None:
     """Measure operators; print a table, store a run."""
     from opmark.api.run import profiling_of
@@ -38,11 +40,11 @@ def run(
         _measure(replace(request, profile=profiling_of(profile)), TableStyle(long, wide, no_color), as_json=as_json)
 
 
-def _measure(request: RunRequest, looks: TableStyle, *, as_json: bool) -> None:
+def _measure(request: RunRequest, style: TableStyle, *, as_json: bool) -> None:
     from opmark.api.run import run_request
     from opmark.cli.progress import ProgressBar
 
-    with ProgressBar(looks, as_json=as_json) as progress:
+    with ProgressBar(style, as_json=as_json) as progress:
         try:
             result = run_request(
                 replace(
@@ -59,9 +61,13 @@ def _measure(request: RunRequest, looks: TableStyle, *, as_json: bool) -> None:
     if result.rank:
         raise typer.Exit(result.exit_code)
     if not as_json:
-        print_records(result.records, result.peaks, looks)
+        print_records(result.records, result.peaks, style)
     untried = sum(record.untried for record in result.records)
-    more = f", without {count_noun(untried, 'task')} that nobody was left to do: --resume goes on" if untried else ""
+    more = (
+        f", without {count_noun(untried, 'task')} for which no worker was available: --resume goes on"
+        if untried
+        else ""
+    )
     talk(f"stored as run {result.run.id} in {result.db}{more}")
     if not any(record.status == "ok" for record in result.records):
         talk("nothing was measured")

@@ -21,14 +21,12 @@ _Run = Annotated[str, typer.Argument(metavar="RUN", help="Id (or its beginning) 
 @runs.callback(invoke_without_command=True)
 def list_(
     context: typer.Context,
-    last: Annotated[int, typer.Option(help="So many of them, the newest first; 0 for all.")] = LAST,
-    label: Annotated[str, typer.Option(help="Only those of this label; it may have * and ?.")] = "",
-    op: Annotated[str, typer.Option(help="Only those that measured this operator; it may have * and ?.")] = "",
-    upgrade: Annotated[
-        bool, typer.Option("--upgrade", help="Bring a store of an older version up to date first.")
-    ] = False,
+    last: Annotated[int, typer.Option(help="Number of runs to list, the newest first; 0 for all.")] = LAST,
+    label: Annotated[str, typer.Option(help="Only runs with this label; * and ? are allowed.")] = "",
+    op: Annotated[str, typer.Option(help="Only runs that measured this operator; * and ? are allowed.")] = "",
+    upgrade: Annotated[bool, typer.Option("--upgrade", help="First upgrade a store of an older version.")] = False,
     db: Db = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run.")] = False,
 ) -> None:
     if context.invoked_subcommand:
         if (last, label, op, upgrade, as_json) != (LAST, "", "", False, False):
@@ -55,10 +53,10 @@ def list_(
 def label_(
     context: typer.Context,
     run: _Run,
-    text: Annotated[str, typer.Argument(help="The name that it can be asked for by; '' takes it away.")],
+    text: Annotated[str, typer.Argument(help="The new label; '' removes it.")],
     db: Db = None,
 ) -> None:
-    """Give a run a name."""
+    """Set the label of a run, by which other commands find it."""
     from opmark.api.runs import label
     from opmark.report.text import printable
 
@@ -70,10 +68,10 @@ def label_(
 def describe(
     context: typer.Context,
     run: _Run,
-    text: Annotated[str, typer.Argument(help="What is to be said of it, on one line; '' takes it away.")],
+    text: Annotated[str, typer.Argument(help="The new description, on one line; '' removes it.")],
     db: Db = None,
 ) -> None:
-    """Say something of a run."""
+    """Set the description of a run."""
     from opmark.api.runs import describe_run
 
     noted = describe_run(run, text, db=db or context.obj)

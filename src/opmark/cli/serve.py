@@ -15,20 +15,24 @@ _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 def serve(
     db: Db = None,
-    host: Annotated[str, typer.Option(help="Where to listen; beyond this machine only with a token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 picks a free one.")] = 8431,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other than this machine only with a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")] = 8431,
     token: Annotated[
         str | None,
-        typer.Option(help="Who has it comes in. Others on this machine see it here: better a file or $OPMARK_TOKEN."),
+        typer.Option(
+            help="Token that readers need. Other users see it in process lists: prefer a file or $OPMARK_TOKEN."
+        ),
     ] = None,
     token_file: Annotated[Path | None, typer.Option(help="A file that holds the token.")] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="Another name that it may be asked for by. May be repeated.")
+        list[str] | None, typer.Option(help="Another host name to accept in requests. May be repeated.")
     ] = None,
-    max_upload: Annotated[str, typer.Option(metavar="SIZE", help="Of a run that is sent here, as in 32M.")] = "32M",
-    log: Annotated[bool, typer.Option("--log", help="Say who asks for which page.")] = False,
+    max_upload: Annotated[str, typer.Option(metavar="SIZE", help="Largest upload to accept, as in 32M.")] = "32M",
+    log: Annotated[bool, typer.Option("--log", help="Print every request.")] = False,
 ) -> None:
-    """A dashboard over a store: pages for people, JSON for programs, until ctrl-c."""
+    """Serve a dashboard over a store, with pages for people and JSON for programs, until Ctrl-C."""
     from opmark.api.push import token_of
     from opmark.dashboard.serve import serve as start
 

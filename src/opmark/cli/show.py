@@ -27,13 +27,15 @@ def show(
         Path | None, typer.Option("-o", "--output", help="A file; its ending tells the format, if -f does not.")
     ] = None,
     db: Db = None,
-    long: Annotated[bool, typer.Option("--long", help="A row a task, also where backends stand side by side.")] = False,
+    long: Annotated[
+        bool, typer.Option("--long", help="One row per task, even where backends stand side by side.")
+    ] = False,
     numerics: Annotated[
-        bool, typer.Option("--numerics", help="How far results are from the float64 reference, instead of times.")
+        bool, typer.Option("--numerics", help="Errors of results against the float64 reference, instead of times.")
     ] = False,
     wide: Wide = False,
     no_color: NoColor = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record, with everything in it.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per record, with everything in it.")] = False,
 ) -> None:
     """Print a stored run, or write it to a file."""
     from opmark.api.export import export
@@ -43,10 +45,10 @@ def show(
     from opmark.schema.codec import gc_disabled
 
     chosen = format_for(format, output, _TABLE)
-    _check(chosen, output, long=long, numerics=numerics, wide=wide, as_json=as_json)
-    with gc_disabled():  # thousands of small things, all of them needed until the end
+    _refuse_display_options(chosen, output, long=long, numerics=numerics, wide=wide, as_json=as_json)
+    with gc_disabled():  # thousands of small objects, all of them needed until the end
         result = api_show(run, db=db)
-        talk(_about(result))
+        talk(_headline(result))
         if as_json:
             print_json_lines(result.rows())
         elif numerics:
@@ -57,18 +59,18 @@ def show(
             print_records(result.records, result.peaks, TableStyle(long, wide, no_color))
         else:
             write_files(export(result, format=chosen), output)
-        gc.freeze()  # nor does anybody look at it when the process ends
+        gc.freeze()  # no collection when the process ends either
 
 
-def _check(format: str, output: Path | None, **looks: bool) -> None:
-    """Other looks at a run are of the screen alone."""
-    given = [name.replace("as_", "") for name, wanted in looks.items() if wanted]
-    if given and (format != _TABLE or output):
+def _refuse_display_options(format: str, output: Path | None, **options: bool) -> None:
+    """Raise UserError for options that change the display on the screen, if a file or another format is written."""
+    chosen = [name.replace("as_", "") for name, is_set in options.items() if is_set]
+    if chosen and (format != _TABLE or output):
         what = f"--output {output}" if format == _TABLE else f"the format {format}"
-        raise UserError(f"--{given[0]} does not go with {what}", "give one of them")
+        raise UserError(f"--{chosen[0]} does not go with {what}", "give one of them")
 
 
-def _about(result: Result) -> str:
+def _headline(result: Result) -> str:
     from opmark.report.text import printable
 
     named = f" ({printable(result.run.label)})" if result.run.label else ""

@@ -1,4 +1,4 @@
-"""Communication over time: algorithm and bus bandwidth, how far ranks are apart, what part of a link's peak that is."""
+"""Metrics of communication: algorithm and bus bandwidth, skew between ranks, share of a link's peak."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from opmark.schema.cost import Link, Traffic
 from opmark.schema.machine import Interconnect, Peaks
 
 HOST_LINKS = ("C2C", "PCIe")
-"""How links are called by which a chip reaches its host; where it has both, data goes by the first."""
+"""Names of links between a chip and its host. If a chip has both, data takes the first."""
 _SIZES = ("size", "num_tokens")
-"""Parameters that say how much is sent; a series has all values of one of them."""
+"""Parameters that set the amount of data; the cases of a series differ in one of them."""
 
 
 class Bandwidths(Struct, frozen=True):
-    """Bytes a second, in the words of nccl-tests. None where nothing crosses a link: never a made-up zero."""
+    """Bytes per second, as nccl-tests defines them. None if no data crosses a link."""
 
     algorithm: float | None = None
-    """The whole buffer over the time."""
+    """Size of the whole buffer divided by the time."""
     bus: float | None = None
-    """What the busiest link has to carry over the time: comparable with its peak, whatever the number of ranks."""
+    """Bytes on the busiest link divided by the time: comparable with its peak for any number of ranks."""
 
 
 def bandwidths(cost: Cost | None, seconds: float) -> Bandwidths:
@@ -36,30 +36,30 @@ def bandwidths(cost: Cost | None, seconds: float) -> Bandwidths:
 
 
 def but_size(params: Mapping[str, Any]) -> dict[str, Any]:
-    """What the sizes of a series have in common."""
+    """Return the parameters without the one that sets the size."""
     varied = next((name for name in _SIZES if name in params), None)
     return {name: value for name, value in params.items() if name != varied}
 
 
 def crossing(traffic: Traffic) -> float:
-    """Bytes that the busiest link carries: none where a rank has nobody to send to but itself."""
+    """Return the bytes that the busiest link carries: 0 for a single rank, which sends to itself only."""
     return traffic.bus if traffic.link == "host" or traffic.ranks > 1 else 0.0
 
 
 class Skew(Struct, frozen=True):
-    """How far the ranks are apart that measured together."""
+    """How far apart the ranks of one measurement are."""
 
     share: float
-    """Slowest minus fastest over slowest, sample by sample; the median of that."""
+    """Median over samples of (slowest - fastest) / slowest."""
     slowest: int | None
-    """The rank that is the slowest most often; None where no rank ever is, alone."""
+    """The rank that is the slowest most often; None if no rank is ever slowest alone."""
     often: float
-    """In what part of the samples it is."""
+    """Share of the samples in which it is the slowest."""
     samples: int
 
 
 def skew(by_rank: Sequence[Sequence[float]], among: Sequence[int] = ()) -> Skew | None:
-    """None for fewer than two ranks. `among`: those that take part, where not all do."""
+    """Return the skew, or None for fewer than two ranks. `among` lists the ranks that take part, if not all do."""
     ranks = [rank for rank in dict.fromkeys(among) if rank < len(by_rank)] or range(len(by_rank))
     rounds = list(zip(*(by_rank[rank] for rank in ranks), strict=True))
     if len(ranks) < 2 or not rounds:
@@ -68,26 +68,26 @@ def skew(by_rank: Sequence[Sequence[float]], among: Sequence[int] = ()) -> Skew 
     for times in rounds:
         if times.count(max(times)) == 1:
             last[ranks[times.index(max(times))]] += 1
-    share = median([_apart(times) for times in rounds])
+    share = median([_relative_range(times) for times in rounds])
     if not last:
         return Skew(share, None, 0.0, len(rounds))
     slowest, count = last.most_common(1)[0]
     return Skew(share, slowest, count / len(rounds), len(rounds))
 
 
-def _apart(times: Sequence[float]) -> float:
+def _relative_range(times: Sequence[float]) -> float:
     slowest = max(times)
     return (slowest - min(times)) / slowest if slowest > 0 else 0.0
 
 
 class LinkShare(Struct, frozen=True):
     share: float
-    """Bus bandwidth over what the link can carry in one direction."""
+    """Bus bandwidth divided by the bandwidth of the link in one direction."""
     link: str
 
 
 def link_share_of(cost: Cost | None, seconds: float, peaks: Peaks) -> LinkShare | None:
-    """None where nothing crosses a link, or nobody tells what it can carry."""
+    """Return the share of the link's bandwidth; None if no data crosses a link or its bandwidth is unknown."""
     bus = bandwidths(cost, seconds).bus
     if bus is None or cost is None or cost.traffic is None:
         return None
@@ -96,8 +96,8 @@ def link_share_of(cost: Cost | None, seconds: float, peaks: Peaks) -> LinkShare 
 
 
 def link_for(peaks: Peaks, link: Link) -> Interconnect | None:
-    """The one that data takes: to the host by a link of that kind; to others of its kind by any other, and over the
-    host's bus only where the chip has nothing else."""
+    """Return the link that data takes: to the host one of HOST_LINKS; to other chips any other link, or PCIe if the
+    chip has nothing else."""
     to_host = [one for kind in HOST_LINKS for one in peaks.interconnect if kind in one.name]
     if link == "host":
         return next(iter(to_host), None)

@@ -1,4 +1,4 @@
-"""Two sides of the same cases -> ratios and verdicts. A side is a run, or a part of one."""
+"""Compare two sides of the same cases: ratios, verdicts and their geometric mean. A side is a run or a part of one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from opmark.units import count_noun
 
 ALL = "all"
 MANY = 3000
-"""Records that are not read again for the reasons of a few."""
+"""Runs with more figures are not read again to explain a few failures."""
 _FEW = 3
 
 
@@ -51,15 +51,16 @@ class ComparedSide:
     run: Run
     figures: Sequence[Figure]
     facts: Mapping[str, Facts] = field(default_factory=dict)
-    """By the id of an environment."""
+    """Facts by environment id."""
     noise: Mapping[str, NoiseFloor] = field(default_factory=dict)
-    """By the same, where it was measured."""
+    """Measured noise floor by environment id."""
     learnt: Callable[[str], NoiseEstimate | None] = lambda environment: None
-    """By the same, from what else is stored: asked for only where few processes have no spread to rely on."""
+    """Returns the noise estimated from other stored runs, by environment id. It is called only if few processes have no
+    reliable spread."""
     why: Callable[[Way], str] = lambda way: ""
-    """Why something failed; asked for only where it has."""
+    """Returns why a way failed. It is called only for failures."""
     read: dict[str, list[Figure]] = field(default_factory=dict)
-    """By run: all that was read of its store so far, for what else needs it."""
+    """Figures by run that were read from the store so far, shared with the other side."""
 
 
 def side_of(
@@ -69,8 +70,8 @@ def side_of(
     chosen: Callable[[Figure], bool] | None = None,
     beside: ComparedSide | None = None,
 ) -> ComparedSide:
-    """A run, or what of it is chosen; the store has to stay open until it is compared. `beside`: another side of the
-    same store, which may have learnt already what is to be learnt there."""
+    """Make a side of a run, or of its figures that `chosen` accepts. The store has to stay open until it is compared.
+    `beside` is the other side if it comes from the same store: figures and noise are then read once."""
     read = beside.read if beside else {}
 
     def figures_of(run_id: str) -> list[Figure]:
@@ -97,8 +98,8 @@ def side_of(
 
 
 class Reasons:
-    """Why what failed did. Read when it is first asked for; of a large run it is left to who wants to know, since all
-    records would have to be read for the reasons of a few."""
+    """Reasons of failures, read on first use. For a large run the reason is a hint to `opmark show` instead, because
+    all records would have to be read."""
 
     def __init__(self, store: Store, run: Run, *, many: bool) -> None:
         self._store = store
@@ -124,22 +125,22 @@ def compare(
     drift: float = DRIFT,
     unlike: bool = False,
 ) -> Compared:
-    """B as A has it. `cases`: what the ids stand for; `quantity`: another than the headline, as `latency`,
-    `latency:cold` or `all`; `unlike`: also where the machines are not alike."""
+    """Compare B with A. `cases` maps ids to cases; `quantity` replaces the headline (`latency`, `latency:cold`, `all`);
+    `unlike` allows machines that differ."""
     sides = measured(a.figures), measured(b.figures)
     found = pair_sides(*sides)
     if found is None:
-        raise _nothing_shared((a, b), sides, cases)
+        raise _no_common_case((a, b), sides, cases)
     one_run = a.run.id == b.run.id
     in_turns = not one_run and bool(a.run.session and a.run.session == b.run.session)
     paired = one_run or in_turns
-    differ = differing(_opposite(a, b, found))
+    differ = differing(_opposite_environments(a, b, found))
     if not (unlike or one_run):
         refuse((a.name, b.name), differ)
     drafts = list(_drafts(found, a, b, quantity, Rules(margin, 0.0 if paired else drift, paired, looked=in_turns)))
     if not drafts:
         raise UserError(f"`{quantity}` was not measured on both sides", f"measured: {_quantities(found)}")
-    settled = _over_all(drafts)
+    settled = _correct_verdicts(drafts)
     names = _CaseNames(cases, found.ambiguous)
     judged = [draft.judged for draft in settled if draft.judged]
     clocked = not paired and bool(judged) and all(one.clocked for one in judged)
@@ -151,7 +152,7 @@ def compare(
         paired=paired,
         margin=margin,
         drift=drift,
-        pairs=tuple(sorted((_pairing(_explained(draft, a, b), names) for draft in settled), key=_by_effect)),
+        pairs=tuple(sorted((_pairing(_with_reasons(draft, a, b), names) for draft in settled), key=_by_effect)),
         geomean=geomean(judged, paired=paired, looks=len(STAGES) if in_turns else 1),
         only=(tuple(map(names.lone, found.only[0])), tuple(map(names.lone, found.only[1]))),
         differing=differ,
@@ -161,7 +162,7 @@ def compare(
 
 
 class _Draft(NamedTuple):
-    """A case on both sides, until all are judged."""
+    """A case on both sides. Verdicts are final only after all cases are judged."""
 
     pair: tuple[Measured, Measured]
     key: Key | None
@@ -171,22 +172,22 @@ class _Draft(NamedTuple):
 
 
 def _drafts(found: Matched, a: ComparedSide, b: ComparedSide, quantity: str, rules: Rules) -> Iterator[_Draft]:
-    wanted = _wanted(quantity)
+    wanted = _quantity_filter(quantity)
     for pair in found.pairs:
         if any(one.status != "ok" for one in pair):
             yield _Draft(pair, None, None)
             continue
         keys = [key for key in pair[0].figures if key in pair[1].figures and wanted(key)]
         if not keys and not quantity:
-            yield _Draft(pair, None, None, note=_nothing_alike(pair))
+            yield _Draft(pair, None, None, note=_no_common_quantity(pair))
         for key in keys if quantity else keys[:1]:
-            yield _judged(pair, key, (a, b), rules)
+            yield _judge_pair(pair, key, (a, b), rules)
 
 
-def _judged(
+def _judge_pair(
     pair: tuple[Measured, Measured], key: Key, sides: tuple[ComparedSide, ComparedSide], rules: Rules
 ) -> _Draft:
-    a, b = (_sound(one.figures[key], side) for one, side in zip(pair, sides, strict=True))
+    a, b = (_drop_preempted(one.figures[key], side) for one, side in zip(pair, sides, strict=True))
     notes = "; ".join(filter(None, (a.note, b.note)))
     if not a.figures or not b.figures:
         return _Draft(pair, key, None, note=notes)
@@ -195,8 +196,8 @@ def _judged(
     return _Draft(pair, key, judged, floor, "; ".join(filter(None, (judged.note, notes))))
 
 
-def _wanted(quantity: str) -> Callable[[Key], bool]:
-    """`latency`, `latency:cold`, `all`; nothing: whatever there is."""
+def _quantity_filter(quantity: str) -> Callable[[Key], bool]:
+    """Return a test for keys that `latency`, `latency:cold` or `all` selects; an empty text selects every key."""
     name, _, cache = quantity.partition(":")
     if name not in ("", ALL, *QUANTITIES):
         raise UnknownName("quantity", name, [*QUANTITIES, ALL])
@@ -205,26 +206,26 @@ def _wanted(quantity: str) -> Callable[[Key], bool]:
     return lambda key: (name in ("", ALL) or key[0] == name) and cache in ("", key[1])
 
 
-class _Sound(NamedTuple):
+class _SoundFigures(NamedTuple):
     figures: Mapping[int, Figure]
-    """None: there is nothing to be judged by."""
+    """By process; empty: there is no number to judge by."""
     note: str = ""
 
 
-def _sound(by_process: Mapping[int, Figure], side: ComparedSide) -> _Sound:
-    """Without processes whose number is the scheduler's; nothing where more than half of them are, or where a time is
-    below what the clock can tell."""
+def _drop_preempted(by_process: Mapping[int, Figure], side: ComparedSide) -> _SoundFigures:
+    """Return the figures without preempted processes; none if more than half of them were preempted, or a time is below
+    the resolution of the clock."""
     if all(map(_is_sound, by_process.values())):
-        return _Sound(by_process)
+        return _SoundFigures(by_process)
     bad = [process for process, figure in by_process.items() if PREEMPTED in figure.cautions]
     if 2 * len(bad) > len(by_process):
-        return _Sound({}, f"preempted in {side.name}: the number is the scheduler's")
+        return _SoundFigures({}, f"preempted in {side.name}: the number is the scheduler's")
     if any(not figure.median or figure.median <= 0 for figure in by_process.values()):
-        return _Sound({}, f"below what can be measured in {side.name}")
+        return _SoundFigures({}, f"below what can be measured in {side.name}")
     if not bad:
-        return _Sound(by_process)
+        return _SoundFigures(by_process)
     rest = {process: figure for process, figure in by_process.items() if process not in bad}
-    return _Sound(rest, f"without {len(bad)} of {len(by_process)} processes that were preempted in {side.name}")
+    return _SoundFigures(rest, f"without {len(bad)} of {len(by_process)} processes that were preempted in {side.name}")
 
 
 def _is_sound(figure: Figure) -> bool:
@@ -237,10 +238,10 @@ def _floor(
     sides: tuple[ComparedSide, ComparedSide],
     rules: Rules,
 ) -> float:
-    """The larger of both sides', as far as it is known; it is one of times.
+    """Return the larger noise floor of both sides, as far as it is known. Only times have one.
 
-    Where it has to stand for the spread of few processes, it is the largest that was seen: of which case it is matters
-    more than how long that takes. A session has as many as it needs, and learns none.
+    If it replaces the spread of few processes, it is the largest floor of any case, because spread depends more on the
+    case than on its duration. A session in turns measures enough processes and needs no estimate.
     """
     if key[0] in QUANTITIES and QUANTITIES[key[0]].unit != "s":
         return 0.0
@@ -258,8 +259,8 @@ def _floor(
     return max(found, default=0.0)
 
 
-def _over_all(drafts: Sequence[_Draft]) -> list[_Draft]:
-    """With the verdicts that hold where so many are given at once."""
+def _correct_verdicts(drafts: Sequence[_Draft]) -> list[_Draft]:
+    """Correct the verdicts for the number of cases that are judged at once."""
     places = [i for i, draft in enumerate(drafts) if draft.judged]
     corrected = control_false_discoveries([draft.judged.found for draft in drafts if draft.judged])
     settled = list(drafts)
@@ -270,8 +271,8 @@ def _over_all(drafts: Sequence[_Draft]) -> list[_Draft]:
     return settled
 
 
-def _explained(draft: _Draft, a: ComparedSide, b: ComparedSide) -> _Draft:
-    """With why it failed."""
+def _with_reasons(draft: _Draft, a: ComparedSide, b: ComparedSide) -> _Draft:
+    """Return the draft with the reasons of its failures as a note."""
     sides = zip(draft.pair, (a, b), strict=True)
     told = [_failure(one, side) for one, side in sides if one.status != "ok"]
     return draft._replace(note="; ".join(told)) if told else draft
@@ -288,8 +289,8 @@ def _failure(one: Measured, side: ComparedSide) -> str:
     return ": ".join((f"{verb} in {side.name}{some}", *what, *filter(None, [reason])))
 
 
-def _opposite(a: ComparedSide, b: ComparedSide, found: Matched) -> list[tuple[Facts, Facts]]:
-    """The environments that stand opposite each other."""
+def _opposite_environments(a: ComparedSide, b: ComparedSide, found: Matched) -> list[tuple[Facts, Facts]]:
+    """Return the pairs of environments that are compared with each other."""
     ids = dict.fromkeys((_environment(one), _environment(other)) for one, other in found.pairs)
     return [(a.facts[one], b.facts[other]) for one, other in ids if one in a.facts and other in b.facts]
 
@@ -329,7 +330,7 @@ def _pairing(draft: _Draft, names: _CaseNames) -> Pairing:
 
 
 def _by_effect(pair: Pairing) -> tuple[int, float]:
-    """What failed on one side only, then the slowest first, then what has no number to compare."""
+    """Sort key: failures on B only, on A only, then the largest ratio first, then cases without a ratio."""
     ok = [status == "ok" for status in pair.statuses]
     if ok == [True, False]:
         return 0, 0.0
@@ -339,12 +340,12 @@ def _by_effect(pair: Pairing) -> tuple[int, float]:
 
 
 def where(backend: str, implementation: str, threads: int) -> str:
-    """As `Pairing.where` has it."""
+    """Return the name of a way as in `Pairing.where`."""
     return f"{backend}{way_of(backend, implementation)} ×{threads}"
 
 
 class _CaseNames:
-    """What things are called; each is made up once."""
+    """Names of cases and ways, each made once."""
 
     def __init__(self, cases: Mapping[str, Case], ambiguous: Collection[str] = ()) -> None:
         self._cases = cases
@@ -352,7 +353,7 @@ class _CaseNames:
         self._where: dict[tuple[str, str, int], str] = {}
 
     def of(self, one: Measured) -> tuple[str, str, str]:
-        """(operator, parameters, phase)"""
+        """Return (operator, parameters, phase)."""
         case = self._cases.get(one.way.case)
         if case is None:
             return one.op, f"case {one.way.case}", ""
@@ -371,7 +372,7 @@ class _CaseNames:
         return " ".join(filter(None, parts))
 
 
-def _nothing_alike(pair: tuple[Measured, Measured]) -> str:
+def _no_common_quantity(pair: tuple[Measured, Measured]) -> str:
     a, b = (", ".join(" ".join(key) for key in one.figures) for one in pair)
     return f"nothing was measured on both sides: {a} in A, {b} in B"
 
@@ -381,18 +382,18 @@ def _quantities(found: Matched) -> str:
     return ", ".join(every) or "nothing on both sides"
 
 
-def _nothing_shared(
+def _no_common_case(
     sides: tuple[ComparedSide, ComparedSide], found: tuple[list[Measured], list[Measured]], cases: Mapping[str, Case]
 ) -> UserError:
     names = _CaseNames(cases)
-    told = [f"`{side.name}` has {_first(own, names)}" for side, own in zip(sides, found, strict=True)]
+    told = [f"`{side.name}` has {_list_first(own, names)}" for side, own in zip(sides, found, strict=True)]
     return UserError(
         f"no case in common: {'; '.join(told)}",
         "a case is an operator with all its parameters and its phase; run the same workload for both",
     )
 
 
-def _first(found: Sequence[Measured], names: _CaseNames) -> str:
+def _list_first(found: Sequence[Measured], names: _CaseNames) -> str:
     listed = list(dict.fromkeys(" ".join(filter(None, names.of(one))) for one in found[: 10 * _FEW]))
     if not listed:
         return "none"
@@ -401,20 +402,17 @@ def _first(found: Sequence[Measured], names: _CaseNames) -> str:
 
 
 def ids(*sides: ComparedSide) -> Iterable[str]:
-    """Ids of the cases of these sides."""
+    """Return the ids of the cases of these sides."""
     return {figure.case for side in sides for figure in side.figures}
 
 
-# The geometric mean over cases, and how far it can be trusted.
-
-
 def geomean(found: Sequence[CaseVerdict], *, paired: bool, looks: int = 1) -> Geomean | None:
-    """Each process is made one number, its mean over the cases, and these are compared like those of one case: what
-    hits a process hits all of its cases, so that these are not independent.
+    """Return the geometric mean of the ratios with its interval.
 
-    Ratio and interval are of all cases, and of those processes that measured all of them: a session goes on with the
-    cases that are not decided, and those processes say nothing of the rest. Where there is no second such process, the
-    interval is that of the mean over the cases as they spread. What drifts from session to session is in neither.
+    Cases of one process are not independent, because a disturbance affects all of them. So each process is reduced to
+    its mean over the cases, and these means are compared like the medians of one case. Only processes that measured all
+    cases count; a session goes on with undecided cases alone. With fewer than two such processes, the interval is that
+    of the mean over the cases. Drift between sessions is in neither.
     """
     if not found:
         return None
@@ -437,6 +435,6 @@ def _of(found: Comparison, cases: int) -> Geomean:
 
 
 def _by_process(cases: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    """The mean over all cases of each process that measured all of them."""
+    """Return the geometric mean over the cases for each process that measured all of them."""
     everywhere = set(cases[0]).intersection(*cases[1:])
     return {i: math.exp(sum(math.log(case[i]) for case in cases) / len(cases)) for i in sorted(everywhere)}

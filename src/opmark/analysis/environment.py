@@ -1,4 +1,4 @@
-"""Are two environments alike? Which of their facts differ, and which of those make a comparison one of machines."""
+"""Compare environments: which facts differ, and whether they belong to different machines."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from opmark.schema.machine import chip
 Facts = Mapping[str, Any]
 Kind = Literal["machine", "place", "software", "own"]
 """
-machine   what computes: times of unlike ones say nothing of the code, so they are refused unless told
-place     which of two equal machines, and where on it: said
-software  versions and settings, often the very thing that is compared: said
-own       of every process or of every row: said elsewhere, or of no interest
+machine   hardware and its settings: if it differs, times say nothing about the code, and a comparison is refused
+place     which of several equal machines, and where on it: reported
+software  versions and settings, often the subject of the comparison: reported
+own       differs between processes or rows: shown elsewhere, or of no interest
 """
 
 KINDS: dict[str, Kind] = {
@@ -48,12 +48,12 @@ KINDS: dict[str, Kind] = {
     "pid": "own",
     "cwd": "own",
 }
-"""By fact; one that is not listed, such as the version of a framework, is software. opmark's own version is not what
-is measured: it is where that is done from."""
+"""Kind of each fact; a fact that is not listed, such as the version of a framework, is software. opmark's own version
+is a place, because it is not what is measured."""
 
 NEAR = {"memory": 0.1, "gpu_memory": 0.02, "max_mhz": 0.02}
-"""Of these a kernel or a driver keeps a part for itself, or reads a little more or less: they are alike within this
-share."""
+"""Relative tolerance of facts that vary on the same machine: kernels and drivers reserve a part of the memory, and
+clocks are read inexactly."""
 
 
 def kind(fact: str) -> Kind:
@@ -61,12 +61,12 @@ def kind(fact: str) -> Kind:
 
 
 def differing(pairs: Iterable[tuple[Facts, Facts]]) -> dict[str, tuple[Any, Any]]:
-    """Facts that differ between two sides, over the environments that stand opposite each other; where a side has
-    several values, a list of them."""
+    """Return the facts that differ between two sides, over pairs of environments. A side with several values has a list
+    of them."""
     found: dict[str, tuple[list[Any], list[Any]]] = {}
     for a, b in pairs:
         for fact in dict.fromkeys((*a, *b)):
-            if kind(fact) != "own" and not _alike(fact, a.get(fact), b.get(fact)):
+            if kind(fact) != "own" and not _is_alike(fact, a.get(fact), b.get(fact)):
                 for values, value in zip(found.setdefault(fact, ([], [])), (a.get(fact), b.get(fact)), strict=True):
                     if value not in values:
                         values.append(value)
@@ -77,7 +77,7 @@ def _one(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _alike(fact: str, a: Any, b: Any) -> bool:
+def _is_alike(fact: str, a: Any, b: Any) -> bool:
     if isinstance(a, str) and isinstance(b, str):
         return " ".join(a.split()) == " ".join(b.split())
     if fact in NEAR and isinstance(a, int | float) and isinstance(b, int | float):
@@ -86,21 +86,21 @@ def _alike(fact: str, a: Any, b: Any) -> bool:
 
 
 def unlike(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    """The differences that make it two machines. What one side does not tell is not known to differ."""
-    return [fact for fact, both in found.items() if kind(fact) == "machine" and all(map(_told, both))]
+    """Return the facts that show two different machines. A fact that one side lacks is not known to differ."""
+    return [fact for fact, both in found.items() if kind(fact) == "machine" and all(map(_is_known, both))]
 
 
-def _told(value: Any) -> bool:
+def _is_known(value: Any) -> bool:
     return None not in value if isinstance(value, list) else value is not None
 
 
 def software(found: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    """The differences in what was installed or set."""
+    """Return the facts about installed software and settings."""
     return [fact for fact in found if kind(fact) == "software"]
 
 
 def refuse(names: tuple[str, str], found: Mapping[str, tuple[Any, Any]]) -> None:
-    """UserError where these are two machines."""
+    """Raise UserError if the sides ran on different machines."""
     reasons = unlike(found)
     if reasons:
         listed = "; ".join(f"{fact}: {text}" for fact, text in difference_lines(found, reasons))
@@ -110,18 +110,16 @@ def refuse(names: tuple[str, str], found: Mapping[str, tuple[Any, Any]]) -> None
         )
 
 
-# Which machine an environment is of.
-
 Machine = tuple[str, ...]
-# MHz: a kernel reads a little more or less of the same clock.
+# MHz. Readings of the same clock vary by less.
 _STEP = 100
 
 
 def machine_of(facts: Mapping[str, Any]) -> Machine:
-    """The chip, the kind of device, how many cores and their highest clock: what does not change while software does.
+    """Identify the machine of an environment for histories: chip, kind of device, number of cores and highest clock.
 
-    Neither the name of the host nor a version: machines of a fleet go by many names, and versions are what is followed.
-    `analysis/environment.py` is stricter, because two sides are compared once: there a driver makes another machine.
+    Host names and versions do not count: machines of a fleet have many names, and histories follow versions. `unlike`
+    is stricter, because it judges a single comparison: there another driver is another machine.
     """
     clock = facts.get("max_mhz")
     rounded = str(round(clock / _STEP)) if isinstance(clock, int | float) else ""

@@ -1,4 +1,7 @@
-"""Latency and bandwidth over sizes, fitted: one series an operator, element type, number of ranks, options, backend."""
+"""Fit latency and bandwidth to communication operators over message sizes: t(S) = alpha + S / beta.
+
+A series has one operator, element type, number of ranks, set of options, and backend.
+"""
 
 from __future__ import annotations
 
@@ -19,66 +22,64 @@ from opmark.schema.case import content_id
 from opmark.schema.cost import Traffic
 from opmark.stats.measurement import Summary
 
-# Latency and bandwidth of a communication operator from its times over sizes: t(S) = alpha + S / beta.
-
 LEAST_SIZES = 3
-"""Through two points goes a line whatever they are."""
+"""Sizes that a fit needs: a line fits any two points."""
 OFF = 0.5
-"""Beyond this deviation one line does not describe the times, and it is said."""
+"""Relative deviation beyond which a remark says that one line does not describe the times."""
 _BEYOND = 2.0
-"""A bandwidth so many times the best measured one is a guess."""
+"""A fitted bandwidth this many times the best measured one is a guess."""
 _LOST = 0.1
-"""A latency below this part of what the bytes of the smallest message take is lost in it."""
+"""A latency below this share of the transfer time of the smallest message cannot be determined."""
 _DECADES = 9
-"""How far beyond the sizes alpha x beta is looked for."""
+"""Decades beyond the measured sizes in which alpha x beta is searched."""
 _STEPS = 4
-"""Steps of that search a decade: the error over log(alpha x beta) bends slower than that."""
+"""Grid steps of that search per decade: the error is smooth on this scale."""
 _ROUNDING = 1e-15
-"""Rounding error of a logarithm: what is not further off than this is exact."""
+"""Rounding error of a logarithm; smaller deviations count as 0."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 class Fit(Struct, frozen=True):
-    """The line with the least errors in logarithms: a small message counts as much as a large one, and a time that is
-    too short by half as much as one that is too long by twice."""
+    """The line with the least squared errors of logarithms: small and large messages count alike, and so do times that
+    are off by the factors 2 and 1/2."""
 
     fixed: float
-    """Seconds where the line begins, whether or not the sizes can tell."""
+    """Seconds at size 0, whether or not the sizes determine it."""
     slope: float
-    """Seconds a byte, likewise."""
+    """Seconds per byte, likewise."""
     smallest: int
     largest: int
-    """Sizes."""
+    """Range of the sizes in bytes."""
     fastest: float
-    """The best bandwidth of all sizes."""
+    """Highest bandwidth of any size."""
     worst: float
-    """The largest deviation of the line from a time, relative to that time."""
+    """Largest deviation of the line from a time, relative to that time."""
     worst_at: int
-    """The size at which it is."""
+    """Size with this deviation."""
 
     @property
     def alpha(self) -> float | None:
-        """Seconds that a message takes whatever its size; None where even the smallest is too large to tell."""
+        """Latency in seconds; None if even the smallest message is too large to determine it."""
         return None if self.fixed < _LOST * self.slope * self.smallest else self.fixed
 
     @property
     def beta(self) -> float | None:
-        """Bytes a second that are added to them; None where the sizes are too small to tell."""
+        """Bandwidth in bytes per second; None if the sizes are too small to determine it."""
         return None if self.hardly_grows or self.far_beyond else 1 / self.slope
 
     @property
     def hardly_grows(self) -> bool:
-        """Even of the largest message's time, most is latency: a small error of it is a large one of the rest."""
+        """Whether latency is most of the time even of the largest message, so that the slope is uncertain."""
         return self.fixed > self.slope * self.largest
 
     @property
     def far_beyond(self) -> bool:
-        """No size comes near to the bandwidth of the line."""
+        """Whether no size comes near the bandwidth of the line."""
         return self.slope * self.fastest * _BEYOND < 1
 
     @property
     def half_size(self) -> float | None:
-        """Bytes of a message that reaches half of beta: alpha x beta."""
+        """Size in bytes that reaches half of beta: alpha x beta."""
         return None if self.alpha is None or self.beta is None else self.alpha * self.beta
 
     @property
@@ -94,7 +95,7 @@ class NoFit(Struct, frozen=True):
 
 
 def fit(sizes: Sequence[int], seconds: Sequence[float]) -> Fit | NoFit:
-    """Neither of both is ever negative."""
+    """Fit a line to times over sizes, or return why that is not possible. Latency and slope are never negative."""
     distinct = len(set(sizes))
     if distinct < LEAST_SIZES:
         return NoFit(f"{distinct} of at least {LEAST_SIZES} sizes")
@@ -108,11 +109,11 @@ def fit(sizes: Sequence[int], seconds: Sequence[float]) -> Fit | NoFit:
 
 
 def _line(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]:
-    """alpha and 1 / beta with the least sum of (log of the line - log of the time)^2.
+    """Return alpha and 1 / beta with the least sum of (log of the line - log of the time)^2.
 
-    The line is slope x (half + S). For a given half = alpha x beta, the best slope is the geometric mean of what each
-    time asks for, so that one unknown is left: it is looked for between a line that begins at 0 and a flat one, those
-    two included."""
+    The line is slope x (half + S). For a given half = alpha x beta, the best slope is the geometric mean of the slopes
+    through the single times, so that one unknown is left. It is searched between a line through 0 and a flat line, both
+    included."""
 
     def slopes(half: float) -> list[float]:
         if math.isinf(half):
@@ -125,7 +126,7 @@ def _line(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]
         return math.fsum((one - centre) ** 2 for one in logs)
 
     low, high = math.log(min(sizes)) - _DECADES * math.log(10), math.log(max(sizes)) + _DECADES * math.log(10)
-    between = math.exp(_least(lambda place: error(math.exp(place)), low, high))
+    between = math.exp(_minimize(lambda place: error(math.exp(place)), low, high))
     least = error(between) * (1 + 1e-9) + len(sizes) * _ROUNDING**2
     half = next((end for end in (math.inf, 0.0) if error(end) <= least), between)
     best = slopes(half)
@@ -134,12 +135,12 @@ def _line(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[float, float]
 
 
 def _logs(values: Sequence[float]) -> list[float]:
-    """Over the first: small where they are alike, and so without a loss of digits."""
+    """Return logarithms relative to the first value. Similar values give small ones, without loss of digits."""
     return [math.log(value / values[0]) for value in values]
 
 
-def _least(error: Callable[[float], float], low: float, high: float) -> float:
-    """Where the error is least: the best of a grid, and from there by golden sections."""
+def _minimize(error: Callable[[float], float], low: float, high: float) -> float:
+    """Return the place of the least error: the best of a grid, refined by golden-section search."""
     steps = math.ceil((high - low) / math.log(10) * _STEPS)
     width = (high - low) / steps
     best = min((low + i * width for i in range(steps + 1)), key=error)
@@ -162,25 +163,26 @@ class FitPoint(Struct, frozen=True):
     bus: float
     """Bytes that the busiest link carries for it."""
     seconds: float
-    """Median of the slowest rank's."""
+    """Median time of the slowest rank."""
     asked: int | None = None
-    """The parameter `size`, of which the bytes may be a multiple of elements or ranks; None where there is none."""
+    """The parameter `size`; `size` above may be larger, a multiple of elements or ranks. None: there is no such
+    parameter."""
     low: float | None = None
     high: float | None = None
-    """Ends of the interval of the median; None where nobody told."""
+    """Ends of the interval of the median; None if unknown."""
     noise: float = 0.0
     """Noise of its samples, relative to the median."""
 
     def off(self, line: Fit) -> float:
-        """Deviation of the line, relative to the time."""
+        """Return the deviation of the line, relative to the time."""
         return abs(line.time(self.size) - self.seconds) / self.seconds
 
     def noisy(self, line: Fit) -> bool:
-        """Whether noise explains it, or at least half of it: the line is not sure either."""
+        """Return whether noise explains the deviation, or at least half of it."""
         return self.noise >= self.off(line) or self.left_over(line) <= self.off(line) / 2
 
     def left_over(self, line: Fit) -> float:
-        """What is left of the deviation if the median is where its interval is nearest to the line."""
+        """Return the deviation of the point of the interval that is nearest to the line."""
         if self.low is None or self.high is None or self.low <= 0:
             return self.off(line)
         nearest = min(max(line.time(self.size), self.low), self.high)
@@ -192,14 +194,14 @@ class Fitted(Struct, frozen=True):
 
     op: str
     params: dict[str, Any]
-    """All but the size."""
+    """Parameters without the size."""
     parameters: str
-    """The same, as people read them."""
+    """The same as readable text."""
     backend: str
     where: str
-    """Backend, implementation, threads and processes as the table of a run has them."""
+    """Backend, implementation, threads and processes, as in the table of a run."""
     points: tuple[FitPoint, ...]
-    """By size."""
+    """Sorted by size."""
     fit: Fit | None
     reason: str = ""
     """Why there is no fit."""
@@ -210,7 +212,7 @@ class Fitted(Struct, frozen=True):
 
     @property
     def as_asked(self) -> bool:
-        """Whether sizes can be told as they were asked for."""
+        """Whether sizes can be shown as the parameter had them."""
         return all(point.asked is not None for point in self.points)
 
     def size_of(self, point: FitPoint) -> str:
@@ -218,12 +220,12 @@ class Fitted(Struct, frozen=True):
 
     @property
     def drawable(self) -> bool:
-        """A time of 0 has no place on a logarithmic axis."""
+        """Whether all times are above 0, as logarithmic axes need."""
         return all(point.seconds > 0 for point in self.points)
 
     @property
     def factor(self) -> float:
-        """Bus over algorithm bandwidth: that of the operator and its number of ranks."""
+        """Ratio of bus to algorithm bandwidth, which depends on the operator and the number of ranks."""
         largest = self.points[-1]
         return largest.bus / largest.size
 
@@ -233,7 +235,8 @@ class Fitted(Struct, frozen=True):
 
 
 def fits(records: Iterable[Record]) -> list[Fitted]:
-    """Fits of all communication, also where there are too few sizes, in the order of the records."""
+    """Return a fit of each series of communication operators, in the order of the records; one with too few sizes has a
+    reason instead."""
     return fits_of(rows_of_records(records))
 
 
@@ -243,8 +246,8 @@ def fits_of(found: Sequence[Row]) -> list[Fitted]:
         moved, first = row.moved, row.headline
         summary = row.summary() if first and first.unit == "s" and row.status == "ok" else None
         if moved and moved.size and summary:
-            series.setdefault(_alike(row), []).append((row, _point(row, moved, summary)))
-    return [_fitted(pairs) for pairs in series.values()]
+            series.setdefault(_series_key(row), []).append((row, _point(row, moved, summary)))
+    return [_fit_series(pairs) for pairs in series.values()]
 
 
 def _point(row: Row, moved: Traffic, summary: Summary) -> FitPoint:
@@ -260,15 +263,15 @@ def _point(row: Row, moved: Traffic, summary: Summary) -> FitPoint:
     )
 
 
-def _alike(row: Row) -> str:
-    """The same for what differs only in its size."""
+def _series_key(row: Row) -> str:
+    """Return a key that is equal for rows that differ only in size."""
     settings = (row.threads, row.mode, row.seed, row.effort)
     return content_id(
         [row.op, but_size(row.params), row.phase, row.backend, row.implementation, *settings, *row.keys[0]]
     )
 
 
-def _fitted(pairs: Sequence[tuple[Row, FitPoint]]) -> Fitted:
+def _fit_series(pairs: Sequence[tuple[Row, FitPoint]]) -> Fitted:
     row = pairs[0][0]
     params = but_size(row.params)
     points = tuple(sorted((point for _, point in pairs), key=lambda point: point.size))
@@ -280,19 +283,19 @@ def _fitted(pairs: Sequence[tuple[Row, FitPoint]]) -> Fitted:
 
 
 def remarks(one: Fitted) -> list[str]:
-    """What the sizes cannot tell, and what one line hides."""
+    """Return remarks about what the sizes do not determine, and where one line does not fit."""
     line = one.fit
     if line is None:
         return [f"no fit: {one.reason}"]
-    return [*_not_one_line(one, line), *_untold(one, line)]
+    return [*_deviations(one, line), *_unknown_parts(one, line)]
 
 
-def said(found: Sequence[str]) -> str:
-    """As one line."""
+def join_remarks(found: Sequence[str]) -> str:
+    """Join remarks to one line."""
     return "; ".join(found).replace("?;", "?")
 
 
-def _untold(one: Fitted, line: Fit) -> Iterator[str]:
+def _unknown_parts(one: Fitted, line: Fit) -> Iterator[str]:
     first, last = one.size_of(one.points[0]), one.size_of(one.points[-1])
     if line.hardly_grows:
         how = "hardly grows" if line.slope else "does not grow"
@@ -304,8 +307,8 @@ def _untold(one: Fitted, line: Fit) -> Iterator[str]:
         yield f"from {first} on, the time is all bandwidth: smaller sizes tell the latency"
 
 
-def _not_one_line(one: Fitted, line: Fit) -> Iterator[str]:
-    """Noise is no reason to doubt the line: a point that no noise explains goes first."""
+def _deviations(one: Fitted, line: Fit) -> Iterator[str]:
+    """Remark on the largest deviation; a point that noise does not explain goes first."""
     far = sorted((point for point in one.points if point.off(line) > OFF), key=lambda point: -point.off(line))
     sure = [point for point in far if not point.noisy(line)]
     if sure:
@@ -322,7 +325,7 @@ def _noise(point: FitPoint, line: Fit) -> str:
 
 
 def fit_view(one: Fitted) -> dict[str, Any]:
-    """For programs: seconds, bytes, bytes a second."""
+    """Return a fit as plain data, in seconds, bytes and bytes per second."""
     line = one.fit
     return {
         "op": one.op,

@@ -1,4 +1,7 @@
-"""Stored runs -> where the level of a series changed, and what else changed there."""
+"""Make series of stored runs, find where their level changed, and what else changed there.
+
+A series has the values of one case, way and quantity on one machine, run after run.
+"""
 
 from __future__ import annotations
 
@@ -30,145 +33,146 @@ from opmark.store.protocol import Store
 from opmark.store.runs import noise_of
 
 FEWEST = 2 * SHORTEST
-"""Runs that a series needs before anything is said of its level."""
+"""Runs that a series needs before its level is judged."""
 SHARE = 0.01
-"""Share of false ones among the changes that are listed, were nights independent of each other."""
+"""Allowed share of false changes among those that are listed, if nights are independent."""
 BY_CHANCE = 0.002
-"""Share of series that are listed although nothing changed, where they are not: simulated over 100 nights of which each
-carries 30 % of the one before, one night of fifty an outlier."""
+"""Share of unchanged series that are listed if nights are not independent: simulated over 100 nights with an
+autocorrelation of 30 %, and one night of fifty an outlier."""
 _AT_ONCE = 500
-_ASKED = 3
-"""Number of newest runs of each plan that are asked for their cases at most: one may have been cut short."""
+_MOST_RUNS_READ = 3
+"""Newest runs of each plan that are read for their cases at most: one may have been cut short."""
 _ID = re.compile("[0-9a-f]{16}").fullmatch
 
 
 @dataclass(frozen=True)
 class HistoryQuery:
-    """Which series; nothing: all of them."""
+    """Selects series; an empty query selects all of them."""
 
     ops: Sequence[str] = ()
     """Names of operators, also with `*` and `?`."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """A value, or a list of values, by name."""
     case: str = ""
-    """Its id, or the beginning of it."""
+    """Id of a case, or its beginning."""
     backends: Sequence[str] = ()
     phases: Sequence[str] = ()
     quantity: str = ""
-    """None: the headline of each. `all`: each."""
+    """Empty: the headline of each. `all`: every quantity."""
     label: str = ""
     """Labels of runs, also with `*` and `?`."""
     since: str = ""
     """ISO 8601, UTC."""
     last: int | None = None
-    """So many of the newest runs."""
+    """Number of newest runs to use."""
     sessions: bool = False
-    """Runs that were measured in turns count too. They differ on purpose, so they do not unless it is said."""
+    """Include runs that were measured in turns. By default they are left out, because their sides differ on purpose."""
 
     @property
     def named(self) -> bool:
-        """Whether somebody wants to see these, and not what is new."""
+        """Whether the query names cases, so that all of them are shown and not only those that changed."""
         return bool(self.ops or self.case or self.params)
 
 
 def histories(
     store: Store,
-    asked: HistoryQuery,
+    query: HistoryQuery,
     *,
     everything: bool = False,
     margin: float = MARGIN,
     begin: Callable[[int], None] = lambda cases: None,
 ) -> Histories:
-    """What was named, or else what changed or is out of line (with `everything`, all series); the newest change first.
+    """Return the series that the query names, or else those that changed or are out of line (with `everything`, all),
+    the newest change first.
 
-    A case at a time, so that a store of any size fits into memory. `begin` is told how many there are.
+    Cases are read one at a time, so that a store of any size fits into memory. `begin` is called with their number.
     """
-    _check(asked)
-    runs = followed(store.runs(), asked)
+    _check(query)
+    runs = followed(store.runs(), query)
     if not runs:
-        raise UserError("no run is left to follow", _why_none(asked))
-    cases = _cases(store, runs, asked)
-    if asked.named and not cases:
-        raise UserError(f"no stored case is {_described(asked)}", "`opmark show` lists those of a run")
+        raise UserError("no run is left to follow", _why_none(query))
+    cases = _find_cases(store, runs, query)
+    if query.named and not cases:
+        raise UserError(f"no stored case is {_described(query)}", "`opmark show` lists those of a run")
     begin(len(cases))
     looked = short = 0
     chances: list[float] = []
     kept: list[History] = []
-    for history in _each(store, runs, cases, asked, margin):
+    for history in _follow_cases(store, runs, cases, query, margin):
         long = len(history.points) >= FEWEST
         looked, short = looked + long, short + (not long)
         chances += [min((change.p for change in history.changes), default=1.0)] if long else []
-        if asked.named or history.changes or history.warning or (everything and long):
+        if query.named or history.changes or history.warning or (everything and long):
             kept.append(history)
     if not looked + short:
-        wanted = _described(asked) or "anything"
+        wanted = _described(query) or "anything"
         raise UserError(f"no run has measured {wanted}", "`opmark show RUN` tells what a run has")
-    judged = _judged(kept, _threshold(chances))
+    judged = _mark_sure(kept, _threshold(chances))
     unsure = sum(not change.sure for history in judged for change in history.changes)
-    if not (asked.named or everything):
+    if not (query.named or everything):
         judged = [one for one in judged if one.warning or any(change.sure for change in one.changes)]
     return Histories(sorted(judged, key=_newest_first, reverse=True), looked, short, unsure, BY_CHANCE * looked)
 
 
-def followed(runs: Iterable[Run], asked: HistoryQuery) -> list[Run]:
-    """Oldest first: stores that were merged hold them in another order."""
+def followed(runs: Iterable[Run], query: HistoryQuery) -> list[Run]:
+    """Return the runs that count, oldest first; a merged store holds them in another order."""
     kept = [
         run
         for run in runs
-        if (asked.sessions or not run.session)
-        and (not asked.label or fnmatchcase(run.label, asked.label))
-        and run.started >= asked.since
+        if (query.sessions or not run.session)
+        and (not query.label or fnmatchcase(run.label, query.label))
+        and run.started >= query.since
     ]
     kept.sort(key=lambda run: (run.started, run.id))
-    return kept if asked.last is None else kept[-asked.last :]
+    return kept if query.last is None else kept[-query.last :]
 
 
-def _check(asked: HistoryQuery) -> None:
-    if asked.quantity and asked.quantity != ALL and asked.quantity not in QUANTITIES:
-        raise UnknownName("quantity", asked.quantity, [*QUANTITIES, ALL])
-    if asked.last is not None and asked.last < 1:
-        raise UserError(f"last: expected 1 or more, got {asked.last}", f"a change takes {FEWEST} runs at least")
+def _check(query: HistoryQuery) -> None:
+    if query.quantity and query.quantity != ALL and query.quantity not in QUANTITIES:
+        raise UnknownName("quantity", query.quantity, [*QUANTITIES, ALL])
+    if query.last is not None and query.last < 1:
+        raise UserError(f"last: expected 1 or more, got {query.last}", f"a change takes {FEWEST} runs at least")
 
 
-def _why_none(asked: HistoryQuery) -> str:
-    if asked.label:
-        return f"none has a label like `{asked.label}`; `opmark runs` lists them"
-    return f"none was started since {asked.since}" if asked.since else "`opmark run` makes one"
+def _why_none(query: HistoryQuery) -> str:
+    if query.label:
+        return f"none has a label like `{query.label}`; `opmark runs` lists them"
+    return f"none was started since {query.since}" if query.since else "`opmark run` makes one"
 
 
-def _described(asked: HistoryQuery) -> str:
-    parts = [", ".join(asked.ops), *(f"{name}={value}" for name, value in asked.params.items())]
-    parts += [f"of the id {asked.case}" if asked.case else "", *asked.backends, *asked.phases, asked.quantity]
+def _described(query: HistoryQuery) -> str:
+    parts = [", ".join(query.ops), *(f"{name}={value}" for name, value in query.params.items())]
+    parts += [f"of the id {query.case}" if query.case else "", *query.backends, *query.phases, query.quantity]
     return " ".join(filter(None, parts))
 
 
-def _cases(store: Store, runs: Sequence[Run], asked: HistoryQuery) -> dict[str, Case]:
-    if _ID(asked.case):
-        ids = [asked.case]
+def _find_cases(store: Store, runs: Sequence[Run], query: HistoryQuery) -> dict[str, Case]:
+    if _ID(query.case):
+        ids = [query.case]
     else:
-        names = [_resolved(name) for name in asked.ops]
+        names = [_resolve(name) for name in query.ops]
         ids = [
             key
-            for key, op in _stored(store, runs).items()
-            if key.startswith(asked.case) and (not names or any(fnmatchcase(op, name) for name in names))
+            for key, op in _stored_cases(store, runs).items()
+            if key.startswith(query.case) and (not names or any(fnmatchcase(op, name) for name in names))
         ]
     found: dict[str, Case] = {}
     for part in _chunks(ids, _AT_ONCE):
         found |= store.cases(part)
-    return {key: case for key, case in found.items() if _fits(case, asked)}
+    return {key: case for key, case in found.items() if _fits(case, query)}
 
 
-def _stored(store: Store, runs: Sequence[Run]) -> dict[str, str]:
-    """The operator of every case, by id. Runs of one plan have the same cases, so the newest of each knows them all.
+def _stored_cases(store: Store, runs: Sequence[Run]) -> dict[str, str]:
+    """Return the operator of every case by its id. Runs of one plan have the same cases, so the newest ones are read.
 
-    What measures without a plan, as `calibrate` does, is known by its label and its number of tasks besides.
+    Runs without a plan, such as those of `calibrate`, are also grouped by label and number of tasks.
     """
     by_plan: dict[tuple[str, str, int], list[Run]] = {}
     for run in runs:
         by_plan.setdefault((run.plan, run.label, run.tasks), []).append(run)
     found: dict[str, str] = {}
     for among in by_plan.values():
-        for run in among[: -_ASKED - 1 : -1]:
+        for run in among[: -_MOST_RUNS_READ - 1 : -1]:
             figures = store.figures(runs=[run.id])
             found |= {figure.case: figure.op for figure in figures}
             if len({(figure.series[:4], figure.process) for figure in figures}) >= run.tasks:
@@ -181,26 +185,26 @@ def _chunks(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
         yield items[start : start + size]
 
 
-def _resolved(name: str) -> str:
-    """The operator that an alias is of; what is no longer installed, or a pattern, as it is."""
+def _resolve(name: str) -> str:
+    """Return the operator of an alias; a pattern or an operator that is not installed is returned unchanged."""
     try:
         return find_operator(name).name
     except UserError:
         return name
 
 
-def _fits(case: Case, asked: HistoryQuery) -> bool:
-    if asked.phases and case.phase not in asked.phases:
+def _fits(case: Case, query: HistoryQuery) -> bool:
+    if query.phases and case.phase not in query.phases:
         return False
-    return all(name in case.params and _one_of(case.params[name], value) for name, value in asked.params.items())
+    return all(name in case.params and _one_of(case.params[name], value) for name, value in query.params.items())
 
 
 def _one_of(value: Any, wanted: Any) -> bool:
     return bool(value == wanted) or (isinstance(wanted, list | tuple) and value in wanted)
 
 
-def _each(
-    store: Store, runs: Sequence[Run], cases: Mapping[str, Case], asked: HistoryQuery, margin: float
+def _follow_cases(
+    store: Store, runs: Sequence[Run], cases: Mapping[str, Case], query: HistoryQuery, margin: float
 ) -> Iterator[History]:
     counted = {run.id: at(run) for run in runs}
     facts: dict[str, dict[str, Any]] = {}
@@ -208,13 +212,13 @@ def _each(
     noise: dict[str, NoiseFloor | None] = {}
     for key, case in cases.items():
         figures = store.figures(case=key)
-        if asked.backends:
-            figures = [figure for figure in figures if any(fnmatchcase(figure.backend, b) for b in asked.backends)]
+        if query.backends:
+            figures = [figure for figure in figures if any(fnmatchcase(figure.backend, b) for b in query.backends)]
         new = {figure.environment for figure in figures if figure.environment} - facts.keys()
         if new:
             facts |= {name: environment.facts for name, environment in store.environments(new).items()}
             machines |= {name: machine_of(facts[name]) for name in new & facts.keys()}
-        for line in lines_of(figures, counted, machines, asked.quantity):
+        for line in lines_of(figures, counted, machines, query.quantity):
             environment = line.values[-1].point.environment
             if environment not in noise:
                 noise[environment] = noise_of(store, facts.get(environment, {}))
@@ -222,8 +226,8 @@ def _each(
 
 
 def _floor(line: MachineSeries, noise: NoiseFloor | None) -> float:
-    """As `doctor --aa` measured it; else what lies between the processes of the newest runs of this very series; 0
-    where neither is known."""
+    """Return the noise floor that `doctor --aa` measured, else the spread of processes in the newest runs of this
+    series, else 0."""
     if noise and line.series.quantity in QUANTITIES and QUANTITIES[line.series.quantity].unit == "s":
         return noise.floor_for(median([value.point.value for value in line.values]))
     known = [one for value in line.values[-RUNS:] for one in deviations(value.medians)]
@@ -236,7 +240,7 @@ def _history(
     series = line.series
     values = [value.point.value for value in line.values]
     enough = len(values) >= FEWEST
-    steady = floor / math.sqrt(median([value.point.processes for value in line.values]))  # that of a run's value
+    steady = floor / math.sqrt(median([value.point.processes for value in line.values]))  # of the mean of one run
     changes = change_points(values, steady, margin) if enough else []
     begins = [0, *(change.at for change in changes)]
     level = values[begins[-1] :]
@@ -253,15 +257,17 @@ def _history(
         chip=line.chip,
         points=tuple(value.point for value in line.values),
         level=median(level[:-1] or level),
-        changes=tuple(_seen(change, since, line, facts) for change, since in zip(changes, begins, strict=False)),
+        changes=tuple(
+            _level_change(change, since, line, facts) for change, since in zip(changes, begins, strict=False)
+        ),
         outages=tuple(line.outages),
         floor=floor,
         warning=enough and early_warning(values, steady, margin),
     )
 
 
-def _seen(change: Change, since: int, line: MachineSeries, facts: Mapping[str, dict[str, Any]]) -> LevelChange:
-    """`since`: where the old level began."""
+def _level_change(change: Change, since: int, line: MachineSeries, facts: Mapping[str, dict[str, Any]]) -> LevelChange:
+    """Describe a change. `since` is the index at which the old level began."""
     old = [value.point for value in line.values[since : change.at]]
     before, after = old[-1], line.values[change.at].point
     return LevelChange(
@@ -278,12 +284,12 @@ def _seen(change: Change, since: int, line: MachineSeries, facts: Mapping[str, d
 
 
 def _environments(points: Iterable[HistoryPoint]) -> list[str]:
-    """Each once, that of the last point last."""
+    """Return the distinct environments of the points, that of the last point last."""
     return list(dict.fromkeys(point.environment for point in reversed(list(points))))[::-1]
 
 
 def _new_facts(old: Sequence[dict[str, Any]], new: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What no run of the old level had: a host that changes every night explains nothing."""
+    """Return the facts that no run of the old level had: a host name that changes every night explains nothing."""
     found = differing([(old[-1], new)])
     for facts in old[:-1]:
         found = {fact: found[fact] for fact in found if fact in differing([(facts, new)])}
@@ -291,13 +297,13 @@ def _new_facts(old: Sequence[dict[str, Any]], new: dict[str, Any]) -> dict[str, 
 
 
 def _threshold(chances: Sequence[float]) -> float:
-    """Benjamini and Hochberg: the largest probability at which no more than SHARE of those below it are chance."""
+    """Return the threshold of Benjamini and Hochberg: at most a share SHARE of the p-values up to it is chance."""
     ordered = sorted(chances)
     below = [p for i, p in enumerate(ordered, 1) if p <= SHARE * i / len(ordered)]
     return below[-1] if below else 0.0
 
 
-def _judged(found: Sequence[History], threshold: float) -> list[History]:
+def _mark_sure(found: Sequence[History], threshold: float) -> list[History]:
     return [
         replace(one, changes=tuple(replace(change, sure=change.p <= threshold) for change in one.changes))
         for one in found
@@ -309,24 +315,22 @@ def _newest_first(history: History) -> tuple[str, str]:
     return change.after.started if change else "", history.points[-1].run.started
 
 
-# Stored figures -> series: the values of one case, way and quantity on one machine, run after run.
-
 ALL = "all"
-"""In place of a quantity: each of them is a series."""
+"""Selects every quantity; each of them is a series."""
 
 Way = tuple[str, str, int]
 """Backend, implementation and threads."""
 Key = tuple[str, Cache | None]
-"""A quantity, and how the caches were."""
+"""A quantity and the state of the caches."""
 Machines = Mapping[str, Machine]
 """The machine of each environment, by its id."""
 _UNKNOWN: Machine = ("unknown", "cpu")
 Groups = dict[tuple[SeriesKey, Machine], dict[str, list[Figure]]]
-"""By series and machine: the figures of each run."""
+"""Figures of each run, by series and machine."""
 
 
 class RunValue(NamedTuple):
-    """A run's figures of a series."""
+    """The value of a run in a series."""
 
     point: HistoryPoint
     medians: tuple[float, ...]
@@ -347,10 +351,10 @@ class MachineSeries:
 def lines_of(
     figures: Sequence[Figure], runs: Mapping[str, RunAt], machines: Machines, quantity: str = ""
 ) -> list[MachineSeries]:
-    """Of one case. `runs`: those that count, by id, oldest first. Without a quantity, what each way has for its
-    headline.
+    """Return the series of one case. `runs` are the runs that count, by id, oldest first. Without a quantity, each way
+    is followed in its headline.
 
-    What failed, and what the scheduler took the processor from, is told and is no value.
+    Failed and preempted processes are listed as outages and give no value.
     """
     among = [figure for figure in figures if figure.run in runs]
     headlines = {} if quantity else _headlines(among)
@@ -389,7 +393,7 @@ def _usable(figure: Figure) -> bool:
 
 
 def _headlines(figures: Iterable[Figure]) -> dict[Way, Key]:
-    """What most records of a way measured first; of several, the one measured last."""
+    """Return the key that most records of each way measured first; if several are equal, the latest."""
     first: dict[tuple[str, Way, int], Key] = {}
     for figure in figures:
         if figure.quantity:
@@ -411,7 +415,7 @@ def _value(run: RunAt, figures: Sequence[Figure]) -> RunValue:
 
 
 def _outages(figures: Iterable[Figure], series: SeriesKey, runs: Mapping[str, RunAt]) -> list[Outage]:
-    """Outages of the same way, each run once, in the order of the runs."""
+    """Return the outages of the same way, once per run, in the order of the runs."""
     way = (series.backend, series.implementation, series.threads)
     found: dict[tuple[str, str], Outage] = {}
     for figure in figures:

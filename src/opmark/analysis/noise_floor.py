@@ -1,9 +1,9 @@
-"""How much identical code differs from itself on a machine, learnt from what is stored.
+"""Estimate from stored runs how much identical code differs from itself on a machine.
 
-`doctor --aa` measures it, and what it found wins. Where nobody has asked it, every run that measured a case in several
-processes has done the same experiment on the way: processes of one run ran the same code, so what is between them is
-noise. Where runs have one process each, two runs after another of the same case, software and revision take their
-place; they differ by the drift between sessions too, so what is learnt from them is too much rather than too little.
+`doctor --aa` measures this, and its result takes precedence. Without it, runs with several processes per case serve as
+the experiment: processes of one run execute the same code, so their differences are noise. If runs have one process
+each, consecutive runs of the same case, software and revision are used. These also differ by the drift between
+sessions, so the estimate is too large rather than too small.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ from opmark.schema.run import CHANGED
 from opmark.store.protocol import Store
 
 RUNS = 20
-"""The newest so many runs of a machine and a backend are looked at."""
+"""Newest runs of a machine and a backend that are read."""
 LEAST = 20
-"""Deviations that a spread is taken from, at least."""
+"""Least number of deviations for a spread."""
 OWN = 4
-"""Deviations of a case that tell of its own spread, at least."""
+"""Least number of deviations for the spread of a single case."""
 _MOST_FIGURES = 10_000
-"""No more are read than it takes: a comparison waits for the answer."""
-# Of the spreads of cases: which of them another case has is not known.
+"""Reading stops after this many figures, because a comparison waits for the answer."""
+# Quantile over the spreads of cases that is assumed for another case.
 _QUANTILE = 0.95
 _CLASSES = (1e-5, 1e-4, 1e-3, 1e-2)
-"""Seconds at which one class of times ends and the next begins: short calls are the noisier ones."""
+"""Limits in seconds between classes of times: short calls are noisier."""
 
 
 class NoiseEstimate(NamedTuple):
-    """What stands for the spread of a few processes: it has to be too much rather than too little. Processes have
-    outliers and states, so squares are counted, and not the middle of what was seen."""
+    """Replaces the spread of a few processes, so it has to be too large rather than too small. Processes have outliers
+    and states, so it is made of squares and not of medians."""
 
     own: Mapping[SeriesKey, float]
-    """Number of series with enough of a past."""
+    """Spread of each series with enough deviations."""
     classes: Mapping[int, float]
-    """By class of times: what nearly all cases stay below."""
+    """By class of times, the spread that nearly all cases stay below."""
 
     def floor_for(self, series: SeriesKey, seconds: float) -> float:
-        """0 where nothing is known. A short past of its own may have missed its other state, so that it counts only
-        where it is more than that of the others."""
+        """Return the spread; 0 if nothing is known. The spread of the series itself counts only if it exceeds that of
+        the class, because a short history may have missed a slower state."""
         return max(self.own.get(series, 0.0), self.classes.get(_class(seconds), 0.0))
 
 
 def estimate_noise(
     store: Store, facts: dict[str, Any], figures_of: Callable[[str], list[Figure]] | None = None
 ) -> NoiseEstimate | None:
-    """From the newest runs of this machine and backend alone; None where too little is stored. `figures_of`: those of
-    a run, for who has read some of them already."""
-    seen = _seen(store, facts, figures_of or (lambda run_id: store.figures(runs=[run_id])))
+    """Estimate the noise from the newest runs of this machine and backend; None if too little is stored. `figures_of`
+    returns the figures of a run, for callers that have read some already."""
+    seen = _read_runs(store, facts, figures_of or (lambda run_id: store.figures(runs=[run_id])))
     by_series: dict[SeriesKey, list[_Deviation]] = {}
     for series, deviation in (*_within_runs(seen), *_between_runs(seen)):
         by_series.setdefault(series, []).append(deviation)
@@ -65,8 +65,8 @@ def estimate_noise(
 
 
 def deviations(medians: Sequence[float]) -> list[float]:
-    """How far each process is from the centre of its run, by logarithm; stretched, because so few lie nearer to their
-    own centre than to the true one."""
+    """Return the deviation of each logarithm from their mean, scaled up because few values lie closer to their own mean
+    than to the true one."""
     if len(medians) < 2:
         return []
     logs = [math.log(value) for value in medians]
@@ -75,12 +75,12 @@ def deviations(medians: Sequence[float]) -> list[float]:
 
 
 def spread(found: Sequence[float]) -> float:
-    """Relative: of deviations around zero."""
+    """Return the root mean square of deviations around zero."""
     return math.sqrt(sum(value**2 for value in found) / len(found))
 
 
-class _Seen(NamedTuple):
-    """What a run measured here, newest run first: medians of processes."""
+class _RunMedians(NamedTuple):
+    """Medians of the processes of a run on this machine."""
 
     run: Run
     medians: Mapping[SeriesKey, Sequence[float]]
@@ -92,44 +92,44 @@ class _Deviation(NamedTuple):
     seconds: float
 
 
-def _seen(store: Store, facts: dict[str, Any], figures_of: Callable[[str], list[Figure]]) -> list[_Seen]:
+def _read_runs(store: Store, facts: dict[str, Any], figures_of: Callable[[str], list[Figure]]) -> list[_RunMedians]:
     here, backend = machine_of(facts), facts.get("backend")
     known: dict[str, bool] = {}
-    found: list[_Seen] = []
+    found: list[_RunMedians] = []
     figures = 0
     for run in store.runs():
         if len(found) == RUNS or figures > _MOST_FIGURES:
             break
         every = figures_of(run.id)
         figures += len(every)
-        read = [figure for figure in every if figure.backend == backend and _counts(figure)]
+        read = [figure for figure in every if figure.backend == backend and _is_usable(figure)]
         new = {figure.environment for figure in read} - known.keys()
         told = store.environments(new) if new else {}
         known |= {key: key in told and machine_of(told[key].facts) == here for key in new}
         ours = [figure for figure in read if known[figure.environment]]
         if ours:
-            found.append(_gathered(run, ours))
+            found.append(_gather(run, ours))
     return found
 
 
-def _counts(figure: Figure) -> bool:
-    """A time that is the operator's: what the scheduler interrupted is no noise of this machine."""
+def _is_usable(figure: Figure) -> bool:
+    """Return whether a figure is a valid time; a preempted one is not noise of this machine."""
     time = figure.quantity in QUANTITIES and QUANTITIES[figure.quantity].unit == "s"
     measured = figure.status == "ok" and figure.median is not None and figure.median > 0
     return time and measured and PREEMPTED not in figure.cautions
 
 
-def _gathered(run: Run, figures: Iterable[Figure]) -> _Seen:
+def _gather(run: Run, figures: Iterable[Figure]) -> _RunMedians:
     medians: dict[SeriesKey, list[float]] = {}
     environments: dict[SeriesKey, str] = {}
     for figure in figures:
         assert figure.median is not None
         medians.setdefault(figure.series, []).append(figure.median)
         environments[figure.series] = figure.environment
-    return _Seen(run, medians, environments)
+    return _RunMedians(run, medians, environments)
 
 
-def _within_runs(seen: Sequence[_Seen]) -> list[tuple[SeriesKey, _Deviation]]:
+def _within_runs(seen: Sequence[_RunMedians]) -> list[tuple[SeriesKey, _Deviation]]:
     return [
         (series, _Deviation(value, median(medians)))
         for one in seen
@@ -138,8 +138,8 @@ def _within_runs(seen: Sequence[_Seen]) -> list[tuple[SeriesKey, _Deviation]]:
     ]
 
 
-def _between_runs(seen: Sequence[_Seen]) -> list[tuple[SeriesKey, _Deviation]]:
-    """Of what has one process in each of two runs of the same software, one after the other."""
+def _between_runs(seen: Sequence[_RunMedians]) -> list[tuple[SeriesKey, _Deviation]]:
+    """Return the deviations between consecutive runs of the same software that have one process each."""
     found = []
     for later, earlier in pairwise(seen):
         if later.run.revision != earlier.run.revision or later.run.revision.endswith(CHANGED):
@@ -160,12 +160,12 @@ def _by_class(cases: Iterable[Sequence[_Deviation]]) -> dict[int, float]:
     for among in cases:
         found.setdefault(_class(median([one.seconds for one in among])), []).append(among)
     return {
-        which: _most([spread([one.value for one in among]) for among in known])
+        which: _upper_spread([spread([one.value for one in among]) for among in known])
         for which, known in found.items()
         if sum(map(len, known)) >= LEAST
     }
 
 
-def _most(spreads: Sequence[float]) -> float:
-    """What at most one of twenty is above."""
+def _upper_spread(spreads: Sequence[float]) -> float:
+    """Return the spread that at most one case of twenty exceeds."""
     return sorted(spreads)[math.ceil(_QUANTILE * len(spreads)) - 1]

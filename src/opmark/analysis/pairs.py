@@ -1,4 +1,4 @@
-"""What of one side stands opposite what of the other: by case, and by how it was computed."""
+"""Pair the measurements of two sides by case and way, and judge each pair from the medians of its processes."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ class Way(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What became of one way on one side, over its processes."""
+    """The figures of one way on one side, over its processes."""
 
     way: Way
     figures: Mapping[Key, Mapping[int, Figure]]
-    """By process; in the order of measuring, so that the first is the headline."""
+    """By key and process, in the order of measuring: the first key is the headline."""
     without: Sequence[Figure]
-    """Number of processes that measured nothing."""
+    """Figures of processes that measured nothing."""
     status: Status
-    """Status of the process that fared worst: the others may have a number, but the case has none."""
+    """`ok`, or the status of the first process that failed: then the case has no number, even if other processes
+    have."""
 
     @property
     def op(self) -> str:
@@ -45,7 +46,7 @@ class Measured(NamedTuple):
 
     @property
     def any(self) -> Figure:
-        """One that stands for all, one that failed first."""
+        """A figure that represents all; a failed one if there is any."""
         return self.without[0] if self.without else next(iter(next(iter(self.figures.values())).values()))
 
 
@@ -53,11 +54,11 @@ class Matched(NamedTuple):
     pairs: list[tuple[Measured, Measured]]
     only: tuple[list[Measured], list[Measured]]
     ambiguous: set[str]
-    """Cases in common with several ways on a side, none of which is known to be meant. They are in `only`, too."""
+    """Common cases with several ways on a side, without a rule to choose one. They are in `only`, too."""
 
 
-# From the strictest: what has the same name everywhere, the same in another interpreter, the same implementation
-# elsewhere, the same number of threads, the case alone.
+# From the strictest to the loosest: the same way, the same in another interpreter, the same implementation on another
+# backend, the same number of threads, the case alone.
 _RULES: tuple[Callable[[Way], tuple[object, ...]], ...] = (
     lambda way: way,
     lambda way: (way.case, way.backend.partition("@")[0], way.implementation, way.threads),
@@ -68,7 +69,7 @@ _RULES: tuple[Callable[[Way], tuple[object, ...]], ...] = (
 
 
 def measured(figures: Iterable[Figure]) -> list[Measured]:
-    """In the order of the first of each."""
+    """Group figures by way, in the order of their first figures."""
     found: dict[tuple[str, str, str, int], tuple[dict[Key, dict[int, Figure]], list[Figure]]] = {}
     bad: dict[tuple[str, str, str, int], Status] = {}
     for figure in figures:
@@ -87,7 +88,8 @@ def measured(figures: Iterable[Figure]) -> list[Measured]:
 
 
 def pair_sides(a: Sequence[Measured], b: Sequence[Measured]) -> Matched | None:
-    """Case by case; None where there is no case in common. UserError where there is one, and nothing can be matched."""
+    """Pair two sides case by case; None if they have no common case. UserError if they have, but no pair is
+    possible."""
     found = opposite([one.way for one in a], [one.way for one in b])
     if found is None:
         return None
@@ -104,7 +106,7 @@ class Opposite(NamedTuple):
 
 
 def opposite(a: Sequence[Way], b: Sequence[Way]) -> Opposite | None:
-    """The ways that stand opposite each other: as `matched`, known before anything is measured."""
+    """Pair the ways of two sides as `pair_sides` does, which is possible before anything is measured."""
     right = _by_case(b)
     found = {case: _of_case(ways, right[case]) for case, ways in _by_case(a).items() if case in right}
     if not found:
@@ -128,22 +130,22 @@ def _by_case(ways: Iterable[Way]) -> dict[str, list[Way]]:
 
 
 def _of_case(a: Sequence[Way], b: Sequence[Way]) -> list[tuple[Way, Way]]:
-    """By the first rule that finds anything and leaves no choice: among all ways, then among the plain ones, which
-    stand for a framework where nothing else is said."""
+    """Pair the ways of one case by the first rule that gives unambiguous pairs: among all ways, then among the plain
+    ones, which represent a framework by default."""
     if len(a) == len(b) == 1 and a[0] == b[0]:
-        return [(a[0], b[0])]  # as the first rule has it: so are most
+        return [(a[0], b[0])]  # a shortcut of the first rule, for most cases
     plain = [[way for way in side if not way_of(way.backend, way.implementation)] for side in (a, b)]
     for one, other in ((a, b), (plain[0], plain[1])):
         for rule in _RULES:
             keys = [[rule(way) for way in side] for side in (one, other)]
             both = set(keys[0]) & set(keys[1])
-            if both and not any(_repeated(own, both) for own in keys):
+            if both and not any(_has_repetition(own, both) for own in keys):
                 right = dict(zip(keys[1], other, strict=True))
                 return [(way, right[key]) for key, way in zip(keys[0], one, strict=True) if key in both]
     return []
 
 
-def _repeated(keys: Sequence[object], among: set[tuple[object, ...]]) -> bool:
+def _has_repetition(keys: Sequence[object], among: set[tuple[object, ...]]) -> bool:
     return any(count > 1 and key in among for key, count in Counter(keys).items())
 
 
@@ -151,10 +153,8 @@ def _named(way: Way) -> str:
     return f"{way.backend}/{way.implementation} ×{way.threads}"
 
 
-# The verdict of one case, from the medians of its processes.
-
 COARSEST = 0.5e-6
-"""Seconds: no clock that is used here has larger ticks."""
+"""Seconds: upper bound on the ticks of the clocks that are used."""
 
 
 class Rules(NamedTuple):
@@ -162,9 +162,9 @@ class Rules(NamedTuple):
     drift: float
     """How far apart two sessions of the same code may be."""
     paired: bool
-    """Whether processes of one number were measured next to each other."""
+    """Whether processes with the same number were measured next to each other."""
     looked: bool = False
-    """Whether it was looked at several times, and went on where nothing was decided: two runs of one session."""
+    """Whether the comparison was evaluated several times and went on while undecided: two runs of one session."""
 
 
 class Values(NamedTuple):
@@ -178,7 +178,7 @@ class Values(NamedTuple):
 
     @classmethod
     def of(cls, a: Mapping[int, Figure], b: Mapping[int, Figure]) -> Values:
-        """All of them have a median above 0."""
+        """Make values of figures, all of which have a median above 0."""
         times = [{process: figure.median or 0.0 for process, figure in side.items()} for side in (a, b)]
         cycles = [[figure.cycles for figure in side.values() if figure.cycles] for side in (a, b)]
         clocked = len(cycles[0]) == len(a) and len(cycles[1]) == len(b)
@@ -189,7 +189,7 @@ class Values(NamedTuple):
         return sorted(self.a.keys() & self.b.keys())
 
     def in_rounds(self) -> Values:
-        """What both sides have."""
+        """Return the values of processes that both sides have."""
         rounds = self.rounds
         return self._replace(a={i: self.a[i] for i in rounds}, b={i: self.b[i] for i in rounds})
 
@@ -207,31 +207,32 @@ class CaseVerdict(NamedTuple):
     used: Values
     note: str = ""
     clocked: bool = False
-    """Whether cycles had a say, so that no drift was allowed for."""
+    """Whether cycles were compared too, so that no drift had to be allowed for."""
 
 
 def judge(values: Values, floor: float, rules: Rules) -> CaseVerdict:
-    """In pairs where these were measured in turns; else as two groups, with what may drift between them.
+    """Compare in pairs if the sides were measured in turns; else as two groups, allowing for drift between them.
 
-    Where all know their clock, time and cycles have to agree. The clock moves the one and not the other, so that no
-    allowance has to be made for it.
+    If the clock is known for all processes, times and cycles have to agree. A change of the clock affects times only,
+    so no drift has to be allowed for.
     """
     if rules.looked or (rules.paired and len(values.rounds) >= FEWEST):
         return _in_turns(values, floor, rules)
     a, b = list(values.a.values()), list(values.b.values())
-    note, tick = _lonely(values, floor), tick_of(a, b)
+    note, tick = _few_processes_note(values, floor), tick_of(a, b)
     if values.cycles_a and values.cycles_b:
         cycles = values.cycles_a, values.cycles_b
         both = [compare_groups(*pair, floor, margin=rules.margin, drift=0.0, tick=tick) for pair in ((a, b), cycles)]
-        return _agreed(both[0], both[1], values, note)
+        return _combine(both[0], both[1], values, note)
     groups = compare_groups(a, b, floor, margin=rules.margin, drift=rules.drift, tick=tick)
     return CaseVerdict(groups, values, note)
 
 
 def tick_of(a: Sequence[float], b: Sequence[float]) -> float:
-    """How coarse the clock is, relative, where values of a side are exactly alike: the least step between any two.
+    """Return the relative resolution of the clock if values of a side are exactly equal: the least step between any
+    two.
 
-    Two sides a tick apart may truly differ by nearly none, and more processes do not tell: all are rounded alike.
+    Sides that are one tick apart may in truth hardly differ, and more processes do not help: all are rounded alike.
     """
     steps = sorted({*a, *b})
     if len(steps) < 2 or (len(set(a)) == len(a) and len(set(b)) == len(b)):
@@ -240,8 +241,8 @@ def tick_of(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def _in_turns(values: Values, floor: float, rules: Rules) -> CaseVerdict:
-    """A session that was cut short may have no round that both sides have; a spread from elsewhere has no place in it,
-    since cases leave a session when they are decided."""
+    """Compare in pairs. A session that was cut short may have no common round. A spread from elsewhere cannot replace
+    that of a session, because cases leave it as soon as they are decided."""
     used, looks = values.in_rounds(), len(STAGES) if rules.looked else 1
     if not used.a:
         unknown = compare_groups(list(values.a.values())[:1], list(values.b.values())[:1])
@@ -252,7 +253,7 @@ def _in_turns(values: Values, floor: float, rules: Rules) -> CaseVerdict:
     return CaseVerdict(found, used, few)
 
 
-def _agreed(time: Comparison, cycles: Comparison, values: Values, note: str) -> CaseVerdict:
+def _combine(time: Comparison, cycles: Comparison, values: Values, note: str) -> CaseVerdict:
     both = time._replace(p=max(time.p, cycles.p))
     if time.verdict == cycles.verdict:
         return CaseVerdict(both, values, note, clocked=True)
@@ -260,7 +261,7 @@ def _agreed(time: Comparison, cycles: Comparison, values: Values, note: str) -> 
     return CaseVerdict(both._replace(verdict="undecided"), values, "; ".join(filter(None, (note, moved))), clocked=True)
 
 
-def _lonely(values: Values, floor: float) -> str:
+def _few_processes_note(values: Values, floor: float) -> str:
     fewest = min(values.processes)
     if fewest >= FEWEST or floor > 0:
         return ""

@@ -1,4 +1,4 @@
-"""Stored runs -> the order of the implementations of every case."""
+"""Rank the implementations of every case over stored runs: which is fastest, and whether that is more than noise."""
 
 from __future__ import annotations
 
@@ -35,34 +35,32 @@ from opmark.store.protocol import Store
 from opmark.store.runs import noise_of
 from opmark.version import VERSION
 
-# Which of several ways to compute the same thing is the fastest, and whether that is more than chance and noise.
-
 Key = tuple[str, Cache]
 """A quantity and the state of the caches."""
 
 ASSUMED_FLOOR = 0.05
-"""How far apart two processes that run the same code are, where nobody has measured it here (`doctor --aa`). Over ten
-rounds the medians of single processes varied by 4 % on a quiet machine (benchmarks/README.md)."""
+"""Noise floor that is assumed if `doctor --aa` has not measured it. Over ten rounds the medians of single processes
+varied by 4 % on a quiet machine (benchmarks/README.md)."""
 
 DISTURBED_FLOOR = 0.25
-"""The same where the machine was not quiet: in a noisy hour single processes varied by so much (ibid.)."""
+"""The same for a machine that was not quiet: single processes varied by this much in a noisy hour (ibid.)."""
 DISTURBED = frozenset({"loaded", "stolen", "interrupted", "clocks-moved", "drifting", "unsettled"})
-"""Codes of cautions that tell of it."""
+"""Codes of cautions that show it."""
 
 _CONFIDENCE = 0.95
 
 
 class Contender(NamedTuple):
-    """One way to compute a case, as it was measured."""
+    """The measurements of one way to compute a case."""
 
     records: tuple[Record, ...]
-    """At least one; the same task but for the process."""
+    """At least one; records of the same task in several processes."""
     run: str = ""
     floor: float | None = None
     """Relative spread of the medians of processes that run the same code, if it was measured."""
 
     def measurements(self, key: Key) -> dict[int, Measurement]:
-        """By process."""
+        """Return the measurements by process."""
         found = ((r.task.settings.process, r.measurement(*key)) for r in self.records)
         return {process: measurement for process, measurement in found if measurement}
 
@@ -71,7 +69,7 @@ class Contender(NamedTuple):
         return summarize(found) if found else None
 
     def why_out(self, key: Key) -> str:
-        """Why its number is not to be chosen by, or nothing."""
+        """Return why its number cannot be used for a choice, or an empty text."""
         failed = next((r for r in self.records if r.status != "ok"), None)
         if failed:
             return f"{failed.status}: {failed.reason}"
@@ -88,12 +86,12 @@ class Contender(NamedTuple):
 
 
 def verified(record: Record) -> bool:
-    """In full or at a smaller size."""
+    """Return whether the outputs were verified, in full or at a smaller size."""
     return record.status == "ok" and record.verification is not None and record.verification.checked != "none"
 
 
 def shared_key(contenders: Iterable[Sequence[Record]]) -> Key | None:
-    """What all of them measured that measured anything: the first of it, as the first of them has it."""
+    """Return the first key that all contenders with measurements have in common."""
     measured = [list(dict.fromkeys((m.quantity, m.cache) for r in records for m in r.measurements))
                 for records in contenders]  # fmt: skip
     measured = [keys for keys in measured if keys]
@@ -101,11 +99,11 @@ def shared_key(contenders: Iterable[Sequence[Record]]) -> Key | None:
 
 
 def leads(first: Contender, second: Contender, key: Key) -> bool:
-    """Whether the first is faster, beyond doubt.
+    """Return whether the first is faster beyond doubt.
 
-    In one run and several processes, these are held against each other in pairs, round by round. A lone process says
-    nothing of the next one: then the intervals of both medians must be apart, and the difference larger than what
-    samples, and processes of the same code, differ by; the more so where the machine was not quiet.
+    Several processes of one run are compared in pairs, round by round. A single process says nothing about the next
+    one: then the intervals of both medians must not overlap, and the difference has to exceed the noise of samples and
+    twice the noise floor, which is higher if the machine was not quiet.
     """
     one, other = first.measurements(key), second.measurements(key)
     rounds = sorted(one.keys() & other.keys()) if first.run == second.run else []
@@ -122,13 +120,13 @@ def leads(first: Contender, second: Contender, key: Key) -> bool:
 
 
 def ordered(contenders: Sequence[Contender], key: Key) -> list[int]:
-    """Places of those that count, the fastest first."""
+    """Return the indices of the contenders that count, the fastest first."""
     summaries = ((i, contender.summary(key)) for i, contender in enumerate(contenders) if not contender.why_out(key))
     return [i for _, i in sorted((summary.median, i) for i, summary in summaries if summary)]
 
 
 def winner(contenders: Sequence[Contender], key: Key) -> int | None:
-    """The place of the one that leads all others; None where none does, or where there is nobody to lead."""
+    """Return the index of the contender that leads all others; None if none does, or there is no other."""
     order = ordered(contenders, key)
     if len(order) < 2 or challenged(contenders, key) or mixed(contenders, key):
         return None
@@ -137,8 +135,8 @@ def winner(contenders: Sequence[Contender], key: Key) -> int | None:
 
 
 def challenged(contenders: Sequence[Contender], key: Key) -> bool:
-    """Whether somebody right was as fast as the fastest that counts, in a number that does not: the scheduler only ever
-    adds to it."""
+    """Return whether a verified contender whose number does not count was as fast as the fastest that does: preemption
+    can only make it look slower."""
     order = ordered(contenders, key)
     fastest = contenders[order[0]].summary(key) if order else None
     doubted = [one for one in contenders if one.why_out(key) and all(map(verified, one.records))]
@@ -146,7 +144,7 @@ def challenged(contenders: Sequence[Contender], key: Key) -> bool:
 
 
 def mixed(contenders: Sequence[Contender], key: Key) -> bool:
-    """Whether some look at the same data in another way where others copy it: that is no race."""
+    """Return whether some contenders return views and others copy, so that their times are not comparable."""
     order = ordered(contenders, key)
     return len({any(record.view for record in contenders[i].records) for i in order}) > 1
 
@@ -155,17 +153,17 @@ BY = ("operator", "dtype", "size", "case")
 
 
 class Source(NamedTuple):
-    """Runs to rank, the newest first, and what is known of where they ran."""
+    """Runs to rank, the newest first, and their environments."""
 
     runs: Sequence[tuple[str, Sequence[Record]]]
     environments: Mapping[str, dict[str, Any]]
     """Facts by id."""
     noise: Mapping[str, NoiseFloor] = {}
-    """By the id of the environment that it was measured in, where it was."""
+    """Measured noise floor by environment id."""
 
 
 def source_of(store: Store, runs: Sequence[Run]) -> Source:
-    """The source for these runs, in whatever order they are named."""
+    """Read the records and environments of these runs, the newest first."""
     wanted = {run.id for run in runs}
     found = [(run.id, store.records(run.id)) for run in store.runs() if run.id in wanted]
     ids = {record.environment for _, records in found for record in records if record.environment}
@@ -175,9 +173,9 @@ def source_of(store: Store, runs: Sequence[Run]) -> Source:
 
 
 def rank(source: Source, by: str = "case") -> Ranking:
-    """Of what was measured more than once, the newest verified number counts, unless it was found wrong since.
+    """Rank the implementations of every case. Chips, phases and numbers of threads are never mixed.
 
-    Chips, phases and numbers of threads are never mixed.
+    If a way was measured more than once, its newest verified number counts, unless it was found wrong since.
     """
     if by not in BY:
         raise UnknownName("grouping", by, BY)
@@ -190,7 +188,7 @@ def rank(source: Source, by: str = "case") -> Ranking:
         runs=[run for run, _ in source.runs],
         chips=list(dict.fromkeys(place.chip for place in places)),
         environments={key: facts for key, facts in source.environments.items() if key in used},
-        operators={op: _described(op) for op in dict.fromkeys(place.op for place in places)},
+        operators={op: _defaults_of(op) for op in dict.fromkeys(place.op for place in places)},
         cases=places,
         summary=_groups(places, "all"),
         groups=[] if by == "case" else _groups(places, by),
@@ -198,7 +196,7 @@ def rank(source: Source, by: str = "case") -> Ranking:
 
 
 def read(path: Path) -> Ranking:
-    """What `opmark rank -o FILE` wrote."""
+    """Read a file that `opmark rank -o FILE` wrote."""
     try:
         text = path.read_bytes()
         written = msgspec.json.decode(text)
@@ -211,8 +209,9 @@ def read(path: Path) -> Ranking:
         raise UserError(f"{path}: is no ranking: {error}", "`opmark rank -o FILE` writes one") from None
 
 
-def _described(op: str) -> OperatorDefaults:
-    """Nothing of an operator that is no longer installed: its parameters have to be given in full."""
+def _defaults_of(op: str) -> OperatorDefaults:
+    """Return aliases and defaults of an operator. One that is not installed has none, so that callers have to give all
+    parameters."""
     try:
         operator = find_operator(op)
     except UserError:
@@ -221,11 +220,11 @@ def _described(op: str) -> OperatorDefaults:
 
 
 Entrants = dict[tuple[str, str], Contender]
-"""By backend and implementation."""
+"""Contenders by backend and implementation."""
 
 
 def _entrants(source: Source) -> dict[tuple[Any, ...], Entrants]:
-    """By case, threads and chip. What did not run anywhere stands with every chip that the case ran on."""
+    """Group contenders by case, threads and chip. A record without a chip is listed with every chip of the case."""
     found: dict[tuple[Any, ...], Entrants] = {}
     nowhere: list[tuple[str, Record]] = []
     for run, records in source.runs:
@@ -238,7 +237,7 @@ def _entrants(source: Source) -> dict[tuple[Any, ...], Entrants]:
             key = (record.task.case.id, record.task.settings.threads, chip(facts))
             entrants, way = found.setdefault(key, {}), (record.task.backend, record.task.implementation)
             contender = Contender(one, run, _floor(one, source))
-            if way not in entrants or (not _settled(entrants[way]) and _settled(contender)):
+            if way not in entrants or (not _is_settled(entrants[way]) and _is_settled(contender)):
                 entrants[way] = contender
     for run, record in nowhere:
         for (case, threads, _), entrants in found.items():
@@ -247,13 +246,13 @@ def _entrants(source: Source) -> dict[tuple[Any, ...], Entrants]:
     return found
 
 
-def _settled(contender: Contender) -> bool:
-    """Whether it has a number to choose by, or was found wrong: then what was measured before does not count."""
-    return not _unfit(contender) or any(record.status == "wrong" for record in contender.records)
+def _is_settled(contender: Contender) -> bool:
+    """Return whether a contender has a usable number or was found wrong: then older measurements do not count."""
+    return not _is_unfit(contender) or any(record.status == "wrong" for record in contender.records)
 
 
 def _by_task(records: Iterable[Record]) -> list[tuple[Record, ...]]:
-    """The measurements of several processes together."""
+    """Group records that differ only in the process."""
     found: dict[str, list[Record]] = {}
     for record in records:
         found.setdefault(record.task.across_processes.id, []).append(record)
@@ -267,15 +266,15 @@ def _floor(records: Sequence[Record], source: Source) -> float | None:
 
 
 def _place(entrants: Entrants, source: Source) -> RankedCase | None:
-    """None where nothing of it was measured and verified."""
+    """Rank one case; None if no contender was measured and verified."""
     names, contenders = list(entrants), list(entrants.values())
-    key = _key([contender for contender in contenders if not _unfit(contender)])
+    key = _key([contender for contender in contenders if not _is_unfit(contender)])
     order = ordered(contenders, key) if key else []
     if not key or not order:
         return None
     first = contenders[order[0]]
     behind = {i: leads(first, contenders[i], key) for i in order[1:]}
-    ranked = [_ranked(contenders[i], first, key, behind=behind.get(i, False)) for i in order]
+    ranked = [_rank_one(contenders[i], first, key, behind=behind.get(i, False)) for i in order]
     task, facts = first.records[0].task, source.environments[first.records[0].environment]
     top = ranked[0]
     return RankedCase(
@@ -303,19 +302,19 @@ def _place(entrants: Entrants, source: Source) -> RankedCase | None:
 
 
 def _key(fit: Sequence[Contender]) -> Key | None:
-    """What most of them measured; of several such, what the first of them has for its headline."""
+    """Return the key that most contenders measured; if several are equal, the first."""
     measured = [list(dict.fromkeys((m.quantity, m.cache) for r in c.records for m in r.measurements)) for c in fit]
     keys = [key for each in measured for key in each]
     return max(dict.fromkeys(keys), key=keys.count, default=None)
 
 
-def _unfit(contender: Contender) -> bool:
-    """Whether it is out whatever is looked at: then what it measured does not matter either."""
+def _is_unfit(contender: Contender) -> bool:
+    """Return whether a contender cannot be ranked even by its own headline."""
     measured = contender.records[0].measurement()
     return measured is None or bool(contender.why_out((measured.quantity, measured.cache)))
 
 
-def _ranked(contender: Contender, best: Contender, key: Key, *, behind: bool) -> RankedImplementation:
+def _rank_one(contender: Contender, best: Contender, key: Key, *, behind: bool) -> RankedImplementation:
     record, summary, top = contender.records[0], contender.summary(key), best.summary(key)
     assert summary is not None
     assert top is not None
@@ -344,7 +343,7 @@ def _ranked(contender: Contender, best: Contender, key: Key, *, behind: bool) ->
 
 
 def _accuracy(outputs: Sequence[Numerics]) -> Accuracy:
-    """The worst output; what one of them does not know is not known of all."""
+    """Return the worst values over the outputs; a value that one output lacks is unknown."""
     if not outputs:
         return Accuracy()
     names = ("max_abs", "mean_abs", "max_rel", "max_ulp")
@@ -363,7 +362,7 @@ def _worst(values: Sequence[float | None], of: Callable[[list[float]], float]) -
 
 
 def _groups(places: Sequence[RankedCase], by: str) -> list[RankingGroup]:
-    """Cases of one chip, phase and number of threads, by what they have in common."""
+    """Group cases of one chip, phase and number of threads by the given property."""
     found: dict[str, list[RankedCase]] = {}
     for place in places:
         found.setdefault(repr((place.chip, place.threads, place.phase, _common(place, by))), []).append(place)
@@ -414,5 +413,5 @@ def _tally(
 
 
 def _mean(ratios: Sequence[float]) -> float:
-    """Geometric: twice as fast and twice as slow is as fast."""
+    """Return the geometric mean: twice as fast and twice as slow average to 1."""
     return math.exp(sum(map(math.log, ratios)) / len(ratios))

@@ -1,8 +1,8 @@
-"""The row model: what every table, page and file shows of a task, its processes together.
+"""The row model: what every table, page and file shows of a task, over all of its processes.
 
-A row is made of the records of a task, one for each process: of their heads, which are read without samples, or of the
-whole records. Rates, and shares of what the hardware can do, are computed when a row is made. Whatever takes samples
-(noise, the words of a caution, skew between ranks) is computed when it is asked for, and takes the whole records.
+A row is made of the records of a task, one per process: of their heads, which are read without samples, or of whole
+records. Rates and shares of peaks are computed when a row is made. Noise, texts of cautions and skew between ranks need
+samples: they are computed on demand, from whole records.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from opmark.stats.measurement import SampledFigure, Summary, figure_of, join_fig
 from opmark.units import percent, seconds
 
 NO_WORK = ("host_time",)
-"""Times in which the work need not be done: no rate follows from them."""
+"""Times that do not include the work itself, so that no rate follows from them."""
 
 
 def unit_of(quantity: str) -> Unit:
@@ -55,32 +55,32 @@ def unit_of(quantity: str) -> Unit:
 
 
 class MachineFacts(NamedTuple):
-    """What is known of the chip that a row ran on; None for what nobody has measured or written down."""
+    """Peaks and noise of the chip that a row ran on; None if unknown."""
 
     measured: Peaks | None = None
     datasheet: Peaks | None = None
     noise: NoiseFloor | None = None
-    """The noise of the backend that ran there."""
+    """Noise floor of the backend on this machine."""
 
 
 _UNKNOWN_MACHINE = MachineFacts()
 
 
 class Timing(Struct, frozen=True):
-    """One quantity in one state of the caches."""
+    """The numbers of one quantity in one state of the caches."""
 
     quantity: str
     cache: Cache
     unit: str
     median: float | None
-    """Seconds or joules per call; for several processes, the median of theirs. None where there is no number."""
+    """Seconds or joules per call; for several processes, the median of their medians. None: there is no number."""
     low: float | None
     high: float | None
     """Ends of its interval."""
     samples: int
     processes: int
     cautions: tuple[str, ...] = ()
-    """Codes."""
+    """Codes of cautions."""
 
     @property
     def key(self) -> Key:
@@ -88,17 +88,17 @@ class Timing(Struct, frozen=True):
 
     @property
     def usable(self) -> bool:
-        """Whether its number says something of the operator."""
+        """Whether the number is valid and was not spoilt by the scheduler."""
         positive = self.median is not None and math.isfinite(self.median) and self.median > 0
         return positive and PREEMPTED not in self.cautions
 
 
 class Row(Struct, frozen=True, dict=True):
-    """A task with what was measured of it. The fields are what the JSON API of the dashboard gives out; what a row
-    knows besides, where it was made of whole records, is not part of that."""
+    """A task and its results. The fields are those of the dashboard's JSON API; properties that need whole records are
+    not part of it."""
 
     key: str
-    """The id of its first task, by which it is found within a run."""
+    """Id of its first task, which identifies the row within a run."""
     run: str
     case: str
     """The id of the case."""
@@ -106,7 +106,7 @@ class Row(Struct, frozen=True, dict=True):
     phase: Phase
     params: dict[str, Any]
     parameters: str
-    """The parameters as people read them."""
+    """The parameters as readable text."""
     backend: str
     implementation: str
     where: str
@@ -116,22 +116,22 @@ class Row(Struct, frozen=True, dict=True):
     effort: str
     mode: str
     status: Status
-    """Where processes differ, that of one which failed."""
+    """If processes differ, the status of one that failed."""
     reason: str
     timings: tuple[Timing, ...]
     """The first is the headline."""
     environment: str
     started: str
     duration: float
-    """Seconds from the order to the record, over all processes."""
+    """Seconds from the order to the record, summed over processes."""
     tags: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     bytes: int | None = None
-    """Bytes that the operator has to move at least; for communication, the size of its buffers."""
+    """Least number of bytes that the operator has to move; for communication, the size of its buffers."""
     flops: int | None = None
     bytes_per_second: float | None = None
     flops_per_second: float | None = None
-    """Rates of the headline, where that is a time. A view moves nothing, and communication has `bus_bandwidth`."""
+    """Rates of the headline, if it is a time. A view moves no bytes, and communication has `bus_bandwidth` instead."""
     of_peak: PeakShare | None = None
     of_datasheet: PeakShare | None = None
     traffic: int | None = None
@@ -141,20 +141,20 @@ class Row(Struct, frozen=True, dict=True):
     algorithm_bandwidth: float | None = None
     bus_bandwidth: float | None = None
     memory: int | None = None
-    """Bytes at the peak, inputs included."""
+    """Peak memory in bytes, inputs included."""
     compile_time: float | None = None
-    """Seconds with empty caches, the median over processes; None where nothing was compiled."""
+    """Seconds with empty caches, median over processes; None: nothing was compiled."""
     verified: str = ""
-    """`full`, `scaled`, `none`; empty where nothing ran."""
+    """`full`, `scaled` or `none`; empty if nothing ran."""
     wrt: tuple[str, ...] = ()
-    """Inputs whose gradients are computed, where not all that have one are."""
+    """Inputs whose gradients are computed, if not all that have one."""
     memory_source: str = ""
-    """What counted the memory: the framework's allocator, or the kernel; empty where nothing did."""
+    """Source of the memory figure: the framework's allocator or the kernel; empty if there is none."""
     memory_resolution: int = 1
-    """Steps in which memory was counted; a smaller need is known to be smaller and no more."""
+    """Step in bytes in which memory was counted; smaller amounts are only known to be smaller."""
     seed: int = 0
     view: bool = False
-    """The result is another look at what went in: no data was moved."""
+    """Whether the result shares memory with an input, so that no data was moved."""
     of_link: LinkShare | None = None
 
     @property
@@ -163,24 +163,24 @@ class Row(Struct, frozen=True, dict=True):
 
     @property
     def seconds(self) -> float | None:
-        """Median of the headline, where that is a time above 0."""
+        """Median of the headline, if it is a time above 0."""
         first = self.headline
         return first.median if first and first.unit == "s" and first.median and first.median > 0 else None
 
     @property
     def name(self) -> str:
-        """Operator, parameters, and the phase where it is not the usual one."""
+        """Operator, parameters, and the phase if it is not `forward`."""
         backward = "" if self.phase == "forward" else self.phase_text
         return " ".join(filter(None, (self.op, self.parameters, backward)))
 
     @property
     def phase_text(self) -> str:
-        """The phase with the inputs whose gradients are computed, where these are chosen: `backward dx`."""
+        """The phase with the inputs whose gradients are computed, if these were chosen: `backward dx`."""
         return " d".join((self.phase, *self.wrt)) if self.wrt else self.phase
 
     @property
     def place(self) -> str:
-        """As `where`, without the number of processes."""
+        """`where` without the number of processes."""
         return self.where.removesuffix(f" in {self.processes} processes")
 
     @property
@@ -193,45 +193,45 @@ class Row(Struct, frozen=True, dict=True):
 
     @property
     def usable(self) -> bool:
-        """Whether it went well and its headline says something of the operator."""
+        """Whether the task succeeded and its headline is usable."""
         return self.status == "ok" and self.headline is not None and self.headline.usable
 
     @property
     def above_peak(self) -> bool:
-        """Whether it did more than the chip was measured to do: then the peak, the cost or the clock is wrong."""
+        """Whether it exceeds the measured peak of the chip: then the peak, the cost or the clock is wrong."""
         return self.of_peak is not None and is_above(self.of_peak.share)
 
     @property
     def headline_cautions(self) -> tuple[str, ...]:
-        """Codes of the number that stands for it, and of no other."""
+        """Codes of the cautions of the headline."""
         return self.headline.cautions if self.headline else ()
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """Codes of all its numbers."""
+        """Codes of the cautions of all timings."""
         return tuple(dict.fromkeys(code for timing in self.timings for code in timing.cautions))
 
     @property
     def keys(self) -> list[Key]:
-        """What was measured, the headline first."""
+        """Keys of all timings, the headline first."""
         return [timing.key for timing in self.timings]
 
     def timing(self, quantity: str, cache: Cache | None = None) -> Timing | None:
-        """The first that fits and has a number."""
+        """Return the first timing that fits and has a number."""
         fitting = (t for t in self.timings if t.quantity == quantity and cache in (None, t.cache))
         return next((t for t in fitting if t.median is not None), None)
 
-    # What follows takes the whole records.
+    # The following properties need whole records.
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """One for each process; none where the row was made of heads."""
+        """One record per process; empty if the row was made of heads."""
         found: tuple[Record, ...] = self.__dict__.get("_records", ())
         return found
 
     @property
     def record(self) -> Record:
-        """The record that stands for all: one that failed before one that did not."""
+        """The record that represents all: a failed one if there is any."""
         return next((record for record in self.records if record.status != "ok"), self.records[0])
 
     @property
@@ -241,14 +241,14 @@ class Row(Struct, frozen=True, dict=True):
 
     @property
     def gain(self) -> float | None:
-        """How many times faster it is than the first implementation of the same case on the same backend; None where
-        there is no other, or nothing was measured."""
+        """Speed relative to the first implementation of the same case on the same backend; None if there is no other,
+        or nothing was measured."""
         found: float | None = self.__dict__.get("_gain")
         return found
 
     @property
     def moved(self) -> Traffic | None:
-        """What crosses links, for communication."""
+        """Data that crosses links, for communication operators."""
         return self.record.cost.traffic if self.record.cost else None
 
     def measurements(self, key: Key) -> list[Measurement]:
@@ -256,12 +256,12 @@ class Row(Struct, frozen=True, dict=True):
         return [measurement for measurement in found if measurement]
 
     def samples(self) -> list[float]:
-        """The samples of the headline in the order taken, one process behind the other."""
+        """Return the samples of the headline in the order taken, process after process."""
         first = self.headline
         return [value for m in self.measurements(first.key) for value in m.samples] if first else []
 
     def summary(self, key: Key | None = None) -> Summary | None:
-        """The summary of the headline, if nothing else is asked for; None where nothing was measured."""
+        """Return the summary of a key, by default the headline; None if nothing was measured."""
         key = key or (self.headline.key if self.headline else None)
         if key is None:
             return None
@@ -274,12 +274,12 @@ class Row(Struct, frozen=True, dict=True):
 
     @cached_property
     def _summaries(self) -> dict[Key, Summary | None]:
-        """What was summed up already: tables ask for it many times."""
+        """Cache of summaries: tables read them many times."""
         return {}
 
     def warnings(self) -> list[tuple[Key, Caution]]:
-        """The cautions with their words. Several processes have how far they are apart instead of how sure each one
-        was."""
+        """Return the cautions with their texts. For several processes, the distance between them replaces the precision
+        of each."""
         found: list[tuple[Key, Caution]] = []
         if len(self.records) == 1:
             found += [(_key(m), caution) for m in self.records[0].measurements for caution in m.cautions]
@@ -309,7 +309,7 @@ class Row(Struct, frozen=True, dict=True):
 
     @cached_property
     def skew(self) -> Skew | None:
-        """How far the ranks of the headline are apart; over several processes, in all of their samples."""
+        """Skew between ranks in the headline, over the samples of all processes."""
         first = self.headline
         found = [m.by_rank for m in self.measurements(first.key) if m.by_rank] if first else []
         if not found or len({len(ranks) for ranks in found}) > 1:
@@ -319,7 +319,7 @@ class Row(Struct, frozen=True, dict=True):
 
     @property
     def overlap(self) -> Overlap | None:
-        """What hides behind what; the medians over several processes."""
+        """Overlap of two operations, median over processes."""
         found = [record.overlap for record in self.records if record.overlap]
         if not found:
             return None
@@ -328,23 +328,23 @@ class Row(Struct, frozen=True, dict=True):
 
 
 class RunView(Struct, frozen=True):
-    """A run as it is shown."""
+    """A run with its rows."""
 
     run: Run
     rows: tuple[Row, ...]
-    """In the order in which they were first written."""
+    """In the order of their first records."""
     environments: dict[str, dict[str, Any]] = {}
-    """Facts by id."""
+    """Facts by environment id."""
     machines: dict[str, MachineFacts] = {}
-    """By the id of an environment."""
+    """Machine facts by environment id."""
     records: int = 0
-    """How many are stored: against `run.tasks` how far the run is."""
+    """Number of stored records; `run.tasks` is the number of a complete run."""
     newest: str = ""
-    """When the last of them was begun."""
+    """Start of the latest record."""
 
 
 class RowNames:
-    """Names of cases and places. Each is made once, and kept for the next run: most runs have the same cases."""
+    """Cache of readable names of cases and backends, shared between runs, since most runs have the same cases."""
 
     def __init__(self) -> None:
         self._parameters: dict[tuple[str, str], str] = {}
@@ -368,7 +368,7 @@ class RowNames:
 
 
 def case_parameters(case: Case, called: str = "") -> str:
-    """The parameters of a case as people read them. `called`: the arguments of a foreign call."""
+    """Return the parameters of a case as readable text. `called`: the arguments of a foreign call."""
     return format_params(case, parameters_of(case.op), called)
 
 
@@ -379,13 +379,12 @@ def rows_of_records(
     *,
     named: bool = True,
 ) -> list[Row]:
-    """The rows of whole records, in the order of the first record of each. `machines`: by the id of an environment.
-    Without `named`, rows have no `parameters` and no `where`: to know how people read a parameter, the catalogue of
-    operators has to be loaded, and files for programs do without."""
+    """Make rows of whole records, in the order of the first record of each. `machines` has facts by environment id.
+    Without `named`, `parameters` and `where` stay empty, so that the catalogue of operators need not be loaded."""
     heads = [_head_of(record, run_id) for record in records]
     cases = {head.case: head.body.task.case for head in heads if isinstance(head.body, Record)}
     found = make_rows(heads, cases, machines or {}, RowNames() if named else None)
-    beside = [_beside(row.record.task) for row in found]
+    beside = [_rivals_key(row.record.task) for row in found]
     several = Counter(beside)
     first: dict[object, Row] = {}
     for row, key in zip(found, beside, strict=True):
@@ -395,7 +394,7 @@ def rows_of_records(
 
 
 def _head_of(record: Record, run_id: str) -> RecordHead:
-    """Its task has no id yet: that of the first is enough."""
+    """Make the head of a record. The task id is left empty, because only that of the first record is needed."""
     task, case = record.task, record.task.case
     return RecordHead(
         0, run_id, "", case.id, case.op, case.phase, task.backend, task.implementation, task.settings.threads,
@@ -404,8 +403,8 @@ def _head_of(record: Record, run_id: str) -> RecordHead:
     )  # fmt: skip
 
 
-def _beside(task: Task) -> object:
-    """Equal for tasks that differ only in their implementation."""
+def _rivals_key(task: Task) -> object:
+    """Return a key that is equal for tasks that differ only in their implementation."""
     return task.case.id, task.backend, task.settings.threads, task.settings.mode, task.settings.seed
 
 
@@ -422,8 +421,8 @@ def make_rows(
     machines: Mapping[str, MachineFacts],
     names: RowNames | None,
 ) -> tuple[Row, ...]:
-    """The rows of records, in the order of the first record of each; records that differ only in the process are one
-    row. `machines`: by the id of an environment. `names`: None leaves `parameters` and `where` empty."""
+    """Make rows of records, in the order of the first record of each. Records that differ only in the process become
+    one row. `machines` has facts by environment id; without `names`, `parameters` and `where` stay empty."""
     groups: dict[tuple[Any, ...], list[RecordHead]] = {}
     for head in heads:
         key = key_across_processes(head.case, head.backend, head.implementation, head.body.task.settings)
@@ -470,7 +469,7 @@ def _make_row(
         first.started,
         sum([head.duration for head in group]),
         body.task.case.tags,
-        _once([note for head in group for note in head.body.notes]),
+        _unique([note for head in group for note in head.body.notes]),
         memory=body.memory.peak if body.memory else None,
         memory_source=body.memory.source if body.memory else "",
         memory_resolution=body.memory.resolution if body.memory else 1,
@@ -490,7 +489,7 @@ def _make_row(
 def _rates(
     cost: Cost | None, lead: Timing | None, case: Case, backend: str, machine: MachineFacts, *, view: bool
 ) -> dict[str, Any]:
-    """What the headline says of the work, by the names of a row's fields."""
+    """Return the fields of a row that follow from the cost and the headline."""
     if cost is None:
         return {}
     moved = cost.traffic
@@ -515,7 +514,7 @@ def _rates(
 
 
 def _link_share(cost: Cost, duration: float, backend: str, machine: MachineFacts) -> LinkShare | None:
-    """Processes of one host have no link; nor is a processor one of the ends of its own."""
+    """Return the share of a link's peak; None on a CPU, whose processes communicate through memory."""
     info = backend_or_none(backend)
     if info is not None and info.device == "cpu":
         return None
@@ -524,7 +523,7 @@ def _link_share(cost: Cost, duration: float, backend: str, machine: MachineFacts
 
 
 def seconds_of(figures: Sequence[StoredFigure]) -> float | None:
-    """As `Row.seconds` of a row that has these figures of a single record."""
+    """Return `Row.seconds` of a row with these figures of a single record."""
     if not figures:
         return None
     first = figures[0]
@@ -534,9 +533,9 @@ def seconds_of(figures: Sequence[StoredFigure]) -> float | None:
 
 
 def _timing(quantity: str, cache: Cache, figures: Sequence[StoredFigure], *, several: bool) -> Timing:
-    """`several`: the task ran in more than one process, whether or not each of them has a number."""
+    """Join the figures of one key. `several`: the task ran in more than one process, even if not all have a number."""
     unit = unit_of(quantity)
-    if not several and len(figures) == 1:  # as most are
+    if not several and len(figures) == 1:  # the most frequent case
         one = figures[0]
         known = one.median is not None and math.isfinite(one.median)
         numbers = (one.median, one.low, one.high) if known else (None, None, None)
@@ -545,19 +544,19 @@ def _timing(quantity: str, cache: Cache, figures: Sequence[StoredFigure], *, sev
     medians = [figure.median for figure in figures if figure.median is not None and math.isfinite(figure.median)]
     count = sum([figure.samples for figure in figures])
     if not medians:
-        told = _once(codes_over_processes(codes, 0, 0.0))
+        told = _unique(codes_over_processes(codes, 0, 0.0))
         return Timing(quantity, cache, unit, None, None, None, count, len(figures), told)
     centre = median(medians)
     if len(medians) == 1:
         only = next(figure for figure in figures if figure.median == medians[0])
-        told = _once(codes_over_processes(codes, 1, 0.0))
+        told = _unique(codes_over_processes(codes, 1, 0.0))
         return Timing(quantity, cache, unit, centre, only.low, only.high, count, len(figures), told)
     low, high, _ = log_interval(medians)
-    told = _once(codes_over_processes(codes, len(medians), half_width(centre, low, high)))
+    told = _unique(codes_over_processes(codes, len(medians), half_width(centre, low, high)))
     return Timing(quantity, cache, unit, centre, low, high, count, len(figures), told)
 
 
-def _once(values: Sequence[str]) -> tuple[str, ...]:
+def _unique(values: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values)) if values else ()
 
 
@@ -566,8 +565,8 @@ def _key(measurement: Measurement) -> Key:
 
 
 class RowCollector:
-    """Makes rows while a run goes on. A row is ready when each of its processes has a record, and so has each process
-    of the first implementation of the same case, which its gain is relative to."""
+    """Makes rows during a run. A row is ready when all of its processes have records, and also those of the first
+    implementation of the same case, to which its gain is relative."""
 
     def __init__(
         self,
@@ -576,27 +575,27 @@ class RowCollector:
         machine_of: Callable[[str], MachineFacts],
         on_row: Callable[[Row], None],
     ) -> None:
-        """`tasks`: all that will have a record. `machine_of`: by the id of an environment."""
+        """`tasks` are all tasks that will have a record; `machine_of` returns the facts of an environment by its id."""
         self._run_id, self._machine_of, self._on_row = run_id, machine_of, on_row
         self._machines: dict[str, MachineFacts] = {}
         self._missing: Counter[str] = Counter()
-        """Processes without a record, by what is the same for all processes of a task."""
+        """Number of processes without a record, by task."""
         self._groups: dict[object, set[str]] = {}
         """Tasks that differ only in their implementation."""
         for task in tasks:
             key = task.across_processes.id
             self._missing[key] += 1
-            self._groups.setdefault(_beside(task), set()).add(key)
+            self._groups.setdefault(_rivals_key(task), set()).add(key)
         self._records: dict[object, list[Record]] = {}
-        """By group, in the order stored."""
-        self._given: set[str] = set()
+        """Records by group, in the order stored."""
+        self._handed_out: set[str] = set()
 
     def add(self, record: Record) -> None:
         """Take a record, and hand out the rows that are ready with it."""
         self._missing[record.task.across_processes.id] -= 1
         if record.environment not in self._machines:
             self._machines[record.environment] = self._machine_of(record.environment)
-        group = _beside(record.task)
+        group = _rivals_key(record.task)
         self._records.setdefault(group, []).append(record)
         self._hand_out(group)
 
@@ -609,15 +608,15 @@ class RowCollector:
     def _hand_out(self, group: object) -> None:
         records, known = self._records[group], self._groups.get(group, set())
         order = list(dict.fromkeys(record.task.across_processes.id for record in records))
-        due = [key for key in order if key not in self._given and self._missing[key] <= 0]
+        due = [key for key in order if key not in self._handed_out and self._missing[key] <= 0]
         if not due or self._missing[order[0]] > 0:
             return
         rows = dict(zip(order, rows_of_records(records, self._run_id, self._machines), strict=True))
         if len(rows) == 1 < len(known):  # the others come later
             first = rows[order[0]]
             first.__dict__["_gain"] = _gain(first, first)
-        self._given.update(due)
-        if self._given >= known:
+        self._handed_out.update(due)
+        if self._handed_out >= known:
             del self._records[group]
         for key in due:
             self._on_row(rows[key])

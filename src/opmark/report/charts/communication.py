@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from opmark import units
 from opmark.analysis.bandwidth import but_size, link_for
-from opmark.analysis.fits import Fit, FitPoint, Fitted, remarks, said
+from opmark.analysis.fits import Fit, FitPoint, Fitted, join_remarks, remarks
 from opmark.analysis.rows import Row, RunView, Timing
 from opmark.plugin.param import format_params
 from opmark.plugin.registry import backend_or_none, parameters_of
@@ -186,7 +186,7 @@ def fit_charts(fitted: Sequence[Fitted]) -> list[Chart]:
         x=_SIZE,
         y=Axis("time", "s", "log"),
         series=tuple(_fit_series(fitted, _seconds, lambda one, line, size: line.time(size))),
-        notes=tuple(f"{one.name}: {said([*_formula(one.fit), *remarks(one)])}" for one in fitted),
+        notes=tuple(f"{one.name}: {join_remarks([*_formula(one.fit), *remarks(one)])}" for one in fitted),
     )
     moving = [one for one in fitted if any(point.bus for point in one.points)]
     if not moving:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from opmark import units
-from opmark.analysis.fits import Fitted, fits_of, remarks, said
+from opmark.analysis.fits import Fitted, fits_of, join_remarks, remarks
 from opmark.analysis.rows import Row
 from opmark.plugin.param import short_bytes
 from opmark.report.console.table import gigabytes, print_rows
@@ -151,7 +151,7 @@ def _cells(one: Fitted) -> Iterator[str]:
         yield gigabytes(rate) if rate else ""
     yield units.count_bytes(round(line.half_size)) if line and line.half_size is not None else ""
     yield units.percent(line.worst) if line else ""
-    yield said(remarks(one))
+    yield join_remarks(remarks(one))
 
 
 def _range(one: Fitted) -> str:

@@ -1,4 +1,4 @@
-"""Journals that wait: small local stores with records that another store could not take, until it can."""
+"""Pending journals: small local stores with records that wait to be merged into a store that could not take them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from sqlalchemy import make_url
 
 from opmark.errors import StoreError
-from opmark.store.location import Told, address, display_address
+from opmark.store.location import StoreLocation, address, display_address
 from opmark.store.merge import Merged, merge
 from opmark.store.protocol import StoreUnreachable
 from opmark.store.sql import SqlStore
@@ -27,21 +27,21 @@ Say = Callable[[str], None]
 
 _ENDING = ".sqlite"
 _OF = "journal of"
-"""The key in a journal's table `meta` for the identity of its store."""
+"""Key in the table `meta` of a journal for the identity of its store."""
 _ROOM = 256 * 1024
-"""Bytes that a new journal takes at once: some hundred records, whatever becomes of the disk."""
+"""Bytes that a new journal reserves: enough for some hundred records even if the disk becomes full."""
 _PORT = 5432
 _SECRET = ("password", "passfile", "sslpassword")
 
 
-def new_journal(told: Told, identity: str | None = None, besides: Collection[Path] = ()) -> SqlStore:
-    """A journal that nobody else writes to, or takes, before it is closed. It has its tables and some room.
+def new_journal(location: StoreLocation, identity: str | None = None, besides: Collection[Path] = ()) -> SqlStore:
+    """Create a journal with its tables and some reserved space. It is locked until it is closed.
 
-    `identity`: that of the store which it belongs to. `besides`: folders that need not be tried.
+    `identity` is that of the store to which the records belong; the folders `besides` are not tried.
     """
     problems = []
     for folder in (folder for folder in _folders() if folder not in besides):
-        path = folder / f"{_key(told)}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}{_ENDING}"
+        path = folder / f"{_key(location)}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}{_ENDING}"
         journal = None
         try:
             _make_folder(folder)
@@ -68,7 +68,7 @@ def _prove_room(journal: SqlStore, identity: str | None) -> None:
 
 
 def discard(journal: SqlStore) -> None:
-    """Remove a journal that has nothing in it that anybody needs."""
+    """Remove a journal that holds nothing needed."""
     path = path_of(journal)
     journal.close()
     _remove(path)
@@ -85,7 +85,7 @@ def _remove(path: Path) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder for us alone: in one that somebody else made, they could read, or take away, what is written."""
+    """Create a folder for this user alone. In a folder of another user, that user could read or remove journals."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not _is_ours(folder):
         raise OSError(f"{folder} is a link, or of another user")
@@ -97,25 +97,26 @@ def _is_ours(folder: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == _user()
 
 
-def pending_journals(told: Told) -> list[Path]:
-    """The journals of a store, oldest first."""
-    key = _key(told)
+def pending_journals(location: StoreLocation) -> list[Path]:
+    """Return the journals of a store, oldest first."""
+    key = _key(location)
     found = [path for folder in _folders() for path in _files(folder) if path.name.startswith(f"{key}-")]
     return sorted(found, key=lambda path: path.name)
 
 
-def tell_waiting(told: Told, say: Say) -> None:
-    """Tell somebody who only reads the store that records wait in journals."""
-    for path in pending_journals(told):
+def tell_waiting(location: StoreLocation, say: Say) -> None:
+    """Tell a reader of the store that some records wait in journals."""
+    for path in pending_journals(location):
         say(
             f"not everything is here yet: records that the store could not take are in {path}\n"
-            f"hint: the next command that writes brings them in, as does `opmark merge {path} --db {display_address(told)}`"
+            "hint: the next command that writes brings them in, as does "
+            f"`opmark merge {path} --db {display_address(location)}`"
         )
 
 
-def flush_pending(store: SqlStore, told: Told, say: Say) -> None:
-    """Merge the journals that wait. One that a run is still writing is left to it."""
-    for path in pending_journals(told):
+def flush_pending(store: SqlStore, location: StoreLocation, say: Say) -> None:
+    """Merge all pending journals, except those that a run is still writing."""
+    for path in pending_journals(location):
         try:
             journal = SqlStore(Sqlite(path, alone=True, wait=0.0), create=False, in_place=True)
         except StoreUnreachable as error:
@@ -144,8 +145,9 @@ def flush(store: SqlStore, journal: SqlStore, say: Say) -> Merged:
 
 
 def _check_same_store(store: SqlStore, journal: SqlStore) -> None:
-    """Raise StoreError where another store has the address by now: its file was replaced, its database made anew."""
-    wanted = journal.said_of_itself(_OF)
+    """Raise StoreError if another store is at the address now, because the file was replaced or the database
+    recreated."""
+    wanted = journal.read_meta(_OF)
     if wanted and wanted != store.identity:
         raise StoreError(
             f"they are of another store, which was at {store.database.name} before",
@@ -153,23 +155,24 @@ def _check_same_store(store: SqlStore, journal: SqlStore) -> None:
         )
 
 
-def _key(told: Told) -> str:
-    """A key that is equal for all addresses of the same store, with whatever password."""
-    where = address(told)
+def _key(location: StoreLocation) -> str:
+    """Return a key that is equal for all addresses of the same store, whatever the password."""
+    where = address(location)
     name = str(where.resolve()) if isinstance(where, Path) else _normalised(where)
     return hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
 
 
 def _normalised(where: str) -> str:
-    """The parts of an address that lead to another place: options may name a schema, and a host may be among them."""
+    """Return the parts of an address that identify the store. Options count, because they may name a schema or a
+    host."""
     url = make_url(where)
-    asked = {name: value for name, value in url.query.items() if name not in _SECRET}
-    port = url.port or asked.pop("port", _PORT)
-    return repr((url.username, url.host, str(port), url.database, sorted(asked.items())))
+    options = {name: value for name, value in url.query.items() if name not in _SECRET}
+    port = url.port or options.pop("port", _PORT)
+    return repr((url.username, url.host, str(port), url.database, sorted(options.items())))
 
 
 def _folders() -> Iterator[Path]:
-    """Folders for journals: the user's own folder for state, else the one for temporary files."""
+    """Yield the folders for journals: the state folder of the user, then the one for temporary files."""
     import platformdirs
 
     yield platformdirs.user_state_path("opmark") / "journals"
@@ -177,7 +180,7 @@ def _folders() -> Iterator[Path]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Our own journals in a folder: where all may write, others could leave what would then come into our store."""
+    """Yield the journals of this user in a folder. Other users could place files where everybody may write."""
     try:
         if _is_ours(folder):
             yield from [path for path in folder.glob(f"*{_ENDING}") if _is_our_file(path)]

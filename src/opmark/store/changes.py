@@ -1,4 +1,4 @@
-"""How far a store was read, and what was written since: seen from indexes, so that no record is read to know it."""
+"""Track how far a store was read, and what was written since. Indexes tell, so that records need not be read."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from opmark.store.sql import SqlStore
 from opmark.store.tables import BENCH_CASE, FINDING, RECORD, RUN
 
 _AT_ONCE = 500
-"""Values in one statement: databases limit how many one takes."""
+"""Values in one statement, which databases limit."""
 LATE = 10_000
-"""On a server a record may come so many numbers after those behind it, where two write at once."""
+"""If two processes write to a server at once, a record may become visible this many numbers late."""
 _Value = TypeVar("_Value")
 
 
 class RecordPosition(NamedTuple):
-    """A record and its number. SQLite gives the numbers of removed records again: then another record is there."""
+    """A record and its number. The other fields tell whether SQLite has reused the number of a removed record."""
 
     number: int = 0
     run: str = ""
@@ -30,21 +30,21 @@ class RecordPosition(NamedTuple):
 
 
 class ReadMark(NamedTuple):
-    """While the mark of a run stays the same, so does what was read of it."""
+    """State of a run in the store. While it is unchanged, everything that was read of the run is still valid."""
 
     records: int = 0
     begun: int = 0
-    """The number of the run itself: a run that was removed and sent again mostly has another."""
+    """Number of the run itself: usually another one if the run was removed and sent again."""
     last: RecordPosition = RecordPosition()
     findings: int = 0
-    """The number of the last finding about a machine; 0 where the mark is not about findings."""
+    """Number of the last finding about a machine; 0 if the mark ignores findings."""
 
 
 _POSITION = (RECORD.c.number, RECORD.c.run_id, RECORD.c.task_id, RECORD.c.started)
 
 
 def read_marks(store: SqlStore, run_ids: Sequence[str]) -> dict[str, ReadMark]:
-    """The marks of runs by id, without runs that have no record."""
+    """Return the marks of runs by id, except of runs without records."""
     counts: list[tuple[int, int]] = []
     with store.reading() as connection:
         for some in _parts(run_ids):
@@ -54,7 +54,8 @@ def read_marks(store: SqlStore, run_ids: Sequence[str]) -> dict[str, ReadMark]:
 
 
 def marks_at(store: SqlStore, counts: Sequence[tuple[int, int]]) -> dict[str, ReadMark]:
-    """The marks of runs by id. `counts`: for each run, the number of its records and the number of its last one."""
+    """Return the marks of runs by id. `counts` has for each run its number of records and the number of the last
+    one."""
     records = {newest: count for count, newest in counts}
     found: dict[str, ReadMark] = {}
     with store.reading() as connection:
@@ -67,8 +68,8 @@ def marks_at(store: SqlStore, counts: Sequence[tuple[int, int]]) -> dict[str, Re
 
 
 def runs_written_since(store: SqlStore, since: RecordPosition) -> tuple[RecordPosition, set[str] | None]:
-    """The last record of the store, and the runs that were written to since that position. None instead of the runs
-    where that cannot be told, because records were removed and others have their numbers."""
+    """Return the last record of the store, and the runs that were written since that position; None instead of the runs
+    if that is unknown, because numbers of removed records were reused."""
     with store.reading() as connection:
         last = _last_position(connection)
         if last == since:
@@ -81,19 +82,19 @@ def runs_written_since(store: SqlStore, since: RecordPosition) -> tuple[RecordPo
 
 
 def last_position(store: SqlStore) -> RecordPosition:
-    """The position of the last record; that of nothing where there is none."""
+    """Return the position of the last record; an empty position if there is none."""
     with store.reading() as connection:
         return _last_position(connection)
 
 
 def still_there(store: SqlStore, position: RecordPosition) -> bool:
-    """Whether the same record is still at that number."""
+    """Return whether the same record still has that number."""
     with store.reading() as connection:
         return _position_at(connection, position.number) == position
 
 
 def last_finding(store: SqlStore) -> int:
-    """The number of the last finding about a machine; 0 where there is none."""
+    """Return the number of the last finding about a machine; 0 if there is none."""
     with store.reading() as connection:
         return connection.execute(select(func.max(FINDING.c.number))).scalar() or 0
 
@@ -112,11 +113,11 @@ class StatusCounts(NamedTuple):
     statuses: dict[str, int]
     """Number of records by status."""
     newest: str
-    """When the last record was begun; empty where there is none."""
+    """Start of the last record; empty if there is none."""
 
 
 def count_statuses(store: SqlStore, run_id: str) -> StatusCounts:
-    """Counted from an index; of the records themselves only the last one of each status is read."""
+    """Count records by status from an index; only the last record of each status is read."""
     query = select(RECORD.c.status, func.count(), func.max(RECORD.c.number))
     query = query.where(RECORD.c.run_id == run_id).group_by(RECORD.c.status)
     with store.reading() as connection:
@@ -136,12 +137,12 @@ class LatestTry(NamedTuple):
     status: str
     reason: str
     checked: bool
-    """Whether its result was found right, at its own size or a smaller one."""
+    """Whether its result was verified, in full or at a smaller size."""
 
 
 def latest_tries(store: SqlStore, since: RecordPosition) -> tuple[RecordPosition, list[LatestTry], bool]:
-    """The last record of the store, the last tries among what was written since that position, and whether these are
-    all there are, because what was known up to that position no longer holds: its number was given again."""
+    """Return the last record of the store, the last tries since that position, and whether these are all tries of the
+    store, because the number of that position was reused and older results are no longer valid."""
     with store.reading() as connection:
         last = _last_position(connection)
         anew = _position_at(connection, since.number) != since
@@ -156,9 +157,9 @@ _Kind = tuple[str, str, str]
 
 
 def _last_tries(connection: Connection, after: int) -> dict[_Kind, int]:
-    """The number of the last record of each kind that was not skipped. For all records an index tells the last one of
-    each case on each backend; where that was skipped, those before it are looked at."""
-    # What was written since is few and read as it lies: told to group it, SQLite would walk the index of all records.
+    """Return the number of the last record of each kind that was not skipped. An index gives the last record of each
+    case on each backend; if that was skipped, earlier ones are read."""
+    # Recent records are few and read in order: with GROUP BY, SQLite would walk the index of all records.
     by, number = (RECORD.c.case_id, RECORD.c.backend), RECORD.c.number
     since = select(*by, number).where(number > after).order_by(number)
     query = since if after else select(*by, func.max(number)).group_by(*by)
@@ -177,7 +178,7 @@ def _last_tries(connection: Connection, after: int) -> dict[_Kind, int]:
 
 
 def _last_not_skipped(connection: Connection, kind: _Kind, some: list[tuple[int, str]], after: int) -> int:
-    """`some`: the number of the last record of each case, and the case. 0 where all were skipped."""
+    """Return the number of the last record that was not skipped, or 0. `some` has the last number of each case."""
     newest = max(some)[0]
     status = connection.execute(select(RECORD.c.status).where(RECORD.c.number == newest)).scalar_one()
     if status != "skipped":
@@ -224,6 +225,6 @@ def _last_position(connection: Connection) -> RecordPosition:
 
 
 def _position_at(connection: Connection, number: int) -> RecordPosition:
-    """What is at a number; the position of nothing where nothing is there."""
+    """Return the position of the record with this number; an empty position if there is none."""
     row = connection.execute(select(*_POSITION).where(RECORD.c.number == number)).first()
     return RecordPosition(*row) if row else RecordPosition()

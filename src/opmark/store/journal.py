@@ -1,4 +1,4 @@
-"""A store that loses nothing: what cannot be written where it belongs is written to a journal, and merged later."""
+"""A store that loses no record: if it cannot be written, records go to a local journal, which is merged later."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from opmark.schema import Case, Environment, Record, Run
 from opmark.schema.machine import MachineFinding
 from opmark.schema.record import Figure
 from opmark.store.backlog import Say, discard, flush, new_journal, path_of
-from opmark.store.location import Told
-from opmark.store.protocol import Noted, Replaced, StoreUnreachable
+from opmark.store.location import StoreLocation
+from opmark.store.protocol import NoteKind, StoreReplaced, StoreUnreachable
 from opmark.store.record_codec import case_row, to_row, whole
 from opmark.store.sql import SqlStore
 
-# Entries that a server has confirmed, kept beside it until the end of the run: a server that goes down may forget.
-
 _LENGTH = 4
-"""Bytes that say how long the entry behind them is."""
+"""Bytes of the length in front of each entry."""
 
 
 class Spool:
-    """A file that is gone with the process. Entries are packed as they are stored, and memory does not grow."""
+    """A temporary file with the entries that a server has confirmed, kept until the end of the run, because a server
+    that goes down may forget them. Memory does not grow with it."""
 
     def __init__(self) -> None:
         self.problem = ""
-        """Why entries are missing, if the disk did not take them. The server has them all the same."""
+        """Why entries are missing, if the disk could not take them. The server has them."""
         self._encoder = msgspec.msgpack.Encoder()
         try:
             self._file = tempfile.TemporaryFile(prefix="opmark-spool-", buffering=0)  # noqa: SIM115  (closed by `close`)
@@ -44,7 +43,7 @@ class Spool:
             return
         try:
             packed = self._encoder.encode(entry)
-        except UnicodeEncodeError:  # half a character: it was stored without that, too
+        except UnicodeEncodeError:  # a lone surrogate, which the store replaced as well
             packed = self._encoder.encode(whole(msgspec.to_builtins(entry, builtin_types=(bytes,))))
         try:
             self._file.seek(0, 2)
@@ -55,7 +54,7 @@ class Spool:
             self.problem = str(error)
 
     def entries(self) -> Iterator[Sequence[Any]]:
-        """The entries in the order in which they were added, up to the problem, if there was one."""
+        """Yield the entries in the order added, up to the first problem."""
         if not hasattr(self, "_file"):
             return
         self._file.seek(0)
@@ -72,12 +71,12 @@ class Spool:
 
 
 class JournalEntry(NamedTuple):
-    """One thing that is written: to the store, to a journal, or to both."""
+    """One write operation, for the store, a journal, or both."""
 
     kind: str
     """environment, begin, records, note, keep."""
     run_id: str
-    """The run that it belongs to, if that has begun before; else empty."""
+    """Run to which it belongs, if that began earlier; else empty."""
     what: Sequence[Any]
     """Arguments of the store's method."""
 
@@ -97,14 +96,14 @@ class JournalEntry(NamedTuple):
 
 
 class Journal:
-    """A small local store with what another store could not take."""
+    """A small local store with the entries that another store could not take."""
 
     def __init__(self, store: SqlStore, runs: dict[str, Run]) -> None:
-        """`runs`: those that entries may belong to. They are begun in the journal, too, when an entry does."""
+        """`runs` are the runs that entries may belong to. The first entry of a run begins it in the journal, too."""
         self.store = store
         self.path = path_of(store)
         self.written = False
-        """Whether anything but environments is in it."""
+        """Whether it holds anything except environments."""
         self._runs = runs
         self._begun: set[str] = set()
 
@@ -125,18 +124,19 @@ class Journal:
 
 
 class JournaledStore:
-    """The store of a process that measures. Once the store is lost, everything goes to a journal until the end, since
-    measuring does not wait for a server; then the journal is merged. What this process wrote, it can always read.
+    """The store of a process that measures. Once the store is lost, everything goes to a journal until the end of the
+    run, because measuring does not wait for a server; then the journal is merged. The process can always read what it
+    wrote.
 
-    SQLite needs no journal before that: a committed record is on disk. A server that goes down may forget what it had
-    confirmed, so that this is kept in a spool, and written to the journal first.
+    SQLite needs nothing else: a committed record is on disk. A server that goes down may forget records that it had
+    confirmed, so these are kept in a spool, which is written to the journal first.
     """
 
-    def __init__(self, store: SqlStore, told: Told, say: Say) -> None:
+    def __init__(self, store: SqlStore, location: StoreLocation, say: Say) -> None:
         self.store = store
-        self._told, self._say = told, say
+        self._location, self._say = location, say
         self._journals: list[Journal] = []
-        """The last one is written to; those before it could not be written any more."""
+        """The last one is written to; earlier ones could not be written any more."""
         self._folders: list[Path] = []
         """Folders in which a journal was tried."""
         self._spool = Spool() if store.database.shared else None
@@ -164,7 +164,7 @@ class JournaledStore:
         rows = [to_row(run_id, record) for record in records]
         return self._write(JournalEntry("records", run_id, [list(cases.values()), rows]))
 
-    def note(self, run_id: str, kind: Noted, text: str) -> None:
+    def note(self, run_id: str, kind: NoteKind, text: str) -> None:
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         self._write(JournalEntry("note", run_id, [kind, text, now]))
 
@@ -178,7 +178,7 @@ class JournaledStore:
         try:
             new = self._journals[-1].write(entry) if self._journals else entry.write_to(self.store)
         except StoreError as failure:
-            # What belongs to a run that has begun is not lost for any reason: somebody may have removed the run.
+            # Entries of a run that has begun are kept whatever the reason: somebody may have removed the run.
             if not isinstance(failure, StoreUnreachable) and (self._journals or entry.run_id not in self._known):
                 raise
             return self._turn_to_journal(failure, entry)
@@ -187,12 +187,12 @@ class JournaledStore:
         return new
 
     def _turn_to_journal(self, failure: StoreError, entry: JournalEntry) -> int:
-        """Open another journal and write the entry to it. Where a folder takes no journal, try the next one."""
+        """Open another journal and write the entry to it. If a folder takes no journal, try the next one."""
         problems = [failure.message]
         first = not any(journal.written for journal in self._journals)
         while True:
             try:
-                journal = Journal(new_journal(self._told, self.store.identity, self._folders), self._known)
+                journal = Journal(new_journal(self._location, self.store.identity, self._folders), self._known)
             except StoreError as error:
                 raise StoreError(f"{'; '.join(problems)}; and {error.message}", error.hint) from None
             self._folders.append(journal.path.parent)
@@ -206,7 +206,7 @@ class JournaledStore:
             except StoreError as error:
                 problems.append(f"{journal.path.parent}: {error.message}")
                 discard(journal.store)
-        if first:  # those that there may be hold nothing that anybody needs
+        if first:  # earlier journals hold nothing needed
             for empty in self._journals:
                 discard(empty.store)
             self._journals.clear()
@@ -215,13 +215,13 @@ class JournaledStore:
         return new
 
     def _write_earlier(self, journal: Journal, failure: StoreError) -> None:
-        """Write what the store has confirmed and may not have any more."""
+        """Write the records that the store confirmed and may have lost."""
         if self._spool:
             for run_id in sorted(self._begun):
                 journal.begin(self._known[run_id])
             for entry in self._spool.entries():
                 journal.write(JournalEntry(*entry))
-        elif isinstance(failure, Replaced):  # a file that is gone from its place can be read until it is closed
+        elif isinstance(failure, StoreReplaced):  # a file that is gone from its place can be read until it is closed
             for run_id in sorted(self._begun):
                 try:
                     records = self.store.records(run_id)
@@ -282,12 +282,12 @@ class JournaledStore:
         return found
 
     def _all_in_journal(self, run_id: str) -> bool:
-        """Whether the store need not be asked about a run: a server that is gone is not waited for again."""
+        """Return whether the journal has all of a run, so that a lost server need not be waited for again."""
         complete = self._spool is not None and not self._spool.problem
         return bool(self._journals) and complete and run_id in self._begun
 
     def _reachable(self) -> list[SqlStore]:
-        """The store, unless it is a server that is gone, then the journals. Raising Lost, each can be done without."""
+        """Return the store, unless it is a lost server, and the journals. Reads go on if one of them is unreachable."""
         journals = [journal.store for journal in self._journals]
         return journals if journals and self.store.database.shared else [self.store, *journals]
 

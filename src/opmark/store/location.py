@@ -1,4 +1,4 @@
-"""Where the store is: as told, or as OPMARK_DB says, or in the user's data directory. A file, or a server's address."""
+"""Find the store: from the option, from OPMARK_DB, or in the user's data directory. It is a file or a server."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ VARIABLE = "OPMARK_DB"
 SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:/")
-"""How an address begins, of whatever kind: one letter alone is a drive of Windows."""
+"""Start of an address of any kind; a single letter would be a drive of Windows."""
 _HOST = r"(?:\[[\da-fA-F:.%]+\]|[^\s:/@?#\[\]]*)(?::\d+)?"
 _PLACE = re.compile(rf"{_HOST}(?:,{_HOST})*(?:/[^\s:@?#]*)?")
 """Hosts with their ports, and the database."""
 _USER = re.compile(r"[\w.%+-]*")
-_TOLD_TOO = ("options", "host", "port", "dbname", "sslmode")
-"""What may stand behind the ? of an address and is no secret."""
+_PUBLIC_OPTIONS = ("options", "host", "port", "dbname", "sslmode")
+"""Options behind the ? of an address that are no secrets."""
 _AS_IN = "as in postgresql://user@host/database"
 _VARIABLES = "--env"
-"""The option whose values are variables of the environment: tokens are."""
+"""Option whose values are environment variables, which may be secret."""
 
-Told = str | os.PathLike[str] | None
+StoreLocation = str | os.PathLike[str] | None
 
 
-def address(told: Told = None) -> str | Path:
-    """A server's address as it was given, or the path of a file."""
-    chosen = os.fspath(told or os.environ.get(VARIABLE) or "")
+def address(location: StoreLocation = None) -> str | Path:
+    """Return the address of a server as it was given, or the path of a file."""
+    chosen = os.fspath(location or os.environ.get(VARIABLE) or "")
     return chosen if is_server(chosen) else store_path(chosen)
 
 
 def is_server(text: str) -> bool:
-    """An address of any kind, also one that no store can be at: it is never a file, and may hold a password."""
+    """Return whether a text is an address of any kind, even an unsupported one. It is never a file, and may contain a
+    password."""
     return _ADDRESS.match(text) is not None
 
 
 def server(where: str) -> str:
-    """An address that a store can be at. What is wrong with another is said without quoting it."""
+    """Return the address of a PostgreSQL server; errors do not quote the address."""
     scheme, behind, rest = where.partition("://")
     if scheme.lower() not in SCHEMES or not behind:
         scheme = where.partition(":/")[0]
@@ -54,8 +55,8 @@ def server(where: str) -> str:
     return f"{scheme.lower()}://{rest}"
 
 
-def store_path(told: Told = None) -> Path:
-    chosen = told or os.environ.get(VARIABLE)
+def store_path(location: StoreLocation = None) -> Path:
+    chosen = location or os.environ.get(VARIABLE)
     if chosen:
         try:
             return Path(chosen).expanduser()
@@ -66,34 +67,34 @@ def store_path(told: Told = None) -> Path:
     return platformdirs.user_data_path("opmark") / "opmark.db"
 
 
-def store_exists(told: Told = None) -> bool:
-    """Whether something can be looked at; of a server, only asking tells."""
-    where = address(told)
+def store_exists(location: StoreLocation = None) -> bool:
+    """Return whether the store may exist; for a server that is only known after connecting."""
+    where = address(location)
     return isinstance(where, str) or where.exists()
 
 
-def display_address(told: Told = None) -> str | Path:
-    """For messages: without the password, and as it could be given again."""
-    where = address(told)
+def display_address(location: StoreLocation = None) -> str | Path:
+    """Return the location for messages: without the password, and in a form that --db takes."""
+    where = address(location)
     return where if isinstance(where, Path) else mask_password(where)
 
 
 def mask_password(where: str) -> str:
-    """An address without its password. Of one that is not quite right nobody knows where that stands: then only what
-    is behind the last @ is told, and not even that where it does not look like a host and a database."""
+    """Return an address without its password. In a malformed address the password may be anywhere: then only the part
+    after the last @ is shown, and only if it looks like a host and a database."""
     scheme, _, rest = where.partition(":/")
     who, at, place = rest.removeprefix("/").rpartition("@")
-    place, _, asked = place.partition("?")
+    place, _, options = place.partition("?")
     if not _PLACE.fullmatch(place) or "?" in who or "password" in place:
         return f"{scheme}://..."
     user = who.partition(":")[0]
     known = user if "@" not in who and _USER.fullmatch(user) else "..."
-    told = "&".join(part for part in asked.split("&") if part.partition("=")[0] in _TOLD_TOO)
-    return f"{scheme}://{known}{at}{place}{'?' * bool(told)}{told}"
+    public = "&".join(part for part in options.split("&") if part.partition("=")[0] in _PUBLIC_OPTIONS)
+    return f"{scheme}://{known}{at}{place}{'?' * bool(public)}{public}"
 
 
 def without_secrets(arguments: Iterable[str]) -> Iterator[str]:
-    """A command as others may read it: no password of an address, no value of a variable."""
+    """Yield the arguments of a command without passwords of addresses and values of variables."""
     is_variable = False
     for argument in arguments:
         option, given, value = argument.partition("=")

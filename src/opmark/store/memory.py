@@ -1,4 +1,4 @@
-"""A store that lasts as long as the call: for programs that want results as objects and no file."""
+"""A store in memory, for programs that need results as objects and no file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from opmark.schema import Case, Environment, Record, Run
 from opmark.schema.machine import MachineFinding
 from opmark.schema.record import Figure
-from opmark.store.protocol import Noted
+from opmark.store.protocol import NoteKind
 from opmark.store.record_codec import figures_of
 
 NAME = ":memory:"
@@ -40,11 +40,13 @@ class MemoryStore:
             self.append(run_id, record)
         return len(self._records[run_id]) - before
 
-    def note(self, run_id: str, kind: Noted, text: str) -> None:
+    def note(self, run_id: str, kind: NoteKind, text: str) -> None:
         self._runs = [replace(run, **{kind: text}) if run.id == run_id else run for run in self._runs]
 
     def runs(self, limit: int | None = None) -> list[Run]:
-        return sorted(self._runs, key=lambda run: run.started, reverse=True)[:limit]  # of one time, as they are
+        return sorted(self._runs, key=lambda run: run.started, reverse=True)[
+            :limit
+        ]  # stable: equal times keep their order
 
     def records(self, run_id: str) -> list[Record]:
         return list(self._records.get(run_id, {}).values())

@@ -1,4 +1,4 @@
-"""Merges the runs of one store into another: each in one transaction, each record once, however often it is done."""
+"""Merge the runs of one store into another, each in one transaction. Merging again adds nothing."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from opmark.store.sql import SqlStore
 from opmark.store.tables import BENCH_CASE, ENVIRONMENT, FINDING, PACKED, RECORD, RUN, RUN_NOTE
 
 _AT_ONCE = 200
-"""Number of records in memory at once: they may have thousands of samples."""
+"""Records in memory at once: they may have thousands of samples."""
 _ID = re.compile(r"(?!\.)[\w.-]{1,48}", re.ASCII)
-"""The form of an id: no path leads out of a folder by it. It fits into its column also with a number behind."""
+"""Valid form of an id: safe as a file name, and short enough to get a number appended."""
 _LONGEST = 42
 _JSON = ("facts", "figures")
 _SAME = (RUN.c.started, RUN.c.plan, RUN.c.command)
@@ -41,7 +41,7 @@ class Merged:
 
 
 def merge(into: Store, source: Store) -> Merged:
-    """Copy what `source` has and `into` lacks. An error at any point does no harm: do it again."""
+    """Copy what `source` has and `into` lacks. After an error it can be repeated."""
     ours, theirs = _sql(into), _sql(source)
     done = Merged()
     with theirs.reading() as there:
@@ -50,7 +50,7 @@ def merge(into: Store, source: Store) -> Merged:
                 _RunMerger(ours, here, there, done).run(run)
         known = there.execute(select(FINDING).order_by(FINDING.c.number)).mappings().all()
     with ours.writing() as here:
-        done.findings = add_findings(here, [_less(row, "number") for row in known])
+        done.findings = add_findings(here, [_without(row, "number") for row in known])
     return done
 
 
@@ -64,12 +64,12 @@ def _sql(store: Store) -> SqlStore:
 class _RunMerger:
     def __init__(self, ours: SqlStore, here: Connection, there: Connection, done: Merged) -> None:
         self._ours, self._here, self._there, self._done = ours, here, there, done
-        self._seen: dict[Table, set[str]] = {BENCH_CASE: set(), ENVIRONMENT: set()}
+        self._copied: dict[Table, set[str]] = {BENCH_CASE: set(), ENVIRONMENT: set()}
 
     def run(self, run: Row[Any]) -> None:
         key, begun = _find_id(self._here, run, harmless_id(run.id))
         if not begun:
-            self._here.execute(insert(RUN), {**_less(run._mapping, "number"), "id": key})
+            self._here.execute(insert(RUN), {**_without(run._mapping, "number"), "id": key})
         added = sum(self._records(rows, key) for rows in self._missing(run.id, key))
         add_notes(self._here, key, notes_of(self._there, run.id))
         self._done.records += added
@@ -91,8 +91,8 @@ class _RunMerger:
         return self._ours.add_records(self._here, [{**self._packed(row), "run_id": run_id} for row in rows])
 
     def _packed(self, row: Row[Any]) -> dict[str, Any]:
-        """The columns of a record. Where the body is text, its writer began before that store was upgraded, and wrote
-        no case and no figures either."""
+        """Return the columns of a record. If its body is text, its writer began before that store was upgraded, and
+        wrote neither case nor figures."""
         found = _clean(row._mapping)
         if isinstance(row.body, str):
             record = from_row(row.body, row.samples)
@@ -101,24 +101,24 @@ class _RunMerger:
         return found
 
     def _copy(self, table: Table, ids: set[str]) -> None:
-        """Copy rows in the order of their ids, as everybody does: two that wait for each other would wait for ever."""
-        wanted = ids - self._seen[table]
+        """Copy rows in the order of their ids, as all writers do: another order could cause a deadlock."""
+        wanted = ids - self._copied[table]
         query = select(table).where(table.c.id.in_(wanted)).order_by(table.c.id)
         if rows := [_clean(row) for row in self._there.execute(query).mappings()]:
             self._here.execute(self._ours.database.insert_new(table), sorted(rows, key=lambda row: str(row["id"])))
-        self._seen[table] |= wanted
+        self._copied[table] |= wanted
 
 
 def harmless_id(theirs: str) -> str:
-    """Ids become names of files, and are printed; those of another store are whatever its maker liked. One that is
-    not like ours becomes another, and always the same: merged again it is found again."""
+    """Return an id that is safe as a file name and in messages. An unsafe id of another store is replaced by a hash,
+    which is the same when it is merged again."""
     if _ID.fullmatch(theirs):
         return theirs
     return f"renamed-{hashlib.sha256(theirs.encode(errors='surrogatepass')).hexdigest()[:16]}"
 
 
 def _find_id(here: Connection, run: Row[Any], wanted: str) -> tuple[str, bool]:
-    """The id of this run in the store, and whether it is there already."""
+    """Return the id of this run in the store, and whether it is there already."""
     for number in count(1):
         key = wanted if number == 1 else f"{wanted[:_LONGEST]}-{number}"
         found = here.execute(select(*_SAME).where(RUN.c.id == key)).one_or_none()
@@ -128,7 +128,7 @@ def _find_id(here: Connection, run: Row[Any], wanted: str) -> tuple[str, bool]:
 
 
 def add_notes(here: Connection, run_id: str, notes: list[dict[str, Any]]) -> None:
-    """Add the notes that are newer than those here: the last word on a run counts."""
+    """Add the notes that are newer than those of the store."""
     last = {note["kind"]: note["noted"] for note in notes_of(here, run_id)}
     if newer := [note for note in notes if note["noted"] > last.get(note["kind"], "")]:
         here.execute(insert(RUN_NOTE), [{**note, "run_id": run_id} for note in newer])
@@ -136,7 +136,7 @@ def add_notes(here: Connection, run_id: str, notes: list[dict[str, Any]]) -> Non
 
 def notes_of(connection: Connection, run_id: str) -> list[dict[str, Any]]:
     query = select(RUN_NOTE).where(RUN_NOTE.c.run_id == run_id).order_by(RUN_NOTE.c.number)
-    return [_less(row, "number") for row in connection.execute(query).mappings()]
+    return [_without(row, "number") for row in connection.execute(query).mappings()]
 
 
 def add_findings(here: Connection, known: list[dict[str, Any]]) -> int:
@@ -150,9 +150,9 @@ def add_findings(here: Connection, known: list[dict[str, Any]]) -> int:
 
 
 def _clean(row: Any) -> dict[str, Any]:
-    """A row for a store whose views take JSON apart: stores of older versions let everything in."""
+    """Return a row whose JSON views can read; stores of older versions did not check it."""
     return {key: storable_json(row[key]) if key in _JSON else row[key] for key in row if key != "number"}
 
 
-def _less(row: Any, name: str) -> dict[str, Any]:
+def _without(row: Any, name: str) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key != name}

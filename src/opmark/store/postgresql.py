@@ -13,7 +13,7 @@ from opmark.errors import StoreError
 from opmark.store.protocol import StoreUnreachable
 from opmark.store.tables import METADATA
 
-# A network that is silently gone is noticed within half a minute, and not within the hours that are usual.
+# A lost network is noticed within half a minute; by default it would take hours.
 _PATIENCE = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
@@ -23,12 +23,12 @@ _PATIENCE = {
 }
 _ALWAYS = {
     "client_encoding": "utf8",
-    "prepare_threshold": None,  # between here and the server may be one that shares connections
+    "prepare_threshold": None,  # a connection pooler may stand between here and the server
 }
 LOCK_SECONDS = 30.0
-"""How long a writer waits for a lock that somebody else holds, if the user's own settings say nothing of it."""
+"""Seconds that a writer waits for a lock, unless the settings of the user say otherwise."""
 _LOCK = 0x6F706D61
-"""Of whoever makes or upgrades the tables: any number will do that no other program uses."""
+"""Key of the advisory lock for creating and upgrading tables: an arbitrary number that no other program uses."""
 _AS_IN = "as in postgresql://user@host/database"
 
 _HINTS = {
@@ -50,7 +50,7 @@ class Postgresql:
             parsed = make_url(url).set(drivername="postgresql+psycopg")
             self.name = parsed.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
             self.engine = _engine(parsed)
-        except (ArgumentError, NoSuchModuleError, ValueError):  # whose own words quote parts of it: of the password too
+        except (ArgumentError, NoSuchModuleError, ValueError):  # their messages may quote the password
             raise StoreError("--db: not a database's address", _AS_IN) from None
         except ImportError as error:  # psycopg itself, or the library that it needs
             raise StoreError(
@@ -76,7 +76,7 @@ class Postgresql:
             )
 
     def try_to_write(self) -> None:
-        """Who may only read is told before anything is measured."""
+        """Raise StoreError before anything is measured if the user may only read."""
         names = [table.name for table in METADATA.sorted_tables]
         with self.engine.connect() as connection:
             refused = [name for name in names if not connection.execute(text(_MAY_WRITE), {"name": name}).scalar_one()]
@@ -87,7 +87,7 @@ class Postgresql:
             )
 
     def before_tables(self) -> None:
-        """Nothing."""
+        """PostgreSQL needs no preparation."""
 
     def lock(self, connection: Connection) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
@@ -124,14 +124,13 @@ _PATIENT = (
 
 
 def _engine(url: URL) -> Engine:
-    """What the address says itself counts. A connection that broke while nobody used it is replaced before it is
-    used."""
+    """Create the engine. Options of the address take precedence; a connection that broke while idle is replaced."""
     chosen = {name: value for name, value in {**_PATIENCE, **_ALWAYS}.items() if name not in url.query}
     engine = create_engine(url, pool_pre_ping=True, connect_args=chosen)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # For this transaction: who shares its connection with others must not change it for them.
+        # For this transaction only, because a pooler may give the connection to others.
         if connection.get_execution_options().get("writes", False):
             connection.exec_driver_sql(_PATIENT.format(milliseconds=round(LOCK_SECONDS * 1000)))
 
@@ -139,8 +138,8 @@ def _engine(url: URL) -> Engine:
 
 
 def _is_gone(error: DBAPIError) -> bool:
-    """A broken connection, one that could not be made, a server that is shutting down, starting, read-only for now,
-    or out of what it needs. What is wrong with the statement itself is none of these."""
+    """Return whether the server is out of reach for now: the connection broke or failed, or the server is starting,
+    shutting down, read-only or out of resources. Errors of the statement itself do not count."""
     import psycopg
 
     passing = isinstance(error.orig, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction)

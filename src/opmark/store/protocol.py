@@ -1,4 +1,4 @@
-"""The store: where records are kept."""
+"""The interface of a store, and of the databases that it may be in."""
 
 from __future__ import annotations
 
@@ -13,96 +13,95 @@ from opmark.schema import Case, Environment, Record, Run
 from opmark.schema.machine import MachineFinding
 from opmark.schema.record import Figure
 
-Noted = Literal["label", "description"]
+NoteKind = Literal["label", "description"]
 
 
 class Store(Protocol):
-    """Append-only: what was written is never changed, and removed by `remove` alone."""
+    """An append-only store: records are never changed, and only `remove` deletes them."""
 
     def begin(self, run: Run) -> None: ...
 
     def add_environment(self, environment: Environment) -> None: ...
 
     def append(self, run_id: str, record: Record) -> None:
-        """One record a task: a second one of the same run is left out."""
+        """Add a record. A second record of the same task and run is ignored."""
 
     def extend(self, run_id: str, records: Sequence[Record]) -> int:
-        """Many at once, all or none of them; how many were new."""
+        """Add records in one transaction, and return how many were new."""
 
-    def note(self, run_id: str, kind: Noted, text: str) -> None:
+    def note(self, run_id: str, kind: NoteKind, text: str) -> None:
         """Set the label or the description of a run from now on."""
 
     def runs(self, limit: int | None = None) -> list[Run]:
-        """The runs begun last come first, with the label and the description that were noted last."""
+        """Return the runs, newest first, with their current labels and descriptions."""
 
     def records(self, run_id: str) -> list[Record]:
-        """The records of a run, in the order written."""
+        """Return the records of a run, in the order written."""
 
     def figures(self, *, runs: Sequence[str] | None = None, case: str | None = None) -> list[Figure]:
-        """The figures of these runs, or of one case, or of one case in these runs; in the order written."""
+        """Return the figures of these runs, of one case, or of one case in these runs, in the order written."""
 
     def cases(self, ids: Iterable[str]) -> dict[str, Case]:
-        """Cases by id, without tags and sources, which belong to the record."""
+        """Return cases by id, without tags and sources, which belong to records."""
 
     def environments(self, ids: Iterable[str]) -> dict[str, Environment]: ...
 
     def keep(self, kind: str, chip: str, started: str, body: Any) -> None:
-        """Keep what was found out about a machine: `peaks` or `noise`."""
+        """Store a finding about a machine: `peaks` or `noise`."""
 
     def kept(self, kind: str, chip: str) -> Any:
-        """The finding of the latest `started`, as plain data; None if there is none."""
+        """Return the newest finding as plain data; None if there is none."""
 
     def findings(self) -> list[MachineFinding]:
-        """All findings that were ever kept, oldest first."""
+        """Return all findings, oldest first."""
 
     def remove(self, run_ids: Sequence[str]) -> None:
-        """These runs with their records, for good, all or none of them. What was found out of machines stays."""
+        """Delete runs with their records in one transaction. Findings about machines stay."""
 
     def close(self) -> None: ...
 
 
-# What the two kinds of database differ in: how one is reached, made ready and explained.
-
-
 class StoreUnreachable(StoreError):
-    """The store cannot be written just now: its server is gone, its disk is full. What was to be written may be
-    written later."""
+    """The store cannot be written now, because its server is gone or its disk is full; a later attempt may succeed."""
 
 
-class Replaced(StoreUnreachable):
-    """Another file, or none, is where the store was. What was written to it can still be read by who has it open."""
+class StoreReplaced(StoreUnreachable):
+    """The file of the store was moved, removed or replaced. A process that has it open can still read it."""
 
 
 class Database(Protocol):
+    """The differences between SQLite and PostgreSQL: how to open, prepare and lock a database, and explain its
+    errors."""
+
     name: str
-    """As messages call it; never with a password."""
+    """Name for messages, without a password."""
     engine: Engine
     shared: bool
-    """Whether tables of others may stand beside ours."""
+    """Whether the database may hold tables of other programs."""
 
     def exists(self) -> bool:
-        """Whether there is something to open."""
+        """Return whether there is something to open."""
 
     def check(self, *, create: bool) -> None:
-        """StoreError where the database is of a kind that cannot hold a store, or, to `create`, cannot be written."""
+        """Raise StoreError if the database cannot hold a store or, with `create`, cannot be written."""
 
     def try_to_write(self) -> None:
-        """StoreError where a store could not be made, or its tables not be written."""
+        """Raise StoreError if a store could not be created, or its tables could not be written."""
 
     def before_tables(self) -> None:
-        """What the database needs before the first table."""
+        """Prepare the database for its first table."""
 
     def lock(self, connection: Connection) -> None:
-        """In a transaction that writes: nobody else makes or upgrades tables until its end."""
+        """Lock the store until the end of a writing transaction, so that nobody else creates or upgrades tables."""
 
     def owns(self, connection: Connection, table: Table) -> bool:
-        """Whether this user may change a table itself, and not only what is in it."""
+        """Return whether this user may alter a table, and not only its rows."""
 
     def insert_new(self, table: Table) -> Any:
-        """An insert that leaves out what is there already."""
+        """Return an insert statement that ignores existing rows."""
 
     def upgraded_copy(self) -> Database | None:
-        """A copy for somebody who only reads an older store and must not change it; None where there can be none."""
+        """Return a copy of an older store for a reader, who must not change it; None if copies are not possible."""
 
     def explain(self, doing: str, error: DBAPIError) -> StoreError: ...
 

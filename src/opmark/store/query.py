@@ -1,9 +1,9 @@
-"""SQL of a person, answered and never obeyed: nothing in the store can be changed by it.
+"""Run a user's SQL without letting it change the store.
 
-SQLite opens the file for reading, and is asked about every step of a statement before it is run. PostgreSQL runs it in
-a read-only transaction, through a cursor, which takes one SELECT and nothing else. That transaction cannot stop a
-function that acts outside of tables; the well-known ones are refused by name, who may do anything on the server is
-refused, and a role that may only read is the real lock (docs/store.md).
+SQLite opens the file for reading, and an authorizer checks every step of a statement. PostgreSQL runs it in a read-only
+transaction, through a cursor, which takes a single SELECT. Such a transaction does not stop functions that act outside
+of tables: the well-known ones are refused by name, and so are superusers. The real protection is a role that may only
+read (docs/store.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import DBAPIError
 
 from opmark.errors import UserError
-from opmark.store.location import Told
+from opmark.store.location import StoreLocation
 from opmark.store.postgresql import Postgresql
 from opmark.store.record_codec import storable
 from opmark.store.sql import open_sql
@@ -27,7 +27,7 @@ from opmark.store.sqlite import Sqlite
 from opmark.store.tables import NAMES
 
 SECONDS = 60.0
-"""After which a statement is given up."""
+"""Default time limit of a statement."""
 
 Row = tuple[Any, ...]
 Answer = tuple[list[str], list[Row]]
@@ -35,15 +35,15 @@ Answer = tuple[list[str], list[Row]]
 _T = TypeVar("_T")
 
 _AT_ONCE = 500
-"""Rows that are fetched together."""
+"""Rows per fetch."""
 _LIMITS = {0: 16 << 20, 8: 1000}
-"""By SQLite's numbers: bytes of a value, characters of a pattern of LIKE. Nothing stops a function in the middle, so
-that it is not to have much to do."""
+"""Limits by SQLite's numbers: bytes of a value, characters of a LIKE pattern. A running function cannot be interrupted,
+so its work is limited."""
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
 _REFUSED_IN_SQLITE = frozenset({"load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"})
 _AUTH = 23
-"""SQLite's number for what was not allowed."""
-_OF_THE_FILE = {
+"""SQLite's error code for a statement that was not allowed."""
+_FILE_ERRORS = {
     5: "database is locked",
     6: "database table is locked",
     8: "attempt to write a readonly database",
@@ -53,24 +53,27 @@ _OF_THE_FILE = {
     14: "unable to open database file",
     26: "file is not a database",
 }
-"""What happens to files: SQLite's numbers, and its words, for Pythons that do not tell the number."""
+"""Errors of files: SQLite's codes and messages. Python before 3.11 has the message only."""
 _HINT = f"one SELECT over the views {', '.join(NAMES)}"
 
 
-def query(told: Told, sql: str, limit: int | None = None, seconds: float = SECONDS, **options: bool) -> Answer:
-    """The first `limit` rows of what a statement selects; all without it. The options are those of `stream_query`."""
-    with open_query(told, sql, limit, seconds, **options) as (columns, rows):
+def query(
+    location: StoreLocation, sql: str, limit: int | None = None, seconds: float = SECONDS, **options: bool
+) -> Answer:
+    """Return the first `limit` rows of a SELECT, or all of them. The options are those of `open_query`."""
+    with open_query(location, sql, limit, seconds, **options) as (columns, rows):
         return columns, list(rows)
 
 
 @contextmanager
 def open_query(
-    told: Told, sql: str, limit: int | None = None, seconds: float = SECONDS, *, as_superuser: bool = False
+    location: StoreLocation, sql: str, limit: int | None = None, seconds: float = SECONDS, *, as_superuser: bool = False
 ) -> Iterator[tuple[list[str], Iterator[Row]]]:
-    """The same, row by row as they come. `seconds` are those of the database, and not of whoever reads the rows."""
+    """Run a SELECT and yield its columns and rows as they come. `seconds` limits the time of the database, not that of
+    the reader."""
     if storable(sql) != sql:
         raise UserError("query: expected SQL, got a text with NUL or with half a character in it", _HINT)
-    with closing(open_sql(told)) as store:
+    with closing(open_sql(location)) as store:
         database = store.database
         if isinstance(database, Sqlite):
             with _in_sqlite(database, sql, limit, seconds) as answer:
@@ -81,15 +84,15 @@ def open_query(
                 yield answer
 
 
-class _Patience:
-    """Seconds that are left, and whether they were too few."""
+class _TimeBudget:
+    """A time budget over several calls."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = self.left = seconds
         self.ended = False
 
     def spend(self, call: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
-        """What a call gives; `stop` ends it from outside."""
+        """Make a call and return its result; `stop` interrupts it when the time is over."""
         timer = Timer(max(self.left, 0.001), self._end, [stop]) if stop else None
         begun = time.monotonic()
         if timer:
@@ -112,23 +115,23 @@ class _Patience:
 def _in_sqlite(
     database: Sqlite, sql: str, limit: int | None, seconds: float
 ) -> Iterator[tuple[list[str], Iterator[Row]]]:
-    patience = _Patience(seconds)
+    budget = _TimeBudget(seconds)
     try:
         with closing(database.read_only()) as connection:
             connection.set_authorizer(_authorize)
             if hasattr(connection, "setlimit"):  # from Python 3.11
                 for what, most in _LIMITS.items():
                     connection.setlimit(what, most)
-            cursor = patience.spend(lambda: connection.execute(sql), connection.interrupt)
-            fetch = _fetching(
-                lambda count: patience.spend(lambda: cursor.fetchmany(count), connection.interrupt), limit
+            cursor = budget.spend(lambda: connection.execute(sql), connection.interrupt)
+            fetch = _fetch_rows(
+                lambda count: budget.spend(lambda: cursor.fetchmany(count), connection.interrupt), limit
             )
             yield _names(cursor.description), fetch
     except (sqlite3.Error, sqlite3.Warning, UnicodeDecodeError) as error:
-        raise _sqlite_mistake(database, error, patience) from None
+        raise _sqlite_error(database, error, budget) from None
 
 
-def _fetching(fetch: Callable[[int], list[Row]], limit: int | None) -> Iterator[Row]:
+def _fetch_rows(fetch: Callable[[int], list[Row]], limit: int | None) -> Iterator[Row]:
     left = limit
     while left is None or left > 0:
         count = _AT_ONCE if left is None else min(left, _AT_ONCE)
@@ -140,21 +143,22 @@ def _fetching(fetch: Callable[[int], list[Row]], limit: int | None) -> Iterator[
 
 
 def _authorize(action: int, first: str | None, second: str | None, _database: str | None, _by: str | None) -> int:
-    """Of a function the second argument is its name."""
+    """Allow reading and harmless functions. For a function, the second argument is its name."""
     if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _REFUSED_IN_SQLITE:
         return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
 
-def _sqlite_mistake(database: Sqlite, error: Exception, patience: _Patience) -> UserError:
-    """By SQLite's number, or by the whole of what it says: its words may quote the statement."""
+def _sqlite_error(database: Sqlite, error: Exception, budget: _TimeBudget) -> UserError:
+    """Explain an error by SQLite's code or by its whole message; a part of the message may be quoted from the
+    statement."""
     said, number = str(error), getattr(error, "sqlite_errorcode", None)
-    if patience.ended:
-        return _gave_up(patience.seconds)
-    of_the_file = said in _OF_THE_FILE.values() if number is None else (number & 0xFF) in _OF_THE_FILE
+    if budget.ended:
+        return _timeout_error(budget.seconds)
+    of_the_file = said in _FILE_ERRORS.values() if number is None else (number & 0xFF) in _FILE_ERRORS
     trouble = database.known_trouble("read", said) if of_the_file else None
     denied = said.startswith("not authorized") if number is None else number & 0xFF == _AUTH
-    return trouble or _mistake(said, only_reads=denied)
+    return trouble or _query_error(said, only_reads=denied)
 
 
 @contextmanager
@@ -165,7 +169,7 @@ def _in_postgresql(
 
     if found := refused_in(sql):
         raise UserError(f"query: {found}", _HINT)
-    patience = _Patience(seconds)
+    budget = _TimeBudget(seconds)
     try:
         with closing(database.engine.raw_connection()) as pooled:
             connection: Any = pooled.driver_connection
@@ -173,31 +177,31 @@ def _in_postgresql(
             try:
                 if not as_superuser:
                     refuse_roles(connection)
-                yield _through_a_cursor(connection, sql, limit, patience)
+                yield _through_a_cursor(connection, sql, limit, budget)
             finally:
                 connection.rollback()
     except DBAPIError as error:
         raise database.explain("read", error) from None
     except psycopg.Error as error:
-        if isinstance(error, psycopg.errors.QueryCanceled) and patience.left <= 0:
-            raise _gave_up(seconds) from None
+        if isinstance(error, psycopg.errors.QueryCanceled) and budget.left <= 0:
+            raise _timeout_error(seconds) from None
         refused = isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
-        raise _mistake(" ".join(str(error).split()), only_reads=refused) from None
+        raise _query_error(" ".join(str(error).split()), only_reads=refused) from None
 
 
 def _through_a_cursor(
-    connection: Any, sql: str, limit: int | None, patience: _Patience
+    connection: Any, sql: str, limit: int | None, budget: _TimeBudget
 ) -> tuple[list[str], Iterator[Row]]:
     def say(text: str, **options: Any) -> Any:
-        """Ended by the server, which is told how long it has."""
-        connection.execute(f"SET LOCAL statement_timeout = {max(1, round(patience.left * 1000))}")
-        return patience.spend(lambda: connection.execute(text.encode(), **options))
+        """Execute a statement with the remaining time as its time-out on the server."""
+        connection.execute(f"SET LOCAL statement_timeout = {max(1, round(budget.left * 1000))}")
+        return budget.spend(lambda: connection.execute(text.encode(), **options))
 
     connection.execute("SET LOCAL standard_conforming_strings = on")  # as `refused_in` reads them
     # `binary` takes the protocol that knows one statement at a time: another one behind a semicolon is refused.
     say(f"DECLARE asked NO SCROLL CURSOR FOR {sql.rstrip().rstrip(';')}", binary=True)
     names = _names(say("FETCH FORWARD 0 FROM asked").description)
-    return names, _fetching(lambda count: say(f"FETCH FORWARD {count} FROM asked").fetchall(), limit)
+    return names, _fetch_rows(lambda count: say(f"FETCH FORWARD {count} FROM asked").fetchall(), limit)
 
 
 def _names(description: Any) -> list[str]:
@@ -206,16 +210,15 @@ def _names(description: Any) -> list[str]:
     return [column[0] for column in description]
 
 
-def _gave_up(seconds: float) -> UserError:
+def _timeout_error(seconds: float) -> UserError:
     return UserError(f"query: not answered within {seconds:g} s", "ask for less: WHERE, or LIMIT")
 
 
-def _mistake(said: str, *, only_reads: bool) -> UserError:
+def _query_error(said: str, *, only_reads: bool) -> UserError:
     return UserError(f"query: {'only reads; ' * only_reads}the database says: {said}", _HINT)
 
 
-# What a person's SQL may not ask of PostgreSQL: functions that do more than read, by their names; and who may not
-# ask.
+# Functions of PostgreSQL that do more than read, and roles that are not restricted to reading.
 
 _FUNCTION = re.compile(
     r"\b(pg_(read|ls|stat)_(binary_)?(file|dir)\w*|pg_ls_\w+|pg_(terminate|cancel)_backend|pg_(try_)?advisory\w*"
@@ -234,18 +237,18 @@ _TOKEN = re.compile(
       | (?P<block>/\*)""",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
-"""What is no code: texts and comments; and names in quotes, in which these do not begin."""
+"""Strings, comments and quoted names, within which no code begins."""
 _BLOCK = re.compile(r"/\*|\*/")
 
 _ROLES = ("pg_read_server_files", "pg_write_server_files", "pg_execute_server_program", "pg_signal_backend")
-_WHO = (
+_ROLE_QUERY = (
     "SELECT current_user, rolsuper, ARRAY(SELECT r.rolname::text FROM pg_roles r WHERE r.rolname = ANY(%s) "
     "AND pg_has_role(current_user, r.oid, 'MEMBER')) FROM pg_roles WHERE rolname = current_user"
 )
 
 
 def refused_in(sql: str) -> str | None:
-    """What there is in it that is refused, in words."""
+    """Return why the statement is refused, or None."""
     code: list[str] = []
     place = 0
     while found := _TOKEN.search(sql, place):
@@ -258,7 +261,7 @@ def refused_in(sql: str) -> str | None:
 
 
 def _end_of_block(sql: str, place: int) -> int:
-    """Comments stand in comments."""
+    """Return the end of a block comment, which may contain others."""
     depth = 1
     while depth and (found := _BLOCK.search(sql, place)):
         depth += 1 if found[0] == "/*" else -1
@@ -267,8 +270,8 @@ def _end_of_block(sql: str, place: int) -> int:
 
 
 def refuse_roles(connection: Any) -> None:
-    """Nothing holds back a role that may read the server's files or end what others do."""
-    user, everything, roles = connection.execute(_WHO, [list(_ROLES)]).fetchone()
+    """Raise UserError for roles that a read-only transaction does not restrict."""
+    user, everything, roles = connection.execute(_ROLE_QUERY, [list(_ROLES)]).fetchone()
     if everything or roles:
         what = "a superuser" if everything else f"a member of {', '.join(roles)}"
         raise UserError(

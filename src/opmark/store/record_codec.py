@@ -1,4 +1,4 @@
-"""Records to rows and back: JSON, packed with the words that all records share; packed numbers for the samples."""
+"""Convert records to rows and back: JSON compressed with a dictionary that all records share, and packed samples."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from opmark.schema.record import Figure, StoredFigure
 from opmark.stats import median_interval
 from opmark.stats.measurement import cycles
 
-# What records have in common, for packing them: a record refers to it instead of repeating it.
+# Text that records have in common. Compressed records refer to it instead of repeating it.
 
 DICTIONARY = b"".join(
     line.encode()
@@ -89,26 +89,27 @@ DICTIONARY = b"".join(
 _encoder = msgspec.json.Encoder()
 _record = msgspec.json.Decoder(Record)
 _PACKED = b"\x03"
-"""The first byte of what is packed with the first dictionary; a better one would have another."""
+"""First byte of a body that is compressed with this dictionary; another dictionary would get another byte."""
 _SHUFFLED = b"\x02"
-"""The first byte of samples whose bytes are sorted by their place. Those of stores before version 3 begin otherwise."""
-_WINDOW_OF_BODIES, _WINDOW_OF_SAMPLES = 13, 12
-"""Of zlib: large enough for a record, small enough to be made in microseconds. Its checksum tells damage."""
-# One that knows the dictionary already is copied for each record: that is half the work.
-_packer = zlib.compressobj(3, zlib.DEFLATED, _WINDOW_OF_BODIES, 6, zdict=DICTIONARY)
+"""First byte of samples whose bytes are grouped by significance. Stores before version 3 have other first bytes."""
+_BODY_WINDOW, _SAMPLES_WINDOW = 13, 12
+"""Window sizes of zlib (powers of 2): large enough for a record, small enough to be allocated in microseconds. The
+checksum of zlib detects damage."""
+# Copied for each record: loading the dictionary is half the work.
+_packer = zlib.compressobj(3, zlib.DEFLATED, _BODY_WINDOW, 6, zdict=DICTIONARY)
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
-"""The escape, and not a backslash that is followed by these letters."""
+"""The escape of NUL in JSON, but not an escaped backslash followed by these letters."""
 _WIDTH = 8
 """Bytes of a sample."""
 
 
 class Damaged(ValueError):
-    """What is stored cannot be what was written."""
+    """Stored data is not what was written."""
 
 
 @contextmanager
 def decoding() -> Iterator[None]:
-    """Whatever a damaged value does to those who decode it."""
+    """Turn any error of decoding into Damaged."""
     try:
         yield
     except (ValueError, TypeError, IndexError, OverflowError, zlib.error, struct.error, msgspec.MsgspecError) as error:
@@ -116,7 +117,7 @@ def decoding() -> Iterator[None]:
 
 
 def to_row(run_id: str, record: Record) -> dict[str, Any]:
-    """The columns of the table `record`."""
+    """Return the columns of the table `record`."""
     task, case = record.task, record.task.case
     bare = tuple([_bare(m) for m in record.measurements])
     duration = _finite(record.duration)
@@ -142,7 +143,7 @@ def to_row(run_id: str, record: Record) -> dict[str, Any]:
 
 
 def _bare(m: Measurement) -> Measurement:
-    """JSON has no NaN: where a number must be, none could be read back."""
+    """Return a measurement without samples and NaN: JSON has none, and a required number could not be read back."""
     return replace(m, samples=[], overhead=_finite(m.overhead), warmup_time=_finite(m.warmup_time))
 
 
@@ -151,7 +152,7 @@ def _finite(value: float) -> float:
 
 
 def encoded(value: Any) -> bytes:
-    """As JSON. Half a character, as names of files may have, would make it none."""
+    """Encode a value as JSON; lone surrogates, as in names of files, are replaced."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
@@ -159,7 +160,7 @@ def encoded(value: Any) -> bytes:
 
 
 def whole(value: Any) -> Any:
-    """Plain data with texts that are `storable`."""
+    """Return plain data with all texts made `storable`."""
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, dict):
@@ -168,7 +169,7 @@ def whole(value: Any) -> Any:
 
 
 def storable(text: str) -> str:
-    """Without what a database has no place for: PostgreSQL none for NUL, none has any for half a character."""
+    """Replace characters that databases cannot store: lone surrogates, and NUL in PostgreSQL."""
     if text.isascii() and "\0" not in text:
         return text
     found = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
@@ -176,23 +177,23 @@ def storable(text: str) -> str:
 
 
 def storable_json(text: str) -> str:
-    """The same of what is JSON already, where NUL is written as an escape: views take it apart."""
+    """Replace escaped NUL in JSON text, because views extract its strings."""
     return _NUL.sub(r"\1\\ufffd", text) if r"\u0000" in text else text
 
 
 def case_row(case: Case) -> dict[str, Any]:
-    """The columns of the table `bench_case`."""
+    """Return the columns of the table `bench_case`."""
     params, wrt = (encoded(value).decode() for value in (case.params, case.wrt))
     return {"id": case.id, "op": storable(case.op), "phase": case.phase, "params": params, "wrt": wrt}
 
 
 def plain_body(body: bytes | str) -> bytes | str:
-    """The JSON of a record without its samples."""
+    """Return the JSON of a record without its samples."""
     return body if isinstance(body, str) else _unpack(body)
 
 
 def from_row(body: bytes | str, samples: bytes) -> Record:
-    """`Damaged` if it cannot be what was written."""
+    """Decode a record; raises Damaged if the data is not valid."""
     with decoding():
         if isinstance(body, str):  # of a writer that began before the store was upgraded
             return old_record(body, samples)
@@ -202,7 +203,7 @@ def from_row(body: bytes | str, samples: bytes) -> Record:
 
 
 def fill(measurements: tuple[Measurement, ...], samples: bytes) -> None:
-    """The samples of each, into those that were just decoded and have none yet."""
+    """Add the samples to measurements that were decoded without them."""
     for measurement, values in zip(measurements, unpack_samples(samples), strict=True):
         measurement.samples.extend(values)
 
@@ -215,7 +216,7 @@ def _pack(data: bytes) -> bytes:
 def _unpack(data: bytes) -> bytes:
     if data[:1] != _PACKED:
         raise Damaged(f"a record begins with {bytes(data[:1])!r}")
-    inflating = zlib.decompressobj(_WINDOW_OF_BODIES, zdict=DICTIONARY)
+    inflating = zlib.decompressobj(_BODY_WINDOW, zdict=DICTIONARY)
     plain = inflating.decompress(data[1:])
     if not inflating.eof or inflating.unused_data:
         raise Damaged("a record does not end where it should")
@@ -223,14 +224,14 @@ def _unpack(data: bytes) -> bytes:
 
 
 def pack_samples(groups: list[list[float]]) -> bytes:
-    """How many groups, how many values of each, then all values: their first bytes, their second bytes, ... Neighbours
-    are of one size, so that their high bytes repeat."""
+    """Pack the number of groups, their lengths, then the first bytes of all values, their second bytes, and so on.
+    Neighbouring samples are of similar size, so their high bytes repeat and compress well."""
     packed = array("d", [value for group in groups for value in group])
     if sys.byteorder == "big":
         packed.byteswap()
     plain = packed.tobytes()
     counts = struct.pack(f"<{len(groups) + 1}I", len(groups), *map(len, groups))
-    packer = zlib.compressobj(1, zlib.DEFLATED, _WINDOW_OF_SAMPLES, 5)
+    packer = zlib.compressobj(1, zlib.DEFLATED, _SAMPLES_WINDOW, 5)
     shuffled = b"".join([counts, *[plain[place::_WIDTH] for place in range(_WIDTH)]])
     return _SHUFFLED + packer.compress(shuffled) + packer.flush()
 
@@ -238,7 +239,7 @@ def pack_samples(groups: list[list[float]]) -> bytes:
 def unpack_samples(data: bytes) -> list[list[float]]:
     if data[:1] != _SHUFFLED:
         raise Damaged(f"samples begin with {bytes(data[:1])!r}")
-    plain = zlib.decompress(data[1:], _WINDOW_OF_SAMPLES)
+    plain = zlib.decompress(data[1:], _SAMPLES_WINDOW)
     (groups,) = struct.unpack_from("<I", plain)
     counts = struct.unpack_from(f"<{groups}I", plain, 4)
     shuffled, total = plain[4 * (groups + 1) :], sum(counts)
@@ -249,9 +250,6 @@ def unpack_samples(data: bytes) -> list[list[float]]:
     if sys.byteorder == "big":
         values.byteswap()
     return [values[start:end].tolist() for start, end in pairwise(accumulate(counts, initial=0))]
-
-
-# Figures of records: the medians of their measurements, as they are stored and as they are read.
 
 
 def stored_figure(measurement: Measurement) -> StoredFigure:
@@ -280,13 +278,13 @@ def figures_of(run_id: str, record: Record) -> list[Figure]:
     return figures_from(bare, [stored_figure(measurement) for measurement in record.measurements])
 
 
-# Records as stores before version 3 have them: a text of JSON, and the samples of all measurements in one row.
+# Records of stores before version 3: JSON as text, and the samples of all measurements in one row.
 
 _body = msgspec.json.Decoder(dict[str, Any])
 
 
 def old_record(body: bytes | str, samples: bytes) -> Record:
-    """In the place of its samples a measurement has how many they are."""
+    """Decode a record whose measurements hold the number of their samples in place of these."""
     data = _body.decode(body)
     numbers = _inflate(samples)
     start = 0

@@ -1,7 +1,7 @@
-"""Stored records as they are read: whole, or their heads, which are everything but the samples.
+"""Read records: whole, as heads without samples, or as outlines of their columns.
 
-A page shows thousands of cases and the samples of one. A head is decoded in part, and its medians are those that were
-stored beside the samples (`store.figures`).
+A page shows thousands of cases and the samples of one. The medians of a head are those that are stored beside the
+samples (`Store.figures`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opmark.store.sql import SqlStore
 from opmark.store.tables import BENCH_CASE, RECORD
 
 _AT_ONCE = 500
-"""Values in one statement: databases limit how many one takes."""
+"""Values in one statement, which databases limit."""
 
 _HEAD = (RECORD.c.number, RECORD.c.run_id, RECORD.c.task_id, RECORD.c.case_id, RECORD.c.op, RECORD.c.phase,
          RECORD.c.backend, RECORD.c.implementation, RECORD.c.threads, RECORD.c.process, RECORD.c.status,
@@ -40,8 +40,8 @@ def record_heads(
     cases: Sequence[str] | None = None,
     whole: bool = False,
 ) -> list[RecordHead]:
-    """The heads of a run's records in the order written: those with a number above `after` and up to `until`; of these
-    tasks or cases, where any are named. `whole`: each with its whole record as the body, samples included."""
+    """Return the heads of a run's records with numbers above `after` and up to `until`, in the order written; with
+    `tasks` or `cases`, only theirs. `whole`: each head has its whole record as the body, samples included."""
     columns = (RECORD.c.figures, RECORD.c.body, *((RECORD.c.samples,) if whole else ()))
     query = select(*_HEAD, *columns).order_by(RECORD.c.number)
     query = query.where(RECORD.c.run_id == run_id, RECORD.c.number > after)
@@ -66,7 +66,7 @@ def _read_heads(store: SqlStore, query: Select[Any]) -> list[RecordHead]:
 
 
 class RecordOutline(NamedTuple):
-    """A record by its columns alone: enough to choose among thousands of them, and quickly read."""
+    """The columns of a record: quick to read, and enough to choose among thousands of records."""
 
     task: str
     case: str
@@ -98,7 +98,7 @@ _OUTLINE = (RECORD.c.task_id, RECORD.c.case_id, RECORD.c.op, RECORD.c.phase, REC
 
 
 def record_outlines(store: SqlStore, run_id: str, *, figures: bool = False) -> list[RecordOutline]:
-    """The outlines of a run's records in the order written. `figures`: read those too."""
+    """Return the outlines of a run's records in the order written. `figures`: read their figures, too."""
     numbers = RECORD.c.figures if figures else literal("[]")
     query = select(*_OUTLINE, numbers, BENCH_CASE.c.params).join(BENCH_CASE, BENCH_CASE.c.id == RECORD.c.case_id)
     query = query.where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
@@ -109,7 +109,7 @@ def record_outlines(store: SqlStore, run_id: str, *, figures: bool = False) -> l
 
 
 def records_of_task(store: SqlStore, run_id: str, task_id: str) -> list[Record]:
-    """The whole records of a task in all of its processes, in the order written."""
+    """Return the whole records of a task in all of its processes, in the order written."""
     who = (RECORD.c.case_id, RECORD.c.backend, RECORD.c.implementation, RECORD.c.threads)
     one = select(*who).where(RECORD.c.run_id == run_id, RECORD.c.task_id == task_id)
     with store.reading() as connection:
@@ -124,7 +124,7 @@ def records_of_task(store: SqlStore, run_id: str, task_id: str) -> list[Record]:
 
 
 class TaskPlace(NamedTuple):
-    """What tells the tasks of one case apart, as far as columns say it."""
+    """The columns that distinguish tasks of one case."""
 
     run: str
     backend: str
@@ -133,7 +133,7 @@ class TaskPlace(NamedTuple):
 
 
 def first_tasks(store: SqlStore, case_id: str) -> dict[TaskPlace, str]:
-    """The id of the first task of a case in each run, by how it was computed. A row of a run is named by it."""
+    """Return the id of the first task of a case in each run and way, which is the key of its row."""
     columns = (RECORD.c.run_id, RECORD.c.backend, RECORD.c.implementation, RECORD.c.threads, RECORD.c.task_id)
     query = select(*columns).where(RECORD.c.case_id == case_id).order_by(RECORD.c.number)
     found: dict[TaskPlace, str] = {}

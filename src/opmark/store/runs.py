@@ -1,4 +1,4 @@
-"""What became of runs, counted by the database: records are not read for it."""
+"""Find runs by name, and summarise them by counts of the database, without reading records."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from opmark.store.sql import SqlStore
 from opmark.store.tables import BENCH_CASE, RECORD, RUN
 
 _AT_ONCE = 500
-"""Values in one statement: databases limit how many one takes."""
+"""Values in one statement, which databases limit."""
 
 
 class _StatusCount(NamedTuple):
-    """Records of a run that are alike."""
+    """Number of records of a run with the same backend, environment and status."""
 
     run: str
     backend: str
@@ -32,21 +32,22 @@ class _StatusCount(NamedTuple):
     status: str
     number: int
     newest: int = 0
-    """The number of the last of them."""
+    """Number of the last of these records."""
 
 
 _BY = (RECORD.c.run_id, RECORD.c.backend, RECORD.c.environment_id, RECORD.c.status)
 
 
 def summaries(store: Store, runs: Sequence[Run]) -> list[RunSummary]:
-    """In the order of the runs."""
+    """Return the summaries of runs, in their order."""
     return [summary for summary, _ in marked_summaries(store, runs)]
 
 
 def marked_summaries(store: Store, runs: Sequence[Run]) -> list[tuple[RunSummary, int]]:
-    """In the order of the runs, each with the number of its last record; 0 where it has none, or nobody counts."""
+    """Return the summaries of runs, in their order, each with the number of its last record; 0 if it has none or the
+    store has no numbers."""
     sql = _sql(store)
-    groups = _read(store, runs) if sql is None else _counted(sql, runs)
+    groups = _count_in_memory(store, runs) if sql is None else _count_records(sql, runs)
     environments = store.environments({group.environment for group in groups if group.environment})
     facts = {key: environment.facts for key, environment in environments.items()}
     by_run: dict[str, list[_StatusCount]] = {}
@@ -60,7 +61,7 @@ def marked_summaries(store: Store, runs: Sequence[Run]) -> list[tuple[RunSummary
 
 
 def having(store: Store, op: str) -> set[str]:
-    """The ids of the runs that have something of an operator; its name may have `*` and `?`."""
+    """Return the ids of runs that measured an operator; its name may contain `*` and `?`."""
     sql = _sql(store)
     if sql is None:
         return {run.id for run in store.runs() for r in store.records(run.id) if fnmatchcase(r.task.case.op, op)}
@@ -76,19 +77,19 @@ def having(store: Store, op: str) -> set[str]:
 
 
 def with_backend(store: SqlStore, backend: str) -> set[str]:
-    """The ids of the runs that have a record of a backend: an index tells, a look a run."""
+    """Return the ids of runs with a record of a backend, by one index look-up per run."""
     there = select(RECORD.c.number).where(RECORD.c.run_id == RUN.c.id, RECORD.c.backend == backend).exists()
     with store.reading() as connection:
         return set(connection.execute(select(RUN.c.id).where(there)).scalars())
 
 
 def _sql(store: Store) -> SqlStore | None:
-    """The database behind a store, if there is one."""
+    """Return the database behind a store, if there is one."""
     inner = getattr(store, "store", store)
     return inner if isinstance(inner, SqlStore) else None
 
 
-def _counted(store: SqlStore, runs: Sequence[Run]) -> list[_StatusCount]:
+def _count_records(store: SqlStore, runs: Sequence[Run]) -> list[_StatusCount]:
     found: list[_StatusCount] = []
     with store.reading() as connection:
         for some in _parts([run.id for run in runs]):
@@ -98,7 +99,7 @@ def _counted(store: SqlStore, runs: Sequence[Run]) -> list[_StatusCount]:
     return found
 
 
-def _read(store: Store, runs: Sequence[Run]) -> list[_StatusCount]:
+def _count_in_memory(store: Store, runs: Sequence[Run]) -> list[_StatusCount]:
     counts = Counter(
         (run.id, r.task.backend, r.environment, str(r.status)) for run in runs for r in store.records(run.id)
     )
@@ -127,15 +128,13 @@ def _parts(values: Sequence[str]) -> list[Sequence[str]]:
     return [values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE)]
 
 
-# What is looked for in a store: a run by its name, the noise of a machine.
-
 _NTH = re.compile(r"(?P<label>.+)~(?P<back>\d+)")
 
 
 def find_run(store: Store, name: str | None) -> Run:
-    """By its id, the beginning of it, or its label; without a name the last one.
+    """Find a run by its id, the beginning of its id, or its label; without a name, the last one.
 
-    A label may be of several runs: `LABEL~0` is the newest of them, `LABEL~1` the one before.
+    Several runs may have the same label: `LABEL~0` is the newest of them, `LABEL~1` the one before.
     """
     if name is not None and not name.strip():
         raise UserError("a run is named by an empty text", "give its id, the beginning of that, or its label")
@@ -143,12 +142,12 @@ def find_run(store: Store, name: str | None) -> Run:
 
 
 def find_among(known: Sequence[Run], name: str | None) -> Run:
-    """The same where the runs were read already: those begun last first."""
+    """Find a run among those that were read already, newest first."""
     if not known:
         raise UserError("the store holds no run yet", "`opmark run --suite quick` makes one")
     if name is None:
         return known[0]
-    if found := next((run for run in known if run.id == name), None) or _labelled(known, name):
+    if found := next((run for run in known if run.id == name), None) or _find_labelled(known, name):
         return found
     starting = [run for run in known if run.id.startswith(name)]
     if len(starting) == 1:
@@ -159,8 +158,8 @@ def find_among(known: Sequence[Run], name: str | None) -> Run:
     raise UnknownName("run", name, [run.label for run in known if run.label] + [run.id for run in known])
 
 
-def _labelled(known: Sequence[Run], name: str) -> Run | None:
-    """The one run of that label; a label that says which of several is one of these."""
+def _find_labelled(known: Sequence[Run], name: str) -> Run | None:
+    """Find a run by `LABEL` or `LABEL~N`; UserError if several runs have the label, or there are fewer than N."""
     found = [run for run in known if run.label == name]
     if len(found) > 1:
         listed = ", ".join(run.id for run in found[:5]) + (", ..." if len(found) > 5 else "")
@@ -183,11 +182,11 @@ def _labelled(known: Sequence[Run], name: str) -> Run | None:
 
 
 def noise_under(backend: Any, facts: dict[str, Any]) -> str:
-    """The name under which the noise of a backend is kept."""
+    """Return the key under which the noise floor of a backend is stored."""
     return f"{backend} on {findings_key(facts)}"
 
 
 def noise_of(store: Store, facts: dict[str, Any]) -> NoiseFloor | None:
-    """The noise of the backend of an environment, if `doctor --aa` has measured it there."""
+    """Return the noise floor of the backend of an environment, if `doctor --aa` has measured it."""
     kept = store.kept("noise", noise_under(facts.get("backend"), facts))
     return convert(kept, NoiseFloor) if kept else None

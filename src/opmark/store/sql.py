@@ -1,4 +1,4 @@
-"""The store in an SQL database: an SQLite file or a PostgreSQL server, through the same statements."""
+"""The store in an SQL database: the same statements for an SQLite file and a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from opmark.errors import StoreError
 from opmark.schema import Case, Environment, Record, Run
 from opmark.schema.machine import MachineFinding
 from opmark.schema.record import Figure, StoredFigure
-from opmark.store.location import Told, address, server
-from opmark.store.protocol import Database, Noted
+from opmark.store.location import StoreLocation, address, server
+from opmark.store.protocol import Database, NoteKind
 from opmark.store.record_codec import (
     Damaged,
     case_row,
@@ -41,18 +41,18 @@ from opmark.store.tables import (
     RUN,
     RUN_NOTE,
     VERSION,
+    add_identity,
     add_index,
     make_tables,
-    name_it,
     upgrade,
 )
 
 _AT_ONCE = 500
-"""Ids in one statement: databases limit how many values one takes."""
+"""Ids in one statement, which databases limit."""
 _COLUMNS_OF_RUN = tuple(column.name for column in RUN.c if column.name != "number")
 _FIGURE = (RECORD.c.run_id, RECORD.c.case_id, RECORD.c.op, RECORD.c.backend, RECORD.c.implementation,
            RECORD.c.threads, RECORD.c.process, RECORD.c.status, RECORD.c.environment_id, RECORD.c.started)  # fmt: skip
-"""What of a Figure belongs to its record, in its order."""
+"""Columns of the fields of a Figure that belong to its record, in their order."""
 _figures = msgspec.json.Decoder(list[StoredFigure])
 _CASE = select(BENCH_CASE.c.id, BENCH_CASE.c.op, BENCH_CASE.c.phase, BENCH_CASE.c.params, BENCH_CASE.c.wrt)
 _params = msgspec.json.Decoder(dict[str, Any])
@@ -61,14 +61,14 @@ _wrt = msgspec.json.Decoder(tuple[str, ...])
 
 class SqlStore:
     def __init__(self, database: Database, *, create: bool, in_place: bool = False) -> None:
-        """Open the store there; with `create`, make it if there is none. `in_place`: one of an older version is
-        upgraded where it is, though it is only read."""
+        """Open the store; with `create`, create it if there is none. `in_place`: upgrade an older version in place even
+        if it is only read."""
         self.database = database
         self.identity: str | None = None
-        """What tells this store from all others; None while there are no tables, or where nobody wrote it yet."""
+        """Identity of this store; None while there are no tables, or if it was created without one."""
         self._in_place = create or in_place
         self._ready = False
-        """Whether the tables are known to be there."""
+        """Whether the tables are known to exist."""
         self.copied = False
         """Whether this is a copy of an older store, for reading."""
         self._cases: set[str] = set()
@@ -84,8 +84,8 @@ class SqlStore:
         with self.writing() as connection:
             connection.execute(insert(RUN), row)
             if run.description:
-                said = _note(run.id, "description", run.description) | {"noted": run.started}
-                connection.execute(insert(RUN_NOTE), said)
+                note = _note(run.id, "description", run.description) | {"noted": run.started}
+                connection.execute(insert(RUN_NOTE), note)
 
     def add_environment(self, environment: Environment) -> None:
         row = {"id": environment.id, "facts": storable_json(encoded(environment.facts).decode())}
@@ -102,7 +102,7 @@ class SqlStore:
         )
 
     def extend_packed(self, cases: list[dict[str, Any]], records: list[dict[str, Any]]) -> int:
-        """Rows of the tables of these names; cases may be there already."""
+        """Add rows of the tables `bench_case` and `record`, and return how many records were new."""
         if not records:
             return 0
         missing = [row for row in cases if row["id"] not in self._cases]
@@ -114,32 +114,32 @@ class SqlStore:
         return new
 
     def add_cases(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
-        """In the order of their ids: two writers that insert the same ones must not wait for each other."""
+        """Add cases in the order of their ids, so that two writers of the same cases cannot deadlock."""
         rows.sort(key=lambda row: row["id"])
         connection.execute(self.database.insert_new(BENCH_CASE), rows)
 
     def add_records(self, connection: Connection, rows: list[dict[str, Any]]) -> int:
-        """How many were new."""
+        """Add records, and return how many were new."""
         statement = self.database.insert_new(RECORD).execution_options(preserve_rowcount=True)
         return connection.execute(statement, rows).rowcount
 
-    def note(self, run_id: str, kind: Noted, text: str, noted: str | None = None) -> None:
-        """`noted`: when it was said, if that was not now."""
+    def note(self, run_id: str, kind: NoteKind, text: str, noted: str | None = None) -> None:
+        """Set the label or description of a run. `noted` is the time, if not now."""
         row = _note(run_id, kind, text)
         with self.writing() as connection:
             connection.execute(insert(RUN_NOTE), row | ({"noted": noted} if noted else {}))
 
     def runs(self, limit: int | None = None) -> list[Run]:
-        # By when they were begun: a run of another machine may have come here long after.
+        # By start: a run of another machine may have been added long after it began.
         query = select(RUN).order_by(RUN.c.started.desc(), RUN.c.number.desc()).limit(limit)
         notes = select(RUN_NOTE.c.run_id, RUN_NOTE.c.kind, RUN_NOTE.c.text).order_by(RUN_NOTE.c.number)
         with self.reading() as connection:
-            said: dict[str, dict[str, str]] = {}
+            notes_by_run: dict[str, dict[str, str]] = {}
             for run_id, kind, text in connection.execute(notes):
-                said.setdefault(run_id, {})[kind] = text
+                notes_by_run.setdefault(run_id, {})[kind] = text
             found = connection.execute(query).mappings().all()
         plain = ({name: row[name] for name in _COLUMNS_OF_RUN} for row in found)
-        return [Run(**{**row, **said.get(row["id"], {})}) for row in plain]
+        return [Run(**{**row, **notes_by_run.get(row["id"], {})}) for row in plain]
 
     def records(self, run_id: str) -> list[Record]:
         query = select(RECORD.c.body, RECORD.c.samples).where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
@@ -207,21 +207,21 @@ class SqlStore:
 
     def _open(self, *, create: bool) -> None:
         if self.database.exists():
-            with self._explained("open"):
+            with self._explain_errors("open"):
                 self.database.check(create=create)
                 self._check(create=create)
             if create:
                 self.database.try_to_write()
                 with self.writing():
-                    pass  # whoever is going to write wants to know now, not after an hour of measuring
+                    pass  # fail now, not after an hour of measuring
         elif create:
-            self.database.try_to_write()  # the file itself comes with the first thing to store
+            self.database.try_to_write()  # the file itself is created by the first write
         else:
-            raise self._none_yet()
+            raise self._missing_error()
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        with self._explained("write to"):
+        with self._explain_errors("write to"):
             if self.copied:
                 raise StoreError(f"{self.database.name}: was opened for reading", "this is a defect of opmark")
             if not self._ready:
@@ -231,15 +231,15 @@ class SqlStore:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        with self._explained("read"):
+        with self._explain_errors("read"):
             if not self._ready:
                 self._look_again()
             with self.database.engine.connect() as connection:
                 yield connection
 
     @contextmanager
-    def _explained(self, doing: str) -> Iterator[None]:
-        """The driver's error as a message about this store."""
+    def _explain_errors(self, doing: str) -> Iterator[None]:
+        """Turn errors of the driver and damaged data into StoreError."""
         try:
             yield
         except DBAPIError as error:
@@ -251,18 +251,18 @@ class SqlStore:
             ) from None
 
     def _look_again(self) -> None:
-        """It was not there when it was opened; another process may have made it."""
+        """Check again for a store that did not exist before: another process may have created it."""
         if not self.database.exists():
-            raise self._none_yet()
+            raise self._missing_error()
         self._check(create=False)
 
     def _create(self) -> None:
         self.database.before_tables()
         make_tables(self.database)
         self._ready = True
-        self.identity = self.said_of_itself(IDENTITY)
+        self.identity = self.read_meta(IDENTITY)
 
-    def said_of_itself(self, key: str) -> str | None:
+    def read_meta(self, key: str) -> str | None:
         with self.database.engine.connect() as connection:
             return connection.execute(select(META.c.value).where(META.c.key == key)).scalar()
 
@@ -271,7 +271,7 @@ class SqlStore:
         if META.name not in names:
             self._check_empty(names, create=create)
             return
-        text = self.said_of_itself("version")
+        text = self.read_meta("version")
         if text is None or not text.isdecimal():
             raise StoreError(f"{self.database.name}: does not say of which version it is", "name another with --db")
         found = int(text)
@@ -281,17 +281,17 @@ class SqlStore:
                 "upgrade opmark",
             )
         if found < VERSION:
-            self._bring_up_to_date(found)
+            self._upgrade(found)
         self._ready = True
-        self.identity = self.said_of_itself(IDENTITY)
+        self.identity = self.read_meta(IDENTITY)
         if create and self.identity is None:
-            name_it(self.database)
-            self.identity = self.said_of_itself(IDENTITY)
+            add_identity(self.database)
+            self.identity = self.read_meta(IDENTITY)
         if create:
             add_index(self.database)
 
     def _check_empty(self, names: set[str], *, create: bool) -> None:
-        """A place without our tables: made into a store if that is asked for and nobody else's is there."""
+        """Create the tables with `create`; raise StoreError otherwise, or if a file belongs to another program."""
         others = sorted(names)[:4]
         if others and not self.database.shared:
             raise StoreError(
@@ -299,11 +299,11 @@ class SqlStore:
                 "name another file with --db",
             )
         if not create:
-            raise self._none_yet()
-        self._create()  # an empty file, or one that another process is just making
+            raise self._missing_error()
+        self._create()  # an empty file, or one that another process is creating
 
-    def _bring_up_to_date(self, found: int) -> None:
-        """Who writes upgrades the store itself; who reads gets a copy, since reading changes nothing."""
+    def _upgrade(self, found: int) -> None:
+        """Upgrade the store for a writer; a reader gets an upgraded copy, because reading changes nothing."""
         if self._in_place:
             upgrade(self.database)
             return
@@ -317,19 +317,19 @@ class SqlStore:
         self.database, self.copied = copy, True
         upgrade(copy)
 
-    def _none_yet(self) -> StoreError:
+    def _missing_error(self) -> StoreError:
         return StoreError(
             f"{self.database.name}: there is no store yet", "`opmark run` makes one, or name another with --db"
         )
 
 
 def run_row(run: Run) -> dict[str, Any]:
-    """The columns of the table `run`, less its number."""
+    """Return the columns of the table `run` except its number."""
     found = {name: getattr(run, name) for name in _COLUMNS_OF_RUN}
     return {name: storable(value) if isinstance(value, str) else value for name, value in found.items()}
 
 
-def _note(run_id: str, kind: Noted, text: str) -> dict[str, str]:
+def _note(run_id: str, kind: NoteKind, text: str) -> dict[str, str]:
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     return {"run_id": run_id, "kind": kind, "text": storable(text), "noted": now}
 
@@ -339,11 +339,8 @@ def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
         yield ids[start : start + _AT_ONCE]
 
 
-# Opening a store, in a file or on a server.
-
-
-def open_sql(told: Told = None, *, create: bool = False) -> SqlStore:
-    where = address(told)
+def open_sql(location: StoreLocation = None, *, create: bool = False) -> SqlStore:
+    where = address(location)
     if isinstance(where, Path):
         return SqlStore(Sqlite(where), create=create)
     checked = server(where)
@@ -352,10 +349,10 @@ def open_sql(told: Told = None, *, create: bool = False) -> SqlStore:
     return SqlStore(Postgresql(checked), create=create)
 
 
-def open_read_only(told: Told = None) -> SqlStore:
-    """A store that nothing can be written to, whatever happens: SQLite sees to it. Its connections are closed with the
-    last reference to it, since others may still be reading when another store takes its place."""
-    store = open_sql(told)
+def open_read_only(location: StoreLocation = None) -> SqlStore:
+    """Open a store that cannot be written; for SQLite the database itself ensures that. Connections are closed with the
+    last reference, because others may still read when another store replaces it."""
+    store = open_sql(location)
     engine = store.database.engine
     if engine.dialect.name == "sqlite":
 

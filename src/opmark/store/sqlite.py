@@ -15,15 +15,15 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
 
 from opmark.errors import StoreError
-from opmark.store.location import Told, address
-from opmark.store.protocol import Replaced, StoreUnreachable
+from opmark.store.location import StoreLocation, address
+from opmark.store.protocol import StoreReplaced, StoreUnreachable
 from opmark.units import count_bytes
 
 BUSY_SECONDS = 30.0
-"""How long one writer waits for another."""
+"""Seconds that one writer waits for another."""
 
 _PAGE = 8192
-"""Bytes: a record takes more than one, and on small pages a fifth of the room behind them is lost."""
+"""Page size in bytes. Records span several pages, and small ones would waste a fifth of the space."""
 
 _HINTS = {
     "not a database": "this file is something else: name another with --db",
@@ -46,7 +46,7 @@ class Sqlite:
         alone: bool = False,
         wait: float | None = None,
     ) -> None:
-        """`alone`: nobody else opens the file until this is closed. `wait`: seconds for others who have it open."""
+        """`alone`: lock the file until this is closed. `wait`: seconds to wait for others that have it open."""
         self.path = path
         self.name = str(path)
         self.engine = _engine(path, BUSY_SECONDS if wait is None else wait, alone=alone)
@@ -56,10 +56,10 @@ class Sqlite:
         return self.path.exists()
 
     def check(self, *, create: bool) -> None:
-        """What is no store shows when it is read."""
+        """A file that is not an opmark store is only noticed on the first read."""
 
     def try_to_write(self) -> None:
-        """Makes the folder, and a file in it that is gone at once; needless where another process is writing."""
+        """Create the folder and a temporary file in it. Not necessary while another process is writing."""
         if Path(f"{self.path}-wal").exists():
             return
         try:
@@ -73,9 +73,9 @@ class Sqlite:
             ) from None
 
     def before_tables(self) -> None:
-        """WAL: readers and a writer do not wait for each other. The file remembers it; no other file is touched.
+        """Switch a new file to WAL, so that readers and a writer do not wait for each other.
 
-        SQLite does not wait for this one lock by itself, and another process may be making the same store.
+        SQLite does not wait for this lock by itself, and another process may be creating the same store.
         """
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
@@ -83,7 +83,7 @@ class Sqlite:
                 with self.engine.connect() as connection:
                     raw = connection.connection.driver_connection
                     assert isinstance(raw, sqlite3.Connection)
-                    raw.execute(f"PRAGMA page_size={_PAGE}")  # of a new file; what is there stays
+                    raw.execute(f"PRAGMA page_size={_PAGE}")  # has no effect on an existing file
                     raw.execute("PRAGMA journal_mode=WAL")
                 return
             except sqlite3.OperationalError as error:
@@ -92,17 +92,17 @@ class Sqlite:
                 time.sleep(0.02)
 
     def lock(self, connection: Connection) -> None:
-        """A transaction that writes has the file for itself already."""
+        """A writing transaction has locked the file already."""
 
     def owns(self, connection: Connection, table: Table) -> bool:
-        """Who may write to the file may write all of it."""
+        """Return True: there are no permissions within a file."""
         return True
 
     def insert_new(self, table: Table) -> Any:
         return insert(table).on_conflict_do_nothing()
 
     def read_only(self) -> sqlite3.Connection:
-        """A connection of its own that cannot write, whatever it is told."""
+        """Open a separate connection that cannot write."""
         connection = _connect(self.path, BUSY_SECONDS, "mode=ro")
         connection.execute("PRAGMA query_only=ON")
         return connection
@@ -125,7 +125,7 @@ class Sqlite:
         return self._explain(doing, str(error.orig), StoreUnreachable if _may_pass(error.orig) else StoreError)
 
     def known_trouble(self, doing: str, text: str) -> StoreError | None:
-        """What happens to files, by the words that SQLite has for it."""
+        """Explain a message of SQLite about the file; None if it is not about the file."""
         return self._explain(doing, text) if _hint(text) else None
 
     def _explain(self, doing: str, text: str, kind: type[StoreError] = StoreError) -> StoreError:
@@ -138,23 +138,23 @@ class Sqlite:
 
 
 def _connect(path: Path, wait: float, mode: str) -> sqlite3.Connection:
-    """SQLite wants to write beside what it reads, for the sake of writers. Where nobody can, there are none; where
-    only this user cannot, it may be read without that."""
+    """Open the file. SQLite needs write access to the folder to coordinate with writers. On a read-only disk there are
+    no writers; if only this user cannot write, the file is opened for reading."""
     writable = os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
     if writable or not path.exists() or Path(f"{path}-wal").exists():
-        return _opened(path, wait, mode)
+        return _open(path, wait, mode)
     if not _on_read_only_disk(path):
-        connection = _opened(path, wait, "mode=ro")
+        connection = _open(path, wait, "mode=ro")
         try:
             connection.execute("SELECT count(*) FROM sqlite_master")
         except sqlite3.OperationalError:
-            connection.close()  # it needs a log, and none can be made
+            connection.close()  # it needs a log, which cannot be created
         else:
             return connection
-    return _opened(path, wait, "immutable=1")
+    return _open(path, wait, "immutable=1")
 
 
-def _opened(path: Path, wait: float, how: str) -> sqlite3.Connection:
+def _open(path: Path, wait: float, how: str) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=wait, check_same_thread=False)
 
 
@@ -168,14 +168,14 @@ def _hint(text: str) -> str | None:
 
 
 def _may_pass(error: BaseException | None) -> bool:
-    """What happened to the file, and not what is wrong with a statement: another day it may go well."""
+    """Return whether the error is about the file, not the statement, so that a later attempt may succeed."""
     return isinstance(error, sqlite3.DatabaseError) and not isinstance(
         error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.NotSupportedError | sqlite3.DataError
     )
 
 
 def _file_number(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another one of the same name."""
+    """Return device and inode, which distinguish a file from another one of the same name."""
     try:
         found = path.stat()
     except OSError:
@@ -184,15 +184,15 @@ def _file_number(path: Path) -> tuple[int, int] | None:
 
 
 def _check_same_file(connection: Connection, path: Path) -> None:
-    """What is written to a file that was removed, or that another one took the place of, is written to nowhere."""
+    """Raise StoreReplaced if the file was removed or replaced: whatever is written to it would be lost."""
     now = _file_number(path)
     opened = connection.info.setdefault("file", now)
     if opened is None:
-        connection.info["file"] = now  # it was made with this transaction
+        connection.info["file"] = now  # this transaction creates it
     elif now != opened:
         connection.exec_driver_sql("ROLLBACK")
         what = "is gone" if now is None else "is another file than it was"
-        raise Replaced(f"{path}: cannot write to the store: it {what}; somebody moved, removed or replaced it")
+        raise StoreReplaced(f"{path}: cannot write to the store: it {what}; somebody moved, removed or replaced it")
 
 
 def _engine(path: Path, wait: float, *, alone: bool) -> Engine:
@@ -209,7 +209,7 @@ def _engine(path: Path, wait: float, *, alone: bool) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A transaction that writes takes its turn at once, instead of failing when it first writes.
+        # A writing transaction takes the lock at its start instead of failing at its first write.
         writes = connection.get_execution_options().get("writes", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
         if writes:
@@ -220,12 +220,10 @@ def _engine(path: Path, wait: float, *, alone: bool) -> Engine:
     return engine
 
 
-# The room of what was removed, given back to the disk.
-
-
-def compact(told: Told = None) -> str:
-    """What came of it, for people. Who else uses the file is waited for; a server does it by itself."""
-    where = address(told)
+def compact(location: StoreLocation = None) -> str:
+    """Give the space of removed runs back to the disk, and return a message. Waits for other users of the file; a
+    server reuses space by itself."""
+    where = address(location)
     if isinstance(where, str):
         return "PostgreSQL gives the room to new records by itself (autovacuum); VACUUM FULL returns it to the disk"
     before = _size(where)

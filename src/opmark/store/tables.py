@@ -1,7 +1,7 @@
-"""The tables. Facts and raw samples only: every rate is computed when read.
+"""Tables and views of the store, and the upgrade of older versions.
 
-`figures` is the one exception: medians of the samples beside them, so that a comparison of thousands of cases, or a
-history of years, need not inflate them all.
+Tables hold facts and raw samples; every rate is computed when it is read. The one exception is `figures`, the medians
+of the samples, so that a comparison of thousands of cases or a history of years need not decompress them all.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from opmark.store.protocol import Database
 from opmark.store.record_codec import case_row, old_record, to_row
 
 VERSION = 3
-"""Of this layout. A store of an older version is upgraded by its first writer, one of a newer version is refused.
+"""Version of this layout. A store of an older version is upgraded by its first writer, a newer one is refused.
 
 1: runs, environments, records. 2: findings about machines. 3: bodies packed, figures, cases, notes, views.
 """
@@ -44,14 +44,14 @@ METADATA = MetaData()
 
 
 class Packed(LargeBinary):
-    """As the driver gives it. Beside what is packed there may be texts, of a writer that began before an upgrade."""
+    """Binary data as the driver returns it. It may be text if its writer began before an upgrade."""
 
     def result_processor(self, dialect: Any, coltype: Any) -> None:
         return None
 
 
 IDENTITY = "store"
-"""The key of what tells one store from all others, wherever it moves."""
+"""Key of the identity of a store, which stays the same wherever it moves."""
 
 META = Table("opmark_meta", METADATA, Column("key", String(32), primary_key=True), Column("value", Text))
 
@@ -73,7 +73,7 @@ RUN = Table(
 RUN_NOTE = Table(
     "run_note",
     METADATA,
-    # What was said of a run later: `label` or `description`. The newest of a kind is the one that counts.
+    # Labels and descriptions that were set later. The newest of a kind counts.
     Column("number", Integer, primary_key=True, autoincrement=True),
     Column("run_id", String(48), ForeignKey("run.id"), nullable=False, index=True),
     Column("kind", String(16), nullable=False),
@@ -116,21 +116,21 @@ RECORD = Table(
     Column("body", Packed, nullable=False),
     # The record as JSON, without the samples; packed.
     Column("samples", Packed, nullable=False),
-    # The samples of its measurements: float64, their bytes sorted by place, deflated (`pack.pack_samples`).
+    # The samples of its measurements: float64, bytes grouped by significance, compressed (`pack_samples`).
     Column("implementation", Text, nullable=False, server_default=""),
     Column("threads", Integer, nullable=False, server_default="0"),
     Column("process", Integer, nullable=False, server_default="0"),
     Column("reason", Text, nullable=False, server_default=""),
     Column("figures", Text, nullable=False, server_default="[]"),
-    # Of each measurement: [quantity, cache, timer, calls, samples, median, low, high, cycles, [cautions]].
-    # A task has one record in a run, also where two processes go on with it at once.
+    # For each measurement: [quantity, cache, timer, calls, samples, median, low, high, cycles, [cautions]].
+    # A task has one record in a run, even if two processes resume the run at once.
     UniqueConstraint("run_id", "task_id"),
 )
 
 FINDING = Table(
     "finding",
     METADATA,
-    # What was found out about a machine: its peaks, its noise. The newest of a kind and a chip is the one that counts.
+    # Findings about a machine: its peaks, its noise. The newest of a kind and a chip counts.
     Column("number", Integer, primary_key=True, autoincrement=True),
     Column("kind", String(32), nullable=False),
     Column("chip", Text, nullable=False),
@@ -140,18 +140,16 @@ FINDING = Table(
 
 Index("record_case", RECORD.c.case_id, RECORD.c.backend)
 OUTCOMES = Index("record_outcome", RECORD.c.run_id, RECORD.c.backend, RECORD.c.environment_id, RECORD.c.status)
-"""What became of a run is counted from it alone. A store that was made without it gets it from its next writer; one
-that has it is of no other version."""
+"""Index from which the statuses of a run are counted. A store without it gets it from its next writer; this does not
+change the version."""
 
-
-# The tables made, and those of older versions brought up to date, in one transaction each: all of it or nothing.
 
 _ADDED = ((RUN, ("session", "revision")), (RECORD, ("implementation", "threads", "process", "reason", "figures")))
-"""Columns that the third version has and the ones before had not."""
+"""Columns that version 3 added."""
 PACKED = ("body", "samples", *_ADDED[1][1])
-"""Columns of a record that an older version left out, or wrote otherwise."""
+"""Columns of a record that older versions lack or write differently."""
 _REDUNDANT = "record_run"
-"""An index that another one begins with."""
+"""Old index that is a prefix of another one."""
 
 _AT_ONCE = 500
 _SOME = "SELECT number, run_id, body, samples FROM record WHERE number > :last ORDER BY number LIMIT :count"
@@ -166,22 +164,22 @@ def make_tables(database: Database) -> None:
             METADATA.create_all(connection)
             connection.execute(database.insert_new(META), {"key": "version", "value": str(VERSION)})
             _make_views(connection)
-        _name_it(connection, database)
+        _add_identity(connection, database)
 
 
-def name_it(database: Database) -> None:
-    """For a store of this version that was made before stores had names of their own."""
+def add_identity(database: Database) -> None:
+    """Give a store of this version an identity if it was created before stores had one."""
     with database.engine.execution_options(writes=True).begin() as connection:
-        _name_it(connection, database)
+        _add_identity(connection, database)
 
 
-def _name_it(connection: Connection, database: Database) -> None:
+def _add_identity(connection: Connection, database: Database) -> None:
     connection.execute(database.insert_new(META), {"key": IDENTITY, "value": uuid4().hex})
 
 
 def add_index(database: Database) -> None:
-    """For a store of this version that was made before there was this index. On a server only who owns the table can
-    make it; for others everything works, and counting takes longer."""
+    """Add the index to a store of this version that was created without it. On a server only the owner of the table
+    can; for others counting just takes longer."""
     with database.engine.connect() as connection:
         missing = not _has_index(connection) and database.owns(connection, RECORD)
     if missing:
@@ -205,11 +203,11 @@ def upgrade(database: Database) -> None:
             OUTCOMES.create(connection, checkfirst=True)
             _make_views(connection)
             connection.execute(update(META).where(META.c.key == "version").values(value=str(VERSION)))
-            _name_it(connection, database)
+            _add_identity(connection, database)
 
 
 def _version(connection: Connection, database: Database) -> int | None:
-    """None: there are no tables yet."""
+    """Return the version of the store; None if there are no tables yet."""
     if not database.engine.dialect.has_table(connection, META.name):
         return None
     return int(connection.execute(select(META.c.value).where(META.c.key == "version")).scalar_one())
@@ -230,7 +228,7 @@ def _add_columns(connection: Connection) -> None:
 
 
 def _pack_records(connection: Connection, database: Database) -> None:
-    """Bodies were texts; their figures, and the columns that people ask for, are taken from them."""
+    """Compress the bodies, which were text, and fill the new columns from them."""
     last = 0
     while some := connection.execute(text(_SOME), {"last": last, "count": _AT_ONCE}).all():
         records = [(row, old_record(row.body, row.samples)) for row in some]
@@ -245,7 +243,7 @@ def _pack_records(connection: Connection, database: Database) -> None:
         last = some[-1].number
 
 
-# The views: what `opmark query` is asked about. Their columns are a promise (docs/store.md); the tables are not.
+# The views for `opmark query`. Their columns are stable (docs/store.md); the tables are not.
 
 # How each database looks into JSON: (an item of a list, a fact by its name, the rows of the list of figures).
 _WORDS = {
@@ -277,13 +275,13 @@ NAMES = ("runs", "records", "results", "cases", "environments", "findings")
 
 
 def _noted(kind: str) -> str:
-    """The newest of what was said of a run."""
+    """Return SQL for the newest label or description of a run."""
     newest = f"FROM run_note n WHERE n.run_id = u.id AND n.kind = '{kind}' ORDER BY n.number DESC LIMIT 1"
     return f"(SELECT n.text {newest})"
 
 
 def create_views(dialect: str) -> Iterator[str]:
-    """The statements that make them, anew where they are there."""
+    """Yield the statements that create or replace the views."""
     words = _WORDS[dialect]
     label = f"coalesce({_noted('label')}, u.label)"
     record = ", ".join(f"r.{name}" for name in _RECORD)
@@ -302,7 +300,7 @@ def create_views(dialect: str) -> Iterator[str]:
         "environments": f"SELECT e.id, {facts}, e.facts FROM environment e",
         "findings": "SELECT number, kind, chip, started, body FROM finding",
     }
-    if dialect == "postgresql":  # who may read them, and what others made of them, stays
+    if dialect == "postgresql":  # keeps grants and views of others that depend on them
         yield from (f"CREATE OR REPLACE VIEW {name} AS {bodies[name]}" for name in NAMES)
         return
     for name in reversed(NAMES):
@@ -312,7 +310,7 @@ def create_views(dialect: str) -> Iterator[str]:
 
 
 def refuse_taken(connection: Connection, where: str, names: Iterable[str]) -> None:
-    """Before the first table is made among those of others: nothing of theirs is taken for ours, or replaced."""
+    """Raise StoreError if other programs use our names, before the first table is created in a shared database."""
     wanted = sorted({*names, *NAMES})
     query = "SELECT relname FROM pg_class WHERE relname = ANY(:names) AND pg_table_is_visible(oid) ORDER BY relname"
     if taken := connection.execute(text(query), {"names": wanted}).scalars().all():

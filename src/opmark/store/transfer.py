@@ -1,4 +1,5 @@
-"""A run from elsewhere, checked already, written into a store: all of it in one transaction, or nothing."""
+"""Transfer runs between stores: write an uploaded run in one transaction, and make the parts that `opmark push`
+sends."""
 
 from __future__ import annotations
 
@@ -45,13 +46,13 @@ from opmark.store.tables import ENVIRONMENT, FINDING, RECORD, RUN
 from opmark.version import VERSION
 
 _AT_ONCE = 500
-"""Ids in one statement: databases limit how many values one takes."""
+"""Ids in one statement, which databases limit."""
 _CONSTANT = tuple(column for column in RUN.c if column.name not in ("number", "label"))
-"""What never changes of a run. Its label does, in the words of people; there are notes for that."""
+"""Columns of a run that never change. Its label may: notes hold the current one."""
 
 
 class IdConflict(UserError):
-    """Something else is in the store under the same id. It stays."""
+    """The store has something else under the same id, which stays."""
 
 
 @dataclass
@@ -67,10 +68,11 @@ class UploadedRun:
 
 
 def store_upload(store: SqlStore, arrived: UploadedRun) -> PushReply:
-    """What is there already is left out. `Taken`, and nothing is written, where it is there and not the same."""
+    """Write the parts of an uploaded run that the store lacks. Raises IdConflict, and writes nothing, if the store has
+    something else under the same ids."""
     run_id = arrived.run.id
     with store.writing() as here:
-        store.database.lock(here)  # two of the same run come one after the other
+        store.database.lock(here)  # two uploads of the same run are written one after the other
         begun = _begin(store, here, arrived.run)
         _add_environments(store, here, arrived.environments)
         if arrived.cases:
@@ -85,7 +87,7 @@ def store_upload(store: SqlStore, arrived: UploadedRun) -> PushReply:
 
 
 def _begin(store: SqlStore, here: Connection, run: Run) -> bool:
-    """Whether it is new."""
+    """Add the run, and return whether it is new."""
     row = run_row(run)
     new = here.execute(store.database.insert_new(RUN).execution_options(preserve_rowcount=True), row).rowcount == 1
     there = here.execute(select(*_CONSTANT).where(RUN.c.id == run.id)).one()
@@ -100,12 +102,12 @@ def _begin(store: SqlStore, here: Connection, run: Run) -> bool:
 
 def _add_environments(store: SqlStore, here: Connection, environments: Sequence[Environment]) -> None:
     rows = [{"id": one.id, "facts": storable_json(encoded(one.facts).decode())} for one in environments]
-    if rows:  # in the order of their ids, as everybody inserts them
+    if rows:  # sorted, as all writers do, so that none waits for another
         here.execute(store.database.insert_new(ENVIRONMENT), sorted(rows, key=lambda row: row["id"]))
 
 
 def _missing(here: Connection, run_id: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that are not there yet. What is there must be the same: a record is never changed."""
+    """Return the rows that the store lacks. Existing ones must be equal, because records are never changed."""
     there: set[str] = set()
     columns = (RECORD.c.task_id, RECORD.c.body, RECORD.c.samples)
     for some in _parts(rows):
@@ -120,7 +122,7 @@ def _missing(here: Connection, run_id: str, rows: list[dict[str, Any]]) -> list[
 def _check_same(run_id: str, there: Any, row: dict[str, Any]) -> None:
     if there.body == row["body"] and there.samples == row["samples"]:
         return
-    # Another version may have packed the same in another way, or may have known fewer fields.
+    # Another version may have compressed the same data differently, or may have known fewer fields.
     if _comparable(there.body, there.samples) != _comparable(row["body"], row["samples"]):
         raise IdConflict(
             f"run {run_id}: task {there.task_id} of {row['op']} on {row['backend']} has another record there already",
@@ -129,14 +131,14 @@ def _check_same(run_id: str, there: Any, row: dict[str, Any]) -> None:
 
 
 def _comparable(body: bytes | str, samples: bytes) -> tuple[bytes, bytes]:
-    """By bytes: NaN is not equal to itself."""
+    """Return a record as bytes for comparison, because NaN is not equal to itself."""
     record = from_row(body, samples)
     return encoded(record), pack_samples([m.samples for m in record.measurements])
 
 
 def _unknown(here: Connection, findings: Sequence[MachineFinding]) -> list[MachineFinding]:
-    """Those of machines of which nothing of the kind is known here. All verdicts about a machine rest on one finding:
-    what a stranger says of it must not take the place of what was found out before."""
+    """Return the findings about machines for which the store has none of that kind. Verdicts depend on findings, so an
+    upload must not replace one that exists."""
     known = {tuple(row) for row in here.execute(select(FINDING.c.kind, FINDING.c.chip).distinct())}
     return [finding for finding in findings if (finding.kind, storable(finding.chip)) not in known]
 
@@ -155,31 +157,30 @@ def _parts(rows: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]
         yield rows[start : start + _AT_ONCE]
 
 
-# A stored run as what `opmark push` sends: parts of a bounded size, each of them whole in itself.
-
 _SENT_AT_ONCE = 200
-"""Records in memory that are not packed: they may have thousands of samples."""
+"""Records in memory at once: they may have thousands of samples."""
 _GZIP = 31
-"""Of zlib: the largest window, with the head and the checksum of gzip."""
-_told = msgspec.json.Decoder(RecordIdParts)
+"""Window parameter of zlib: the largest window, with the header and checksum of gzip."""
+_id_parts = msgspec.json.Decoder(RecordIdParts)
 
 
 @dataclass
 class UploadPart:
-    """A run, and some of its records."""
+    """A run and some of its records, as one upload."""
 
     run: Run
     notes: tuple[Note, ...]
     records: int = 0
     environments: set[str] = field(default_factory=set)
     lines: list[bytes] = field(default_factory=list)
-    """Of the records."""
+    """Encoded records, one per line."""
     nbytes: int = 0
-    """Of these lines."""
+    """Size of these lines in bytes."""
 
 
 def parts(store: SqlStore, run_id: str, most: int, most_bytes: int) -> Iterator[UploadPart]:
-    """At most so many records in each, and not many more bytes. A run without records is one part as well."""
+    """Split a run into parts of at most `most` records and little more than `most_bytes`. A run without records is one
+    part."""
     with store.reading() as connection:
         columns = connection.execute(select(RUN).where(RUN.c.id == run_id)).mappings().one()
         run = Run(**{name: value for name, value in columns.items() if name != "number"})
@@ -194,7 +195,7 @@ def parts(store: SqlStore, run_id: str, most: int, most_bytes: int) -> Iterator[
 
 
 def _rows(connection: Connection, run_id: str) -> Iterator[Any]:
-    """Those that are there now; what comes meanwhile is for the next time."""
+    """Yield the records that exist now; those that are added meanwhile are left to the next push."""
     which = select(RECORD.c.number).where(RECORD.c.run_id == run_id).order_by(RECORD.c.number)
     numbers = connection.execute(which).scalars().all()
     columns = (RECORD.c.body, RECORD.c.samples, RECORD.c.environment_id)
@@ -205,12 +206,12 @@ def _rows(connection: Connection, run_id: str) -> Iterator[Any]:
 
 def _add(part: UploadPart, row: Any) -> None:
     body, samples = row.body, row.samples
-    if isinstance(body, str):  # of a writer that began before the store was upgraded
+    if isinstance(body, str):  # its writer began before the store was upgraded
         packed = to_row(part.run.id, from_row(body, samples))
         body, samples = packed["body"], packed["samples"]
     with decoding():
         plain = plain_body(body)
-        task = _told.decode(plain).task_id
+        task = _id_parts.decode(plain).task_id
         numbers = [_little_endian(values) for values in unpack_samples(samples)]
     sent = SentRecord(part.run.id, task, msgspec.Raw(plain), numbers)
     part.lines.append(msgspec.json.encode(sent))
@@ -228,7 +229,7 @@ def _little_endian(values: list[float]) -> bytes:
 
 
 def payload(store: SqlStore, part: UploadPart) -> Iterator[bytes]:
-    """The lines of a part, each with its end."""
+    """Yield the lines of a part with their line ends: header, environments, records, findings, and a checksum."""
     environments = sorted(store.environments(part.environments).values(), key=lambda one: one.id)
     findings = _findings(store, environments)
     header = Header(FORMAT, VERSION, part.run, len(environments), part.records, len(findings), part.notes)
@@ -243,7 +244,7 @@ def payload(store: SqlStore, part: UploadPart) -> Iterator[bytes]:
 
 
 def _findings(store: SqlStore, environments: Sequence[Environment]) -> list[MachineFinding]:
-    """Of each kind and machine the newest: the one that counts."""
+    """Return the newest finding of each kind and machine, which is the one that counts."""
     chips = {("peaks", findings_key(one.facts)) for one in environments}
     chips |= {("noise", noise_under(one.facts.get("backend"), one.facts)) for one in environments}
     newest: dict[tuple[str, str], MachineFinding] = {}
@@ -255,6 +256,6 @@ def _findings(store: SqlStore, environments: Sequence[Environment]) -> list[Mach
 
 
 def gzipped(lines: Iterator[bytes]) -> bytes:
-    """The same bytes for the same lines, whenever it is done."""
+    """Compress lines without a time stamp, so that equal lines give equal bytes."""
     packer = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
     return b"".join([*(packer.compress(line) for line in lines), packer.flush()])

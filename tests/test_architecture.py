@@ -186,9 +186,9 @@ def test_sql_stays_inside_the_store() -> None:
 
 
 def test_what_a_plug_in_builds_on_needs_no_framework() -> None:
-    """When they are loaded, `schema`, `plugin` and `stats` import msgspec alone beyond the standard library: a figure of
-    `stats` extends a struct of `schema`. Inside functions, statistics import SciPy and NumPy, the defaults of a backend
-    are made with NumPy, and psutil tells how much memory is free."""
+    """When they are loaded, `schema`, `plugin` and `stats` import msgspec alone beyond the standard library: a figure
+    of `stats` extends a struct of `schema`. Inside functions, statistics import SciPy and NumPy, the defaults of a
+    backend are made with NumPy, and psutil tells how much memory is free."""
     strangers = {
         (package(path), found.module.split(".")[0], found.top)
         for path in FILES

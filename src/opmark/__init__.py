@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opmark.errors import OpmarkError, TaskError, UserError
     from opmark.schema import Entry, Workload
 
-# Public name -> where it is. Loaded on first use, so that `import opmark` and `opmark --help` cost nothing.
+# Public name -> module and attribute. Loaded on first use, so that `import opmark` and `opmark --help` are quick.
 _PUBLIC = {
     "Entry": "opmark.schema:Entry",
     "OpmarkError": "opmark.errors:OpmarkError",
@@ -42,7 +42,7 @@ _PUBLIC = {
     "show": "opmark.api.show:show",
 }
 
-# Names of 0.8 that are no longer public here -> where they are. They work for one more version, with a warning.
+# Names of 0.8 that are no longer public -> module and attribute. They work for one more version, with a warning.
 _MOVED = {
     "bisect": "opmark.api.bisect:bisect",
     "calibrate": "opmark.api.calibrate:calibrate",

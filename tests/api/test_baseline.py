@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from opmark.api import baseline
-from opmark.api.baseline import Baseline, BaselineLost, BaselineSide, baseline_side, same_code, named_side
+from opmark.api.baseline import Baseline, BaselineLost, BaselineSide, baseline_side, named_side, same_code
 from opmark.errors import UserError
 from opmark.schema.messages import Checkout, Side
 

@@ -35,7 +35,8 @@ def test_twice_is_a_mistake() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(b"", "nothing"), (b" \n", "nothing"), (b"x" * (MAX_TOKEN + 1), "more"), (b"\xff", "not text")]
+    ("content", "said"),
+    [(b"", "nothing"), (b" \n", "nothing"), (b"x" * (MAX_TOKEN + 1), "more"), (b"\xff", "not text")],
 )
 def test_a_file_holds_a_token_and_nothing_else(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / "token").write_bytes(content)

@@ -1,4 +1,4 @@
-"""One framework on one kind of device: what is known of it beforehand, and what it does in a worker."""
+"""The interface of a backend, one framework on one kind of device: its description, and its methods in a worker."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ from opmark.schema.tensor import DTYPES
 # The values of an input as NumPy draws them, for frameworks whose tensors are made from arrays.
 
 BLOCK = 4_194_301
-"""Random elements that a large tensor on the host repeats: drawing each would take longer than what is measured.
-
-A prime, so that rows and blocks never fall together."""
+"""Number of random elements that a large tensor on the host repeats: drawing all of them would take longer than the
+measurement. It is a prime, so that rows and blocks do not repeat alike."""
 _FLOATS = frozenset(name for name, dtype in DTYPES.items() if dtype.kind == "float")
 
 
 def make_values(spec: TensorSpec, seed: int) -> Any:
-    """The NumPy array of a spec that makes its own values: the same on every backend."""
+    """Return the NumPy array of a spec that makes its own values: the same on every backend."""
     import numpy as np
 
     assert spec.make is not None
@@ -41,11 +40,11 @@ def make_values(spec: TensorSpec, seed: int) -> Any:
 
 
 def draw_values(spec: TensorSpec, seed: int) -> Any:
-    """A C-contiguous array that nobody else holds: the same values for the same seed, whoever asks.
+    """Return a new C-contiguous array with the values of a spec; equal seeds give equal values.
 
-    Its element type is the spec's where NumPy has that, and float32 for floats that NumPy lacks or draws only by
-    rounding (float16, bfloat16, 8 bits): the caller casts. A spec that makes its own values gives them as they are
-    made, so that also there the caller casts.
+    Its element type is that of the spec if NumPy has it, and float32 for floats that NumPy lacks or draws only by
+    rounding (float16, bfloat16, 8 bits). The caller has to cast these, and also the values of a spec with `make`, which
+    are returned unchanged.
     """
     if spec.make:
         return make_values(spec, seed)
@@ -71,7 +70,7 @@ def draw_values(spec: TensorSpec, seed: int) -> Any:
 
 
 def cast(array: Any, dtype: str) -> Any:
-    """The array in this element type where NumPy has it; a float that NumPy lacks stays as it is."""
+    """Cast an array to this element type if NumPy has it; a float type that NumPy lacks leaves it unchanged."""
     import numpy as np
 
     try:
@@ -81,7 +80,7 @@ def cast(array: Any, dtype: str) -> Any:
 
 
 def widen(array: Any) -> Any:
-    """A copy that the reference can be compared with: float64 for floating-point types."""
+    """Return a copy for the comparison with the reference: float64 for floating-point types."""
     import numpy as np
 
     array = np.asarray(array)
@@ -90,7 +89,7 @@ def widen(array: Any) -> Any:
 
 
 def poison_values(array: Any) -> Any:
-    """An array of the same shape and type, filled with what no operator would leave there."""
+    """Return an array of the same shape and type with values that no operator would produce."""
     import numpy as np
 
     if array.dtype == bool:
@@ -106,77 +105,76 @@ _THREAD_VARIABLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class BackendInfo:
-    """What is known of a backend without importing its framework. Entry-point group `opmark.backends`."""
+    """The description of a backend, without importing its framework. Entry-point group `opmark.backends`."""
 
     name: str
     framework: str
     """Implementations of this framework run on it."""
     device: str
-    """`cpu`, `cuda`, or what its makers call it."""
+    """`cpu`, `cuda`, or the vendor's name of the device."""
     loads: str
     """`module:Class`, a class derived from Backend. It is imported in the worker only, and called with this
     description and the number of threads."""
     summary: str = ""
-    """A line for `opmark list backends`."""
+    """Summary for `opmark list backends`."""
     dtypes: frozenset[str] = frozenset({"float32"})
-    """Element types that it has. A plan refuses all others."""
+    """Element types that it supports. A plan refuses all others."""
     requires: str | None = None
     """The module that must be installed."""
     install: str = ""
-    """The command that installs it, or a word about how to get it."""
+    """Command that installs it, or a hint how to get it."""
     environ: Mapping[str, str] = field(default_factory=dict)
-    """Further variables for the worker, beside those that set the number of threads of math libraries; `{threads}` is
-    filled in. They are set before the framework starts."""
+    """Further environment variables of the worker, besides those that set the number of threads of math libraries;
+    `{threads}` is replaced. They are set before the framework starts."""
     differentiates: bool = False
     """Whether it can run a backward phase."""
     computes: bool = True
     """False for a backend whose outputs mean nothing, so that there is nothing to verify."""
     compiles: bool = False
-    """Whether what an implementation builds is compiled before it is launched. Compiling has a time and a time-out of
-    its own."""
+    """Whether the result of an implementation is compiled before it is launched. Compiling is timed separately, with
+    its own time-out."""
     also: tuple[str, ...] = ()
-    """Frameworks whose implementations it takes where its own has none, in this order. See Backend.operands."""
+    """Frameworks whose implementations it uses if its own has none, in this order. See Backend.operands."""
     lacks: Mapping[str, str] = field(default_factory=dict)
-    """Operators that its framework's table has for other engines, and that this one is known not to take: why."""
+    """Reasons by operator why this engine cannot run it, although its framework has an implementation."""
     views: bool = True
-    """Whether what the catalogue marks as a view is one; a framework that never shares memory copies."""
+    """Whether operators that the catalogue marks as views return views; a framework that never shares memory copies."""
     callables: bool = True
     """Whether any function of its framework can be called on its tensors; False for one that takes graphs."""
     guest: str = ""
-    """The environment that has its framework where this interpreter has not: `opmark env create NAME`."""
+    """Environment with its framework, if this interpreter lacks it: `opmark env create NAME`."""
     variants: tuple[str, ...] = ()
-    """Ways to prepare the same thing, as in `NAME/max-autotune`; the first is what the plain name stands for."""
+    """Ways to prepare a launch, as in `NAME/max-autotune`; the plain name means the first."""
     variant: str = ""
-    """The variant that is meant. The registry fills it in."""
+    """The chosen variant. The registry fills it in."""
     python: str = ""
-    """The interpreter that its worker runs in, as in `NAME@PATH`; empty: this one, or that of its guest. The registry
-    fills it in."""
+    """Interpreter of its worker, as in `NAME@PATH`; empty: this one, or that of its guest. The registry fills it in."""
     outdated: str = ""
     """Why its package does not fit this version of opmark. The registry fills it in."""
 
     @property
     def frameworks(self) -> tuple[str, ...]:
-        """Where its implementations are looked for: under its own name, then its framework's, then those of `also`."""
+        """Names under which its implementations are searched: its own, its framework, then those of `also`."""
         return tuple(dict.fromkeys((self.name.partition("@")[0].partition("/")[0], self.framework, *self.also)))
 
     @property
     def way(self) -> str:
-        """The variant that is meant, named or not."""
+        """The chosen variant, or the default one."""
         return self.variant or next(iter(self.variants), "")
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables that its worker starts with; `{threads}` stands for the number of threads."""
+        """Return the environment variables of its worker, with `{threads}` replaced."""
         return {**dict.fromkeys(_THREAD_VARIABLES, "{threads}"), **self.environ}
 
     def why_missing(self) -> str | None:
-        """Why it certainly cannot run in this interpreter, as far as that can be told without an import."""
+        """Return why it cannot run in this interpreter, as far as known without an import; else None."""
         if self.outdated or self.requires is None or _is_installed(self.requires):
             return self.outdated or None
         return f"{self.requires} is not installed" + (f" ({self.install})" if self.install else "")
 
     def load(self, threads: int) -> Backend:
-        """Its class, made. A class for an older opmark is replaced by one that says so."""
+        """Create the backend. A class for an older opmark is replaced by one that reports this."""
         if self.outdated:
             return OutdatedBackend(self, threads, self.outdated)
         module, _, name = self.loads.partition(":")
@@ -202,31 +200,31 @@ def _is_installed(module: str) -> bool:
 
 
 class CallCost(NamedTuple):
-    """What a backend finds out about a call."""
+    """What a backend finds out about one call."""
 
     cost: Cost | None
-    """None where it cannot be told, or where there is nothing to tell."""
+    """None if unknown."""
     view: bool = False
     """Whether the output shares its memory with an input."""
 
 
 class Backend(ABC):
-    """One framework on one kind of device, alive in a worker process. It supplies tensors, launches and clocks, and
-    never takes the time itself.
+    """One framework on one kind of device, in a worker process. It supplies tensors, launches and clocks, but does not
+    measure.
 
-    Four methods are needed: `upload`, `download`, `compile`, `synchronize`. Everything else has a default that is
-    right for a device of which nothing more is known: what cannot be had is left out, with a reason, and nothing of
-    the host is taken for the device's.
+    Four methods are required: `upload`, `download`, `compile`, `synchronize`. All others have defaults that are correct
+    for an unknown device: what it cannot do is left out, with a reason, and properties of the host are never taken for
+    those of the device.
     """
 
     asynchronous = True
-    """Whether a call may return before its work is done, so that `synchronize` belongs to its time."""
+    """Whether a call may return before its work is done, so that its time includes `synchronize`."""
     oom_errors: tuple[type[Exception], ...] = (MemoryError,)
-    """Errors that mean that memory has run out."""
+    """Exceptions of the framework for lack of memory."""
     oom_messages: tuple[str, ...] = ()
     """Parts of messages, in small letters, that mean the same."""
     unsupported_errors: tuple[type[Exception], ...] = ()
-    """Errors that mean that the framework has no kernel for what was asked."""
+    """Exceptions of the framework for operations without a kernel."""
     unsupported_messages: tuple[str, ...] = ()
     """Parts of messages, in small letters, that mean the same."""
 
@@ -239,44 +237,45 @@ class Backend(ABC):
 
     @abstractmethod
     def upload(self, array: Any, dtype: str) -> Any:
-        """A new tensor on the device with these values.
+        """Return a new tensor on the device with these values.
 
-        The array has that element type where NumPy knows it, and a wider one where not (bfloat16, 8-bit floats): the
-        values are then rounded here.
+        The array has that element type if NumPy knows it, else a wider one (bfloat16, 8-bit floats): then this method
+        rounds the values.
         """
 
     @abstractmethod
     def download(self, tensor: Any) -> Any:
-        """The values of a tensor as a NumPy array, once they are computed. It may be the tensor's own memory.
+        """Wait for a tensor and return its values as a NumPy array, which may share memory with it.
 
         A type that NumPy lacks becomes a wider one; such a backend overrides `dtype` too.
         """
 
     @abstractmethod
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
-        """What an implementation has built, as a launch over these inputs: a call without arguments that returns its
-        outputs, a tensor or a tuple of them.
+        """Turn the result of an implementation into a launch over these inputs: a function without arguments that
+        returns a tensor or a tuple of tensors.
 
-        Whatever has to be compiled, loaded or bound is done here, in full. A launch that was compiled has an attribute
-        `compilation` (schema.Compilation) that says what it took.
+        All compiling, loading and binding happens here. A compiled launch has an attribute `compilation`
+        (schema.Compilation).
         """
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Wait until everything that was launched is done, and raise what has failed since the last time."""
+        """Wait until all launched work is done, and raise errors that occurred since the last call."""
 
     # What is known of it.
 
     def why_unavailable(self) -> str | None:
-        """Why it cannot run on this machine, or None."""
+        """Return why it cannot run on this machine, or None."""
         return None
 
     def environment(self) -> dict[str, Any]:
-        """Versions, device, driver, clocks, threads: what may explain a number. `chip` names the hardware file."""
+        """Return facts that may explain a number: versions, device, driver, clocks, threads. `chip` names the
+        datasheet."""
         return {"device": self.info.device, "threads": self.threads}
 
     def classify(self, error: Exception) -> Status | None:
-        """`oom` or `skipped` where the framework's error says so; None for an ordinary error."""
+        """Classify an error of the framework: `oom`, `skipped`, or None for an ordinary error."""
         text = str(error).lower()
         if isinstance(error, self.oom_errors) or any(part in text for part in self.oom_messages):
             return "oom"
@@ -285,7 +284,8 @@ class Backend(ABC):
         return None
 
     def usable(self) -> bool:
-        """Whether it can go on in this process, asked after every task: after an error a device may refuse all."""
+        """Return whether this process can go on. It is called after every task, because a device may refuse all work
+        after an error."""
         try:
             self.synchronize()
         except Exception:  # noqa: BLE001 - a runtime raises anything; a new process is then the safe answer
@@ -295,7 +295,7 @@ class Backend(ABC):
     # Tensors.
 
     def tensor(self, spec: TensorSpec, seed: int) -> Any:
-        """A native tensor on the device, filled as the spec says."""
+        """Return a native tensor on the device with the values of the spec."""
         if spec.place != "device":
             raise Unsupported(f"{self.info.name} has no tensors in {spec.place} memory")
         made = self.upload(cast(draw_values(spec, seed), spec.dtype), spec.dtype)
@@ -303,41 +303,42 @@ class Backend(ABC):
         return made
 
     def to_numpy(self, value: Any) -> Any:
-        """A copy of a tensor's values as a NumPy array: float64 for floating-point types."""
+        """Return a copy of the values as a NumPy array: float64 for floating-point types."""
         return widen(self.download(value))
 
     def sample(self, value: Any, most: int) -> Any:
-        """At most so many elements of a tensor, spread evenly, as `to_numpy` gives them; the same ones every time."""
+        """Return at most that many elements of a tensor, evenly spread, as `to_numpy` does; the same ones every
+        time."""
         flat = self.download(value).reshape(-1)
         return widen(flat[:: max(1, ceil(flat.size / most))])
 
     def dtype(self, value: Any) -> str:
-        """The element type of a tensor, as opmark spells it."""
+        """Return the element type of a tensor, as opmark spells it."""
         return str(self.download(value).dtype)
 
     def deferred(self, value: Any) -> str | None:
-        """Why a value that a launch returned may not have been computed yet, or None for an ordinary tensor."""
+        """Return why a value that a launch returned may not be computed yet; None for an ordinary tensor."""
         if self._tensor_type is None or type(value) is self._tensor_type:
             return None
         return f"a {type(value).__name__}, and tensors of {self.info.name} are of type {self._tensor_type.__name__}"
 
     def copy_into(self, target: Any, source: Any) -> None:
-        """Put other values into the same tensor. Without it a launch is not checked again after timing."""
+        """Replace the values of a tensor in place. Without this method a launch is not verified again after timing."""
         raise Unsupported(f"{self.info.name} cannot put other data into a tensor")
 
     def poison(self, value: Any) -> None:
-        """Overwrite a tensor with what no operator would leave there."""
+        """Overwrite a tensor with values that no operator would produce."""
         self.copy_into(value, self.upload(poison_values(self.download(value)), self.dtype(value)))
 
     # Launches.
 
     def placing(self) -> AbstractContextManager[Any]:
-        """While an implementation is built: what it makes of its own accord is made on this device."""
+        """Return a context for building an implementation, in which new tensors are created on this device."""
         return nullcontext()
 
     def operands(self, framework: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The inputs as implementations of a framework in `also` take them: the same memory, since other data is put
-        there later."""
+        """Return the inputs for an implementation of a framework in `also`. They share memory with the originals,
+        because other data is written there later."""
         if framework in self.info.also:
             raise Unsupported(f"{self.info.name} does not say how {framework} takes its tensors")
         return inputs
@@ -345,72 +346,73 @@ class Backend(ABC):
     def backward(
         self, launch: Launch, inputs: Sequence[Any], seed: int, *, forward: bool = False, some: bool = False
     ) -> tuple[Launch, Sequence[Any]]:
-        """(launch of the backward pass, which returns one gradient for each input; the gradients of its outputs).
+        """Return the launch of the backward pass, which returns one gradient per input, and the gradients of the
+        outputs.
 
-        With `forward`, each launch computes the outputs anew and then goes back, as a step of training does. With
-        `some`, inputs that the outputs do not depend on are left out.
+        With `forward`, each launch also computes the outputs, as a training step does. With `some`, inputs on which the
+        outputs do not depend are left out.
         """
         raise Unsupported(f"{self.info.name} has no automatic differentiation")
 
     def count(self, launch: Launch, reads: Sequence[Any]) -> CallCost:
-        """What one call of a function costs that no operator describes, as far as the framework can count it:
-        bytes of the tensors that it takes and gives, floating-point operations."""
+        """Return the cost of one call of a function that is not in the catalogue, as far as the framework can count it:
+        bytes of its inputs and outputs, and floating-point operations."""
         return CallCost(None)
 
     def overwrite(self, nbytes: int) -> Launch | None:
-        """A launch that writes that many bytes of its own, on all cores, so that they fill the caches before a cold
-        call. None where there is no such launch: cold calls then go over several copies of the data."""
+        """Return a launch that writes that many bytes on all cores, which fills the caches before a cold call. None:
+        cold calls rotate over several copies of the data instead."""
         return None
 
     # Clocks, sensors, memory.
 
     def timers(self) -> Mapping[str, Timer] | None:
-        """Clocks of its own by quantity; None for the host's monotonic clock around `synchronize`."""
+        """Return timers by quantity; None for the monotonic clock of the host around `synchronize`."""
         return None
 
     def device_clock(self) -> DeviceClock | None:
-        """The device's own account of what it did; None where there is none, so that there is no device_time."""
+        """Return the clock of the device; None if it has none, so that there is no device_time."""
         return None
 
     def sensors(self) -> Sensors | None:
-        """Clock, power and temperature of what computes; None where nobody tells."""
+        """Return the sensors of the device for clock, power and temperature; None if there are none."""
         return None
 
     def cache_bytes(self) -> int | None:
-        """Size of the largest cache between the device and its memory; None if unknown."""
+        """Return the bytes of the largest cache of the device; None if unknown."""
         return None
 
     def memory(self) -> MemoryProbe | None:
-        """The counter of its memory. None: that of a CPU is the resident pages of the process, that of any other
-        device stays unknown."""
+        """Return the counter of its memory. None: on a CPU the resident pages of the process are counted; on other
+        devices the use is unknown."""
         return None
 
     def available_bytes(self) -> int | None:
-        """Memory that is free on the device; None if unknown."""
+        """Return the free memory of the device in bytes; None if unknown."""
         return None
 
     # Several processes, and profilers.
 
     def join(self, world: World, announce: Announce) -> ProcessGroup:
-        """Become one of several processes, for a framework that has implementations of communication."""
+        """Join a process group, for a framework with communication operators."""
         raise Unsupported(f"{self.info.name} has no way to join several processes")
 
     def annotated(self, name: str) -> AbstractContextManager[Any]:
-        """A range of this name that the device's profilers see, around what runs inside."""
+        """Return a context that marks a range of this name for the profilers of the device."""
         return nullcontext()
 
     def traced(self, path: Path) -> AbstractContextManager[Any] | None:
-        """Write a Chrome trace of what runs inside; None where it can tell no more than the host's clock."""
+        """Return a context that writes a Chrome trace; None if it would show no more than the clock of the host."""
         return None
 
 
 class HostBackend(Backend):
-    """A backend whose calls are done when they return; where its device is the CPU, its memory is that of the host."""
+    """A backend whose calls are complete when they return. If its device is the CPU, its memory is that of the host."""
 
     asynchronous = False
 
     def compile(self, built: Any, inputs: Mapping[str, Any]) -> Launch:
-        """An eager framework's launch is what the implementation has built."""
+        """Return the result of the implementation, which is a launch already."""
         launch: Launch = built
         return launch
 
@@ -432,7 +434,7 @@ class HostBackend(Backend):
 
 
 class OutdatedBackend(HostBackend):
-    """Stands in for a backend that this version of opmark cannot load, and says why."""
+    """Replaces a backend that this version of opmark cannot load, and reports why."""
 
     def __init__(self, info: BackendInfo, threads: int, reason: str) -> None:
         super().__init__(info, threads)
@@ -454,11 +456,12 @@ WRITE_NOW = (
     "write `class MyBackend(Backend)` with upload, download, compile and synchronize (docs/add-a-backend.md, "
     '"From 0.8 to 0.9")'
 )
-"""What the author of a backend for 0.8 has to do."""
+"""Hint for the author of a backend for 0.8."""
 
 
 def why_outdated(error: Exception) -> str | None:
-    """Why code that raised this does not fit this version of opmark, as the end of a sentence, or None."""
+    """Return why code that raised this error does not fit this version of opmark, as the end of a sentence; else
+    None."""
     if isinstance(error, ImportError) and str(error.name or "").startswith("opmark."):
         return f"was made for another version of opmark ({error}): since 0.9 a plug-in imports from opmark.plugin"
     if isinstance(error, TypeError) and "BackendInfo" in str(error):
@@ -467,7 +470,7 @@ def why_outdated(error: Exception) -> str | None:
 
 
 def _why_no_backend(made: Any) -> str | None:
-    """Why a class is no backend: it is not derived from Backend, or lacks methods that every backend has."""
+    """Return why a class is no backend: it is not derived from Backend, or lacks required methods; else None."""
     if not (isinstance(made, type) and issubclass(made, Backend)):
         return "was made for another version of opmark: since 0.9 a backend is derived from opmark.plugin.Backend"
     missing = sorted(made.__abstractmethods__)
@@ -480,26 +483,26 @@ def _why_no_backend(made: Any) -> str | None:
 @dataclass(frozen=True)
 class Function:
     call: Callable[..., Any]
-    """A function of tensors by position; everything else is bound. It has no hidden state and changes nothing."""
+    """A pure function of tensors by position; all other arguments are bound."""
     arguments: tuple[Any, ...]
-    """The tensors that it is applied to, as the backend makes them."""
+    """Tensors of the backend to which it is applied."""
     state: tuple[TensorSlot, ...] = ()
-    """Values that it carries from call to call, such as the key of random numbers in a framework that has no hidden
-    one: it takes these values behind its arguments, and then returns (its result, the next values)."""
+    """Values that it carries from call to call, such as the random key in a framework without hidden state. It takes
+    them after its arguments, and returns (result, next values)."""
 
     @classmethod
     def at(cls, path: str, *arguments: Any, **settings: Any) -> Function:
-        """The function `module:name` on these tensors, with settings bound by name. It is imported only now, so that
-        a table of implementations is read where its library is not installed."""
+        """Return the function `module:name` on these tensors, with settings bound by name. It is imported on first use,
+        so that tables of implementations can be read without its library."""
         module, _, name = path.partition(":")
         call = getattr(import_module(module), name)
         return cls(partial(call, **settings) if settings else call, arguments)
 
 
 class TensorSlot:
-    """A place that holds a tensor of a framework whose tensors cannot be changed: other data goes into the same place.
+    """A mutable container for an immutable tensor of a framework, so that other data can be put into the same place.
 
-    A backend that makes these takes them apart at every call, so that a launch never holds on to old data.
+    The backend unwraps it at every call, so that a launch never keeps old data.
     """
 
     __slots__ = ("value",)

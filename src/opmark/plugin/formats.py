@@ -1,4 +1,4 @@
-"""Files of other systems: read, and written."""
+"""Interfaces for files of other systems: importers and exporters."""
 
 from __future__ import annotations
 
@@ -11,53 +11,55 @@ from opmark.schema import Case, Imported, Peaks, Record, Run
 
 
 class Importer(Protocol):
-    """One foreign format of files. Entry-point group `opmark.importers`."""
+    """Reads one foreign file format. Entry-point group `opmark.importers`."""
 
     name: str
     """`param`, `bytemicroperf`."""
     summary: str
 
     def recognises(self, path: Path, data: Any) -> bool:
-        """Whether a file is of this format: by its content, and by its name where the format itself goes by that.
+        """Return whether a file is of this format, by its content, or by its name if the format prescribes it.
 
-        `data` is what JSON or YAML held, or of CSV the rows as dictionaries; it may be anything at all.
+        `data` is the content of JSON or YAML, or the rows of CSV as dictionaries; it may be anything.
         """
 
     def read(self, path: Path, data: Any, seed: int) -> Imported:
-        """One entry a point. What cannot be understood is a problem with its place; nothing is dropped silently.
+        """Return one entry per point. Parts that cannot be understood become problems with their place; nothing is
+        dropped silently.
 
-        Where a format draws numbers, `seed` decides them, and the entry holds what was drawn.
+        If the format draws random numbers, `seed` determines them, and the entry holds the results.
         """
 
 
 class Results(NamedTuple):
-    """A run as an exporter gets it."""
+    """A run in the form that exporters take."""
 
     run: Run
     records: Sequence[Record]
     environments: Mapping[str, Mapping[str, Any]]
     """Facts by environment id."""
     chips: Mapping[str, Peaks]
-    """The datasheet of the chip of an environment, by its id, where there is one."""
+    """Datasheets of chips by environment id, as far as known."""
     peaks: Mapping[str, Peaks] = MappingProxyType({})
-    """Measured peaks of the chip of an environment, by its id, where somebody has measured them."""
+    """Measured peaks of chips by environment id, as far as measured."""
 
 
 class Exporter(Protocol):
-    """One format that a run is written in. Entry-point group `opmark.exporters`."""
+    """Writes runs in one format. Entry-point group `opmark.exporters`."""
 
     name: str
     summary: str
 
     def files(self, results: Results) -> Mapping[str, str] | Mapping[str, str | bytes]:
-        """Texts, or bytes, by relative path: one where the format is a file, several where it is a tree."""
+        """Return the content of each file by its relative path: text, or bytes."""
 
 
 class WorkloadExporter(Protocol):
-    """One foreign format that cases are written in. Entry-point group `opmark.workload_exporters`."""
+    """Writes cases in one foreign format. Entry-point group `opmark.workload_exporters`."""
 
     name: str
     summary: str
 
     def files(self, name: str, cases: Sequence[Case]) -> tuple[Mapping[str, str], Sequence[str]]:
-        """(texts by relative path, what the format cannot say: a line each)."""
+        """Return the text of each file by its relative path, and one line for each thing that the format cannot
+        express."""

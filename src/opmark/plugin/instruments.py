@@ -1,4 +1,4 @@
-"""Instruments that a backend may have: clocks, sensors, a counter of its memory."""
+"""Instruments that a backend may have: clocks, sensors, and a counter of its memory."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from opmark.schema import SensorReading
 class Timer(Protocol):
     name: str
     resolution: float
-    """Seconds between two readings that differ."""
+    """Resolution in seconds: the least difference between two readings."""
 
     def time(self, launch: Launch, calls: int) -> float:
-        """Seconds for that many back-to-back calls, harness included."""
+        """Return the seconds of that many back-to-back calls, harness included."""
 
     def overhead(self, calls: int) -> float:
-        """Seconds of such a measurement that are the harness's own."""
+        """Return the seconds of such a measurement that the harness itself takes."""
 
 
 class Activity(NamedTuple):
-    """Something that ran on the device. Seconds from the start of its trace: since 1970 they would be too coarse."""
+    """A kernel, copy or fill that ran on the device. Times count from the start of the trace: counted from 1970 they
+    would be too coarse."""
 
     name: str
     start: float
@@ -32,37 +33,38 @@ class Activity(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What the device did for each of several calls."""
+    """The activities of the device during several calls."""
 
     calls: list[list[Activity]]
     """The activities of each call, in the order of the calls; a call with records missing is empty."""
     lost: int = 0
-    """Calls of which records are missing."""
+    """Number of calls with missing records."""
     stray: int = 0
-    """Activities that no call launched while it was running."""
+    """Activities that were launched outside of any call."""
 
 
 class DeviceClock(ABC):
-    """A device's own clock. One method is needed; the others are further ways to time, which a device may lack."""
+    """The clock of a device. One method is required; the others are further ways to time, which a device may lack."""
 
     name: str
 
     @abstractmethod
     def trace(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> Trace:
-        """The activities of each launch, those of `before` (run ahead of each) left out.
+        """Return the activities of each launch, without those of `before`, which runs ahead of each.
 
-        The device is kept busy for `hold` seconds first, so that the calls are queued when it begins with them.
-        TimerFailed where the clock cannot be read.
+        The device is kept busy for `hold` seconds first, so that all calls are queued when it begins with them.
+        Raises TimerFailed if the clock cannot be read.
         """
 
     def queued(self, launches: Sequence[Launch], before: Launch | None, hold: float) -> list[float]:
-        """Seconds between two events around each launch; with `hold`, behind a queue, so that no launch is seen."""
+        """Return the seconds between two events around each launch; with `hold`, calls are queued first, so that the
+        time of launching is not included."""
         raise TimerFailed(f"{self.name} has no events")
 
     def capture(self, launches: Sequence[Launch]) -> Callable[[], float]:
-        """The launches as one graph: each call of the result replays it and gives seconds per launch.
+        """Capture the launches as one graph, and return a function that replays it and returns seconds per launch.
 
-        WrongResult where the graph does not compute what the launches do.
+        Raises WrongResult if the graph does not compute the same as the launches.
         """
         raise TimerFailed(f"{self.name} has no graphs")
 
@@ -71,7 +73,7 @@ class Sensors(Protocol):
     def read(self) -> SensorReading: ...
 
     def energy(self) -> float | None:
-        """Joules since some moment; None where they are not counted."""
+        """Return the energy in joules since an arbitrary moment; None if it is not counted."""
 
 
 class MemoryProbe(Protocol):
@@ -79,7 +81,7 @@ class MemoryProbe(Protocol):
     resolution: int
 
     def start(self) -> int:
-        """Forget the peak so far; bytes in use now."""
+        """Reset the peak, and return the bytes in use now."""
 
     def peak(self) -> int:
-        """Highest number of bytes in use since `start`."""
+        """Return the highest number of bytes in use since `start`."""

@@ -86,7 +86,7 @@ class Implementation:
     framework: str
     build: Callable[..., Any]
     """build(params, **inputs) prepares everything and returns the launch; for a framework that compiles, it returns
-    what the backend compiles into a launch (interfaces.Function, a graph)."""
+    what the backend compiles into a launch (plugin.Function, a graph)."""
     name: str = ""
     path: str = ""
     """The framework's function behind it (`torch.softmax`), if it is a single one; coverage counts these."""
@@ -142,7 +142,7 @@ class Operator:
     ranks: bool = False
     """Several processes compute it together, as many as its parameter `ranks` says, in groups of `group` (0: all of
     them). Then `reference(params, rank, inputs)` returns the outputs of one rank of a group, from the inputs of all
-    its ranks (a list of dictionaries), and `build(params, peers, **inputs)` returns an interfaces.Exchange."""
+    its ranks (a list of dictionaries), and `build(params, peers, **inputs)` returns a plugin.Exchange."""
     device_only: bool = False
     """The operator makes no sense if the device is the host."""
     reference_by: str = "NumPy"
@@ -246,19 +246,19 @@ class Family(Protocol):
     """
 
     last: bool
-    """Whether it takes almost any name, and is therefore asked when no other knows it."""
+    """Whether it accepts almost any name, so that it is tried after all other families."""
 
     def operator(self, name: str) -> Operator | None:
-        """The operator of that name; None where it is no name of this family. No framework is imported."""
+        """Return the operator of that name; None if the name is not of this family. No framework is imported."""
 
     def names(self, pattern: str) -> Sequence[str] | None:
-        """The names that a pattern with `*` or `?` stands for; None where it is not for this family to say."""
+        """Return the names that match a pattern with `*` or `?`; None if the pattern is not for this family."""
 
 
 # Resize a case: double or halve the sizes of its operator as far as the operator's rules allow.
 
 Place = tuple[str, int | None]
-"""A parameter, and the index within it where it is a shape."""
+"""A parameter, and the index within it if it is a shape."""
 
 _MOST_FLOPS = 2 * 10**12
 _STEPS = 64

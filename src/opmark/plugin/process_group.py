@@ -1,4 +1,4 @@
-"""Several processes that compute together: how a backend joins them, and what an implementation is given and builds."""
+"""Process groups: how a backend joins one, and what implementations of communication operators get and build."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from opmark.plugin.operator import Launch
 
 @dataclass(frozen=True)
 class World:
-    """The place of a process among those that compute together."""
+    """The rank of a process in a world of processes that compute together."""
 
     rank: int
     size: int
     host: str
     """The host of rank 0."""
     port: int
-    """The port that rank 0 listens on; 0 for rank 0 itself, which takes a free one and announces it."""
+    """Port that rank 0 listens on; 0 for rank 0 itself, which picks a free one and announces it."""
     timeout: float
-    """Seconds after which a call that nobody answers is given up."""
+    """Seconds after which a call without an answer is given up."""
 
 
 @dataclass(frozen=True)
 class Peers:
-    """The ranks that take part in one operation: all of the world, or one of the groups that it is divided into."""
+    """The ranks that take part in one operation: the whole world, or one of the groups that it is divided into."""
 
     rank: int
     """The rank of this process in the group."""
     size: int
     first: int = 0
-    """The world's rank of the group's first; the others follow it."""
+    """Rank in the world of the first member; the others follow it."""
     group: Any = None
     """The framework's handle of the group."""
 
     def world_rank(self, rank: int) -> int:
-        """The rank in the world of a rank of the group: frameworks name the root of a collective by it."""
+        """Return the rank in the world of a rank of the group. Frameworks name the root of a collective by it."""
         return self.first + rank
 
 
@@ -47,38 +47,39 @@ class ProcessGroup(Protocol):
     """The library that moves the data: `gloo`, `nccl`."""
 
     def peers(self, size: int) -> Peers:
-        """This process's group of that size; every rank asks for the same ones in the same order."""
+        """Return the group of that size with this process. All ranks have to ask for the same sizes in the same
+        order."""
 
     def barrier(self) -> None:
-        """Returns when every rank of the world has called it."""
+        """Wait until every rank of the world has called this."""
 
     def gathered(self, values: Sequence[float]) -> list[list[float]]:
-        """The values of every rank of the world, by rank; each gives the same number of them."""
+        """Return the values of every rank of the world, by rank. All ranks pass the same number of values."""
 
     def leave(self) -> None: ...
 
 
 Announce = Callable[[int], None]
-"""A function that is told the port that rank 0 listens on."""
+"""A function that is called with the port that rank 0 listens on."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """What an implementation of a communication operator builds: build(params, peers, **inputs) -> Exchange."""
+    """The result of an implementation of a communication operator: build(params, peers, **inputs) -> Exchange."""
 
     start: Launch
-    """Does it; of an asynchronous one, only begins it."""
+    """Runs the operation; an asynchronous one is only started."""
     outputs: Callable[[], Sequence[Any]] = tuple
-    """The tensors that hold this rank's result, once it is there; none where it gets none (gather, away from root)."""
+    """Tensors that will hold the result of this rank; empty if it gets none, as in a gather except at the root."""
     finish: Launch | None = None
-    """Waits for everything that was begun; None where `start` returns only when all is done (a device's queue is
-    waited for by the backend)."""
+    """Waits for everything that was started; None if `start` is synchronous. The backend waits for the queue of a
+    device."""
     restore: Launch | None = None
-    """Puts back what calls change in place: never timed, before every sample, so that numbers stay finite."""
+    """Restores data that calls change in place. It runs before every sample, untimed, so that numbers stay finite."""
     most_calls: int | None = None
-    """Calls after which something has to be put back."""
+    """Number of calls after which data has to be restored."""
     parts: Mapping[str, Launch] = field(default_factory=dict)
-    """For an operator that does two things at once: each of them alone, waited for, the communication first."""
+    """For an operator that does two things at once: each of them alone and synchronous, the communication first."""
 
     def __call__(self) -> Any:
         self.start()

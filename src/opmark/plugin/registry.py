@@ -1,4 +1,5 @@
-"""Names to objects through entry points: lazily, ours exactly as a stranger's, a broken one named and skipped."""
+"""Find operators, backends, formats and profilers through entry points. They are loaded lazily, opmark's own like those
+of plug-ins; a broken plug-in is reported and skipped."""
 
 from __future__ import annotations
 
@@ -39,12 +40,12 @@ DRILL = "diagnostics"
 COMMUNICATION = "communication"
 """The category of operators between processes, devices and hosts."""
 ANY_OPERATOR = "*"
-"""The key of a row in `IMPLEMENTATIONS` that stands for every operator, on backends that compute nothing."""
+"""Key in `IMPLEMENTATIONS` of a row for every operator, for backends that compute nothing."""
 
 
 @cache
 def catalogue() -> dict[str, Operator]:
-    """Every operator by name. An entry point names a module or a package; `OPERATORS` of each module is taken."""
+    """Return every operator by name. An entry point names a module or a package, whose modules define `OPERATORS`."""
     found: dict[str, Operator] = {}
     for entry in _entries(OPERATORS_GROUP):
         for operator in _load(entry, lambda entry: list(_find_operators(import_module(entry.value)))) or ():
@@ -53,7 +54,7 @@ def catalogue() -> dict[str, Operator]:
 
 
 def _with_source(operator: Any, entry: EntryPoint) -> Any:
-    """The operator, with the name of its package on its implementations where that package is not opmark."""
+    """Return the operator with the name of its package on its implementations, if the package is not opmark."""
     if not isinstance(operator, Operator) or not entry.dist or entry.value.startswith("opmark."):
         return operator
     named = tuple(replace(one, source=entry.dist.name) for one in operator.implementations)
@@ -62,7 +63,7 @@ def _with_source(operator: Any, entry: EntryPoint) -> Any:
 
 @cache
 def backends() -> dict[str, BackendInfo]:
-    """Every backend by name, described without importing its framework."""
+    """Return every backend by name, without importing its framework."""
     found: dict[str, BackendInfo] = {}
     for entry in _entries(BACKENDS_GROUP):
         info = _load(entry, EntryPoint.load, instead=partial(_outdated_backend, entry))
@@ -74,7 +75,7 @@ def backends() -> dict[str, BackendInfo]:
 
 
 def _outdated_backend(entry: EntryPoint, reason: str) -> BackendInfo:
-    """A backend that is listed, and cannot run."""
+    """Return the description of a backend that is listed but cannot run."""
     said = f"{_package(entry)} {reason}; {WRITE_NOW}"
     return BackendInfo(name=entry.name, framework=entry.name, device="none", loads=entry.value, outdated=said)
 
@@ -96,10 +97,10 @@ def operator(name: str) -> Operator:
 
 
 def operators_like(pattern: str, categories: Collection[str] = ()) -> list[str]:
-    """The operators that a name stands for: itself, or with `*` and `?` every one that it matches.
+    """Return the operators that match a name, which may contain `*` and `?`.
 
-    What fails on purpose is had by its own name only; what takes several processes or devices not by `*` alone, unless
-    its category is asked for.
+    Operators that fail on purpose match by their full name only. Communication operators do not match `*` alone, unless
+    their category is given.
     """
     if not set(pattern) & set("*?["):
         return [pattern]
@@ -116,7 +117,7 @@ def operators_like(pattern: str, categories: Collection[str] = ()) -> list[str]:
 
 
 def families() -> dict[str, Family]:
-    """Families, which make operators from names, by the name of their entry point."""
+    """Return the families, which make operators from names, by the names of their entry points."""
     return plugins(FAMILIES_GROUP)
 
 
@@ -138,7 +139,7 @@ def profilers() -> dict[str, Profiler]:
 
 @cache
 def plugins(group: str) -> dict[str, Any]:
-    """The objects that the entry points of a group name, ours first."""
+    """Return the objects of the entry points of a group, opmark's own first."""
     found = {entry.name: _load(entry, EntryPoint.load) for entry in reversed(_entries(group))}
     return {name: item for name, item in reversed(found.items()) if item is not None}
 
@@ -151,12 +152,12 @@ def _make_by_family(name: str) -> Operator | None:
 
 @cache
 def aliases() -> dict[str, Operator]:
-    """Operators by the names that other systems have for them."""
+    """Return the operators by the names that other systems use."""
     return {alias: op for op in catalogue().values() for alias in op.aliases}
 
 
 def backend(name: str) -> BackendInfo:
-    """`NAME`, `NAME/VARIANT`, and either with `@PYTHON`: the interpreter, or the environment, that it is to run in."""
+    """Find a backend by `NAME` or `NAME/VARIANT`, both optionally with `@PYTHON`: its interpreter or environment."""
     known = backends()
     if name in known:
         return known[name]
@@ -174,7 +175,7 @@ def backend(name: str) -> BackendInfo:
 
 
 def backend_or_none(name: str) -> BackendInfo | None:
-    """The backend, or None: a stored record may come from one that is not known here."""
+    """Return the backend, or None: a stored record may come from one that is not installed."""
     try:
         return backend(name)
     except UserError:
@@ -182,7 +183,7 @@ def backend_or_none(name: str) -> BackendInfo | None:
 
 
 def parameters_of(name: str) -> dict[str, Param]:
-    """The parameters of an operator, if it is installed; a stored run may tell of one that is not."""
+    """Return the parameters of an operator; none if it is not installed, as may be the case for a stored run."""
     try:
         return operator(name).by_name
     except UserError:
@@ -190,17 +191,17 @@ def parameters_of(name: str) -> dict[str, Param]:
 
 
 def way_of(backend: str, implementation: str) -> str:
-    """`/IMPLEMENTATION`, where it is not the framework's only one."""
+    """Return `/IMPLEMENTATION` if it is not the plain one of the framework, else an empty text."""
     own = backend_or_none(backend)
     plain = not implementation or (own is not None and implementation in (*own.frameworks, own.name))
     return "" if plain else f"/{implementation}"
 
 
 def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementation, ...]:
-    """What computes an operator on a backend: the implementations of the first of its frameworks that has any.
+    """Return the implementations of an operator on a backend: those of the first of its frameworks that has any.
 
-    A backend that computes nothing takes any operator of a single process, by the row that its framework registers
-    for ANY_OPERATOR.
+    A backend that computes nothing accepts any operator of a single process, by the row of its framework for
+    ANY_OPERATOR.
     """
     known = candidates(operator, info.frameworks)
     if not info.computes and not operator.ranks:
@@ -212,10 +213,9 @@ def implementations(operator: Operator, info: BackendInfo) -> tuple[Implementati
 
 
 def candidates(operator: Operator, frameworks: tuple[str, ...] | None = None) -> tuple[Implementation, ...]:
-    """Everything that computes an operator, or what does so in these frameworks: what stands beside it, then what was
-    registered.
+    """Return all implementations of an operator, or those of these frameworks: its own first, then registered ones.
 
-    Two of one framework run beside each other, so they need two names: the second one gets that of its package.
+    Two implementations of one framework need different names: the second gets that of its package.
     """
     found = list(operator.implementations)
     for one in implementation_tables(frameworks).get(operator.name, ()):
@@ -226,11 +226,11 @@ def candidates(operator: Operator, frameworks: tuple[str, ...] | None = None) ->
 
 @cache
 def implementation_tables(frameworks: tuple[str, ...] | None = None) -> dict[str, tuple[Implementation, ...]]:
-    """Implementations by operator. An entry point names a module or a package; `IMPLEMENTATIONS` of each module is
-    taken, a mapping of operators' names to an implementation or several.
+    """Return registered implementations by operator. An entry point names a module or a package, whose modules define
+    `IMPLEMENTATIONS`, a mapping of operator names to one or several implementations.
 
-    One that is called after a framework holds implementations for that one alone, and is read only where it is asked
-    for: there are thousands of rows.
+    An entry point that is named after a framework has implementations for that one alone, and is loaded only for it:
+    there are thousands of rows.
     """
     found: dict[str, tuple[Implementation, ...]] = {}
     named = {framework for info in backends().values() for framework in info.frameworks}
@@ -258,7 +258,7 @@ def _table_rows(entry: EntryPoint, only: str | None) -> Iterator[tuple[str, tupl
 
 @cache
 def hardware_files() -> dict[str, str]:
-    """The texts of plug-ins' hardware files, by where they are. An entry point names the package that they lie in."""
+    """Return the texts of the hardware files of plug-ins by path. An entry point names the package with the files."""
     found: dict[str, str] = {}
     for entry in _entries(HARDWARE_GROUP):
         found |= _load(entry, _read_hardware_files) or {}
@@ -271,7 +271,7 @@ def _read_hardware_files(entry: EntryPoint) -> dict[str, str]:
 
 
 def resolve(path: str) -> Any:
-    """The object that a dotted path names; its longest importable prefix is the module."""
+    """Return the object that a dotted path names; its longest importable prefix is the module."""
     parts = path.split(".")
     for split in range(len(parts), 0, -1):
         module = ".".join(parts[:split])
@@ -290,7 +290,7 @@ def resolve(path: str) -> Any:
 
 
 def forget() -> None:
-    """Look again at what is installed."""
+    """Clear all caches, so that installed packages are searched again."""
     catalogue.cache_clear()
     implementation_tables.cache_clear()
     aliases.cache_clear()
@@ -301,7 +301,7 @@ def forget() -> None:
 
 
 def _entries(group: str) -> list[EntryPoint]:
-    """Ours first, so that a stranger cannot take one of our names by being read earlier."""
+    """Return entry points, opmark's own first, so that a plug-in cannot take one of its names."""
     return sorted(entry_points(group=group), key=lambda e: (not e.value.startswith("opmark."), e.name))
 
 
@@ -329,9 +329,9 @@ def _insert(found: dict[str, T], name: str, item: object, noun: type[T], entry: 
 
 
 def _load(entry: EntryPoint, load: Callable[[EntryPoint], Any], instead: Callable[[str], Any] | None = None) -> Any:
-    """What `load` gives, or None with a warning: one broken plug-in must not take the others with it.
+    """Return the result of `load`, or None with a warning, so that a broken plug-in does not affect others.
 
-    `instead` gets the reason why a plug-in does not fit this version of opmark, and returns what takes its place.
+    `instead` is called with the reason why a plug-in does not fit this version of opmark, and returns a replacement.
     """
     try:
         with redirect_stdout(sys.stderr):  # standard output is for data, also while a stranger's module is imported

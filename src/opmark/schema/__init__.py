@@ -86,7 +86,7 @@ _MOVED = {
     **{name: name for name in ("Implementation", "Launch", "Operator", "Param", "Params", "Tolerance")},
     "Rule": "ParamRule",
 }
-"""Names that 0.8 had here, and what they are called in `opmark.plugin` now."""
+"""Names of 0.8 that are in `opmark.plugin` now, and their names there."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What the measurements of one quantity say: the median, how sure that is, how noisy it was, in cycles too."""
+"""Summarise the measurements of one quantity: median, its interval, noise, and cycles."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from opmark.schema import Measurement
 from opmark.schema.record import StoredFigure
 from opmark.stats.interval import log_interval, median_interval
 from opmark.stats.summary import noise
-
-# Convert times into clock cycles, which do not change when the clock does.
 
 
 def cycles(measurement: Measurement) -> float | None:
@@ -33,7 +31,7 @@ def cycles(measurement: Measurement) -> float | None:
 
 
 class SampledFigure(StoredFigure, frozen=True, array_like=True):
-    """The numbers of one measurement with those that are not stored, because they take the samples."""
+    """The numbers of one measurement, including those that need samples and are not stored."""
 
     coverage: float
     noise: float
@@ -41,38 +39,38 @@ class SampledFigure(StoredFigure, frozen=True, array_like=True):
 
 
 class Summary(Struct, frozen=True):
-    """Seconds (or joules), and fractions of the median."""
+    """Times in seconds (or energies in joules); coverage and noise are fractions."""
 
     median: float
     low: float
     high: float
     """Ends of the interval of the median."""
     coverage: float
-    """Probability that the interval holds the median: of this process, or, with several, of any."""
+    """Probability that the interval contains the median of this process or, with several, of any process."""
     noise: float
     samples: int
     fastest: float
     processes: int = 1
     cycles: float | None = None
-    """Median of the samples in cycles of the clock that each was taken at."""
+    """Median of the samples in clock cycles."""
 
 
 def figure_of(m: Measurement) -> SampledFigure:
-    """The numbers of a measurement. Without samples they are NaN, and those that are stored None."""
+    """Return the numbers of a measurement. Without samples, stored ones are None and the others NaN."""
     codes = tuple(dict.fromkeys(caution.code for caution in m.cautions))
     who = (m.quantity, m.cache, m.timer, m.calls)
-    # Sorted once: what follows sorts again, and finds it done.
+    # Sorted once: the functions below sort again, which is quick for sorted values.
     ordered = sorted(m.samples) or [nan]
     low, high, coverage = median_interval(ordered)
-    told = (coverage, noise(ordered), ordered[0])
+    unstored = (coverage, noise(ordered), ordered[0])
     if not m.samples:
-        return SampledFigure(*who, 0, None, None, None, None, codes, *told)
-    return SampledFigure(*who, len(ordered), median(ordered), low, high, cycles(m), codes, *told)
+        return SampledFigure(*who, 0, None, None, None, None, codes, *unstored)
+    return SampledFigure(*who, len(ordered), median(ordered), low, high, cycles(m), codes, *unstored)
 
 
 def join_figures(figures: Sequence[SampledFigure]) -> Summary:
-    """One process, or the same in several: then the process is the unit, and not the sample. A process without samples
-    does not count; where there is no other, the numbers are NaN."""
+    """Summarise one process, or several: then the unit is the process, not the sample. Processes without samples do not
+    count; if there is no other, the numbers are NaN."""
     counted = [one for one in figures if one.samples]
     known = counted or figures[:1]
     medians = [nan if one.median is None else one.median for one in known]
@@ -96,5 +94,5 @@ def join_figures(figures: Sequence[SampledFigure]) -> Summary:
 
 
 def summarize(measurements: Sequence[Measurement]) -> Summary:
-    """The summary of one quantity, measured in one process or in several."""
+    """Return the summary of one quantity, measured in one process or in several."""
     return join_figures([figure_of(m) for m in measurements])

@@ -18,9 +18,7 @@ UNAVAILABLE = """
     from opmark.frameworks.null.backend import NullBackend
     from opmark.plugin import BackendInfo
 
-    INFO = BackendInfo(
-        name="dead", framework="null", device="gpu", loads="dead:Backend", summary="is never there", computes=False,
-    )
+    INFO = BackendInfo(name="dead", framework="null", device="gpu", loads="dead:Backend", computes=False)
 
     class Backend(NullBackend):
         def why_unavailable(self):

@@ -131,9 +131,7 @@ import ctypes, os, sys
 from opmark.frameworks.null.backend import NullBackend
 from opmark.plugin import BackendInfo
 
-INFO = BackendInfo(
-    name="chatty", framework="null", device="none", loads="chatty:Backend", summary="says a lot", computes=False,
-)
+INFO = BackendInfo(name="chatty", framework="null", device="none", loads="chatty:Backend", computes=False)
 
 
 class Backend(NullBackend):

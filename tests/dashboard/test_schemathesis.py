@@ -48,7 +48,7 @@ def operations() -> Iterator[tuple[str, str]]:
 def described(tmp_path_factory: pytest.TempPathFactory) -> Any:
     db: Path = tmp_path_factory.mktemp("schemathesis") / "showcase.db"
     showcase(db)
-    app = application(db, door=AccessPolicy(TOKEN["authorization"].split()[1], None))
+    app = application(db, access=AccessPolicy(TOKEN["authorization"].split()[1], None))
     return schemathesis.openapi.from_asgi("/api/openapi.json", app, headers=TOKEN)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from asked_pages import ask
+from rendered_pages import ask
 from showcase import CPU, Again, Maker, fill, nights, run
 
 from opmark.dashboard.pages import case

@@ -6,8 +6,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from asked_pages import ask
 from msgspec.structs import replace
+from rendered_pages import ask
 from showcase import CPU, Maker, fill, run
 
 from opmark.dashboard.pages import coverage

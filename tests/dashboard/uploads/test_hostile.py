@@ -52,7 +52,7 @@ def site(tmp_path: Path, connect: Callable[..., Any], monkeypatch: pytest.Monkey
     here, there = tmp_path / "here.db", tmp_path / "there.db"
     fill(here)
     fill(there, made_run(2, "mine"), [record(1)])
-    with connect(application(there, door=AccessPolicy(TOKEN), max_upload=1 << 20)) as client:
+    with connect(application(there, access=AccessPolicy(TOKEN), max_upload=1 << 20)) as client:
         yield Site(client, there, packed(here, RUN))
 
 
@@ -147,7 +147,7 @@ def haunted(tmp_path: Path, connect: Callable[..., Any]) -> Iterator[tuple[Any, 
         record(2, op=bad, backend=bad, status="error", reason=bad),
     ]
     fill(here, run, told)
-    with connect(application(there, door=AccessPolicy(TOKEN))) as client:
+    with connect(application(there, access=AccessPolicy(TOKEN))) as client:
         client.headers["authorization"] = f"Bearer {TOKEN}"
         assert client.post(PATH, content=packed(here, RUN)).status_code == 201
         (item, *_) = client.get(f"/api/runs/{RUN}").json()["items"]

@@ -20,7 +20,7 @@ from opmark.api import report
 from opmark.api.report import charts_of, make_report
 from opmark.errors import UserError
 from opmark.report.charts.gallery import FIGURES
-from opmark.report.html.items import strip, thinned
+from opmark.report.html.items import strip, thin_out
 from opmark.report.html.templates import compact
 from opmark.schema import Record, Run
 from opmark.schema.chart import Axis, Chart, ChartSeries, Mark
@@ -271,8 +271,8 @@ def test_what_can_be_left_out_is_and_nothing_else() -> None:
 
 def test_a_strip_keeps_its_extremes() -> None:
     values = [1.0] * 50 + [9.0] + [1.0] * 49
-    assert 9.0 in thinned(values, 10)
-    assert len(thinned(values, 10)) <= 10
+    assert 9.0 in thin_out(values, 10)
+    assert len(thin_out(values, 10)) <= 10
     assert strip([1.0]) == ""
     assert strip([2.0, 2.0]) == ""
     assert strip([1.0, 2.0, 3.0]).count("h0") == 3

@@ -152,8 +152,8 @@ def _ceilings(run_view: RunView, lines: Sequence[_SizeLine]) -> Iterator[ChartSe
 
 
 def _link(run_view: RunView, row: Row) -> tuple[Interconnect, bool] | None:
-    """Return the link that the data of a row crosses and whether its peak comes from a datasheet, or None if its peak is
-    unknown. Ranks on CPUs of one host cross no link."""
+    """Return the link that the data of a row crosses and whether its peak comes from a datasheet, or None if its
+    peak is unknown. Ranks on CPUs of one host cross no link."""
     own, facts = backend_or_none(row.backend), run_view.environments.get(row.environment, {})
     device = facts.get("device") or (own.device if own else "")
     known = run_view.machines.get(row.environment)

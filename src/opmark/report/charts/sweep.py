@@ -316,7 +316,8 @@ def _left_out(
     if lone:
         yield f"left out: {units.count_noun(lone, 'case')} with fewer than {FEWEST} sizes that differ in one thing only"
     if skipped := sum(len(line.points) for line in chosen) - sum(len(line.points) for line in shown):
-        yield f"left out: {units.count_noun(skipped, 'point')} between others, of series with more than {MOST_SIZES} sizes"
+        points = units.count_noun(skipped, "point")
+        yield f"left out: {points} between others, of series with more than {MOST_SIZES} sizes"
 
 
 def evenly(points: Sequence[_Point]) -> list[_Point]:

@@ -1,7 +1,7 @@
-"""PARAM's example configs through `opmark param` and, where a checkout is at hand, through PARAM itself.
+"""Runs PARAM's example configs with `opmark param` and, if there is a checkout, with PARAM itself.
 
-OPMARK_PARAM names a folder with PARAM's package (`param_bench`, or `python` of train/compute). They run in turns:
-what the machine does meanwhile hits both. `python -m benchmarks.param` prints what both report of each case.
+OPMARK_PARAM names a folder with PARAM's package (`param_bench`, or `python` of train/compute). Both run in turns, so
+that drift of the machine affects both. `python -m benchmarks.param` prints the results of both for each case.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _shapes(args: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Every case of every example, as a table."""
+    """Print a table of all cases of all examples."""
     if not os.environ.get(VARIABLE):
         raise SystemExit(f"{VARIABLE} names the folder with PARAM's package")
     print("| operator | id | arguments | opmark | PARAM | ratio |\n|---|---|---|---|---|---|")

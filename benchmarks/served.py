@@ -19,7 +19,7 @@ class Served:
     def __init__(self, db: str | Path, *options: str, environ: Mapping[str, str]) -> None:
         command = [OPMARK, "serve", "--db", str(db), "--port", "0", *options]
         self.said: list[str] = []
-        """Return all lines so far, of both outputs."""
+        """All lines so far, of both outputs."""
         self.address = ""
         self._heard = Event()
         self._process = subprocess.Popen(

@@ -1,6 +1,6 @@
-"""Simulated sessions and nights, of which the truth is known, for the benchmarks and the tests.
+"""Simulated sessions and nights with known effects, for the benchmarks and the tests.
 
-The unit is the process: the logarithm of its median is that of the truth, plus chance, plus what drifts meanwhile.
+The unit is the process: the logarithm of its median is that of the true time, plus noise, plus drift.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DRIFTS: dict[str, Shape] = {
     "in the first pairs": lambda draw, processes: np.minimum(np.arange(processes) / (2 * STAGES[0] - 1), 1),
 }
 _TRUTH = 1e-5
-# ABBA ABBA ...: which processes are B's.
+# The processes of B in the order ABBA ABBA ...
 _B = np.tile([False, True, True, False], STAGES[-1] // 2)
 
 
@@ -129,7 +129,7 @@ def live(session: Session, draw: np.random.Generator, stages: tuple[int, ...] = 
 
 
 def many(session: Session, draw: np.random.Generator, cases: int = 100) -> Ended:
-    """The same over many cases, as `opmark ab` has them: one verdict for all, which is that of any difference."""
+    """Compare many cases at once, as `opmark ab` does; the verdict is that of any case that differs."""
     medians = [session.medians(draw, _B) for _ in range(cases)]
     done = np.full(cases, STAGES[0])
     found: list[Verdict] = ["undecided"] * cases
@@ -154,10 +154,10 @@ def stored(session: Session, draw: np.random.Generator, processes: int, **how: f
 def lone(
     session: Session, draw: np.random.Generator, cases: int = 20, loud: int = 0, past: int = 4
 ) -> tuple[list[Verdict], list[Verdict]]:
-    """Runs of one process each, of identical code, in a store; the last two compared: verdicts of those `loud` cases
-    whose processes differ by 4 %, and of the rest."""
-    store, here = MemoryStore(), Environment.of({"cpu": "simulated", "backend": "null", "threads": 1})
-    store.add_environment(here)
+    """Compare the last two of several runs of one process each, of identical code; return the verdicts of the `loud`
+    cases, whose processes differ by 4 %, and of the others."""
+    store, environment = MemoryStore(), Environment.of({"cpu": "simulated", "backend": "null", "threads": 1})
+    store.add_environment(environment)
     ops = [Case.of("op", {"shape": [i]}, "forward") for i in range(cases)]
     settings = Settings(1, "quick", EFFORTS["quick"])
     noisy = session._replace(spread=0.04)
@@ -167,7 +167,8 @@ def lone(
             (median,) = (noisy if i < loud else session).medians(draw, np.array([False])).tolist()
             found = (Measurement("latency", "warm", "virtual", [median], 1, 0.0, 1, 0.0, "count"),)
             store.append(
-                f"run {night}", Record(Task(case, "null", "null", settings), "ok", "", found, environment=here.id)
+                f"run {night}",
+                Record(Task(case, "null", "null", settings), "ok", "", found, environment=environment.id),
             )
     b, a = (side_of(store, run) for run in store.runs()[:2])
     pairs = {pair.case: pair.verdict for pair in compare(a, b, {}).pairs}

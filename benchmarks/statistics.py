@@ -1,4 +1,4 @@
-"""How often verdicts and change points are wrong, in simulations of which the truth is known, beside other tools.
+"""Error rates of verdicts and change points in simulations with known effects, compared with other tools.
 
     python -m benchmarks.statistics
 
@@ -60,8 +60,8 @@ STEP = 0.03
 PLACES = {"in the middle": 50, "10 nights before the end": 90, "5 nights before the end": 95}
 
 
-class Tried(NamedTuple):
-    """A rule for two sides, and how often it is tried in which drifts."""
+class Trial(NamedTuple):
+    """A rule for two sides, with the number of trials and the drifts in which it is tried."""
 
     rule: Rule
     trials: int = TRIALS
@@ -83,27 +83,27 @@ class Judged(NamedTuple):
     """Mean number of processes per side, for identical code at 0.5 % spread."""
 
 
-RULES: dict[str, Tried] = {
-    "`ab`: in turns, 5 to 20 processes a side": Tried(live),
-    "in turns, 10 processes a side": Tried(partial(live, stages=(10,))),
-    **{f"`compare`: one after the other, {k} a side": Tried(partial(stored, processes=k)) for k in (4, 5, 10, 20)},
-    "`compare`, 10 a side, nothing drifts": Tried(partial(stored, processes=10, drift=0.0), drifts=("none",)),
-    "Mann-Whitney over pooled iterations, p < 0.01": Tried(pooled, FEWER),
-    "medians differ by more than 7 %": Tried(threshold),
+RULES: dict[str, Trial] = {
+    "`ab`: in turns, 5 to 20 processes a side": Trial(live),
+    "in turns, 10 processes a side": Trial(partial(live, stages=(10,))),
+    **{f"`compare`: one after the other, {k} a side": Trial(partial(stored, processes=k)) for k in (4, 5, 10, 20)},
+    "`compare`, 10 a side, nothing drifts": Trial(partial(stored, processes=10, drift=0.0), drifts=("none",)),
+    "Mann-Whitney over pooled iterations, p < 0.01": Trial(pooled, FEWER),
+    "medians differ by more than 7 %": Trial(threshold),
 }
 
 
-def judged(tried: Tried) -> Judged:
+def judged(trial: Trial) -> Judged:
     """Try a rule: false verdicts under drift, and real differences without drift, which might cancel them."""
 
     def wrong(spread: float, drift: str) -> float:
-        found, _ = shares(tried.rule, Session(spread, drift), tried.trials)
+        found, _ = shares(trial.rule, Session(spread, drift), trial.trials)
         return found["faster"] + found["slower"]
 
-    false = tuple(max(wrong(spread, drift) for drift in tried.drifts) for spread in SPREADS)
-    two, _ = shares(tried.rule, Session(0.005, effect=0.02), tried.trials)
-    five, _ = shares(tried.rule, Session(0.01, effect=0.05), tried.trials)
-    _, processes = shares(tried.rule, Session(0.005, tried.drifts[0]), tried.trials)
+    false = tuple(max(wrong(spread, drift) for drift in trial.drifts) for spread in SPREADS)
+    two, _ = shares(trial.rule, Session(0.005, effect=0.02), trial.trials)
+    five, _ = shares(trial.rule, Session(0.01, effect=0.05), trial.trials)
+    _, processes = shares(trial.rule, Session(0.005, trial.drifts[0]), trial.trials)
     return Judged(false, two["slower"], five["slower"], two["same"], processes)
 
 
@@ -188,7 +188,7 @@ def rows(shell: Shell) -> list[Row]:
 
 
 def _judged() -> dict[str, Judged]:
-    return {name: judged(tried) for name, tried in RULES.items()}
+    return {name: judged(trial) for name, trial in RULES.items()}
 
 
 def _detected(folder: Path) -> tuple[dict[str, Detected], str]:

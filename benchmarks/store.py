@@ -1,10 +1,10 @@
-"""The store with many records: how fast it takes them, how large it gets, how fast commands answer from it.
+"""A store with many records: speed of writing, size, and time of commands.
 
     python -m benchmarks.store                       a million records, on SQLite and on PostgreSQL
     python -m benchmarks.store --records 100000 --on sqlite
 
-Records are those of the quick suite, measured here, as 5,000 cases a run: all runs have the same cases, each its own
-samples.
+Records are those of the quick suite, measured here, copied to 5,000 cases per run. All runs have the same cases, each
+with samples of its own.
 """
 
 from __future__ import annotations

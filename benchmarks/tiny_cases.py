@@ -1,4 +1,4 @@
-"""200 tiny cases: how long they take, and whether the numbers are those of torch.utils.benchmark."""
+"""Time of 200 tiny cases, and agreement of their results with torch.utils.benchmark."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CASES = [Tiny(op, round(4 + i * 252 / 99)) for op in ("add", "matmul") for i in 
 
 
 class Comparison(NamedTuple):
-    """Measure with opmark between two runs of blocked_autorange, all within a fraction of a second."""
+    """A measurement of opmark between two of blocked_autorange, all within a fraction of a second."""
 
     before: float
     opmark: float
@@ -76,7 +76,7 @@ def run(shell: Shell, cases: Collection[Tiny]) -> float:
     output = shell.run(OPMARK, "run", "-w", file, *options, "--db", str(shell.db))
     took = time.perf_counter() - start
     if len(output.splitlines()) != len(cases):
-        raise RuntimeError(f"{len(cases)} cases were asked for, {len(output.splitlines())} came back")
+        raise RuntimeError(f"expected {len(cases)} records, got {len(output.splitlines())}")
     return took
 
 

@@ -112,7 +112,7 @@ def test_on_paper_numbers_of_small_figures_are_unfolded_and_of_large_ones_told(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
-    monkeypatch.setattr("opmark.report.html.page.printed", lambda text, browser: sent.append(text) or b"%PDF-")
+    monkeypatch.setattr("opmark.report.html.page.print_pdf", lambda text, browser: sent.append(text) or b"%PDF-")
     make_report("showcase", db=db, format="pdf")
     printed = r"<details class=.?numbers.? open><summary>Numbers \((\d+) row", r"Its numbers are (\d+) rows: a report"
     counts, large = ([int(count) for count in re.findall(pattern, sent[0])] for pattern in printed)
@@ -285,7 +285,7 @@ def test_on_paper_few_cases_are_unfolded_and_many_are_told_where_to_find(
     """A list of what is folded would say again what the table says."""
     fill(tmp_path / "paper.db", [run(1, "paper", many(count))])
     sent: list[str] = []
-    monkeypatch.setattr("opmark.report.html.page.printed", lambda text, browser: sent.append(text) or b"%PDF-")
+    monkeypatch.setattr("opmark.report.html.page.print_pdf", lambda text, browser: sent.append(text) or b"%PDF-")
     make_report((), db=tmp_path / "paper.db", format="pdf")
     (text,) = sent
     checked(text)

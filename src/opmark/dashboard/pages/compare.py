@@ -17,7 +17,7 @@ from opmark.dashboard.navigation import Page, PageNumber, paginate
 from opmark.dashboard.reader import Reader
 from opmark.dashboard.run_cache import AnswerCache, PerStore
 from opmark.report.charts.ratios import ratios
-from opmark.report.comparison import select_pairs, failed_on_both, word
+from opmark.report.comparison import failed_on_both, select_pairs, word
 from opmark.schema import QUANTITIES, Run
 from opmark.schema.chart import Chart
 from opmark.schema.comparison import Compared, Geomean, Pairing, difference_lines

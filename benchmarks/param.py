@@ -141,8 +141,8 @@ def _reported(shell: Shell) -> list[Row]:
         pairs = list(compared(shell, example))
         if pairs:
             ratios = sorted(pair.opmark / pair.param for pair in pairs)
-            said = f"median {median(ratios):.3f}, from {ratios[0]:.3f} to {ratios[-1]:.3f}"
-            found.append(Row(f"reported times over PARAM's, {example.name}, {' '.join(COUNTS)}", "", said, None))
+            text = f"median {median(ratios):.3f}, from {ratios[0]:.3f} to {ratios[-1]:.3f}"
+            found.append(Row(f"reported times over PARAM's, {example.name}, {' '.join(COUNTS)}", "", text, None))
     return found
 
 

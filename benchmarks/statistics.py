@@ -265,12 +265,12 @@ def _history_rows(found: dict[str, Detected]) -> list[Row]:
 
 
 def _row(what: str, measured: Sequence[float], least: float | None = None, most: float | None = None) -> Row:
-    shown = ", ".join(map(_percent, measured))
+    text = ", ".join(map(_percent, measured))
     if least is not None:
-        return Row(what, f"at least {100 * least:.0f} %", shown, min(measured) >= least)
+        return Row(what, f"at least {100 * least:.0f} %", text, min(measured) >= least)
     if most is not None:
-        return Row(what, f"at most {100 * most:.0f} %", shown, max(measured) <= most)
-    return Row(what, "", shown, None)
+        return Row(what, f"at most {100 * most:.0f} %", text, max(measured) <= most)
+    return Row(what, "", text, None)
 
 
 def _percent(share: float) -> str:
@@ -296,8 +296,8 @@ def _verdict_table(found: dict[str, Judged]) -> str:
     head += ["+2 % found (0.5 %)", "+5 % found (1 %)", "+2 % called the same", "processes a side"]
     body = []
     for name, one in found.items():
-        shown = [*one.false, one.two, one.five, one.same]
-        body.append([name, *map(_percent, shown), f"{one.processes:.1f}"])
+        values = [*one.false, one.two, one.five, one.same]
+        body.append([name, *map(_percent, values), f"{one.processes:.1f}"])
     return _table(head, body)
 
 
@@ -325,7 +325,7 @@ def _shapes_table() -> str:
     body = [[name, *(_percent(share(nights)) for nights in KINDS.values())] for name, share in shapes.items()]
     early = [warned(nights) for nights in KINDS.values()]
     body.append(["early warnings without a change, a night", *(f"{100 * false:.2f} %" for false, _ in early)])
-    body.append(["+5 % of 2 nights: warned", *(_percent(seen) for _, seen in early)])
+    body.append(["+5 % of 2 nights: warned", *(_percent(share) for _, share in early)])
     return _table(["series", *KINDS], body)
 
 

@@ -132,8 +132,8 @@ def take(browser: Browser, home: str, listed: list[Picture], folder: Path) -> No
             with browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce") as context:
                 page = context.new_page()
                 page.goto(home + picture.address)
-                shown = page.locator(picture.part).first if picture.part else page
-                _save(shown.screenshot(scale="css"), folder / f"{picture.name}{ending}.png")
+                target = page.locator(picture.part).first if picture.part else page
+                _save(target.screenshot(scale="css"), folder / f"{picture.name}{ending}.png")
 
 
 def _save(image: bytes, file: Path) -> None:

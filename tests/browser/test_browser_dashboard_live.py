@@ -142,7 +142,7 @@ def test_a_token_lets_in_and_a_wrong_one_does_not(open_page: Any, guarded: Serve
     page.locator("main a:visible").first.click()
     assert TOKEN not in page.content()
     assert not [address for address in watches[0].asked if TOKEN in address]
-    assert TOKEN not in "".join(guarded.said)
+    assert TOKEN not in "".join(guarded.output)
 
 
 def test_who_logs_out_is_out(open_page: Any, guarded: Served) -> None:

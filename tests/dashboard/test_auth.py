@@ -1,4 +1,4 @@
-"""Who comes in: tokens, sessions, names of hosts; and that a token is found nowhere."""
+"""Access by tokens, sessions and names of hosts; tokens appear in no output."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_forms_of_other_pages_are_refused(guarded: TestClient, token: str) -> No
 @pytest.mark.parametrize("host", ["localhost/login?", "localhost/login#", "localhost?", "localhost:80/login",
                                   "a@localhost", "localhost:", "[::1", "local host"])  # fmt: skip
 def test_a_host_is_a_name_and_no_path(guarded: TestClient, host: str) -> None:
-    """What reads the path out of the whole address would be told another one by it."""
+    """A header can change the whole address, so that the path must not be taken from it."""
     for path in ("/api/runs", "/", "/login"):
         assert guarded.get(path, headers={"host": host}).status_code == 421, path
 

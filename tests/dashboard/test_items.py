@@ -1,4 +1,4 @@
-"""Whether somebody seems to be writing a run still."""
+"""The estimated progress of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEGUN = datetime(2030, 1, 1, tzinfo=timezone.utc)
 
 
 def state(records: int, taken: float, quiet: float, tasks: int = 100) -> str:
-    """Of a run whose last record of so many was begun `taken` seconds after it was, `quiet` seconds ago."""
+    """Return the progress of a run whose last record began `taken` seconds after the run and `quiet` seconds ago."""
     last = BEGUN + timedelta(seconds=taken)
     run = Run("r", BEGUN.isoformat(), "plan", tasks)
     return estimate_progress(run, {"ok": records}, last.isoformat(), last + timedelta(seconds=quiet)).state

@@ -1,4 +1,4 @@
-"""What is read in part, kept or brought up to date says the same as what is read anew."""
+"""Partial, cached and updated answers are the same as those that are read completely."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_what_was_skipped_last_was_tried_before(tmp_path: Path) -> None:
 
 
 def test_counting_reads_no_record(db: Path) -> None:
-    """From the index alone."""
+    """The database answers from its index alone."""
     reader = Reader(db)
     asked: list[tuple[str, Any]] = []
     event.listen(

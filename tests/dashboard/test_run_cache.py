@@ -1,4 +1,4 @@
-"""What is kept in memory never outlives what it was made of."""
+"""Caches never return data that is older than the store."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_run_may_get_more_records_than_it_said(tmp_path: Path, connect: Any) -
 
 
 def test_numbers_that_are_given_again_are_of_others(tmp_path: Path, reader: Reader) -> None:
-    """The same run, removed and sent again with other records, has all of its numbers again."""
+    """A run that was removed and sent again with other records has the same record numbers."""
     (one,) = fill(tmp_path / "a.db", [run(1, "one", adds(8, 16))])
     broken = Maker(1).failed("add", {"shape": [64]}, "torch-cpu", "error", "no reason")
     before = reader.answer_state([one.id])
@@ -133,7 +133,7 @@ def test_a_store_of_an_older_version_is_followed(tmp_path: Path, reader: Reader)
 
 
 def test_a_file_that_is_replaced_leaves_nothing_open(tmp_path: Path, reader: Reader) -> None:
-    """Also where somebody reads from the old one meanwhile, and goes on afterwards."""
+    """This holds even if a thread still reads from the old store."""
     folder = Path("/proc/self/fd")
     if not folder.is_dir():
         pytest.skip("this system does not list what is open")

@@ -1,4 +1,4 @@
-"""Whatever the document allows, and much that it does not, gets an answer: never an error of the server."""
+"""Requests that the OpenAPI document allows, and many others, never cause an error of the server."""
 
 from __future__ import annotations
 

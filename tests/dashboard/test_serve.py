@@ -83,7 +83,7 @@ def test_a_body_that_goes_on_after_its_answer_is_ended(connect_to: Callable[[], 
 
 
 def _is_ended(client: socket.socket) -> bool:
-    """Whether it is of no use to send more."""
+    """Whether the server has closed the connection."""
     try:
         client.sendall(b"x")
         return client.recv(65536) == b""

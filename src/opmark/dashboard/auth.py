@@ -67,7 +67,7 @@ async def _read_form(request: Request) -> dict[str, list[str]]:
             body = await read_body(request, LONGEST_FORM)
         return parse_qs(body.decode("utf-8", "replace"), max_num_fields=MOST_FIELDS)
     except TimeoutError:
-        raise RequestRefused(408, f"the form was not here within {FORM_WITHIN:g} seconds", "send it again") from None
+        raise RequestRefused(408, f"the form did not arrive within {FORM_WITHIN:g} seconds", "send it again") from None
     except ValueError:
         raise RequestRefused(400, f"the form has more than {MOST_FIELDS} fields") from None
 

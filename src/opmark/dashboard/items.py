@@ -153,9 +153,11 @@ _Row = TypeVar("_Row", bound=_Failing)
 
 def select_items(view: RunView, request: ItemRequest) -> RunItems:
     fitting = [item for item in view.rows if request.filters.matches(item)]
-    shown, page = paginate(sort_items(fitting, request.sort), request.page, request.rows)
+    page_rows, page = paginate(sort_items(fitting, request.sort), request.page, request.rows)
     failures = [_failure(*why, len(some), some[:LISTED]) for why, some in _group_failures(view.rows)]
-    return RunItems(_shorten_reasons(shown), page, failures, filter_options(view.rows), view.environments, view.newest)
+    return RunItems(
+        _shorten_reasons(page_rows), page, failures, filter_options(view.rows), view.environments, view.newest
+    )
 
 
 def select_stored_items(store: SqlStore, run: Run, known: CaseCache, request: ItemRequest) -> RunItems | None:
@@ -167,12 +169,12 @@ def select_stored_items(store: SqlStore, run: Run, known: CaseCache, request: It
     if len({(row.case, row.backend, row.implementation, row.threads) for row in rows}) < len(rows):
         return None
     fitting = [row for row in rows if request.filters.matches(row)]
-    shown, page = paginate(sort_items(fitting, request.sort, _OUTLINE_KEYS), request.page, request.rows)
+    page_rows, page = paginate(sort_items(fitting, request.sort, _OUTLINE_KEYS), request.page, request.rows)
     failed = _group_failures(rows)
-    tasks = dict.fromkeys(row.task for some in (shown, *(some[:LISTED] for _, some in failed)) for row in some)
+    tasks = dict.fromkeys(row.task for some in (page_rows, *(some[:LISTED] for _, some in failed)) for row in some)
     items = rows_at(store, run, list(tasks), known)
     return RunItems(
-        _shorten_reasons(items[row.task] for row in shown),
+        _shorten_reasons(items[row.task] for row in page_rows),
         page,
         [_failure(*why, len(some), [items[row.task] for row in some[:LISTED]]) for why, some in failed],
         filter_options(rows),

@@ -63,9 +63,9 @@ class Page(Struct, frozen=True):
 def paginate(rows: Sequence[_Row], number: int, size: int) -> tuple[list[_Row], Page]:
     """Return the rows of a page, and its position; a page behind the last one is empty."""
     start = (number - 1) * size
-    shown = list(rows[start : start + size])
+    part = list(rows[start : start + size])
     pages = max(1, -(-len(rows) // size))
-    return shown, Page(number, pages, len(rows), start + 1 if shown else 0, start + len(shown) if shown else 0)
+    return part, Page(number, pages, len(rows), start + 1 if part else 0, start + len(part) if part else 0)
 
 
 MOST_LETTERS = 2_000

@@ -124,8 +124,8 @@ def _calm_collector() -> None:
 
 
 def _address(host: str, listening: socket.socket) -> str:
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{listening.getsockname()[1]}/"
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listening.getsockname()[1]}/"
 
 
 def _set_up_log(requests: bool) -> None:

@@ -260,19 +260,19 @@ def keys(run_view: RunView, href: dict[str, str]) -> list[Key]:
     ]
     limits = ([*_shares(name, of, run_view.rows, href)] for name, of in _LIMITS)
     found += next(filter(None, limits), [])
-    for name, of, shown in _BEST:
-        found += _best(name, of, shown, usable, href)
+    for name, of, write in _BEST:
+        found += _best(name, of, write, usable, href)
     return found
 
 
 def _best(
-    name: str, of: _Figure, shown: Callable[[float], str], rows: Sequence[Row], href: dict[str, str]
+    name: str, of: _Figure, write: Callable[[float], str], rows: Sequence[Row], href: dict[str, str]
 ) -> list[Key]:
     valued = [(value, row) for row in rows if (value := finite(of(row)))]
     if not valued:
         return []
     value, row = max(valued, key=lambda one: one[0])
-    return [Key(name, shown(value), printable(row.name), href.get(row.key, ""))]
+    return [Key(name, write(value), printable(row.name), href.get(row.key, ""))]
 
 
 def _shares(name: str, of: _Figure, rows: Sequence[Row], href: dict[str, str]) -> Iterator[Key]:

@@ -1,4 +1,4 @@
-"""A case over all runs."""
+"""The page of a case over all runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two runs against each other."""
+"""The page that compares two runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody who means ill, at the door of the dashboard: nothing gets in that should not, nothing is lost."""
+"""Hostile requests to the dashboard: none is accepted, and no data is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RUN = made_run(1).id
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'><svg/onload=alert(1)>"
 MARKS = re.compile(r"<script>alert|<img src=x|<svg/onload|<b>x</b>|javascript:", re.IGNORECASE)
 ATTRIBUTES = re.compile(r"\son\w+\s*=|\sstyle\s*=", re.IGNORECASE)
-"""What a page of ours never has: a handler or a style in a tag."""
+"""Matches handlers and styles in tags, which pages never have."""
 TAGS = re.compile(r"<[a-zA-Z][^<>]*>")
 
 

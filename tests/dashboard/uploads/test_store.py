@@ -1,4 +1,4 @@
-"""Uploads that come at once: so many are taken, fewer are stored, and pages wait for none of them."""
+"""Simultaneous uploads: limits of receiving and storing, and pages that do not wait for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opmark.schema.upload import PushReply
 
 
 class Slow:
-    """What stores an upload, until it may."""
+    """Stands for storing an upload, and waits until it may end."""
 
     def __init__(self) -> None:
         self.lock, self.go_on, self.begun = threading.Lock(), threading.Event(), threading.Semaphore(0)

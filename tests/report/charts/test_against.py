@@ -1,4 +1,4 @@
-"""Figures that hold one number of a case against another: launches, memory, implementations, threads."""
+"""Charts that compare two figures of a case: launches, memory, implementations, threads."""
 
 from __future__ import annotations
 

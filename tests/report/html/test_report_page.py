@@ -227,7 +227,7 @@ def test_more_than_two_thousand_are_told_to_be_undrawn(tmp_path: Path, monkeypat
 
 
 def figures_of(**marks: tuple[int, ...]) -> dict[str, Any]:
-    """By kind how many marks each of its figures has."""
+    """Return the number of marks of each figure, by kind."""
     axis = Axis("", "", "linear")
 
     def made(kind: str, counts: tuple[int, ...]) -> list[Chart]:
@@ -249,7 +249,7 @@ def test_one_figure_of_each_kind_comes_before_a_second(db: Path, monkeypatch: py
 
 
 def test_a_large_run_on_a_device_has_a_figure_of_each_kind() -> None:
-    """Each kind has a limit of its own, and together their first figures have room."""
+    """Each kind has a limit of its own, and the first figures of all kinds have room together."""
     sizes = [2**20 * 1.013**n for n in range(2500)]
     items = [
         item("add", n, timing(size / 1e12, "device_time", "cold"), timing(1e-6 + size / 3e12, "host_time"),

@@ -1,4 +1,4 @@
-"""Printing by a browser: found, asked, and told of when it fails."""
+"""Printing of PDFs: finding a browser, its options, and messages about failures."""
 
 from __future__ import annotations
 

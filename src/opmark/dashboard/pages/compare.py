@@ -40,7 +40,7 @@ class CompareQuery(Struct, frozen=True):
     b: Annotated[str, Meta(description="The run that is held against it.")] = ""
     quantity: Annotated[str, Meta(description="Another than the headline of each: latency, latency:cold, all.")] = ""
     margin: Annotated[float, Meta(ge=0, lt=1, description="Up to this share they are the same: 0.01, 1%.")] = MARGIN
-    only: Annotated[Only, Meta(description="Cases of which this is said.")] = ""
+    only: Annotated[Only, Meta(description="Only cases with this verdict.")] = ""
     unlike: Annotated[bool, Meta(description="Also where the machines are not alike.")] = False
     page: PageNumber = 1
 

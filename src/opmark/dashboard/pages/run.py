@@ -54,12 +54,20 @@ class RunPage(Struct, frozen=True):
 
 def view_run(reader: Reader, query: RunQuery) -> RunPage:
     run = reader.run(query.run)
-    part = reader.items(run, ItemRequest(query, query.sort, query.page, ROWS))
+    items = reader.items(run, ItemRequest(query, query.sort, query.page, ROWS))
     summary = reader.summaries([run])[0]
-    progress = reader.progress(run) if summary.missing else estimate_progress(run, summary.statuses, part.newest)
+    progress = reader.progress(run) if summary.missing else estimate_progress(run, summary.statuses, items.newest)
     others = [Other(one.id, one.label, one.started) for one in reader.runs() if one.id != run.id]
     return RunPage(
-        run, summary, progress, part.failures, part.items, part.page, part.options, part.environments, others[:OTHERS]
+        run,
+        summary,
+        progress,
+        items.failures,
+        items.items,
+        items.page,
+        items.options,
+        items.environments,
+        others[:OTHERS],
     )
 
 

@@ -43,14 +43,14 @@ def view_runs(reader: Reader, query: RunsQuery) -> RunsPage:
         matching = reader.with_backend(matching, query.backend)
     if query.status:
         fitting = [one for one in reader.summaries(matching) if one.statuses.get(query.status)]
-        shown, page = paginate(fitting, query.page, ROWS)
+        summaries, page = paginate(fitting, query.page, ROWS)
     else:
         runs, page = paginate(matching, query.page, ROWS)
-        shown = reader.summaries(runs)  # the first summary of all runs would take seconds
-    backends = sorted({backend for one in shown for backend in one.backends})
-    incomplete = [reader.progress(one.run) for one in shown if one.missing]
+        summaries = reader.summaries(runs)  # the first summary of all runs would take seconds
+    backends = sorted({backend for one in summaries for backend in one.backends})
+    incomplete = [reader.progress(one.run) for one in summaries if one.missing]
     under_way = [one for one in incomplete if one.state == "running"]
-    return RunsPage(reader.name, shown, page, backends, under_way, not known)
+    return RunsPage(reader.name, summaries, page, backends, under_way, not known)
 
 
 def _contains(run: Run, words: str) -> bool:

@@ -28,7 +28,7 @@ class Limits:
     """Bytes of a record: 60 ranks with a thousand samples each are one or two million."""
     records: int = 50_000
     environments: int = 1_000
-    """A run has one for each backend, and a new one where something changed in between."""
+    """Number of environments; a run has one for each backend, and a new one after a change."""
     findings: int = 1_000
     notes: int = 1_000
     text: int = 100_000
@@ -40,7 +40,7 @@ class Limits:
     values: int = 500_000
     """Numbers, texts, lists and objects of a line; each takes far more memory than its bytes."""
     held: int = 1_000_000
-    """The same for all lines but records, which are in memory together; records are packed one by one."""
+    """Number of values of all lines except records, which are in memory together; records are packed one by one."""
 
 
 LIMITS = Limits()

@@ -81,7 +81,7 @@ async def _read_upload_body(request: Request, limit: int) -> bytes:
         with anyio.fail_after(seconds):
             return await read_body(request, limit)
     except TimeoutError:
-        raise RequestRefused(408, f"the upload was not here within {seconds:.0f} seconds", "send it again") from None
+        raise RequestRefused(408, f"the upload did not arrive within {seconds:.0f} seconds", "send it again") from None
 
 
 log = logging.getLogger("opmark.dashboard")

@@ -81,7 +81,7 @@ def _bandwidth(run_view: RunView, op: str, lines: Sequence[_SizeLine]) -> Chart 
     alone = sum(len(line.rows) for line in lines) - sum(len(line.rows) for line in crossing)
     if not crossing:
         return None
-    drawn = _longest(crossing)
+    longest = _longest(crossing)
     return Chart(
         id=address("bus", op),
         title="Bus bandwidth over size" + (f": {op}" if op else ""),
@@ -89,7 +89,7 @@ def _bandwidth(run_view: RunView, op: str, lines: Sequence[_SizeLine]) -> Chart 
         kind="plot",
         x=Axis("bytes of the whole buffer", "B", "log2"),
         y=Axis("bus bandwidth", "B/s", "log"),
-        series=(*_series(drawn, _rate), *_ceilings(run_view, drawn)),
+        series=(*_series(longest, _rate), *_ceilings(run_view, longest)),
         notes=(
             *_not_drawn(crossing),
             *([f"{count_noun(alone, 'case')} left out: nothing crosses a link"] if alone else []),

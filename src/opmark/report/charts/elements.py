@@ -183,12 +183,12 @@ class Dot(NamedTuple):
 
 def thin_out(dots: Sequence[_Any], most: int, spot: Callable[[_Any], Spot]) -> list[_Any]:
     """Return at most `most` dots: of dots of one kind that lie close together, the first."""
-    kept = list(dots)
+    remaining = list(dots)
     for steps in _STEPS:
-        if len(kept) <= most:
-            return kept
-        kept = list({_cell(spot(dot), steps): dot for dot in reversed(kept)}.values())[::-1]
-    return [kept[i * len(kept) // most] for i in range(most)] if len(kept) > most else kept
+        if len(remaining) <= most:
+            return remaining
+        remaining = list({_cell(spot(dot), steps): dot for dot in reversed(remaining)}.values())[::-1]
+    return [remaining[i * len(remaining) // most] for i in range(most)] if len(remaining) > most else remaining
 
 
 def _cell(spot: Spot, steps: int) -> tuple[Hashable, int, int]:
@@ -281,9 +281,9 @@ def group_comparable(
 
 def limit_dots(pairs: Sequence[tuple[Row, Mark]]) -> tuple[list[tuple[Row, Mark]], list[str]]:
     """Return as many dots as a figure may have, and a note on the others."""
-    kept = thin_out(pairs, MOST_DOTS, lambda pair: (pair[0].backend, pair[1].x, pair[1].y))
-    hidden = count_noun(len(pairs) - len(kept), "dot")
-    return kept, [f"left out: {hidden} near others of their backend"] if len(kept) < len(pairs) else []
+    remaining = thin_out(pairs, MOST_DOTS, lambda pair: (pair[0].backend, pair[1].x, pair[1].y))
+    hidden = count_noun(len(pairs) - len(remaining), "dot")
+    return remaining, [f"left out: {hidden} near others of their backend"] if len(remaining) < len(pairs) else []
 
 
 def by_backend(pairs: Iterable[tuple[Row, Mark]]) -> tuple[ChartSeries, ...]:

@@ -23,7 +23,7 @@ def history_chart(history: History) -> Chart:
     """Return the chart of a history. Runs have equal distances, whatever their times; marks link to the ids of runs."""
     runs = _runs(history)
     places = {run.id: place for place, run in enumerate(runs)}
-    drawn = [point for point in history.points if math.isfinite(point.value)]
+    points = [point for point in history.points if math.isfinite(point.value)]
     where = f"{history.backend}{way_of(history.backend, history.implementation)} ×{history.threads}"
     what = " ".join(filter(None, (history.quantity, history.cache)))
     phase = "" if history.phase == "forward" else history.phase
@@ -36,9 +36,9 @@ def history_chart(history: History) -> Chart:
         kind="plot",
         x=Axis("run", "", "category", tuple(_moments(runs))),
         y=Axis(what, unit_of(history.quantity), "linear"),
-        series=tuple(_series(history, drawn, places)),
+        series=tuple(_series(history, points, places)),
         rules=tuple(_rule(change, places) for change in history.changes if math.isfinite(change.ratio)),
-        notes=tuple(_notes(history, len(drawn))),
+        notes=tuple(_notes(history, len(points))),
     )
 
 
@@ -56,10 +56,10 @@ def _moments(runs: Sequence[RunAt]) -> Iterator[str]:
         yield day if days[day] == 1 else run.started[:_MINUTE].replace("T", " ")
 
 
-def _series(history: History, drawn: Sequence[HistoryPoint], places: Mapping[str, int]) -> Iterator[ChartSeries]:
-    if not drawn:
+def _series(history: History, points: Sequence[HistoryPoint], places: Mapping[str, int]) -> Iterator[ChartSeries]:
+    if not points:
         return
-    yield ChartSeries("value", tuple(_dot(point, places) for point in drawn))
+    yield ChartSeries("value", tuple(_dot(point, places) for point in points))
     if levels := _levels(history, places):
         yield ChartSeries("level", levels, "steps", "guide")
     marks = tuple(_change_mark(change, places) for change in history.changes if math.isfinite(change.level_after))
@@ -112,11 +112,11 @@ def _rule(change: LevelChange, places: Mapping[str, int]) -> ReferenceLine:
     return ReferenceLine("x", between, change_text(change.ratio) + ("" if change.sure else " ?"))
 
 
-def _notes(history: History, drawn: int) -> Iterator[str]:
+def _notes(history: History, points: int) -> Iterator[str]:
     if history.warning:
         yield "the newest runs are out of line: too few for a change yet"
-    if drawn < len(history.points):
-        yield f"{count_noun(len(history.points) - drawn, 'run')} left out: the value is not a number"
+    if points < len(history.points):
+        yield f"{count_noun(len(history.points) - points, 'run')} left out: the value is not a number"
     if history.outages:
         outages = [f"{outage.run.started[:_DAY]} {outage.status}" for outage in reversed(history.outages)]
         yield f"no value in {count_noun(len(outages), 'run')}, the newest first: {name_few(outages)}"

@@ -152,10 +152,10 @@ def memory(run_view: RunView) -> list[Chart]:
     on_host = [where.get(row.environment, NOWHERE).device and _counts_host_memory(row) for row in counted]
     elsewhere = [row for row, away in zip(counted, on_host, strict=True) if away]
     known = [row for row, away in zip(counted, on_host, strict=True) if not away]
-    drawn = [row for row in known if _is_resolved(row) and positive(row.bytes)]
-    if not drawn:
+    resolved_rows = [row for row in known if _is_resolved(row) and positive(row.bytes)]
+    if not resolved_rows:
         return []
-    dots, hidden = limit_dots([(row, _memory_dot(row)) for row in drawn])
+    dots, hidden = limit_dots([(row, _memory_dot(row)) for row in resolved_rows])
     series = by_backend(dots)
     return [
         Chart(
@@ -166,7 +166,7 @@ def memory(run_view: RunView) -> list[Chart]:
             x=Axis("bytes moved at least", "B", "log2"),
             y=Axis("peak memory", "B", "log2"),
             series=(*series, diagonal(series, "as much as its data")),
-            notes=(*_note_much(drawn), *_note_left_out(known), *_note_host_memory(elsewhere), *hidden),
+            notes=(*_note_much(resolved_rows), *_note_left_out(known), *_note_host_memory(elsewhere), *hidden),
         )
     ]
 
@@ -197,11 +197,15 @@ def _memory_dot(row: Row) -> Mark:
     return Mark(row.bytes or 0, row.memory or 0, row_label(row), link=row.key, note=note)
 
 
-def _note_much(drawn: list[Row]) -> list[str]:
+def _note_much(resolved_rows: list[Row]) -> list[str]:
     """Return a note on the cases that take much memory, the largest factor first."""
-    found = sorted((row for row in drawn if _factor(row) > _MUCH), key=lambda row: -_factor(row))
+    found = sorted((row for row in resolved_rows if _factor(row) > _MUCH), key=lambda row: -_factor(row))
     names = name_few([f"{row_label(row)} {significant(_factor(row))} times" for row in found])
-    return [f"{len(found)} of {count_noun(len(drawn), 'case')} over {_MUCH} times their data: {names}"] if found else []
+    return (
+        [f"{len(found)} of {count_noun(len(resolved_rows), 'case')} over {_MUCH} times their data: {names}"]
+        if found
+        else []
+    )
 
 
 def _note_left_out(known: list[Row]) -> list[str]:

@@ -122,10 +122,10 @@ def _kind(dtype: str) -> str:
 
 
 def _roofline_chart(place: ChartHardware, kind: str, dots: Sequence[Dot], notes: tuple[str, ...]) -> Chart:
-    shown = thin_out(dots, MOST_DOTS, lambda dot: dot.spot)
+    few_dots = thin_out(dots, MOST_DOTS, lambda dot: dot.spot)
     dtypes = sorted({dot.row.dtype for dot in dots}, key=dtype_order)
-    lines = ceilings(place.machine, dtypes, [dot.intensity for dot in shown], warm=_any_warm(shown))
-    hidden = len(dots) - len(shown)
+    lines = ceilings(place.machine, dtypes, [dot.intensity for dot in few_dots], warm=_any_warm(few_dots))
+    hidden = len(dots) - len(few_dots)
     covered = f"left out: {units.count_noun(hidden, 'dot')} near others of their kind; choose operators to see all"
     return Chart(
         id=address("roofline", place.name, kind),
@@ -134,7 +134,7 @@ def _roofline_chart(place: ChartHardware, kind: str, dots: Sequence[Dot], notes:
         kind="plot",
         x=_X,
         y=_Y,
-        series=(*lines, *_series(shown, dtypes)),
+        series=(*lines, *_series(few_dots, dtypes)),
         notes=(*_launched(place, dots), *missing_ceilings(place, dtypes), *([covered] if hidden else []), *notes),
     )
 
@@ -386,25 +386,25 @@ def _heatmap_chart(group: _HeatmapGroup, by: str, across: Axis, column: Callable
     for cell in group.cells:
         labels.setdefault(cell.label, []).append(cell)
     order = sorted(labels, key=lambda label: (median([cell.share for cell in labels[label]]), label))
-    shown = order[:MOST_ROWS]
-    marks = [mark for y, label in enumerate(shown) for mark in _marks(label, y, labels[label], across, column)]
+    rows = order[:MOST_ROWS]
+    marks = [mark for y, label in enumerate(rows) for mark in _marks(label, y, labels[label], across, column)]
     return Chart(
         id=address("heatmap", group.title, by),
         title=f"Share of the {group.source} peak by {by}: {group.title}",
         about=_HEATMAP_ABOUT.format(source=group.source, what=group.what),
         kind="heatmap",
         x=across,
-        y=Axis("operator", "", "category", tuple(shown)),
+        y=Axis("operator", "", "category", tuple(rows)),
         series=(ChartSeries(group.title, tuple(marks), "cells"),),
         values=Axis(f"share of the {group.source} peak", "share", "linear"),
-        notes=(*_notes(labels, shown, group.source), *group.notes),
+        notes=(*_notes(labels, rows, group.source), *group.notes),
     )
 
 
-def _notes(labels: dict[str, list[_Cell]], shown: Sequence[str], source: str) -> Iterator[str]:
-    if more := len(labels) - len(shown):
+def _notes(labels: dict[str, list[_Cell]], rows: Sequence[str], source: str) -> Iterator[str]:
+    if more := len(labels) - len(rows):
         yield f"left out: {units.count_noun(more, 'operator')} nearer to the peak; choose operators to see them"
-    above = sum(is_above(cell.share) for label in shown for cell in labels[label])
+    above = sum(is_above(cell.share) for label in rows for cell in labels[label])
     if above:
         hint = ": `opmark calibrate` again, on a quiet machine" if source == "measured" else ""
         yield f"{units.count_noun(above, 'case')} above 100 %, which no chip can do{hint}"

@@ -47,7 +47,7 @@ def samples(row: Row, quantity: str = "", cache: Cache | None = None, *, most: i
     found = [(record, m) for record in row.records if (m := record.measurement(which[0] or None, which[1]))]
     every = list(_all_samples(found))
     finite = [sample for sample in every if math.isfinite(sample.value)]
-    drawn, limit = thin_out(finite, most), _limit(finite)
+    points, limit = thin_out(finite, most), _limit(finite)
     name = " ".join(filter(None, which))
     return Chart(
         id=address("samples", row.key, *filter(None, which)),
@@ -57,9 +57,9 @@ def samples(row: Row, quantity: str = "", cache: Cache | None = None, *, most: i
         kind="samples",
         x=Axis("sample", "count", "linear"),
         y=Axis(name, unit_of(which[0]), "linear", most=limit),
-        series=tuple(_series(drawn)),
+        series=tuple(_series(points)),
         rules=(*_centre(timing), *_processes(every)),
-        notes=(*_left_out(row, every, finite, drawn), *_beyond(finite, limit), *_cautions([m for _, m in found])),
+        notes=(*_left_out(row, every, finite, points), *_beyond(finite, limit), *_cautions([m for _, m in found])),
         spread=_spread([sample.value for sample in finite], limit),
     )
 
@@ -116,10 +116,10 @@ def _spread(values: Sequence[float], limit: float | None) -> tuple[HistogramBin,
     return tuple(HistogramBin(low + k * step, low + (k + 1) * step, numbers[k]) for k in range(bins))
 
 
-def _series(drawn: Sequence[Sample]) -> Iterator[ChartSeries]:
-    several = len({sample.process for sample in drawn}) > 1
+def _series(points: Sequence[Sample]) -> Iterator[ChartSeries]:
+    several = len({sample.process for sample in points}) > 1
     for kind, (name, role) in enumerate(_SERIES):
-        marks = tuple(_mark(sample, several) for sample in drawn if sample.kind == kind)
+        marks = tuple(_mark(sample, several) for sample in points if sample.kind == kind)
         if marks:
             yield ChartSeries(name, marks, "points", role)
 
@@ -145,15 +145,15 @@ def _processes(every: Sequence[Sample]) -> Iterator[ReferenceLine]:
             yield ReferenceLine("x", (before.place + after.place) / 2, f"process {after.process}")
 
 
-def _left_out(row: Row, every: Sequence[Sample], finite: Sequence[Sample], drawn: Sequence[Sample]) -> Iterator[str]:
+def _left_out(row: Row, every: Sequence[Sample], finite: Sequence[Sample], points: Sequence[Sample]) -> Iterator[str]:
     if not every:
         yield f"nothing was measured: {row.status}" + (f": {row.reason}" if row.reason else "")
     if len(finite) < len(every):
         yield f"{count_noun(len(every) - len(finite), 'sample')} left out: not a number"
     outliers = sum(sample.kind == _OUTLIER for sample in finite)
-    if len(drawn) < len(finite):
+    if len(points) < len(finite):
         among = f", {count_noun(outliers, 'outlier')} among them" if outliers else ""
-        yield f"{len(drawn)} of {len(finite)} samples drawn{among}"
+        yield f"{len(points)} of {len(finite)} samples drawn{among}"
     elif outliers:
         yield f"{count_noun(outliers, 'outlier')}, {percent(outliers / len(finite))} of the samples"
 

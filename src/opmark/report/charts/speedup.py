@@ -289,9 +289,9 @@ def fused(run_view: RunView) -> list[Chart]:
     lines = sorted((line for group in groups if (line := _row(group))), key=lambda line: -line.effect)
     if not lines:
         return []
-    drawn = lines[:_MOST_FUSED]
-    where, what = {_where(line.base) for line in drawn}, {_what(line.base) for line in drawn}
-    series = _fused_series(drawn)
+    top = lines[:_MOST_FUSED]
+    where, what = {_where(line.base) for line in top}, {_what(line.base) for line in top}
+    series = _fused_series(top)
     shared = f" on {next(iter(where))}" if len(where) == 1 else ""
     same = [*([series[0].name] if len(series) == 1 else []), *(what if len(what) == 1 else [])]
     shared += f": {', '.join(same)}" if same else ""
@@ -303,10 +303,10 @@ def fused(run_view: RunView) -> list[Chart]:
             about="How many times as fast as its base each way to compute a case is; intervals are those of both.",
             kind="bars",
             x=Axis("times as fast", "ratio", "log" if logarithmic else "linear"),
-            y=Axis("", "", "category", tuple(_name(line, len(where) > 1, len(what) > 1) for line in drawn)),
+            y=Axis("", "", "category", tuple(_name(line, len(where) > 1, len(what) > 1) for line in top)),
             series=series,
             rules=(ReferenceLine("x", 1.0, "as fast as the base"),),
-            notes=(*_notes(lines, len(groups)), *note_one_process(_timings(drawn))),
+            notes=(*_notes(lines, len(groups)), *note_one_process(_timings(top))),
         )
     ]
 
@@ -380,7 +380,7 @@ def threads(run_view: RunView) -> list[Chart]:
     found = sorted((series for group in groups if (series := _thread_series(group))), key=lambda one: -len(one.marks))
     if not found:
         return []
-    drawn = found[:_MOST_THREAD_SERIES]
+    top = found[:_MOST_THREAD_SERIES]
     more = len(found) - _MOST_THREAD_SERIES
     return [
         Chart(
@@ -390,7 +390,7 @@ def threads(run_view: RunView) -> list[Chart]:
             kind="plot",
             x=Axis("threads", "count", "log2"),
             y=Axis("times as fast", "ratio", "log2"),
-            series=(*drawn, *_ideal(drawn)),
+            series=(*top, *_ideal(top)),
             notes=(
                 *(
                     [f"{count_noun(more, 'more case')} not drawn: those with most thread counts are"]
@@ -422,10 +422,10 @@ def _thread_series(group: list[Row]) -> ChartSeries | None:
     return ChartSeries(name, tuple(marks), "band")
 
 
-def _ideal(drawn: list[ChartSeries]) -> Iterator[ChartSeries]:
+def _ideal(top: list[ChartSeries]) -> Iterator[ChartSeries]:
     """Yield an ideal line for each number of threads that is a base."""
-    reach = {base: max(one.marks[-1].x for one in drawn if one.marks[0].x == base)
-             for base in sorted({one.marks[0].x for one in drawn})}  # fmt: skip
+    reach = {base: max(one.marks[-1].x for one in top if one.marks[0].x == base)
+             for base in sorted({one.marks[0].x for one in top})}  # fmt: skip
     for base, most in reach.items():
         name = "ideal" if len(reach) == 1 else f"ideal from {count_noun(int(base), 'thread')}"
         yield ChartSeries(name, (Mark(base, 1.0), Mark(most, most / base)), "line", "guide")

@@ -269,25 +269,25 @@ def _length(lines: Sequence[_SweepLine]) -> tuple[int, int]:
 
 def _charts(op: str, phase: str, lines: Sequence[_SweepLine], cases: int) -> Iterator[Chart]:
     chosen, others = _choose_lines(lines)
-    shown = [line._replace(points=pick_evenly(line.points)) for line in chosen]
+    thin_lines = [line._replace(points=pick_evenly(line.points)) for line in chosen]
     every = _names([*chosen, *others])
-    names = every[: len(shown)]
+    names = every[: len(thin_lines)]
     lone = cases - len({case for line in lines for case in line.chain.cases})
-    notes = (*_left_out(every[len(shown) :], chosen, shown, lone), *note_one_process(_timings(shown)))
-    across = _SizeAxis(shown)
+    notes = (*_left_out(every[len(thin_lines) :], chosen, thin_lines, lone), *note_one_process(_timings(thin_lines)))
+    across = _SizeAxis(thin_lines)
     title = op if phase == "forward" else f"{op} {phase}"
-    times = [_series(name, across.place_points(line), _time) for name, line in zip(names, shown, strict=True)]
+    times = [_series(name, across.place_points(line), _time) for name, line in zip(names, thin_lines, strict=True)]
     yield Chart(address("sweep", op, phase), f"{title}: time over size",
                 "Time a call over size; the area is the interval of the median. Where it is flat, the launch is all.",
                 "plot", across.axis, _TIME, _without_empty(times), notes=notes)  # fmt: skip
-    computing = _computes(shown)
+    computing = _computes(thin_lines)
     rates = [_series(name, across.place_points(line), _flops if computing else _bytes)
-             for name, line in zip(names, shown, strict=True)]  # fmt: skip
-    if drawn := _without_empty(rates):
+             for name, line in zip(names, thin_lines, strict=True)]  # fmt: skip
+    if rate_series := _without_empty(rates):
         axis = _ARITHMETIC if computing else _BANDWIDTH
         yield Chart(address("sweep", op, phase, "rate"), f"{title}: {axis.title} over size",
                     "What was reached at each size, with the interval of the median; it levels off at the limit.",
-                    "plot", across.axis, axis, drawn, notes=notes)  # fmt: skip
+                    "plot", across.axis, axis, rate_series, notes=notes)  # fmt: skip
 
 
 def _choose_lines(lines: Sequence[_SweepLine]) -> tuple[list[_SweepLine], list[_SweepLine]]:
@@ -310,13 +310,13 @@ def _timings(lines: Sequence[_SweepLine]) -> Iterator[Timing]:
 
 
 def _left_out(
-    others: Sequence[str], chosen: Sequence[_SweepLine], shown: Sequence[_SweepLine], lone: int
+    others: Sequence[str], chosen: Sequence[_SweepLine], thin_lines: Sequence[_SweepLine], lone: int
 ) -> Iterator[str]:
     if others:
         yield f"left out: {len(others)} more series: {name_few(others)}"
     if lone:
         yield f"left out: {units.count_noun(lone, 'case')} with fewer than {FEWEST} sizes that differ in one thing only"
-    if skipped := sum(len(line.points) for line in chosen) - sum(len(line.points) for line in shown):
+    if skipped := sum(len(line.points) for line in chosen) - sum(len(line.points) for line in thin_lines):
         points = units.count_noun(skipped, "point")
         yield f"left out: {points} between others, of series with more than {MOST_SIZES} sizes"
 

@@ -134,12 +134,12 @@ def nothing_slower(compared: Compared) -> str:
 
 
 def print_comparison(compared: Compared, console: Console, only: Collection[str] = ()) -> None:
-    shown = select_pairs(compared, only)
+    pairs = select_pairs(compared, only)
     for line in header(compared):
         _print_line(line, console)
-    if shown:
-        columns = Columns.of(shown)
-        rows = [[*columns.cells(pair), *figures(pair)] for pair in shown]
+    if pairs:
+        columns = Columns.of(pairs)
+        rows = [[*columns.cells(pair), *figures(pair)] for pair in pairs]
         print_rows([*columns.heads, *FIGURES], rows, console, who=len(columns.heads))
     for line in footer(compared):
         _print_line(line, console)

@@ -82,7 +82,7 @@ def _change_row(change: LevelChange, history: History) -> list[str]:
 
 
 def _print_quiet(series: Sequence[History], console: Console) -> None:
-    """One line for each series without a change."""
+    """Print one line for each series without a change."""
     rows = [_quiet_row(history) for history in series if not history.changes]
     if rows:
         print_rows(_QUIET_HEADS, rows, console, _QUIET_WHO)

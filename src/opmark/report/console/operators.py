@@ -139,12 +139,12 @@ def _costs_table(operator: Operator) -> Table:
     sends = operator.cost(operator.complete(operator.presets["typical"])).traffic is not None
     work = ("read", "written", "algbw counts", "busbw counts") if sends else ("flops", "read", "written", "flops/byte")
     table = plain_table("size", "phase", "parameters", *work)
-    for size, given in operator.presets.items():
-        params = operator.complete(given)
-        shown = ", ".join(f"{key}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for key, v in given.items())
+    for size, preset in operator.presets.items():
+        params = operator.complete(preset)
+        text = ", ".join(f"{key}={'x'.join(map(str, v)) if isinstance(v, list) else v}" for key, v in preset.items())
         for phase in ("forward", "backward") if operator.gradients else ("forward",):
             cost = operator.phase_cost(params, phase)
-            table.add_row(size, phase, Text(shown), *(_sent_cells(cost) if cost and sends else _cost_cells(cost)))
+            table.add_row(size, phase, Text(text), *(_sent_cells(cost) if cost and sends else _cost_cells(cost)))
     return table
 
 

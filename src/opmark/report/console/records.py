@@ -240,7 +240,7 @@ def _print_profiles(found: Sequence[Row], console: Console) -> None:
 
 
 def _print_cautions(found: Sequence[Row], console: Console, name: RowNamer) -> None:
-    """One line for each kind of caution, with its first example and what to do."""
+    """Print one line for each kind of caution, with its first example and what to do."""
     doubts: dict[str, list[tuple[Row, str, str]]] = {}
     for row in found:
         for key, caution in row.warnings():

@@ -192,10 +192,10 @@ def print_side_by_side(
         console.print()
     _print_legend(found, names, cells, console)
     _print_reasons(found, names, console)
-    shown = [row for line in found for row in line.cells.values()]
+    every_row = [row for line in found for row in line.cells.values()]
     heads_of = {id(row): names.of[column] for line in found for column, row in line.cells.items()}
-    print_communication(shown, console)
-    print_doubts(shown, console, lambda rows: _name_rows(rows, heads_of))
+    print_communication(every_row, console)
+    print_doubts(every_row, console, lambda rows: _name_rows(rows, heads_of))
 
 
 def _who(found: Sequence[CaseLine]) -> list[tuple[str, str]]:

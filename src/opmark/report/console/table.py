@@ -65,19 +65,19 @@ def print_rows(
     the head of the first column is not repeated either. `lead`: the head of the figure that comes first there.
     `spare`: the head of a column that is only printed on a terminal with room for it.
     """
-    shown = [[_one_line(str(cell)) for cell in row] for row in (heads, *rows)]
+    plain_cells = [[_one_line(str(cell)) for cell in row] for row in (heads, *rows)]
     usual = [i for i, head in enumerate(heads) if head != spare]
-    width = sum(widths_of([[line[i] for i in usual] for line in shown])) + 2 * (len(usual) - 1)
+    width = sum(widths_of([[line[i] for i in usual] for line in plain_cells])) + 2 * (len(usual) - 1)
     if console.is_terminal and width > console.width:
         order = sorted(range(len(heads)), key=lambda i: (i >= who, heads[i] != lead))
         texts = [[_text(row[i]) for i in order] for row in rows]
         _print_two_lines([heads[i] for i in order], texts, console, who, unnamed)
         return
     if len(usual) < len(heads) and console.is_terminal:
-        whole = sum(widths_of(shown)) + 2 * (len(heads) - 1)
+        whole = sum(widths_of(plain_cells)) + 2 * (len(heads) - 1)
         usual = list(range(len(heads))) if whole <= console.width else usual
     right = [i >= who and bool(heads[i]) and heads[i] not in left for i in usual]
-    lines = aligned_cells([[line[i] for i in usual] for line in shown], right)
+    lines = aligned_cells([[line[i] for i in usual] for line in plain_cells], right)
     if console.is_terminal:
         paints: dict[tuple[str, str], str] = {}
         styles = [["bold"] * len(usual), *([getattr(row[i], "style", "") for i in usual] for row in rows)]

@@ -116,8 +116,8 @@ def standalone(charts: Sequence[Chart]) -> str:
     """Return an SVG of charts with their titles above and their notes below."""
     y, parts = _MARGIN, []
     for chart in charts:
-        high, drawn = _chart(chart, y)
-        parts.append(drawn)
+        high, picture = _chart(chart, y)
+        parts.append(picture)
         y += high + _MARGIN
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {y:.0f}" width="{_WIDTH:.0f}"'
@@ -130,14 +130,14 @@ def standalone(charts: Sequence[Chart]) -> str:
 def _chart(chart: Chart, y: float) -> tuple[float, str]:
     """Return the height and the markup of a chart; the ids of its title and description are those that `svg` refers
     to."""
-    name, drawn = identifier(chart), svg(chart)
-    found = re.match(r'<svg [^>]*viewBox="0 0 (\d+) (\d+)"', drawn)
+    name, picture = identifier(chart), svg(chart)
+    found = re.match(r'<svg [^>]*viewBox="0 0 (\d+) (\d+)"', picture)
     if found is None:
         raise AssertionError("a picture without a size")
     wide = _WIDTH - 2 * _MARGIN
     high = wide * int(found[2]) / int(found[1])
     place = f'x="{_MARGIN:.0f}" y="{y + _TITLE:.0f}" width="{wide:.0f}" height="{high:.0f}"'
-    placed = drawn.replace("<svg ", f"<svg {place} ", 1)
+    placed = picture.replace("<svg ", f"<svg {place} ", 1)
     notes = [line for note in chart.notes for line in _wrap(note, wide)]
     below = [text(_MARGIN, y + _TITLE + high + _LINE * (k + 1), line) for k, line in enumerate(notes)]
     title = (

@@ -31,7 +31,7 @@ from opmark.stats import outlier_limit
 from opmark.units import count_noun, significant
 
 FILTERS = ("backend", "dtype", "status", "phase")
-"""Each is an attribute of a row, and `data-NAME` in the page."""
+"""Fields to filter by: each is an attribute of a row, and `data-NAME` in the page."""
 
 
 class ItemColumn(NamedTuple):
@@ -65,7 +65,7 @@ def _width(row: Row) -> float | None:
 
 
 def _bandwidth(row: Row) -> float | None:
-    """For communication operators, the bandwidth of the bus."""
+    """Return the bandwidth; for communication operators, that of the bus."""
     return row.bytes_per_second if row.bus_bandwidth is None else row.bus_bandwidth
 
 

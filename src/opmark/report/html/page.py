@@ -95,7 +95,7 @@ def _versus(
     number: int, versus: Versus, content: Content, places: Sequence[ItemAnchors], *, paper: bool
 ) -> dict[str, Any]:
     compared = versus.compared
-    shown = FigureStyle(
+    style = FigureStyle(
         of=printable(f"{compared.a} → {compared.b}") if len(content.comparisons) > 1 else "", paper=paper
     )
     links: dict[Any, str] = {}
@@ -109,8 +109,8 @@ def _versus(
         "verdicts": verdicts(compared),
         "lines": lines(compared),
         "differences": differences(compared),
-        "figures": [_figure(versus.chart, f"c{number}", by_case, shown)] if versus.chart else [],
-        "table": versus_table(compared, number, links, shown.of),
+        "figures": [_figure(versus.chart, f"c{number}", by_case, style)] if versus.chart else [],
+        "table": versus_table(compared, number, links, style.of),
         "only": [
             (side, [printable(one) for one in lone]) for side, lone in zip("AB", compared.only, strict=True) if lone
         ],
@@ -127,9 +127,9 @@ def _links_by_case(run: str, parts: Sequence[RunSection], places: Sequence[ItemA
     return lambda key: found.get(key, "")
 
 
-def _figure(chart: Chart, prefix: str, href: Callable[[str], str], shown: FigureStyle) -> Markup:
+def _figure(chart: Chart, prefix: str, href: Callable[[str], str], style: FigureStyle) -> Markup:
     """Return a figure; `prefix` makes its id unique, because two runs have figures of the same names."""
-    return Markup(compact(figure(replace(chart, id=f"{prefix}-{chart.id}" if prefix else chart.id), href, shown)))
+    return Markup(compact(figure(replace(chart, id=f"{prefix}-{chart.id}" if prefix else chart.id), href, style)))
 
 
 def _figure_style(part: RunSection, *, several: bool, paper: bool) -> FigureStyle:
@@ -137,8 +137,8 @@ def _figure_style(part: RunSection, *, several: bool, paper: bool) -> FigureStyl
     return FigureStyle(4, f"run {run_name(part.run_view)}", paper) if several else FigureStyle(paper=paper)
 
 
-def _part(part: RunSection, place: ItemAnchors, shown: FigureStyle) -> dict[str, Any]:
-    run_view, paper = part.run_view, shown.paper
+def _part(part: RunSection, place: ItemAnchors, style: FigureStyle) -> dict[str, Any]:
+    run_view, paper = part.run_view, style.paper
     prefix = "" if place.number == 1 else f"r{place.number}"
     folded = paper and len(run_view.rows) > _ON_PAPER
     return {
@@ -153,9 +153,9 @@ def _part(part: RunSection, place: ItemAnchors, shown: FigureStyle) -> dict[str,
         "doubts": doubts(run_view, place),
         "numbers": keys(run_view, {row.key: place.href(row.key) for row in run_view.rows}) if run_view.rows else [],
         "facts": facts_of(run_view),
-        "figures": [_figure(chart, prefix, place.href, shown) for chart in part.charts],
-        "table": row_table(run_view.rows, place, shown.of, instead=folded) if run_view.rows else Markup(),
-        "each": Markup("".join(_details(part, place, shown))) if not folded else Markup(),
+        "figures": [_figure(chart, prefix, place.href, style) for chart in part.charts],
+        "table": row_table(run_view.rows, place, style.of, instead=folded) if run_view.rows else Markup(),
+        "each": Markup("".join(_details(part, place, style))) if not folded else Markup(),
         "folded": folded,
         "missing": [printable(title) for title in part.undrawn],
         "few": len(run_view.rows) >= _MANY,
@@ -164,15 +164,15 @@ def _part(part: RunSection, place: ItemAnchors, shown: FigureStyle) -> dict[str,
     }
 
 
-def _details(part: RunSection, place: ItemAnchors, shown: FigureStyle) -> Iterator[str]:
-    rows, paper = part.run_view.rows, shown.paper
+def _details(part: RunSection, place: ItemAnchors, style: FigureStyle) -> Iterator[str]:
+    rows, paper = part.run_view.rows, style.paper
     dots = MOST if len(rows) < _MANY else _FEWER
     prefix = "" if place.number == 1 else f"r{place.number}"
     for number, row in enumerate(rows):
-        look = ItemStyle(dots if number < DETAILED else 0, len(rows) < _MANY, paper, shown.of)
+        look = ItemStyle(dots if number < DETAILED else 0, len(rows) < _MANY, paper, style.of)
         large = ""
         if len(rows) <= _LARGE and not paper and row.timings:
-            large = str(_figure(samples(row), prefix, place.href, shown))
+            large = str(_figure(samples(row), prefix, place.href, style))
         yield row_details(row, place, look, large)
 
 

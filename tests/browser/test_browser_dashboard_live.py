@@ -73,7 +73,7 @@ def test_a_run_that_begins_is_told_to_who_looks_at_the_runs(
         page = open_page(served.address, served.address)
         with page.expect_response("**/api/runs"):  # what it begins with
             page.reload()
-        told = page.get_by_text("A run has begun since")
+        told = page.get_by_text("A new run has begun")
         for label in ("the first", "the second"):  # into an empty store, and beside others
             expect(told).to_be_hidden()
             begun = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
@@ -128,7 +128,7 @@ def test_a_token_lets_in_and_a_wrong_one_does_not(open_page: Any, guarded: Serve
     field = page.locator("input[type=password]")
     field.fill("not-the-token-that-is-right")
     field.press("Enter")
-    expect(page.locator("main")).to_contain_text("That is not the token")
+    expect(page.locator("main")).to_contain_text("The token is wrong")
     assert page.context.cookies() == []
     page.locator("input[type=password]").fill(TOKEN)
     page.locator("input[type=password]").press("Enter")

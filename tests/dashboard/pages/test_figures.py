@@ -50,7 +50,7 @@ def test_an_answer_is_made_once(reader: Reader, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_failures_only_is_a_page_that_says_so(reader: Reader) -> None:
-    assert "Nothing here can be drawn" in ask(reader, figures.ROOFLINE_ENDPOINT, {"run": "failures"}).html
+    assert "There is nothing to draw" in ask(reader, figures.ROOFLINE_ENDPOINT, {"run": "failures"}).html
 
 
 def test_an_unknown_run_is_said(reader: Reader) -> None:

@@ -33,8 +33,8 @@ Keys = Mapping[TaskPlace, str]
 class CaseQuery(Struct, frozen=True):
     case: str
     backend: str = ""
-    quantity: Annotated[str, Meta(description="Another than the headline of each; `all` for each.")] = ""
-    since: Annotated[str, Meta(description="A date, a time, or how long ago: 2030-12-31, 30d.")] = ""
+    quantity: Annotated[str, Meta(description="Quantity instead of the headline; `all` for every one.")] = ""
+    since: Annotated[str, Meta(description="A date, a time, or an age: 2030-12-31, 30d.")] = ""
     page: PageNumber = 1
 
 
@@ -183,5 +183,5 @@ def _unit(history: History) -> str:
 
 CASE_ENDPOINT = Endpoint(
     "/cases/{case}", view_case, CaseQuery, CasePage, "case.html", "Case",
-    "A case over all runs: its series, the changes of their levels, and what each run says.",
+    "A case over all runs: its series, the changes of their levels, and the values of each run.",
 )  # fmt: skip

@@ -36,12 +36,14 @@ Only = Literal["", "slower", "faster", "same", "undecided", "failed", "skipped"]
 
 
 class CompareQuery(Struct, frozen=True):
-    a: Annotated[str, Meta(description="A run: its id, the beginning of it, or its label.")] = ""
-    b: Annotated[str, Meta(description="The run that is held against it.")] = ""
-    quantity: Annotated[str, Meta(description="Another than the headline of each: latency, latency:cold, all.")] = ""
-    margin: Annotated[float, Meta(ge=0, lt=1, description="Up to this share they are the same: 0.01, 1%.")] = MARGIN
+    a: Annotated[str, Meta(description="First run: its id, the beginning of its id, or its label.")] = ""
+    b: Annotated[str, Meta(description="Run that is compared with the first, named in the same way.")] = ""
+    quantity: Annotated[str, Meta(description="Quantity instead of the headline: latency, latency:cold, all.")] = ""
+    margin: Annotated[float, Meta(ge=0, lt=1, description="Largest difference that counts as the same: 0.01, 1%.")] = (
+        MARGIN
+    )
     only: Annotated[Only, Meta(description="Only cases with this verdict.")] = ""
-    unlike: Annotated[bool, Meta(description="Also where the machines are not alike.")] = False
+    unlike: Annotated[bool, Meta(description="Compare runs of different machines, too.")] = False
     page: PageNumber = 1
 
 

@@ -25,7 +25,7 @@ ALL = "all"
 
 class FiguresQuery(Filters, frozen=True, kw_only=True):
     run: str
-    figure: Annotated[str, Meta(description="One of them, or `all`.")] = ""
+    figure: Annotated[str, Meta(description="Name of a figure, or `all`.")] = ""
 
 
 class FiguresPage(Struct, frozen=True):
@@ -107,6 +107,6 @@ _ROOFLINES: PerStore[AnswerCache[tuple[int, RooflineQuery], _RooflineCharts]] = 
 
 ROOFLINE_ENDPOINT = Endpoint(
     "/runs/{run}/roofline", view_roofline, RooflineQuery, RooflinePage, "roofline.html", "Roofline",
-    "What a run's items reach of what the hardware can do, as numbers.",
+    "The share of the hardware limits that a run's items reach, as numbers.",
     of_runs=("run",),
 )  # fmt: skip

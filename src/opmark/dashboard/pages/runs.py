@@ -18,7 +18,7 @@ Status = Literal["", "ok", "wrong", "skipped", "error", "timeout", "oom"]
 
 
 class RunsQuery(Struct, frozen=True):
-    q: Annotated[str, Meta(description="In the id, label, description, command or revision of a run.")] = ""
+    q: Annotated[str, Meta(description="Text in the id, label, description, command or revision of a run.")] = ""
     backend: str = ""
     status: Annotated[Status, Meta(description="Only runs that have a record of this status.")] = ""
     page: PageNumber = 1
@@ -70,7 +70,7 @@ MOST = 100
 
 
 class SearchQuery(Struct, frozen=True):
-    q: Annotated[str, Meta(description="Words that are all in what is found.")] = ""
+    q: Annotated[str, Meta(description="Words that every result contains.")] = ""
 
 
 class CaseHit(Struct, frozen=True):

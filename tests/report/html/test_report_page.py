@@ -222,7 +222,7 @@ def test_more_than_two_thousand_are_told_to_be_undrawn(tmp_path: Path, monkeypat
     monkeypatch.setattr("opmark.report.html.page.DETAILED", 3)
     fill(tmp_path / "more.db", [run(1, "more", many(5))])
     text = page(db=tmp_path / "more.db")
-    assert "Samples are drawn for the first 3 cases only: 2 more have their numbers without" in text
+    assert "Samples are drawn for the first 3 cases only; 2 more have numbers without a picture" in text
     assert text.count("<svg class=strip") == 3 * 4
 
 

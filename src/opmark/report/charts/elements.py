@@ -62,7 +62,7 @@ def _is_device(facts: dict[str, Any]) -> bool:
     return bool(facts.get("gpu") or facts.get("chip")) or (facts.get("device") or "cpu") != "cpu"
 
 
-class LeftOut:
+class LeftOutCounter:
     """Counts the rows that a figure leaves out, by reason."""
 
     def __init__(self) -> None:

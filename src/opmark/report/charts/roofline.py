@@ -19,7 +19,7 @@ from opmark.report.charts.elements import (
     NOWHERE,
     ChartHardware,
     Dot,
-    LeftOut,
+    LeftOutCounter,
     WayNames,
     address,
     doubts,
@@ -64,7 +64,7 @@ class _RooflineGroup:
 
     place: ChartHardware
     dots: list[Dot] = field(default_factory=list)
-    left: LeftOut = field(default_factory=LeftOut)
+    left: LeftOutCounter = field(default_factory=LeftOutCounter)
 
 
 def roofline(run_view: RunView) -> list[Chart]:
@@ -92,7 +92,7 @@ def _why_not_in_roofline(row: Row) -> str:
     return "" if row.bytes else NO_BYTES
 
 
-def _dots(row: Row, left: LeftOut) -> Iterator[Dot]:
+def _dots(row: Row, left: LeftOutCounter) -> Iterator[Dot]:
     """Yield the headline in each state of the caches; other quantities include the launch, or are no times."""
     first, moved, flops = row.headline, row.bytes or 1, row.flops or 0
     for timing in row.timings:
@@ -330,7 +330,7 @@ def _heatmaps_of_place(
     """Yield a group for each quantity, because latency and device time are not comparable. Shares are of the measured
     peaks if there are any, else of the datasheet. The first group has the notes on rows that are left out."""
     by_measured = any(row.of_peak for row in rows)
-    found, left = dict[str, list[_Cell]](), LeftOut()
+    found, left = dict[str, list[_Cell]](), LeftOutCounter()
     for row in rows:
         share = row.of_peak if by_measured else row.of_datasheet
         if reason := _why_not_in_heatmap(row, share):

@@ -18,7 +18,7 @@ from opmark.analysis.rows import Row, RunView, Timing
 from opmark.plugin.param import Param
 from opmark.plugin.registry import parameters_of
 from opmark.report.charts.elements import (
-    LeftOut,
+    LeftOutCounter,
     WayNames,
     address,
     doubts,
@@ -215,7 +215,7 @@ class _SweepLine(NamedTuple):
 
 def sweep(run_view: RunView) -> list[Chart]:
     """Return two figures for each operator and phase: time, and the rate of its limit, arithmetic or bandwidth."""
-    usable, left = [], LeftOut()
+    usable, left = [], LeftOutCounter()
     for row in run_view.rows:
         if reason := why_left_out(row):
             left.add(reason)

@@ -212,7 +212,7 @@ def _session(launch: Callable[[], Any], flush: Callable[[], Any] | None, calls: 
 
 
 def _sums(events: list[dict[str, Any]], calls: int) -> list[float]:
-    """Device time of each call, from the trace file: launches inside its mark, and what they launched."""
+    """Return the device time of each call from the trace file: of all that was launched inside of its mark."""
     marks = sorted(
         (e["ts"], e["ts"] + e["dur"]) for e in events if e.get("cat") == "user_annotation" and e["name"] == _CALL
     )

@@ -65,7 +65,9 @@ def _rows(shell: Shell, runs: int, cases: int, db: Path | None) -> Iterator[Row]
         db = shell.folder / "many.db"
         start = time.perf_counter()
         fill_many(db, runs, cases)
-        yield Row(f"a store of {runs} runs of {cases:,} cases", "", _filled(db, time.perf_counter() - start), None)
+        yield Row(
+            f"a store of {runs} runs of {cases:,} cases", "", _describe_store(db, time.perf_counter() - start), None
+        )
     paths = paths_of(db)
     yield from at_server(db, paths, shell)
     yield from under_load(db, paths, shell)
@@ -77,7 +79,7 @@ def _rows(shell: Shell, runs: int, cases: int, db: Path | None) -> Iterator[Row]
         yield from report(shell, browser)
 
 
-def _filled(db: Path, seconds: float) -> str:
+def _describe_store(db: Path, seconds: float) -> str:
     ((count,),) = query(db, "SELECT count(*) FROM records")[1]
     return f"{count:,} records, {db.stat().st_size / 1e9:.2f} GB; filled in {seconds:.0f} s"
 

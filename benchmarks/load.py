@@ -1,9 +1,9 @@
-"""Many readers of a dashboard, and somebody who writes meanwhile; each is a process of its own.
+"""Many readers of a dashboard, and a writer at the same time, each as a process of its own.
 
     python -m benchmarks.load read http://127.0.0.1:8000 --readers 50 --requests 1500 --seconds 30 / /coverage
     python -m benchmarks.load write many.db RUN --records 10000
 
-Both end by themselves; the writer also when its standard input is closed. Both print what they did as JSON.
+Both end by themselves; the writer also if its standard input is closed. Both print their results as JSON.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ EXAMPLES = (
 
 def rows(shell: Shell) -> list[Row]:
     first, *sweeps = EXAMPLES
-    return [_help(shell), _start(shell, first), *(_walls(shell, example) for example in sweeps), *_reported(shell)]
+    return [_help(shell), _start(shell, first), *(_walls(shell, example) for example in sweeps), *_reported_rows(shell)]
 
 
 def _help(shell: Shell) -> Row:
@@ -135,10 +135,10 @@ class Pair(NamedTuple):
     param: float
 
 
-def _reported(shell: Shell) -> list[Row]:
+def _reported_rows(shell: Shell) -> list[Row]:
     found = []
     for example in EXAMPLES[1:]:
-        pairs = list(compared(shell, example))
+        pairs = list(compare_reports(shell, example))
         if pairs:
             ratios = sorted(pair.opmark / pair.param for pair in pairs)
             text = f"median {median(ratios):.3f}, from {ratios[0]:.3f} to {ratios[-1]:.3f}"
@@ -146,8 +146,9 @@ def _reported(shell: Shell) -> list[Row]:
     return found
 
 
-def compared(shell: Shell, example: Example) -> Iterator[Pair]:
-    """opmark, PARAM, and the smaller of two rounds of each; nothing where PARAM is not at hand."""
+def compare_reports(shell: Shell, example: Example) -> Iterator[Pair]:
+    """Yield the smaller median of two rounds of opmark and of PARAM for each case; nothing without a checkout of
+    PARAM."""
     if not _param(shell, example):
         return
     times: dict[str, dict[str, list[float]]] = {"opmark": {}, "PARAM": {}}
@@ -176,7 +177,7 @@ def main() -> None:
     print("| operator | id | arguments | opmark | PARAM | ratio |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for example in EXAMPLES:
-            for pair in compared(Shell(Path(folder)), example):
+            for pair in compare_reports(Shell(Path(folder)), example):
                 figures = f"{pair.opmark * 1e3:.2f} µs | {pair.param * 1e3:.2f} µs | {pair.opmark / pair.param:.3f}"
                 print(f"| {next(iter(example.config))} | {pair.id} | {pair.shapes} | {figures} |")
 

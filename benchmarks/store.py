@@ -54,20 +54,20 @@ class Quick:
         found = [record for record in store.records(self.run.id) if record.measurements]
         self.environments = list(store.environments({record.environment for record in found}).values())
         store.close()
-        self._cases = [_numbered(found[n % len(found)], n // len(found)) for n in range(CASES)]
+        self._cases = [_copy_case(found[n % len(found)], n // len(found)) for n in range(CASES)]
         self._chance = random.Random(0)
 
     def records(self, started: str) -> list[Record]:
         """Return the records of one run."""
-        return [self._varied(record, started) for record in self._cases]
+        return [self._vary(record, started) for record in self._cases]
 
-    def _varied(self, record: Record, started: str) -> Record:
+    def _vary(self, record: Record, started: str) -> Record:
         factor = 1 + self._chance.gauss(0, SPREAD)
         measured = [replace(m, samples=[value * factor for value in m.samples]) for m in record.measurements]
         return replace(record, measurements=tuple(measured), started=started)
 
 
-def _numbered(record: Record, number: int) -> Record:
+def _copy_case(record: Record, number: int) -> Record:
     """Return a record with a case of its own, and as many samples as `standard` effort takes at least."""
     case = record.task.case
     own = Case.of(case.op, {**case.params, "copy": number}, case.phase, case.tags, case.wrt, case.sources)
@@ -105,7 +105,7 @@ def _filling(kind: str, db: str, quick: Quick, count: int) -> Iterator[Row]:
         store.add_environment(environment)
     spent, runs = 0.0, max(2, count // CASES)
     for number in range(runs):
-        run = _begun(store, quick.run, number)
+        run = _begin_run(store, quick.run, number)
         records = quick.records(run.started)
         for start in range(0, CASES, AT_ONCE):
             some = records[start : start + AT_ONCE]
@@ -114,13 +114,13 @@ def _filling(kind: str, db: str, quick: Quick, count: int) -> Iterator[Row]:
     yield Row(f"{kind}: inserting {runs * CASES:,} records, {AT_ONCE} at once", *_at_least(kind, rate))
     store.close()
     with closing(open_store(db, create=True)) as measuring:  # as `opmark run` does
-        last = _begun(measuring, quick.run, runs)
+        last = _begin_run(measuring, quick.run, runs)
         records = quick.records(last.started)[:ONE_BY_ONE]
         alone = _seconds(lambda: [measuring.append(last.id, record) for record in records])
     yield Row(f"{kind}: one at a time", "", f"{ONE_BY_ONE / alone:,.0f} a second", None)
 
 
-def _begun(store: Store, like: Run, number: int) -> Run:
+def _begin_run(store: Store, like: Run, number: int) -> Run:
     started = f"2030-{1 + number // 28 % 12:02}-{1 + number % 28:02}T00:00:00.000+00:00"
     run = replace(like, id=f"203001-{number:04}", started=started, label=f"night {number}", tasks=CASES)
     store.begin(run)

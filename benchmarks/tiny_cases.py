@@ -102,7 +102,7 @@ def _compare(folder: Path, cases: Collection[Tiny]) -> dict[Tiny, list[Compariso
     """Compare round by round until every case is decided."""
     found: dict[Tiny, list[Comparison]] = {case: [] for case in cases}
     for number in range(ROUNDS):
-        left = [case for case, comparisons in found.items() if not _decided(comparisons)]
+        left = [case for case, comparisons in found.items() if not _is_decided(comparisons)]
         if not left:
             break
         _say(f"  round {number + 1}: {len(left)} cases")
@@ -126,7 +126,7 @@ def _say(message: str) -> None:
     print(message, file=sys.stderr)
 
 
-def _decided(comparisons: Collection[Comparison]) -> bool:
+def _is_decided(comparisons: Collection[Comparison]) -> bool:
     return len(_valid(comparisons)) >= ENOUGH
 
 
@@ -140,7 +140,7 @@ def _inside(ratio: float) -> bool:
 
 
 def _agreement(found: Mapping[Tiny, list[Comparison]]) -> Row:
-    ratios = {case: median(_valid(tried)) for case, tried in found.items() if _decided(tried)}
+    ratios = {case: median(_valid(tried)) for case, tried in found.items() if _is_decided(tried)}
     undecided = len(found) - len(ratios)
     outside = sum(not _inside(_valid(found[case])[0]) for case in ratios)
     tried = sum(map(len, found.values()))

@@ -223,7 +223,7 @@ def sentence(run_view: RunView) -> str:
     return f"{count_noun(len(run_view.rows), 'case')}: {listed}"
 
 
-def unfinished(run_view: RunView) -> str:
+def describe_progress(run_view: RunView) -> str:
     """Return the progress of a run that was interrupted or still runs; empty for a complete one."""
     if not run_view.rows or run_view.records >= run_view.run.tasks:
         return ""

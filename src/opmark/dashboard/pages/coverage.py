@@ -120,7 +120,7 @@ def _cells(
     for backend in backends:
         found = tried.get(backend, {})
         if found:
-            yield backend, _tried(found)
+            yield backend, _tried_cell(found)
         elif backend in one.lacks:
             yield backend, CoverageCell("lacking", reason=one.lacks[backend])
         elif backend in one.backends:
@@ -130,7 +130,7 @@ def _cells(
 _UNTRIED = CoverageCell("untried")
 
 
-def _tried(phases: Mapping[str, LatestTry]) -> CoverageCell:
+def _tried_cell(phases: Mapping[str, LatestTry]) -> CoverageCell:
     """Return the cell of an operator that was tried: the state of its forward phase, or of its first one if it has no
     forward phase."""
     name = FORWARD if FORWARD in phases else next(iter(phases))

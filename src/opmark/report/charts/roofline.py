@@ -135,11 +135,11 @@ def _roofline_chart(place: ChartHardware, kind: str, dots: Sequence[Dot], notes:
         x=_X,
         y=_Y,
         series=(*lines, *_series(few_dots, dtypes)),
-        notes=(*_launched(place, dots), *missing_ceilings(place, dtypes), *([covered] if hidden else []), *notes),
+        notes=(*_note_launch(place, dots), *missing_ceilings(place, dtypes), *([covered] if hidden else []), *notes),
     )
 
 
-def _launched(place: ChartHardware, dots: Sequence[Dot]) -> Iterator[str]:
+def _note_launch(place: ChartHardware, dots: Sequence[Dot]) -> Iterator[str]:
     if place.device and any(dot.timing.quantity == LATENCY for dot in dots):
         yield LAUNCHED
 
@@ -212,7 +212,9 @@ def ceilings(
     if not span:
         return []
     low, high = min(span) / _MARGIN, max(span) * _MARGIN
-    return [series for one in found for series in (*_slanted(one, low, high), *_level(one, low, high))]
+    return [
+        series for one in found for series in (*_bandwidth_lines(one, low, high), *_arithmetic_lines(one, low, high))
+    ]
 
 
 def missing_ceilings(place: ChartHardware, dtypes: Sequence[str]) -> Iterator[str]:
@@ -247,7 +249,7 @@ def _matters(level: Level, warm: bool) -> bool:
     return positive(level.bandwidth) and (warm or level.name == MEMORY)
 
 
-def _slanted(known: _Ceilings, low: float, high: float) -> Iterator[ChartSeries]:
+def _bandwidth_lines(known: _Ceilings, low: float, high: float) -> Iterator[ChartSeries]:
     """Yield the lines of memory levels, each up to the highest ceiling."""
     for name, bandwidth in known.levels:
         end = known.highest / bandwidth if known.highest else high
@@ -255,7 +257,7 @@ def _slanted(known: _Ceilings, low: float, high: float) -> Iterator[ChartSeries]
         yield _line(f"{name} {units.rate(bandwidth, 'B/s')}", known, marks)
 
 
-def _level(known: _Ceilings, low: float, high: float) -> Iterator[ChartSeries]:
+def _arithmetic_lines(known: _Ceilings, low: float, high: float) -> Iterator[ChartSeries]:
     """Yield the lines of arithmetic, each from the point where the fastest level reaches it."""
     for names, rate in known.flops:
         start = rate / known.levels[0][1] if known.levels else low

@@ -103,14 +103,14 @@ def bisected_lines(found: BisectResult) -> Iterator[str]:
 
 
 def step_line(step: Candidate) -> str:
-    return f"{step.commit[:_SHORT]} {step.word}: {_measured(step)}{step.why or _RESULTS[step.word]}: {step.subject}"
+    return f"{step.commit[:_SHORT]} {step.word}: {_ratio_text(step)}{step.why or _RESULTS[step.word]}: {step.subject}"
 
 
 def _about(one: Candidate) -> Iterator[str]:
     yield f"  {one.author}, {one.date}"
     yield f"  {one.subject}"
     if one.ratio is not None:
-        yield f"  {_measured(one)}B/A of the good commit and this one, measured in turns"
+        yield f"  {_ratio_text(one)}B/A of the good commit and this one, measured in turns"
 
 
 def _bad_end(found: BisectResult) -> str:
@@ -118,7 +118,7 @@ def _bad_end(found: BisectResult) -> str:
     return f"{found.bad[:_SHORT]} takes {significant(end.ratio or 0.0)} times as long as {found.good[:_SHORT]}"
 
 
-def _measured(one: Candidate) -> str:
+def _ratio_text(one: Candidate) -> str:
     if one.ratio is None or one.low is None or one.high is None:
         return ""
     return f"{significant(one.ratio)} ({significant(one.low)}–{significant(one.high)}) "

@@ -37,10 +37,10 @@ def junit_xml(checked: CheckResult) -> str:
 
 def clean(text: str) -> str:
     """Replace characters that XML 1.0 does not allow, not even escaped, by their numbers."""
-    return "".join(one if _allowed(ord(one)) else f"\\u{ord(one):04x}" for one in text)
+    return "".join(one if _is_allowed(ord(one)) else f"\\u{ord(one):04x}" for one in text)
 
 
-def _allowed(code: int) -> bool:
+def _is_allowed(code: int) -> bool:
     return code in (0x9, 0xA, 0xD) or 0x20 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000
 
 

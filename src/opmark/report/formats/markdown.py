@@ -23,13 +23,13 @@ from opmark.report.summary import (
     RunSection,
     Versus,
     about,
+    describe_progress,
     doubts,
     facts_of,
     failed_groups,
     run_name,
     sentence,
     skipped_groups,
-    unfinished,
 )
 from opmark.report.text import printable
 from opmark.schema.comparison import CheckedCase, CheckResult, Compared, Pairing
@@ -253,10 +253,12 @@ def _add_comparison(written: _LimitedText, versus: Versus) -> None:
 def _add_run(written: _LimitedText, part: RunSection) -> None:
     run_view = part.run_view
     failed = failed_groups(run_view.rows, _NOWHERE)
-    doubtful = unfinished(run_view) or not any(row.usable for row in run_view.rows) or _preempted(run_view.rows)
+    doubtful = (
+        describe_progress(run_view) or not any(row.usable for row in run_view.rows) or _note_preempted(run_view.rows)
+    )
     sign = "❌" if failed else "⚠️" if doubtful else "✅"
     written.add([f"### {sign} {_escape_short(run_name(run_view))}: {escape_markdown(sentence(run_view))}", ""])
-    for remark in filter(None, (unfinished(run_view), _preempted(run_view.rows))):
+    for remark in filter(None, (describe_progress(run_view), _note_preempted(run_view.rows))):
         written.add([escape_markdown(remark), ""])
     _add_groups(written, failed)
     for title, heads, cells in _tables(part):
@@ -265,7 +267,7 @@ def _add_run(written: _LimitedText, part: RunSection) -> None:
         written.fold(title, [head, rule], lines)
 
 
-def _preempted(rows: Sequence[Row]) -> str:
+def _note_preempted(rows: Sequence[Row]) -> str:
     spoilt = sum(PREEMPTED in row.headline_cautions for row in rows)
     return (
         f"{count_noun(spoilt, 'number')} of {len(rows)} preempted: the scheduler's, not the operator's"

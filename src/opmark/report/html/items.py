@@ -57,7 +57,7 @@ def _interval(row: Row) -> str:
 
 
 def _width(row: Row) -> float | None:
-    """Width of the interval relative to the median."""
+    """Return the width of the interval relative to the median."""
     first = row.headline
     if not first or not first.median or first.low is None or first.high is None:
         return None

@@ -29,6 +29,7 @@ from opmark.report.summary import (
     RunSection,
     Versus,
     about,
+    describe_progress,
     doubts,
     facts_of,
     failed_groups,
@@ -37,7 +38,6 @@ from opmark.report.summary import (
     run_name,
     sentence,
     skipped_groups,
-    unfinished,
 )
 from opmark.report.text import printable
 from opmark.schema.chart import Chart
@@ -146,7 +146,7 @@ def _part(part: RunSection, place: ItemAnchors, style: FigureStyle) -> dict[str,
         "number": place.number,
         "name": run_name(run_view),
         "sentence": sentence(run_view),
-        "unfinished": unfinished(run_view),
+        "unfinished": describe_progress(run_view),
         "about": about(run_view),
         "failed": failed_groups(run_view.rows, place),
         "skipped": skipped_groups(run_view.rows, place),
@@ -212,7 +212,7 @@ def find_browser(browser: Path | None = None) -> str:
             if found is None:
                 raise UserError(f"{source}: `{name}` is no program that can be started", "the path of a browser")
             return found
-    found = next((path for path in _installed()), None)
+    found = next((path for path in _find_installed()), None)
     if found is None:
         raise UserError(
             "a PDF is printed by a browser, and none was found: looked for " + ", ".join(NAMES),
@@ -222,7 +222,7 @@ def find_browser(browser: Path | None = None) -> str:
     return found
 
 
-def _installed() -> Iterator[str]:
+def _find_installed() -> Iterator[str]:
     for name in NAMES:
         if found := shutil.which(name):
             yield found

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opmark.compat.opperf import run_performance_test
-from opmark.compat.opperf.nd import Add
+from opmark.interop.opperf import run_performance_test
+from opmark.interop.opperf.nd import Add
 from outcomes import covered, outcomes
 
 from opmark.api.run import run as api_run

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from opmark.api import run as run_module
 from opmark.api.result import Result
 from opmark.api.run import plan as api_plan
 from opmark.runner.session import new_run
@@ -30,5 +29,5 @@ def without_workers(monkeypatch: pytest.MonkeyPatch, *cautions: Caution) -> list
         made = [Record(task, "ok", measurements=(times,)) for task in whole.tasks]
         return Result(new_run(whole, label), [*made, *whole.skipped], store_path(db))
 
-    monkeypatch.setattr(run_module, "run", run)
+    monkeypatch.setattr("opmark.interop.opperf.measurement.run", run)
     return asked

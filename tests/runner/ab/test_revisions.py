@@ -65,8 +65,8 @@ def test_hooks_of_the_user_are_not_run(repo: Any, tmp_path: Path) -> None:
 def _left_behind(repo: Any, commit: str) -> Path:
     """By a process that was killed in the middle."""
     code = (
-        "import os, pathlib, sys; from opmark.runner.ab.revisions import checked_out\n"
-        "with checked_out(pathlib.Path(sys.argv[1]), sys.argv[2]) as place: print(place, flush=True); os._exit(9)"
+        "import os, pathlib, sys; from opmark.runner.ab.revisions import checkout_revision\n"
+        "with checkout_revision(pathlib.Path(sys.argv[1]), sys.argv[2]) as place: print(place, flush=True); os._exit(9)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(repo.path), commit], capture_output=True, text=True)
     return Path(done.stdout.strip())
